@@ -1,0 +1,131 @@
+# Interlock's doors. Every target makes the environment it needs; `make help` lists them.
+#
+#   PYTHON=python3.13     another interpreter (3.11 or newer); the environment is then made anew
+#   INSTALLER=pip|uv      by default uv when it is there
+#   WORKERS=2             test processes
+#   ARGS='-k history'     passed on to pytest (test), to the report (conformance) and to the harness (bench)
+
+PYTHON ?= python3
+WORKERS ?= 2
+ARGS ?=
+export PYTHON
+
+VENV := .venv
+PY := $(VENV)/bin/python
+XSTATE := xstate@5.33.3
+SCION := @scion-scxml/core@2.6.24
+# Scripts see the repository's root, so that they name modules as the tests and mypy do: tests.conformance.w3c.
+RUN := PYTHONPATH=. $(PY)
+NPM_INSTALL := npm install --no-audit --no-fund --no-package-lock --loglevel=error
+
+# One stamp per environment and interpreter: quick the second time, redone when the pins or the interpreter change.
+PYTHON_ID := $(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)
+READY := $(VENV)/.ready-$(PYTHON_ID)
+READY_BENCH := $(VENV)-bench/.ready-$(PYTHON_ID)
+READY_DOCS := $(VENV)-docs/.ready-$(PYTHON_ID)
+READY_NODE := tests/conformance/node/node_modules/.ready
+READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION))
+PINNED := pyproject.toml constraints.txt .ci/venv
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz nightly coverage pins clean node bench-node
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## the development environment in .venv
+	@:
+
+$(READY): $(PINNED)
+	@.ci/venv $(VENV) dev
+	@touch $@
+
+# The peers stay out of .venv: what is measured beside us must not reach our tests, by a plugin or by a dependency.
+$(READY_BENCH): $(PINNED)
+	@.ci/venv $(VENV)-bench bench
+	@touch $@
+
+$(READY_DOCS): $(PINNED)
+	@.ci/venv $(VENV)-docs docs
+	@touch $@
+
+# Node.js is optional: without it, or without a network, the cross-checks are skipped and say so.
+node:
+	@if ! command -v npm >/dev/null 2>&1; then \
+	  echo "NOTE: no npm here: the cross-checks with XState will be SKIPPED" >&2; \
+	elif [ ! -e $(READY_NODE) ] || [ tests/conformance/node/package.json -nt $(READY_NODE) ]; then \
+	  if (cd tests/conformance/node && $(NPM_INSTALL) >/dev/null); then touch $(READY_NODE); \
+	  else echo "NOTE: npm could not install XState: its cross-checks will be SKIPPED" >&2; fi; \
+	fi
+
+bench-node:
+	@if ! command -v npm >/dev/null 2>&1; then \
+	  echo "NOTE: no npm here: the peers on Node.js will be LEFT OUT" >&2; \
+	elif [ ! -e $(READY_BENCH_NODE) ]; then \
+	  if $(NPM_INSTALL) --no-save --prefix bench $(XSTATE) $(SCION) >/dev/null; then touch $(READY_BENCH_NODE); \
+	  else echo "NOTE: npm could not install the peers on Node.js: they will be LEFT OUT" >&2; fi; \
+	fi
+
+demo: $(READY) ## one chart, from definition to effects
+	@$(PY) examples/demo.py $(ARGS)
+
+check: lint types rooms tidy test ## all that must hold; exactly what CI runs
+
+test: $(READY) node ## the whole suite, and every branch of the pure rooms covered
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest -q -n $(WORKERS) $(ARGS)
+	@$(PY) -m coverage combine -q
+	@$(PY) -m coverage report
+
+coverage: $(READY) ## htmlcov/ for all rooms, from the last `make test`
+	@$(PY) -m coverage html -q --include='src/interlock/*' --fail-under=0
+	@$(PY) -m coverage report --include='src/interlock/*' --fail-under=0
+
+lint: $(READY) ## ruff: rules and format
+	@$(VENV)/bin/ruff check --quiet
+	@$(VENV)/bin/ruff format --quiet --check || { echo "lint: not formatted; run make fmt" >&2; exit 1; }
+
+fmt: $(READY) ## put the code into shape
+	@$(VENV)/bin/ruff check --quiet --fix-only
+	@$(VENV)/bin/ruff format --quiet
+
+types: $(READY) ## mypy, strict
+	@$(VENV)/bin/mypy --no-error-summary src tests $(wildcard bench examples)
+
+rooms: $(READY) ## the import rule
+	@$(VENV)/bin/lint-imports --no-cache >$(VENV)/rooms.txt || { cat $(VENV)/rooms.txt; exit 1; }
+
+tidy: $(READY) ## the style guide as tests
+	@$(PY) -m pytest -q tests/tidy
+	@$(PY) -m tests.tidy.sizes
+
+conformance: $(READY) node ## the published suites; writes docs/conformance.md
+	@$(RUN) tests/conformance/report.py $(ARGS)
+
+fuzz: $(READY) ## a million hostile expressions
+	@$(RUN) tests/fuzz/expression_fuzz.py --count 1000000 $(ARGS)
+
+nightly: $(READY) node ## the long property run: 100,000 sequences
+	@INTERLOCK_SEQUENCES=100000 $(PY) -m pytest -q --timeout 0 -n $(WORKERS) tests/properties $(ARGS)
+
+bench: $(READY_BENCH) bench-node ## every workload beside the peers; writes bench/results/
+	@PYTHONPATH=. $(VENV)-bench/bin/python bench/run.py $(ARGS)
+
+docs: $(READY_DOCS) ## the documentation in site/
+	@$(VENV)-docs/bin/zensical build --clean --strict -f mkdocs.yml
+
+pins: ## constraints.txt anew, from an empty environment with every group
+	@rm -rf $(VENV)-pins
+	@UNPINNED=1 INSTALLER=pip .ci/venv $(VENV)-pins dev bench docs
+	@$(VENV)-pins/bin/python -m pip install --quiet --upgrade pip 'setuptools>=80'
+	@{ echo '# Exact versions for every install of the Makefile; no hosts. Written by `make pins`.'; \
+	   $(VENV)-pins/bin/python -m pip freeze --all --exclude interlock --exclude-editable; } >$(VENV)-pins/constraints.txt
+	@mv $(VENV)-pins/constraints.txt constraints.txt
+	@rm -rf $(VENV)-pins
+	@echo "pins: constraints.txt, $$(grep -c == constraints.txt) versions"
+
+clean: ## remove all that make has made
+	@rm -rf $(VENV) $(VENV)-* build dist site htmlcov .coverage .coverage.* src/*.egg-info
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache
+	@rm -rf tests/conformance/node/node_modules bench/node_modules
+	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

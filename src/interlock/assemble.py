@@ -1,0 +1,222 @@
+"""The composition root: the only module that knows every format by name, reads files, and joins charts with code.
+
+`load` turns a definition into a `BoundChart`: the immutable chart together with the functions and handlers that code brings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from interlock.compiler.build import Compilation, compile_document
+from interlock.definition.format import Format, Reading, Resolver
+from interlock.errors import DefinitionError, Diagnostic, NotFoundError, Place, UsageError
+from interlock.kernel.explain import Candidate
+from interlock.kernel.kernel import Kernel
+from interlock.model.chart import Chart
+from interlock.model.document import Document
+from interlock.model.event import Event
+from interlock.model.findings import suggestion
+from interlock.model.limits import DEFINITION_BYTES_MAX
+from interlock.model.snapshot import Snapshot, Timer
+from interlock.model.step import Step
+
+FORMATS = ("yaml", "scxml", "xstate", "smcat")
+"""The formats that come with the package; each is the module of that name in `definition/`."""
+
+_SUFFIXES = {
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".scxml": "scxml",
+    ".xml": "scxml",
+    ".json": "xstate",
+    ".smcat": "smcat",
+}
+
+AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
+
+
+def format_named(name: str) -> Format:
+    """The format of this name, imported when it is asked for. Raises UsageError for an unknown one."""
+    if name not in FORMATS:
+        hint = suggestion(name, FORMATS) or f"the formats are {', '.join(FORMATS)}"
+        raise UsageError(f'no format "{name}"', code="format.unknown", hint=hint)
+    found: Format = import_module(f"interlock.definition.{name}").FORMAT
+    return found
+
+
+def formats() -> Mapping[str, Format]:
+    """Every format by name."""
+    return {name: format_named(name) for name in FORMATS}
+
+
+def format_of(name: str) -> str | None:
+    """The format that a file's suffix tells, or None."""
+    return _SUFFIXES.get(Path(name).suffix.lower())
+
+
+def read(text: str | bytes, *, format: str, source: str, resolver: Resolver | None = None) -> Reading:
+    """What a reader makes of a text; `source` names it in diagnostics."""
+    return format_named(format).read(text, source=source, resolver=resolver)
+
+
+def read_file(path: str | os.PathLike[str], *, format: str | None = None) -> Reading:
+    """What a reader makes of a file. What it refers to is looked for in its own folder and below, nowhere else.
+
+    Raises NotFoundError when there is no such file, UsageError when its format cannot be told.
+    """
+    file = Path(path)
+    format = format or format_of(file.name)
+    if format is None:
+        known = ", ".join(_SUFFIXES)
+        raise UsageError(f"the format of {file.name} is not known", code="format.unknown", hint=f"name it, or use one of {known}")
+    return read(_bytes(file), format=format, source=str(path), resolver=_resolver(file.parent))
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            # One byte more than is allowed: enough for the reader to see that it is too large.
+            return stream.read(DEFINITION_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise NotFoundError(f"no file {file}", code="file.not_found") from None
+    except IsADirectoryError:
+        raise NotFoundError(f"{file} is a directory, not a definition", code="file.directory") from None
+    except PermissionError:
+        raise NotFoundError(f"{file} may not be read", code="file.permission") from None
+
+
+def _resolver(folder: Path) -> Resolver:
+    root = folder.resolve()
+
+    def resolve(reference: str) -> str:
+        path = (root / reference.removeprefix("file:")).resolve()
+        if not path.is_relative_to(root):
+            raise NotFoundError(f"{reference} lies outside the definition's folder", code="file.outside")
+        return _bytes(path).decode("utf-8")
+
+    return resolve
+
+
+def compiled(reading: Reading) -> Compilation:
+    """The chart of a reading, with the findings of reader and compiler together."""
+    if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):
+        compilation = None if reading.document is None else compile_document(reading.document)
+        extra = () if compilation is None else compilation.diagnostics
+        return Compilation(chart=None, diagnostics=_sorted((*reading.diagnostics, *extra)))
+    compilation = compile_document(reading.document)
+    return Compilation(chart=compilation.chart, diagnostics=_sorted((*reading.diagnostics, *compilation.diagnostics)))
+
+
+def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    return tuple(sorted(set(diagnostics), key=lambda each: (each.place, each.code)))
+
+
+def load(source: str | os.PathLike[str] | Document, *, format: str | None = None) -> BoundChart:
+    """The chart of a definition: a file, or a document made by the builder.
+
+    Raises DefinitionError with every problem found, NotFoundError when there is no such file.
+
+        order = interlock.load("order.interlock.yaml")
+    """
+    reading = Reading(document=source) if isinstance(source, Document) else read_file(source, format=format)
+    return _bound(reading)
+
+
+def loads(text: str | bytes, *, format: str = "yaml", source: str = "<text>") -> BoundChart:
+    """The chart of a definition's text. Raises DefinitionError with every problem found."""
+    return _bound(read(text, format=format, source=source))
+
+
+def _bound(reading: Reading) -> BoundChart:
+    compilation = compiled(reading)
+    if compilation.chart is None or reading.document is None:
+        found = compilation.diagnostics or (Diagnostic(code="definition", message="nothing was read", place=Place()),)
+        raise DefinitionError(found)
+    return BoundChart(compilation.chart, reading.document, compilation.diagnostics)
+
+
+class BoundChart:
+    """A chart together with its code: registered guards, assign functions and handlers.
+
+    The chart itself is immutable (`.chart`). `start` and `step` are pure: they return values and touch nothing.
+    """
+
+    def __init__(self, chart: Chart, document: Document, diagnostics: tuple[Diagnostic, ...] = ()) -> None:
+        self.chart = chart
+        self.document = document
+        self.diagnostics = diagnostics
+        self.guards: dict[str, Callable[..., Any]] = {}
+        self.assigns: dict[str, Callable[..., Any]] = {}
+        self.handlers: dict[str, Callable[..., Any]] = {}
+        self._kernel: Kernel | None = None
+
+    def __repr__(self) -> str:
+        chart = self.chart
+        return f"<chart {chart.kind} {chart.revision}: {len(chart.states) - 1} states, {len(chart.transitions)} transitions>"
+
+    def guard(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
+        """Register a pure function of (context, event) as the guard of this name."""
+        return self._registered(name, self.guards, self.chart.guards, "guard")
+
+    def assign(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
+        """Register a pure function of (context, event) that returns a mapping of fields to values."""
+        return self._registered(name, self.assigns, self.chart.assigns, "assign")
+
+    def handler(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
+        """Register the function that performs an effect: a named action or an invoke."""
+        return self._registered(name, self.handlers, self.chart.handlers, "handler")
+
+    def _registered(
+        self, name: str, functions: dict[str, Callable[..., Any]], known: tuple[str, ...], what: str
+    ) -> Callable[[AnyFunction], AnyFunction]:
+        if name not in known:
+            hint = suggestion(name, known) or f"it names {', '.join(known) or 'none'}"
+            raise UsageError(f"chart `{self.chart.kind}` names no {what} `{name}`", code=f"{what}.unknown", hint=hint)
+
+        def register(function: AnyFunction) -> AnyFunction:
+            functions[name] = function
+            self._kernel = None
+            return function
+
+        return register
+
+    @property
+    def kernel(self) -> Kernel:
+        """The chart made runnable. Raises UsageError while a guard or assign function is not registered."""
+        if self._kernel is None:
+            self._kernel = Kernel(self.chart, guards=self.guards, assigns=self.assigns)
+        return self._kernel
+
+    def start(self, context: Mapping[str, Any] | None = None, *, entity: str, time_ms: int = 0) -> Step:
+        """The first step of an entity: version 1. Raises RejectedError when the chart refuses the context."""
+        return self.kernel.start(context, entity=entity, time_ms=time_ms)
+
+    def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, *, time_ms: int = 0) -> Step:
+        """One event run to completion; a plain name with `data` stands for an event."""
+        if isinstance(event, str):
+            event = Event(event, data, time_ms=time_ms)
+        return self.kernel.step(snapshot, event)
+
+    def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
+        """The snapshot after all these events, effects discarded: replay."""
+        return self.kernel.fold(snapshot, events)
+
+    def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
+        """The transitions in question now, inner first: for each its event, and whether its guard holds and why not."""
+        return self.kernel.candidates(snapshot, event)
+
+
+def firing(timer: Timer) -> Event:
+    """The event by which a timer fires, at the time it is due."""
+    return Event(
+        timer.event,
+        timer.data,
+        id=f"timer/{timer.name}/{timer.version}",
+        time_ms=timer.due_ms,
+        sendid=timer.id,
+        source=f"timer/{timer.name}/{timer.version}",
+    )

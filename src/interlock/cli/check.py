@@ -1,0 +1,147 @@
+"""`interlock check`: every finding about definitions, for people, for programs and for pull requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import click
+import msgspec
+
+from interlock.assemble import compile_document, read
+from interlock.cli import exits
+from interlock.cli.files import Source, read_source
+from interlock.cli.findings import as_json as finding_as_json
+from interlock.cli.findings import counted, finding_lines, summary
+from interlock.cli.options import common, format_option, json_option, pass_terminal
+from interlock.cli.terminal import Terminal
+from interlock.errors import Diagnostic
+from interlock.model.chart import Chart
+from interlock.model.document import Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A definition with all that is known about it; no chart when a finding is an error."""
+
+    source: Source
+    document: Document | None
+    chart: Chart | None
+    findings: tuple[Diagnostic, ...]
+
+
+def checked(source: Source) -> Checked:
+    """Read and compile a definition, and keep every finding of both."""
+    reading = read(source.data, format=source.format, source=source.name)
+    findings = list(reading.diagnostics)
+    chart = None
+    if reading.document is not None:
+        compilation = compile_document(reading.document)
+        findings += compilation.diagnostics
+        chart = compilation.chart
+    if any(each.severity == "error" for each in findings):
+        chart = None
+    ordered = sorted(findings, key=lambda each: (each.place, each.code))
+    return Checked(source=source, document=reading.document, chart=chart, findings=tuple(ordered))
+
+
+@click.command(short_help="Find errors and likely mistakes in definitions.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--strict", is_flag=True, help="Let warnings fail too.")
+@click.option("--github", is_flag=True, help="Print annotations for a GitHub workflow.")
+@json_option
+@format_option
+@common
+@pass_terminal
+def check(
+    terminal: Terminal,
+    files: tuple[str, ...],
+    *,
+    strict: bool,
+    github: bool,
+    as_json: bool,
+    source_format: str | None,
+) -> int:
+    """Find errors and likely mistakes in definitions; all of them at once.
+
+    Ends with 1 when there is an error, with --strict also when there is a warning. Notes are shown with -v.
+    """
+    if as_json and github:
+        raise click.UsageError("--json and --github exclude each other; choose one")
+    results = [checked(read_source(name, source_format)) for name in files]
+    findings = [finding for result in results for finding in result.findings]
+    if as_json:
+        terminal.data(_document(results))
+    elif github:
+        for finding in findings:
+            terminal.data(finding.annotation() + "\n")
+    else:
+        _show(terminal, results)
+    counts = counted(findings)
+    failed = counts["error"] or (strict and counts["warning"])
+    return exits.FINDINGS if failed else exits.OK
+
+
+def _document(results: list[Checked]) -> str:
+    """Everything found, as one JSON document."""
+    counts = counted(finding for result in results for finding in result.findings)
+    said = {
+        "files": [
+            {
+                "file": result.source.name,
+                "format": result.source.format,
+                "kind": result.document.kind if result.document is not None else None,
+                "revision": result.chart.revision if result.chart is not None else None,
+                "findings": [finding_as_json(each) for each in result.findings],
+            }
+            for result in results
+        ],
+        "errors": counts["error"],
+        "warnings": counts["warning"],
+        "notes": counts["info"],
+    }
+    return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
+
+
+def _show(terminal: Terminal, results: list[Checked]) -> None:
+    """The findings for a person; with -q one line each, with -v the notes too."""
+    findings = []
+    for result in results:
+        lines = None if terminal.quiet else result.source.lines()
+        for finding in result.findings:
+            findings.append(finding)
+            if finding.severity == "info" and not terminal.verbose:
+                continue
+            for parts in finding_lines(finding, lines):
+                terminal.report(*parts)
+    if not terminal.quiet:
+        worst = counted(findings)
+        style = "red" if worst["error"] else "yellow" if worst["warning"] else "green"
+        terminal.report((summary(findings, [result.source.name for result in results]), f"bold {style}"))
+        if worst["info"] and not terminal.verbose:
+            terminal.message(("-v shows the notes", "dim"))
+
+
+def sound(source: Source, terminal: Terminal) -> tuple[Document, Chart]:
+    """The document and the chart of a definition without errors; warnings are told on stderr.
+
+    Ends the command, with every finding told, when one of them is an error.
+    """
+    result = checked(source)
+    if result.chart is None or result.document is None:
+        refuse(terminal, source, result.findings)
+    for finding in result.findings:
+        if finding.severity == "warning":
+            for parts in finding_lines(finding, None):
+                terminal.message(*parts)
+    return result.document, result.chart
+
+
+def refuse(terminal: Terminal, source: Source, findings: tuple[Diagnostic, ...]) -> NoReturn:
+    """End a command that cannot use its definition: tell every error and warning on stderr, and give the code for that."""
+    told = [finding for finding in findings if finding.severity != "info"]
+    for finding in told:
+        for parts in finding_lines(finding, source.lines()):
+            terminal.note(*parts)
+    terminal.failure(summary(told, [source.name]))
+    raise click.exceptions.Exit(exits.FINDINGS)

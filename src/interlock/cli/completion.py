@@ -1,0 +1,28 @@
+"""`interlock completion`: the script that makes a shell complete our commands."""
+
+from __future__ import annotations
+
+import click
+
+from interlock.cli import exits
+from interlock.cli.options import common, pass_terminal
+from interlock.cli.terminal import Terminal
+
+
+@click.command(short_help="Print the completion script of a shell.")
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@common
+@pass_terminal
+def completion(terminal: Terminal, shell: str) -> int:
+    """Print the completion script of a shell.
+
+    bash: eval "$(interlock completion bash)" in your profile. zsh: the same. fish: interlock completion fish | source
+    """
+    from click.shell_completion import get_completion_class
+
+    from interlock.cli.main import interlock
+
+    found = get_completion_class(shell)
+    assert found is not None
+    terminal.data(found(interlock, {}, "interlock", "_INTERLOCK_COMPLETE").source() + "\n")
+    return exits.OK

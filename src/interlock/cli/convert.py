@@ -1,0 +1,153 @@
+"""`interlock convert`, `fmt` and `schema`: definitions in and out of their formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from interlock.assemble import format_of, formats, read
+from interlock.cli import exits
+from interlock.cli.check import refuse, sound
+from interlock.cli.files import STDIN, Source, read_source, write_text
+from interlock.cli.findings import as_json as finding_as_json
+from interlock.cli.findings import finding_lines
+from interlock.cli.options import common, format_option, json_option, output_option, pass_terminal
+from interlock.cli.terminal import Terminal
+from interlock.errors import InternalError, UsageError
+from interlock.model.findings import suggestion
+
+
+@click.command(short_help="Write a definition in another format.")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--to", "target", metavar="FORMAT", help="yaml, scxml, xstate or smcat; by default the suffix of -o tells."
+)
+@click.option("--strict", is_flag=True, help="Fail, and write nothing, when the format cannot carry everything.")
+@output_option
+@json_option
+@format_option
+@common
+@pass_terminal
+def convert(
+    terminal: Terminal,
+    file: str,
+    *,
+    target: str | None,
+    strict: bool,
+    output: str | None,
+    as_json: bool,
+    source_format: str | None,
+) -> int:
+    """Write a definition in another format.
+
+    What the format cannot carry is told on stderr, one line for each loss.
+    """
+    name = _target_format(target, output)
+    document, _ = sound(read_source(file, _known(source_format)), terminal)
+    writing = formats()[name].write(document)
+    for finding in writing.diagnostics:
+        if strict or finding.severity != "info" or terminal.verbose:
+            for parts in finding_lines(finding, None):
+                terminal.message(*parts)
+    if strict and writing.diagnostics:
+        terminal.failure(f"{file} cannot be written as {name} without loss; leave --strict out to accept that")
+        return exits.FINDINGS
+    text = writing.text
+    if as_json:
+        said = {"format": name, "text": text, "losses": [finding_as_json(each) for each in writing.diagnostics]}
+        text = msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
+    put(terminal, text, output)
+    return exits.OK
+
+
+def _target_format(target: str | None, output: str | None) -> str:
+    found = target or (format_of(output) if output else None)
+    if found is None:
+        raise click.UsageError(f"say which format to write: --to {'|'.join(formats())}")
+    return _known(found) or found
+
+
+def _known(name: str | None) -> str | None:
+    """The name of a format that exists.
+
+    Raises UsageError, with the nearest name, for any other.
+    """
+    if name is not None and name not in formats():
+        hint = suggestion(name, formats()) or f"the formats are {', '.join(formats())}"
+        raise UsageError(f'no format "{name}"', code="format.unknown", hint=hint)
+    return name
+
+
+def put(terminal: Terminal, text: str, output: str | None) -> None:
+    """Write what a command made to its file, or to stdout."""
+    if output is None or output == STDIN:
+        terminal.data(text)
+        return
+    write_text(Path(output), text)
+    terminal.message(f"wrote {output}")
+
+
+@click.command(short_help="Put YAML definitions into their canonical form.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; end with 1 when a file would change.")
+@click.option("--drop-comments", is_flag=True, help="Format files with comments too, and lose the comments.")
+@json_option
+@common
+@pass_terminal
+def fmt(terminal: Terminal, files: tuple[str, ...], *, only_check: bool, drop_comments: bool, as_json: bool) -> int:
+    """Put YAML definitions into their canonical form, in place; - reads stdin and writes stdout.
+
+    A file with comments is refused unless --drop-comments is given, because formatting would lose them.
+    """
+    results: list[dict[str, object]] = []
+    for name in files:
+        source = read_source(name, "yaml" if name == STDIN else None)
+        text = _formatted(terminal, source, drop_comments=drop_comments)
+        changed = text.encode() != source.data
+        if source.path is None and not only_check and not as_json:
+            terminal.data(text)
+        elif changed and not only_check and source.path is not None:
+            write_text(source.path, text)
+        results.append({"file": source.name, "changed": changed})
+        if changed and not as_json and (source.path is not None or only_check):
+            terminal.message(f"{'would format' if only_check else 'formatted'} {source.name}")
+    if as_json:
+        terminal.data(msgspec.json.format(msgspec.json.encode({"files": results}), indent=2).decode() + "\n")
+    elif not any(each["changed"] for each in results) and (only_check or files != (STDIN,)):
+        terminal.message("nothing to change")
+    return exits.FINDINGS if only_check and any(each["changed"] for each in results) else exits.OK
+
+
+def _formatted(terminal: Terminal, source: Source, *, drop_comments: bool) -> str:
+    """The canonical text of a YAML definition. Raises when it cannot be read or would lose comments."""
+    from interlock.definition.yaml_text import comments_in
+
+    if source.format != "yaml":
+        hint = f"interlock convert {source.name} --to yaml makes one"
+        raise UsageError(f"fmt is for YAML, and {source.name} is {source.format}", code="format.not_yaml", hint=hint)
+    reading = read(source.data, format="yaml", source=source.name)
+    if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):
+        refuse(terminal, source, reading.diagnostics)
+    places = comments_in(source.data.decode())
+    if places and not drop_comments:
+        lost = f"{len(places)} comment{'s' if len(places) != 1 else ''} that would be lost, the first in line {places[0].line}"
+        hint = "--drop-comments formats it all the same"
+        raise UsageError(f"{source.name} has {lost}", code="fmt.comments", hint=hint)
+    text = formats()["yaml"].write(reading.document).text
+    if read(text, format="yaml", source=source.name).document != reading.document:
+        raise InternalError(f"the canonical text of {source.name} does not mean the same; nothing was written")
+    return text
+
+
+@click.command(short_help="Print the JSON Schema of a definition, for editors.")
+@output_option
+@common
+@pass_terminal
+def schema(terminal: Terminal, output: str | None) -> int:
+    """Print the JSON Schema of a YAML definition, for editors and other programs."""
+    from interlock.definition.schema import json_schema
+
+    put(terminal, msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode() + "\n", output)
+    return exits.OK

@@ -1,0 +1,76 @@
+"""`interlock draw`: a chart as diagram text."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import PurePath
+
+import click
+import msgspec
+
+from interlock.assemble import formats
+from interlock.cli import exits
+from interlock.cli.check import sound
+from interlock.cli.convert import put
+from interlock.cli.files import read_source
+from interlock.cli.options import common, format_option, json_option, output_option, pass_terminal
+from interlock.cli.terminal import Terminal
+from interlock.errors import UsageError
+from interlock.model.chart import Chart
+from interlock.model.document import Document
+
+FORMATS = ("mermaid", "dot", "smcat", "plantuml")
+_SUFFIXES = {
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".smcat": "smcat",
+    ".puml": "plantuml",
+    ".plantuml": "plantuml",
+}
+
+
+@click.command(short_help="Draw a chart as diagram text.")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--format",
+    "drawn_format",
+    type=click.Choice(FORMATS),
+    help="Of the drawing; by default the suffix of -o tells, else mermaid.",
+)
+@click.option("--active", multiple=True, metavar="STATE", help="Light this state; may be given several times.")
+@output_option
+@json_option
+@format_option
+@common
+@pass_terminal
+def draw(
+    terminal: Terminal,
+    file: str,
+    *,
+    drawn_format: str | None,
+    active: tuple[str, ...],
+    output: str | None,
+    as_json: bool,
+    source_format: str | None,
+) -> int:
+    """Draw a chart as diagram text, for Mermaid, Graphviz, state-machine-cat or PlantUML."""
+    name = drawn_format or _SUFFIXES.get(PurePath(output or "").suffix, "mermaid")
+    document, chart = sound(read_source(file, source_format), terminal)
+    text = _drawn(name, document, chart, active=frozenset(active))
+    if as_json:
+        said = {"format": name, "kind": chart.kind, "revision": chart.revision, "text": text}
+        text = msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
+    put(terminal, text, output)
+    return exits.OK
+
+
+def _drawn(name: str, document: Document, chart: Chart, *, active: frozenset[str]) -> str:
+    """The drawing in one format; smcat is also a format of definitions, and its writer draws."""
+    if name == "smcat":
+        if active:
+            raise UsageError("smcat text cannot light states; draw as mermaid, dot or plantuml", code="draw.active")
+        return formats()["smcat"].write(document).text
+    text: str = getattr(import_module(f"interlock.render.{name}"), name)(chart, active=active)
+    return text

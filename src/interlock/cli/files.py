@@ -1,0 +1,114 @@
+"""Files of the command line: read whole, written whole or not at all.
+
+Rule 1: `-` is stdin or stdout, and needs its format named.
+Rule 2: a file is written beside its target under another name, flushed, and renamed: a reader sees the old or the new.
+Rule 3: every refusal names the file and what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from interlock.assemble import format_of, formats
+from interlock.errors import NotFoundError, UsageError
+from interlock.model.limits import DEFINITION_BYTES_MAX
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A definition as found: its name for messages, its bytes, and the format they are in."""
+
+    name: str
+    data: bytes
+    format: str
+    path: Path | None
+
+    def lines(self) -> list[str]:
+        """The text by lines, as far as it can be shown."""
+        return self.data.decode("utf-8", "replace").splitlines()
+
+
+def read_source(name: str, format: str | None = None) -> Source:
+    """The definition in a file, or on stdin.
+
+    Raises NotFoundError when there is no such file, UsageError when it is not a file or its format is not known.
+    """
+    if name == STDIN:
+        if format is None:
+            raise UsageError(
+                f"the format of stdin is not known; add --from {'|'.join(formats())}", code="format.unknown"
+            )
+        data = sys.stdin.buffer.read(DEFINITION_BYTES_MAX + 1)
+        return Source(name="<stdin>", data=data, format=format, path=None)
+    path = Path(name)
+    if path.is_dir():
+        raise UsageError(f'"{name}" is a directory; name the file in it', code="file.directory")
+    found = format or format_of(name)
+    if found is None and path.exists():
+        raise UsageError(
+            f'the format of "{name}" is not known by its name; add --from {"|".join(formats())}', code="format.unknown"
+        )
+    return Source(name=name, data=read_bytes(path), format=found or "", path=path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a file holds, up to one byte more than a definition may have: the reader then refuses it by its size.
+
+    Raises NotFoundError when there is no such file, OSError when it cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            return stream.read(DEFINITION_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise NotFoundError(f'no file "{path}"', code="file.unknown", hint=_similar(path)) from None
+
+
+def _similar(path: Path) -> str | None:
+    """The nearest name beside a file that is not there."""
+    try:
+        known = [each.name for each in path.parent.iterdir() if each.is_file()]
+    except OSError:
+        return f'there is no folder "{path.parent}"'
+    close = get_close_matches(path.name, known, 1, 0.6)
+    return f'did you mean "{path.parent / close[0]}"?' if close else None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Make a file hold exactly this text, at once; the mode of a file that was there stays.
+
+    Raises NotFoundError when its folder is missing, UsageError for a directory, OSError when it cannot be written.
+    """
+    if path.is_dir():
+        raise UsageError(f'"{path}" is a directory; name a file to write', code="file.directory")
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")  # a device or a pipe: there is nothing to replace
+        return
+    target = path.resolve()  # a link keeps pointing to the file that changes
+    if not target.parent.is_dir():
+        raise NotFoundError(f'no folder "{path.parent}" to write "{path.name}" into', code="file.folder")
+    mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """The mask of this process; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,143 @@
+"""The command `interlock`: its commands by name, and how every one of them ends.
+
+Rule 1: a command's module is imported when the command is called, so `--help` and `--version` are quick.
+Rule 2: an error ends in one line on stderr and a code of `exits`; a traceback is shown for a bug of ours, with -v only.
+Rule 3: a reader that closes the pipe has what it wanted: that is a quiet end, not an error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from interlock.cli import exits
+from interlock.cli.findings import finding_lines
+from interlock.cli.options import common
+from interlock.cli.terminal import Terminal
+from interlock.errors import DefinitionError, InterlockError, InternalError
+
+_COMMANDS = {
+    "check": ("interlock.cli.check:check", "Find errors and likely mistakes in definitions."),
+    "completion": ("interlock.cli.completion:completion", "Print the completion script of a shell."),
+    "convert": ("interlock.cli.convert:convert", "Write a definition in another format."),
+    "draw": ("interlock.cli.draw:draw", "Draw a chart as diagram text."),
+    "fmt": ("interlock.cli.convert:fmt", "Put YAML definitions into their canonical form."),
+    "schema": ("interlock.cli.convert:schema", "Print the JSON Schema of a definition, for editors."),
+    "simulate": ("interlock.cli.simulate:simulate", "Play a chart: send events, advance time, go back."),
+}
+_REPORT = "this is a bug of Interlock; please report it with the command and the output of -v added to it"
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and one line, and imports only the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+        """The names of all commands, sorted."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the signature is click's
+        """The command of this name, imported now."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
+        """List the commands from the table, without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in sorted(_COMMANDS)])
+
+
+def _version(context: click.Context, parameter: click.Parameter, value: object) -> None:  # noqa: ARG001 - the signature is click's
+    if not value or context.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("interlock")
+    except PackageNotFoundError:
+        found = "unknown (not installed)"
+    click.echo(f"interlock {found}")
+    context.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
+@common
+def interlock() -> None:
+    """Durable statecharts: check, convert, draw and play charts.
+
+    FILE may be - for stdin (with --from FORMAT). Data goes to stdout, messages to stderr.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and give its exit code; nothing is raised."""
+    terminal = Terminal()
+    try:
+        result = interlock.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="interlock",
+            obj=terminal,
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+        return exits.OK
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        terminal.message("interrupted")
+        return exits.INTERRUPTED
+    except click.ClickException as error:
+        terminal.failure(_usage(error))
+        return exits.USAGE
+    except Exception as error:  # noqa: BLE001 - the top: every error becomes a line and a code
+        return _failed(error, terminal)
+    return result if isinstance(result, int) else exits.OK
+
+
+def _failed(error: Exception, terminal: Terminal) -> int:
+    """Say in one line why a command failed, and give its code."""
+    code = exits.exit_code(error)
+    if code == exits.INTERNAL:
+        if terminal.verbose:
+            sys.excepthook(type(error), error, error.__traceback__)
+        text = str(error) if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
+        terminal.failure(f"{text} ({_REPORT})")
+    elif isinstance(error, DefinitionError):
+        for finding in error.diagnostics:
+            for parts in finding_lines(finding, None):
+                terminal.note(*parts)
+        terminal.failure(error.message.splitlines()[0])
+    elif isinstance(error, InterlockError):
+        terminal.failure(f"{error.message}; {error.hint}" if error.hint else error.message)
+    else:
+        assert isinstance(error, OSError)
+        what = error.strerror or type(error).__name__
+        terminal.failure(f"{error.filename}: {what}" if error.filename else what)
+    return code
+
+
+def _usage(error: click.ClickException) -> str:
+    """A wrong command line in one line, with where to read on."""
+    text = " ".join(error.format_message().split()).rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    path = context.command_path if context is not None else "interlock"
+    return f"{text[:1].lower()}{text[1:]}; see {path} --help"
+
+
+def _forget_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's own flush at exit does not fail once more."""
+    try:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,299 @@
+"""Document to chart: expand sagas, resolve names, number states and transitions, check, and tell all findings at once.
+
+Rule 1: a chart is built only when no finding is an error.
+Rule 2: the order in which a state's transitions are tried is fixed here: results of invokes, then those of its document in order.
+Rule 3: a chart's revision is its label and a hash over what the document says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from interlock.compiler.check import check
+from interlock.compiler.descriptors import descriptor, exact, tried_order
+from interlock.compiler.names import with_names
+from interlock.compiler.resolve import Names
+from interlock.compiler.saga import expanded
+from interlock.errors import Diagnostic, Place
+from interlock.expression.language import SAFE, Language
+from interlock.model import document as doc
+from interlock.model.action import Expression
+from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, StateKind, State, Transition
+from interlock.model.codec import content_hash
+from interlock.model.duration import parse_duration
+from interlock.model.field import UNSET, Field
+from interlock.model.findings import Findings
+from interlock.model.limits import DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """What the compiler made: the chart (None when a finding is an error) and all findings, sorted by position."""
+
+    chart: Chart | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def compile_document(document: doc.Document, *, language: Language = SAFE) -> Compilation:
+    """The chart that a document means, with every error and lint found on the way."""
+    findings = Findings()
+    if not _fits(document, findings):
+        return Compilation(chart=None, diagnostics=findings.sorted())
+    written = document
+    document = expanded(document, findings)
+    builder = _Builder(document, language, findings, content_hash(written))
+    chart = builder.chart()
+    check(chart, written, builder.names, findings)
+    return Compilation(chart=None if findings.failed else chart, diagnostics=findings.sorted())
+
+
+def _fits(document: doc.Document, findings: Findings) -> bool:
+    """Whether the document is within the limits that keep every later walk over it short."""
+    states = transitions = 0
+    stack = [(document.root, 0)]
+    while stack:
+        state, depth = stack.pop()
+        states += 1
+        transitions += len(state.transitions)
+        if depth > DEPTH_MAX:
+            findings.error("chart.depth", f"states are nested more than {DEPTH_MAX} deep", state.place)
+            return False
+        stack.extend((child, depth + 1) for child in state.states)
+    if states > STATES_MAX:
+        findings.error("chart.states", f"{states:,} states; a chart may have {STATES_MAX:,}", document.root.place)
+    if transitions > TRANSITIONS_MAX:
+        message = f"{transitions:,} transitions; a chart may have {TRANSITIONS_MAX:,}"
+        findings.error("chart.transitions", message, document.root.place)
+    return not findings.failed
+
+
+class _Builder:
+    """Numbers and resolves one document. A class only because every part of the work shares the names and the findings."""
+
+    def __init__(self, document: doc.Document, language: Language, findings: Findings, content: str) -> None:
+        self.document = document
+        self.findings = findings
+        self.content = content
+        self.language = language
+        self.names = Names(document, language, findings)
+        self.tree = self.names.tree
+        self.transitions: list[Transition] = []
+        self.inline: list[tuple[str, Chart]] = []
+
+    def chart(self) -> Chart:
+        document, tree = self.document, self.tree
+        for index in tree.duplicate_ids():
+            name = tree.ids[index]
+            other = tree.states[tree.by_id[name]].place
+            message = f'two states have the id "{name}"; the other is at {other.line}:{other.column}'
+            self.findings.error("state.duplicate_id", message, tree.states[index].place)
+        dialect = DIALECTS[document.dialect]
+        if document.errors is not None:
+            dialect = replace(dialect, errors=document.errors)
+        label = document.revision
+        states = tuple(self._state(index) for index in range(len(tree.states)))
+        chart = Chart(
+            kind=document.kind,
+            revision=f"{label or '0'}+{self.content}",
+            dialect=dialect,
+            states=states,
+            transitions=tuple(self.transitions),
+            top=1 if document.dialect == "xstate" and len(document.root.states) == 1 else 0,
+            unhandled=document.unhandled or ("reject" if document.dialect == "interlock" else "ignore"),
+            binding=document.binding,
+            events=self._events(),
+            script=self._script(),
+            label=label,
+            compatible=document.compatible,
+            renamed=document.renamed,
+            properties=document.properties,
+            inline=tuple(self.inline),
+            source=document.source,
+        )
+        return with_names(chart)
+
+    def _state(self, index: int) -> State:
+        tree, written = self.tree, self.tree.states[index]
+        children = tuple(tree.children[index])
+        invokes = tuple(self._invoke(index, position, each) for position, each in enumerate(written.invokes))
+        transitions, after = self._transitions(index, written, invokes)
+        kind = self._type(index, written)
+        parent = tree.parents[index]
+        history = kind == "history"
+        return State(
+            index=index,
+            id=tree.ids[index],
+            key=written.key,
+            type=kind,
+            parent=parent,
+            last=tree.last[index],
+            depth=tree.depths[index],
+            children=children,
+            initial=self._initial(index, written) if kind == "compound" else (),
+            initial_block=self.names.block(index, written.initial.actions) if written.initial else (),
+            entry=tuple(self.names.block(index, block) for block in written.entry if block),
+            exit=tuple(self.names.block(index, block) for block in written.exit if block),
+            transitions=transitions,
+            after=after,
+            invokes=invokes,
+            context=tuple(self._field(index, each) for each in written.context),
+            history=written.history if history else None,
+            default=self._default(index, written) if history else (),
+            default_block=self.names.block(index, written.actions),
+            output=self.names.value(index, written.output),
+            expect=written.expect,
+            sensitive=written.sensitive,
+            description=written.description,
+            tags=written.tags,
+            meta=written.meta,
+            place=written.place,
+        )
+
+    def _type(self, index: int, written: doc.State) -> StateKind:
+        if written.type != "state":
+            return written.type
+        return "compound" if self.tree.children[index] or index == 0 else "atomic"
+
+    def _initial(self, index: int, written: doc.State) -> tuple[int, ...]:
+        if written.initial is not None:
+            return self.names.inner(index, written.initial.targets, written.initial)
+        first = [each for each in self.tree.children[index] if self.tree.states[each].type != "history"]
+        return (first[0],) if first else ()
+
+    def _default(self, index: int, written: doc.State) -> tuple[int, ...]:
+        return self.names.inner(self.tree.parents[index], written.targets, written)
+
+    def _field(self, index: int, field: Field) -> Field:
+        return field if field.default is UNSET else replace(field, default=self.names.value(index, field.default))
+
+    def _transitions(
+        self, index: int, written: doc.State, invokes: tuple[Invoke, ...]
+    ) -> tuple[tuple[int, ...], tuple[After, ...]]:
+        made: list[Transition] = []
+        for invoke, source in zip(invokes, written.invokes, strict=True):
+            made += self._results(index, invoke, source)
+        afters: dict[str, After] = {}
+        for each in written.transitions:
+            made.append(self._transition(index, each, self._descriptors(index, each, afters), _label(each)))
+        ordered = tried_order(made, self.document.dialect)
+        numbers = tuple(range(len(self.transitions), len(self.transitions) + len(ordered)))
+        self.transitions += [replace(each, index=number) for each, number in zip(ordered, numbers, strict=True)]
+        return numbers, tuple(afters.values())
+
+    def _results(self, index: int, invoke: Invoke, source: doc.Invoke) -> list[Transition]:
+        made = []
+        for name, label, found in (("done", "done", source.done), ("error", "error", source.error)):
+            for each in found:
+                descriptors = (exact(f"{name}.invoke.{invoke.id}"),)
+                made.append(self._transition(index, each, descriptors, f"{label} {invoke.id}"))
+        return made
+
+    def _descriptors(self, index: int, written: doc.Transition, afters: dict[str, After]) -> tuple[Descriptor, ...]:
+        name = self.tree.ids[index]
+        match written.origin:
+            case "after":
+                return (exact(self._after(index, written, afters)),)
+            case "onDone":
+                return (exact(f"done.state.{name}"),)
+            case _:
+                return tuple(descriptor(text, self.document.dialect) for text in written.events)
+
+    def _after(self, index: int, written: doc.Transition, afters: dict[str, After]) -> str:
+        """The event of an `after`; transitions of one state with the same delay share one timer."""
+        delay, name = written.delay, self.tree.ids[index]
+        text = delay.text if isinstance(delay, Expression) else str(delay)
+        for known in afters.values():
+            if known.label == text:
+                return known.event
+        value: int | Expression
+        if isinstance(delay, Expression):
+            mark = str(sum(isinstance(each.delay, Expression) for each in afters.values()))
+            value = self.names.expression(index, delay)
+        else:
+            mark, value = text, self._duration(text, written.place) or 0
+        event = f"after.{mark}.{name}"
+        afters[event] = After(event=event, delay=value, restore=written.restore or "deadline", label=text)
+        return event
+
+    def _transition(
+        self, index: int, written: doc.Transition, descriptors: tuple[Descriptor, ...], label: str
+    ) -> Transition:
+        return Transition(
+            index=0,
+            source=index,
+            descriptors=descriptors,
+            targets=self.names.targets(index, written.targets, written),
+            guard=self.names.guard(index, written.guard),
+            block=self.names.block(index, written.actions),
+            internal=written.reenter is False,
+            reenter=written.reenter is True,
+            roles=written.roles,
+            origin=written.origin,
+            label=label,
+            description=written.description,
+            meta=written.meta,
+            place=written.place,
+        )
+
+    def _invoke(self, index: int, position: int, written: doc.Invoke) -> Invoke:
+        state = self.tree.ids[index]
+        name = written.id
+        if name is None and (written.done or written.error):
+            name = f"{state}.{position}"
+        src = written.src
+        if isinstance(src, doc.Document):
+            src = self._inline(f"{state}.{position}", src)
+        elif isinstance(src, Expression):
+            src = self.names.expression(index, src)
+        return Invoke(
+            id=name,
+            src=src,
+            id_location=written.id_location,
+            type=self.names.value(index, written.type),
+            input=self.names.value(index, written.input),
+            autoforward=written.autoforward,
+            finalize=None if written.finalize is None else self.names.block(index, written.finalize),
+            retry=written.retry,
+            timeout_ms=self._duration(written.timeout, written.place),
+            key=self.names.value(index, written.key),
+            restore=written.restore or "keep",
+            place=written.place,
+        )
+
+    def _inline(self, name: str, document: doc.Document) -> str:
+        compilation = compile_document(document, language=self.language)
+        self.findings.items += compilation.diagnostics
+        if compilation.chart is not None:
+            self.inline.append((name, compilation.chart))
+        return name
+
+    def _duration(self, text: str | None, place: Place) -> int | None:
+        if text is None:
+            return None
+        ms = parse_duration(text)
+        if ms is None:
+            self.findings.error("duration.syntax", f'"{text}" is not a duration', place, "such as 30s or 1h30m")
+        return ms
+
+    def _events(self) -> tuple[doc.EventType, ...] | None:
+        if self.document.events is None:
+            return None
+        return tuple(replace(each, dedupe=self.names.value(0, each.dedupe)) for each in self.document.events)
+
+    def _script(self) -> str | None:
+        script = self.document.script
+        if script is not None and self.language.script(script) is None:
+            hint = "move the work into registered functions or assign actions"
+            self.findings.error("script.untrusted", "scripts are refused: they run code", self.document.root.place, hint)
+        return script
+
+
+def _label(written: doc.Transition) -> str:
+    match written.origin:
+        case "after":
+            text = written.delay.text if isinstance(written.delay, Expression) else written.delay
+            return f"after {text}"
+        case "onDone":
+            return "done"
+        case _:
+            return ", ".join(written.events) or "always"

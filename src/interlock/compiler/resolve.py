@@ -1,0 +1,99 @@
+"""Resolve names: which states a target, an `initial`, a history's default or `In()` means, and what an expression reads.
+
+Rule 1: every problem is a finding; resolution goes on, so that all of them are told at once.
+Rule 2: what a dialect lets load although it is wrong (SCXML's malformed expressions, S35) is marked, not dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from interlock.expression.language import Language
+from interlock.expression.parse import ExpressionError, Parsed
+from interlock.model.action import Block, Expression, Guard, GuardIn, Value, block_rewritten, guard_rewritten, value_rewritten
+from interlock.model.document import Document
+from interlock.model.findings import Findings
+from interlock.model.tree import Tree, Unresolved
+
+
+class Names:
+    """The document's tree with a meaning for every name in it."""
+
+    def __init__(self, document: Document, language: Language, findings: Findings) -> None:
+        self.document = document
+        self.language = language
+        self.findings = findings
+        self.tree = Tree(document)
+        self.lenient = document.dialect == "scxml"
+        self.parsed: dict[str, Parsed | None] = {}
+
+    def targets(self, source: int, texts: tuple[str, ...], owner: object) -> tuple[int, ...]:
+        """The states that a transition of `source` names; unknown ones are findings at the place of `owner`."""
+        return self._resolved(texts, owner, lambda text: self.tree.target(source, text))
+
+    def inner(self, parent: int, texts: tuple[str, ...], owner: object) -> tuple[int, ...]:
+        """The states that `initial`, or the default of a history, names among the children of `parent`."""
+        return self._resolved(texts, owner, lambda text: self.tree.inner(parent, text))
+
+    def _resolved(
+        self, texts: tuple[str, ...], owner: object, find: Callable[[str], int | Unresolved]
+    ) -> tuple[int, ...]:
+        found = []
+        for text in texts:
+            index = find(text)
+            if isinstance(index, Unresolved):
+                self.findings.error(index.code, index.message, owner.place, index.hint)  # type: ignore[attr-defined]  # every document value has a place
+            else:
+                found.append(index)
+        return tuple(found)
+
+    def value(self, source: int, value: Value) -> Value:
+        """A value with every expression in it checked and resolved."""
+        return value_rewritten(value, lambda each: self.expression(source, each))
+
+    def guard(self, source: int, guard: Guard | None) -> Guard | None:
+        """A guard with every name in it resolved."""
+        if guard is None:
+            return None
+        return guard_rewritten(guard, lambda each: self.expression(source, each), lambda each: self._inside(source, each))
+
+    def block(self, source: int, block: Block) -> Block:
+        """A block with every name in it resolved."""
+        return block_rewritten(block, lambda each: self.expression(source, each), lambda each: self._inside(source, each))
+
+    def expression(self, source: int, expression: Expression) -> Expression:
+        """The expression checked; its `In()` literals resolved where `source` stands."""
+        try:
+            parsed = self.language.check(expression.text)
+        except ExpressionError as error:
+            return self._malformed(expression, error)
+        self.parsed[expression.text] = parsed
+        if parsed is None:
+            return expression
+        inside = []
+        for literal, offset in parsed.inside:
+            index = self.tree.inside(source, literal)
+            if isinstance(index, Unresolved):
+                place = expression.place.shifted(offset, offset + len(literal))
+                if not self.lenient:
+                    self.findings.error(index.code, f"In(): {index.message}", place, index.hint)
+                inside.append((literal, literal))
+            else:
+                inside.append((literal, self.tree.ids[index]))
+        return replace(expression, inside=tuple(inside))
+
+    def _malformed(self, expression: Expression, error: ExpressionError) -> Expression:
+        place = expression.place.shifted(error.offset, error.end)
+        if self.lenient:
+            self.findings.warning(error.code, f"{error.message}; evaluating it will fail", place, error.hint)
+            return replace(expression, malformed=f"{error.code}: {error.message}")
+        self.findings.error(error.code, error.message, place, error.hint)
+        return expression
+
+    def _inside(self, source: int, guard: GuardIn) -> Guard:
+        index = self.tree.inside(source, guard.state)
+        if isinstance(index, Unresolved):
+            self.findings.error(index.code, index.message, guard.place, index.hint)
+            return guard
+        return replace(guard, state=self.tree.ids[index])

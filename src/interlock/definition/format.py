@@ -1,0 +1,45 @@
+"""What a format is: a name, its file suffixes, and two functions that meet in a `Document`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from interlock.errors import Diagnostic
+from interlock.model.document import Document
+
+Resolver = Callable[[str], str]
+"""Gives the text that a `src` attribute names. Readers open nothing themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a reader made of a text: the document (None when there is no use in going on) and all findings."""
+
+    document: Document | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """A document as text, and a diagnostic `export.<what>` for everything that the format cannot carry."""
+
+    text: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+class Reader(Protocol):
+    """Reads a text; `source` names it in diagnostics; `resolver` is asked for the texts it refers to."""
+
+    def __call__(self, text: str | bytes, /, *, source: str, resolver: Resolver | None = None) -> Reading: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One way to write a chart down."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    read: Reader
+    write: Callable[[Document], Writing]

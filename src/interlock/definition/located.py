@@ -1,0 +1,27 @@
+"""A text's values with their places: what the YAML and the JSON parser make, and what the readers over them take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from interlock.errors import Place
+
+Scalar = None | bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A scalar, a list of located values, or a mapping of them with the place of each key."""
+
+    value: Scalar | list[Located] | dict[str, Located]
+    place: Place
+    keys: dict[str, Place] = field(default_factory=dict)
+
+    def plain(self) -> Any:
+        """The value as plain JSON, places dropped."""
+        if isinstance(self.value, dict):
+            return {key: each.plain() for key, each in self.value.items()}
+        if isinstance(self.value, list):
+            return [each.plain() for each in self.value]
+        return self.value

@@ -1,0 +1,28 @@
+"""The format SCXML 1.0: the W3C's XML for state charts, read by its own rules and written with hints in our namespace."""
+
+from __future__ import annotations
+
+import re
+
+from interlock.definition.format import Format, Reading, Resolver
+from interlock.definition.scxml_read import read_root
+from interlock.definition.xml_text import parse_xml
+from interlock.model.findings import Findings
+
+_STEM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)[^/\\]*$")
+
+
+def read_scxml(text: str | bytes, /, *, source: str = "<definition>", resolver: Resolver | None = None) -> Reading:
+    """The document of an SCXML text. `resolver` gives the texts that `src` attributes name; without one they are refused."""
+    findings = Findings()
+    root = parse_xml(text, source=source, findings=findings)
+    document = None
+    if root is not None:
+        document = read_root(root, kind=_kind(source), source=source, findings=findings, resolver=resolver)
+    return Reading(document=document, diagnostics=findings.sorted())
+
+
+def _kind(source: str) -> str:
+    """What a chart without a name is called: the first word of its file's name."""
+    stem = _STEM.search(source.replace("\\", "/").rsplit("/", 1)[-1])
+    return stem[1] if stem else "chart"

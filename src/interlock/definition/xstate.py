@@ -1,0 +1,47 @@
+"""XState 5 JSON: what `createMachine` takes, as far as JSON can say it.
+
+Reading gives a document of dialect `xstate`, which the kernel runs as XState would; writing takes any document and tells
+what XState cannot carry or would do otherwise. `read(write(document))` is the same document for those that the reader makes.
+See docs/internals/formats.md for `meta.interlock` and the action types of ours.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from interlock.definition.format import Format, Reading, Resolver, Writing
+from interlock.definition.json_text import parse_json
+from interlock.definition.xstate_four import rewritten
+from interlock.definition.xstate_read import read_document
+from interlock.definition.xstate_write import write_document
+from interlock.model.document import Document
+from interlock.model.findings import Findings
+
+
+def read_xstate(
+    text: str | bytes, /, *, source: str, resolver: Resolver | None = None, xstate: Literal[4, 5] = 5
+) -> Reading:
+    """The document of an XState definition. `xstate=4`: the text is of version 4, whose keys and defaults differ.
+
+    `resolver` is not asked: an XState definition refers to no other text.
+    """
+    findings = Findings()
+    root = parse_json(text, source=source, findings=findings)
+    if root is None:
+        return Reading(document=None, diagnostics=findings.sorted())
+    if xstate == 4:
+        root = rewritten(root, findings)
+    document = read_document(root, name=source, findings=findings, four=xstate == 4)
+    return Reading(document=document, diagnostics=findings.sorted())
+
+
+def write_xstate(document: Document) -> Writing:
+    """The document as XState 5 JSON, with a diagnostic for everything lost or different there."""
+    findings = Findings()
+    text = write_document(document, findings)
+    return Writing(text=text, diagnostics=findings.sorted())
+
+
+FORMAT = Format(
+    name="xstate", suffixes=(".xstate.json", ".machine.json", ".json"), read=read_xstate, write=write_xstate
+)

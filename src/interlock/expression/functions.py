@@ -1,0 +1,217 @@
+"""The functions of the language, as compiled expressions call them.
+
+The rules of `operate` hold here too. Results do not depend on the version of Python: texts have JSON's spelling, sums
+of decimal numbers are rounded once (Python 3.12 changed how `sum` rounds).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from interlock.expression.measure import (
+    CHARGE_ITEMS,
+    NUMBERS,
+    Meter,
+    charge,
+    checked,
+    need_number,
+    over,
+    type_name,
+    unfit,
+    wrong,
+)
+from interlock.model.duration import parse_duration
+from interlock.model.limits import STRING_LENGTH_MAX
+
+ROUND_DIGITS_MAX = 15
+"""Digits `round` takes either way: a float has no more, and `round(7, -99999999)` would run for minutes."""
+
+NUMERAL_LENGTH_MAX = 100
+"""Characters that `int` and `float` read: 256 bits have 78 digits, and reading digits takes quadratic time."""
+
+_INTEGER = re.compile(r" *[+-]?[0-9]+ *")
+_NUMBER = re.compile(r" *[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? *")
+
+
+def x_len(value: Any) -> int:
+    """The number of characters, items or keys."""
+    kind = type(value)
+    if kind is list or kind is str or kind is dict:
+        return len(value)
+    raise wrong(f"len() takes a string, a list or a mapping, not {type_name(value)}")
+
+
+def x_min(values: Any, meter: Meter | None) -> object:
+    """The least of numbers or of strings: the arguments, or the items of the one list given."""
+    _comparable("min", values, meter)
+    return min(values)
+
+
+def x_max(values: Any, meter: Meter | None) -> object:
+    """The greatest of numbers or of strings."""
+    _comparable("max", values, meter)
+    return max(values)
+
+
+def _comparable(name: str, values: Any, meter: Meter | None) -> None:
+    if type(values) is not list and type(values) is not tuple:
+        raise wrong(f"{name}() of one value takes a list, not {type_name(values)}")
+    if not values:
+        raise unfit(f"{name}() of an empty list")
+    charge(meter, len(values))
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        charge(meter, sum([len(each) // CHARGE_ITEMS for each in values]))
+    elif not kinds <= NUMBERS:
+        raise wrong(f"{name}() compares numbers with numbers, or strings with strings")
+
+
+def _items(name: str, values: Any, meter: Meter | None) -> None:
+    if type(values) is not list:
+        raise wrong(f"{name}() takes a list, not {type_name(values)}")
+    charge(meter, len(values))
+
+
+def x_sum(values: Any, meter: Meter | None) -> object:
+    """The sum of a list of numbers."""
+    _items("sum", values, meter)
+    kinds = set(map(type, values))
+    if not kinds <= NUMBERS:
+        raise wrong("sum() takes a list of numbers")
+    return checked(math.fsum(values) if float in kinds else sum(values))
+
+
+def x_any(values: Any, meter: Meter | None) -> bool:
+    """Whether an item of a list is true."""
+    _items("any", values, meter)
+    return any(values)
+
+
+def x_all(values: Any, meter: Meter | None) -> bool:
+    """Whether every item of a list is true."""
+    _items("all", values, meter)
+    return all(values)
+
+
+def x_abs(value: Any) -> object:
+    """The number without its sign."""
+    need_number("abs()", value)
+    return abs(value)
+
+
+def x_round(value: Any, digits: Any = None) -> object:
+    """The number rounded, half to even: to a whole number, or to some digits after (or before) the point."""
+    need_number("round()", value)
+    if digits is None:
+        return checked(round(value))
+    if type(digits) is not int:
+        raise wrong(f"round() takes a whole number of digits, not {type_name(digits)}")
+    if abs(digits) > ROUND_DIGITS_MAX:
+        raise unfit(f"round() takes -{ROUND_DIGITS_MAX} to {ROUND_DIGITS_MAX} digits")
+    return checked(round(value, digits))
+
+
+def x_floor(value: Any) -> object:
+    """The greatest whole number that is not above."""
+    need_number("floor()", value)
+    return checked(math.floor(value))
+
+
+def x_ceil(value: Any) -> object:
+    """The least whole number that is not below."""
+    need_number("ceil()", value)
+    return checked(math.ceil(value))
+
+
+def x_int(value: Any) -> object:
+    """The whole number a string spells, or a number without its fraction; true is 1."""
+    if type(value) is str:
+        value = _numeral("int", value, _INTEGER)
+    elif type(value) is not bool:
+        need_number("int()", value)
+    return checked(int(value))
+
+
+def x_float(value: Any) -> object:
+    """The number a string spells, or a number with a fraction; true is 1.0. There is no infinity and no NaN."""
+    if type(value) is str:
+        value = _numeral("float", value, _NUMBER)
+    elif type(value) is not bool:
+        need_number("float()", value)
+    return checked(float(value))
+
+
+def _numeral(name: str, text: str, pattern: re.Pattern[str]) -> str:
+    if len(text) > NUMERAL_LENGTH_MAX or pattern.fullmatch(text) is None:
+        raise unfit(f"{name}() cannot read this string as a number")
+    return text
+
+
+def x_str(value: Any) -> str:
+    """A string, number, boolean or null as JSON spells it, a string without quotes; lists and mappings are refused."""
+    kind = type(value)
+    if kind is str:
+        text: str = value
+        return text
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    if kind in NUMBERS:
+        return repr(checked(value))
+    raise wrong(f"str() takes a string, number, boolean or null, not {type_name(value)}")
+
+
+def _text(name: str, value: Any) -> None:
+    if type(value) is not str:
+        raise wrong(f"{name}() takes a string, not {type_name(value)}")
+
+
+def x_lower(value: Any, meter: Meter | None) -> str:
+    """The string in small letters."""
+    _text("lower", value)
+    charge(meter, len(value))
+    return _fitting(value.lower())
+
+
+def x_upper(value: Any, meter: Meter | None) -> str:
+    """The string in capital letters."""
+    _text("upper", value)
+    charge(meter, len(value))
+    return _fitting(value.upper())
+
+
+def _fitting(text: str) -> str:
+    """The text, unless a change of case has made it too long: some letters become three."""
+    if len(text) > STRING_LENGTH_MAX:
+        raise over(f"the result has more than {STRING_LENGTH_MAX:,} characters")
+    return text
+
+
+def x_starts_with(value: Any, start: Any, meter: Meter | None) -> bool:
+    """Whether a string begins with another."""
+    _text("starts_with", value)
+    _text("starts_with", start)
+    charge(meter, len(start))
+    result: bool = value.startswith(start)
+    return result
+
+
+def x_ends_with(value: Any, end: Any, meter: Meter | None) -> bool:
+    """Whether a string ends with another."""
+    _text("ends_with", value)
+    _text("ends_with", end)
+    charge(meter, len(end))
+    result: bool = value.endswith(end)
+    return result
+
+
+def x_ms(value: Any) -> int:
+    """The milliseconds of a duration such as `1h30m`."""
+    _text("ms", value)
+    duration = parse_duration(value)
+    if duration is None:
+        raise unfit("ms() takes a duration such as 250ms, 30s, 5m, 24h, 7d or 1h30m")
+    return duration

@@ -1,0 +1,166 @@
+"""The words of the language, and what people write instead of them.
+
+Everything that depends on a name lives here: roots, fields, constants, functions and how many arguments they take.
+Rule 1: what is not listed does not exist; the checker and the compiler both read these tables.
+Rule 2: habits of other languages are only ever hints: they are never accepted in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+NAMES = frozenset({"context", "event", "entity"})
+"""The roots every expression may read. Policy expressions may read `principal` too."""
+
+FIELDS = {
+    "event": ("name", "data", "id", "time_ms", "type", "origin", "origintype", "sendid", "invokeid", "principal"),
+    "entity": ("id", "kind", "version"),
+}
+"""The fields of the roots that are values of ours, not mappings of the user's."""
+
+CONSTANTS = {"true": True, "false": False, "null": None}
+"""The JSON spellings, allowed beside Python's."""
+
+FUNCTIONS: dict[str, tuple[int, int | None]] = {
+    "In": (1, 1),
+    "abs": (1, 1),
+    "all": (1, 1),
+    "any": (1, 1),
+    "bool": (1, 1),
+    "ceil": (1, 1),
+    "ends_with": (2, 2),
+    "float": (1, 1),
+    "floor": (1, 1),
+    "get": (2, 3),
+    "has": (2, 2),
+    "int": (1, 1),
+    "len": (1, 1),
+    "lower": (1, 1),
+    "max": (1, None),
+    "min": (1, None),
+    "ms": (1, 1),
+    "round": (1, 2),
+    "starts_with": (2, 2),
+    "str": (1, 1),
+    "sum": (1, 1),
+    "upper": (1, 1),
+}
+"""Every function with the least and the most arguments it takes (None: any number)."""
+
+WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "True", "False", "None"})
+"""The keywords of Python that belong to the language."""
+
+NAME_HABITS = {
+    "_event": "event",
+    "_name": "entity.kind",
+    "_sessionid": "entity.id",
+    "TRUE": "true",
+    "FALSE": "false",
+    "NULL": "null",
+    "actor": "event.principal",
+    "ctx": "context",
+    "data": "event.data",
+    "e": "event",
+    "evt": "event",
+    "id": "entity.id",
+    "kind": "entity.kind",
+    "now": "event.time_ms",
+    "payload": "event.data",
+    "nil": "null",
+    "self": "context",
+    "state": "In('...')",
+    "this": "context",
+    "time": "event.time_ms",
+    "undefined": "null",
+    "principal": "event.principal",
+    "user": "event.principal",
+    "version": "entity.version",
+}
+"""Names of other languages and libraries, and what they are called here."""
+
+FUNCTION_HABITS = {
+    "Boolean": "bool(x)",
+    "Number": "float(x)",
+    "String": "str(x)",
+    "contains": "item in x",
+    "count": "len(x)",
+    "defined": "has(x, 'key')",
+    "duration": "ms('5m')",
+    "endswith": "ends_with(x, 'end')",
+    "exists": "has(x, 'key')",
+    "getattr": "get(x, 'key')",
+    "has_key": "has(x, 'key')",
+    "hasattr": "has(x, 'key')",
+    "in_state": "In('state')",
+    "includes": "item in x",
+    "isIn": "In('state')",
+    "length": "len(x)",
+    "matches": "In('state')",
+    "parseFloat": "float(x)",
+    "parseInt": "int(x)",
+    "size": "len(x)",
+    "startswith": "starts_with(x, 'start')",
+    "toString": "str(x)",
+}
+"""Functions of other languages and libraries, and how the same is written here."""
+
+METHOD_HABITS = {
+    "append": "{x} + [{a}]",
+    "endsWith": "ends_with({x}, {a})",
+    "endswith": "ends_with({x}, {a})",
+    "format": "'text ' + str(value)",
+    "get": "get({x}, {a})",
+    "has": "has({x}, {a})",
+    "hasOwnProperty": "has({x}, {a})",
+    "includes": "{a} in {x}",
+    "join": "a + b",
+    "length": "len({x})",
+    "lower": "lower({x})",
+    "startsWith": "starts_with({x}, {a})",
+    "startswith": "starts_with({x}, {a})",
+    "toLowerCase": "lower({x})",
+    "toString": "str({x})",
+    "toUpperCase": "upper({x})",
+    "upper": "upper({x})",
+}
+"""Methods people expect; `{x}` stands for the value they were called on, `{a}` for the arguments."""
+
+SIGN_HABITS = {
+    "**": "write a product; there is no power",
+    "===": "write ==",
+    "!==": "write !=",
+    "<>": "write !=",
+    "&&": "write and",
+    "||": "write or",
+    "!": "write not",
+    "=": "write == to compare",
+    ":=": "an expression cannot assign; use the action assign",
+    "?": "write a if test else b",
+    "??": "write get(x, 'key', default)",
+    "?.": "write get(x, 'key')",
+    "&": "write and",
+    "|": "write or",
+    ";": "write one expression",
+    "$": "write the name without $; texts are joined with +",
+    "`": "write a plain text in quotes",
+    "#": "write the comment beside the expression, not in it",
+    "\\": "write the expression on one line",
+}
+"""Signs of other languages (or of Python outside the language), and what to write."""
+
+KEYWORD_HABITS = {
+    "for": "there is no comprehension; use any, all, sum, min, max, or the action foreach",
+    "lambda": "there are no functions of your own; register a named guard or assign function",
+    "await": "an expression is pure; what needs the world is an effect",
+    "yield": "an expression is pure; what needs the world is an effect",
+    "import": "there is nothing to import; register a named guard or assign function",
+}
+"""Keywords of Python that people reach for, and what to do instead."""
+
+
+def closest(word: str, words: Iterable[str]) -> str | None:
+    """The word of the list that looks most like this one, if any looks enough like it."""
+    candidates = sorted(words)
+    near = get_close_matches(word, candidates, 1, 0.6)
+    return near[0] if near else next((each for each in candidates if each.lower() == word.lower()), None)

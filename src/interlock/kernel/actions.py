@@ -1,0 +1,320 @@
+"""Content into Python: one function per block, guard or value, generated on first use and kept.
+
+Rule 1: generated text holds our own words, source that the expression room wrote, and `repr` of constants; nothing else.
+Rule 2: a block's function takes the run; it raises on error, and the caller decides what that means (S23).
+Rule 3: every evaluation is counted: straight code when a block begins, loops once per turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from interlock.errors import UsageError
+from interlock.expression.compile import NAMESPACE, EvaluationError
+from interlock.expression.language import Language
+from interlock.expression.measure import weigh
+from interlock.kernel.run import ContentError, Run
+from interlock.model.action import (
+    Action,
+    Assign,
+    AssignCall,
+    Block,
+    Cancel,
+    Do,
+    Emit,
+    Expression,
+    Foreach,
+    Guard,
+    GuardAll,
+    GuardAny,
+    GuardExpression,
+    GuardIn,
+    GuardName,
+    GuardNot,
+    If,
+    Log,
+    Raise,
+    Script,
+    Send,
+    Value,
+    value_expressions,
+)
+from interlock.model.chart import Chart
+from interlock.model.field import Field, refusal
+
+Function = Callable[[Mapping[str, Any], Any], Any]
+"""A registered guard or assign: (context, event), and the arguments as a third where the chart gives some."""
+
+Operation = Callable[[Run], Any]
+
+
+class Actions:
+    """Makes functions of the content of one chart."""
+
+    def __init__(
+        self,
+        chart: Chart,
+        language: Language,
+        guards: Mapping[str, Callable[..., Any]],
+        assigns: Mapping[str, Callable[..., Any]],
+    ) -> None:
+        self.language = language
+        self.guards = guards
+        self.assigns = assigns
+        self.fields = {field.name: field for state in chart.states for field in state.context}
+
+    def block(self, block: Block) -> tuple[Operation, bool]:
+        """The block as a function of the run, and whether it asks `In()`."""
+        writer = Writer(self)
+        writer.lines_of(block)
+        return writer.function("block", ["run"]), "active" in writer.uses
+
+    def guard(self, guard: Guard) -> Operation:
+        """The guard as a function of the run."""
+        writer = Writer(self)
+        writer.add(f"return {writer.guard(guard)}")
+        return writer.function("guard", ["run"])
+
+    def value(self, value: Value) -> Operation:
+        """A value as a function of the run."""
+        writer = Writer(self)
+        writer.add(f"return {writer.value(value)}")
+        return writer.function("value", ["run"])
+
+
+class Writer:
+    """Writes the text of one function. `uses` are the run-time names it mentions."""
+
+    def __init__(self, actions: Actions) -> None:
+        self.actions = actions
+        self.namespace: dict[str, object] = {**NAMESPACE, "weigh": weigh, "refuse": refuse, "malformed": malformed, "type": type}
+        self.lines: list[str] = []
+        self.uses: set[str] = set()
+        self.indent = 1
+        self.evaluations = 0
+        self.loops = 0
+        self.writes = False
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " * self.indent + line)
+
+    def constant(self, value: object) -> str:
+        """A name for an object that generated text refers to."""
+        name = f"k{len(self.namespace)}"
+        self.namespace[name] = value
+        return name
+
+    def function(self, name: str, parameters: list[str]) -> Operation:
+        """The function of what was written; what it uses of the run becomes local first."""
+        opening = [f"def {name}({', '.join(parameters)}):"]
+        sources = {
+            "context": "run.own()" if self.writes else "run.context",
+            "event": "run.event",
+            "entity": "run",
+            "active": "run.active",
+            "meter": "run.meter",
+        }
+        for each, source in sources.items():
+            if each in self.uses or (each == "context" and self.writes):
+                opening.append(f"    {each} = {source}")
+        if self.evaluations:
+            opening.append(f"    run.meter.charge({self.evaluations})")
+        text = "\n".join(opening + (self.lines or ["    pass"]))
+        # The text was written by this file and the expression room from checked trees, and runs without builtins.
+        exec(compile(text, f"<{name}>", "exec"), self.namespace)  # noqa: S102
+        made: Operation = self.namespace[name]  # type: ignore[assignment]  # what the text just defined
+        return made
+
+    # Values and guards
+
+    def value(self, value: Value) -> str:
+        """The source of a value: constants by name, expressions inlined."""
+        if isinstance(value, Expression):
+            return self.expression(value)
+        if value is None or isinstance(value, bool | int | str | float):
+            return repr(value)
+        if not any(True for _ in value_expressions(value)):
+            return self.constant(value)
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key!r}: {self.value(each)}" for key, each in value.items()) + "}"
+        return "[" + ", ".join(self.value(each) for each in value) + "]"
+
+    def expression(self, expression: Expression) -> str:
+        """The source of an expression, or a call of its function where the language gives no source."""
+        self.evaluations += 1
+        if expression.malformed is not None:
+            return f"malformed({expression.malformed!r})"
+        compiled = self.actions.language.compile(expression.text, dict(expression.inside))
+        if compiled.source:
+            self.uses |= compiled.uses
+            return f"({compiled.source})"
+        self.uses |= {"context", "event", "entity", "active", "meter"}
+        return f"{self.constant(compiled.function)}(context, event, entity, active, meter)"
+
+    def guard(self, guard: Guard) -> str:
+        """The source of a guard; `and` and `or` stop as early as the guard does."""
+        match guard:
+            case GuardExpression():
+                return self.expression(guard.expression)
+            case GuardIn():
+                self.uses.add("active")
+                return f"({guard.state!r} in active)"
+            case GuardNot():
+                return f"(not {self.guard(guard.guard)})"
+            case GuardAll():
+                return "(" + " and ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "True"
+            case GuardAny():
+                return "(" + " or ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "False"
+            case GuardName():
+                return self.call(guard.name, self.actions.guards, guard.arguments, "guard")
+
+    def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value, what: str) -> str:
+        """The source of a call of a registered function."""
+        self.uses |= {"context", "event"}
+        self.evaluations += 1
+        function = known.get(name)
+        if function is None:
+            raise UsageError(f"the {what} `{name}` is not registered", code=f"{what}.unregistered")
+        given = "" if arguments is None else f", {self.value(arguments)}"
+        return f"{self.constant(function)}(context, event{given})"
+
+    # Actions
+
+    def lines_of(self, block: Block) -> None:
+        for action in block:
+            self.action(action)
+
+    def action(self, action: Action) -> None:
+        match action:
+            case Do():
+                given = "" if action.arguments is None else f", 'input': {self.value(action.arguments)}"
+                self.add(f"run.effect('call', {{'name': {action.name!r}{given}}})")
+            case Assign():
+                for path, value in action.values:
+                    self.assign(path, value)
+            case AssignCall():
+                self.writes = True
+                result = self.call(action.name, self.actions.assigns, action.arguments, "assign")
+                self.add(f"run.assign_all({result}, {action.name!r})")
+            case Raise():
+                self.add(f"run.raise_event({self.value(action.event)}, {self.value(action.data)})")
+            case Send():
+                self.send(action)
+            case Cancel():
+                self.add(f"run.cancel({self.value(action.id)})")
+            case Emit():
+                self.add(f"run.effect('message', {{'type': {self.value(action.type)}, 'data': {self.value(action.data)}}})")
+            case Log():
+                self.add(f"run.effect('log', {{'label': {action.label!r}, 'value': {self.value(action.value)}}})")
+            case If():
+                self.branches(action)
+            case Foreach():
+                self.foreach(action)
+            case Script():
+                self.script(action)
+
+    def send(self, action: Send) -> None:
+        arguments = (action.event, action.to, action.delay, action.id, None, action.data, action.type)
+        texts = [self.value(each) for each in arguments]
+        texts[4] = repr(action.id_location)
+        if action.id_location is not None:
+            self.writes = True
+        self.add(f"run.send({', '.join(texts)})")
+
+    def assign(self, path: str, value: Value) -> None:
+        """One write. The common case, a whole declared field, becomes one check and one store."""
+        self.writes = True
+        source = self.value(value)
+        field = self.actions.fields.get(path)
+        if field is None:
+            parts = tuple(path.split("."))
+            self.add(f"v = {source}")
+            self.weigh(value)
+            self.add(f"run.assign({parts!r}, v)")
+            return
+        self.uses.add("context")
+        self.add(f"v = {source}")
+        if isinstance(value, Expression | dict | list):
+            self.check(field, value)
+        else:
+            problem = refusal(value, field)
+            if problem is not None:
+                self.add(f"malformed({f'assign.refused: {problem}'!r})")
+        self.add(f"context[{path!r}] = v")
+
+    def check(self, field: Field, value: Value) -> None:
+        quick = _QUICK.get(field.type) if field.enum is None and field.min is None and field.max is None else None
+        if field.plain:
+            self.weigh(value)
+        elif quick is not None and field.length_max is None:
+            name = self.constant(quick)
+            self.add(f"if type(v) is not {name}: refuse(v, {self.constant(field)})")
+        else:
+            self.weigh(value)
+            self.add(f"refuse(v, {self.constant(field)})")
+
+    def weigh(self, value: Value) -> None:
+        """A tree that goes into the context is counted: shared parts could double at every step."""
+        if isinstance(value, Expression | dict | list):
+            self.uses.add("meter")
+            self.add(f"if type(v) is {self.constant(dict)} or type(v) is {self.constant(list)}: weigh(v, meter)")
+
+    def branches(self, action: If) -> None:
+        word = "if"
+        for guard, block in action.branches:
+            self.add(f"{word} {self.guard(guard)}:")
+            self.inner(block)
+            word = "elif"
+        if action.otherwise:
+            self.add("else:")
+            self.inner(action.otherwise)
+
+    def inner(self, block: Block) -> None:
+        self.indent += 1
+        self.add("pass")
+        self.lines_of(block)
+        self.indent -= 1
+
+    def foreach(self, action: Foreach) -> None:
+        self.writes = True
+        self.uses |= {"context", "meter"}
+        count = self.constant(enumerate)
+        self.loops += 1
+        index, item = f"index_{self.loops}", f"item_{self.loops}"
+        source = self.value(action.items)
+        self.add(f"for {index}, {item} in {count}(run.items({source}, {action.item!r}, {action.index!r})):")
+        outside, self.evaluations = self.evaluations, 0
+        mark = len(self.lines)
+        self.indent += 1
+        self.add(f"context[{action.item!r}] = {item}")
+        if action.index is not None:
+            self.add(f"context[{action.index!r}] = {index}")
+        self.lines_of(action.block)
+        self.lines.insert(mark, "    " * self.indent + f"meter.charge({self.evaluations + 1})")
+        self.indent -= 1
+        self.evaluations = outside
+
+    def script(self, action: Script) -> None:
+        script = self.actions.language.script(action.text)
+        if script is None:
+            raise UsageError("scripts are refused: they run code", code="script.untrusted")
+        self.writes = True
+        self.uses |= {"context", "event", "entity", "active", "meter"}
+        self.add(f"{self.constant(script)}(context, event, entity, active, meter)")
+
+
+_QUICK: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
+
+
+def refuse(value: Any, field: Field) -> None:
+    """Raise when a field does not take a value."""
+    problem = refusal(value, field)
+    if problem is not None:
+        raise ContentError("assign.refused", problem)
+
+
+def malformed(message: str) -> Any:
+    """Stands for an expression that could not be compiled: evaluating it fails."""
+    code, _, text = message.partition(": ")
+    raise EvaluationError(code, text)

@@ -1,0 +1,132 @@
+"""Why an event is or is not accepted: which transitions were in question, which guards said no, and what those read.
+
+Rule 1: asked only after the fact; the step itself keeps no record of guards.
+Rule 2: values are as they are in the context; masking what a reader may not see is the driver's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from interlock.expression.parse import ExpressionError
+from interlock.kernel.actions import Actions
+from interlock.kernel.plan import Configuration
+from interlock.kernel.run import Run, error_facts, run_at
+from interlock.kernel.select import Selector
+from interlock.model.action import Expression, Guard, guard_expressions, guard_text
+from interlock.model.chart import Chart, Transition
+from interlock.model.event import Event
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Trial
+
+
+class Candidate(Struct, frozen=True, omit_defaults=True):
+    """A transition in question now: by which event, from which state, and whether it would be taken."""
+
+    event: str
+    transition: int
+    state: str
+    accepted: bool
+    guard: str | None = None
+    values: dict[str, Any] = {}
+    error: str | None = None
+
+
+class Explainer:
+    """Answers for one chart."""
+
+    def __init__(self, chart: Chart, selector: Selector, actions: Actions) -> None:
+        self.chart = chart
+        self.selector = selector
+        self.actions = actions
+
+    def candidates(self, snapshot: Snapshot, configuration: Configuration, event: Event | None) -> tuple[Candidate, ...]:
+        """Every evented transition of the active states, inner first, with the verdict of its guard now."""
+        numbers = (
+            number
+            for atom in configuration.atoms
+            for index in self.selector.structure.path(atom)
+            for number in self.chart.states[index].transitions
+        )
+        transitions = (self.chart.transitions[number] for number in dict.fromkeys(numbers))
+        run = _run(snapshot, configuration, event, self.actions)
+        return tuple(self._candidate(each, run) for each in transitions if each.descriptors)
+
+    def _candidate(self, transition: Transition, run: Run) -> Candidate:
+        held, error = self._asked(transition, run)
+        guard = transition.guard
+        return Candidate(
+            event=", ".join(each.text for each in transition.descriptors),
+            transition=transition.index,
+            state=self.chart.states[transition.source].id,
+            accepted=held,
+            guard=None if guard is None else guard_text(guard),
+            values={} if guard is None else self._values(guard, run),
+            error=error,
+        )
+
+    def trials(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> tuple[tuple[Trial, ...], bool]:
+        """The guards that said no to an event, and whether only roles stood in the way of a transition."""
+        candidates = self.selector.candidates(configuration, self.selector.event_class(event.name))
+        run = _run(snapshot, configuration, event, self.actions)
+        trials: list[Trial] = []
+        denied = False
+        for number in dict.fromkeys(number for walk in candidates.walks for number in walk):
+            transition = self.chart.transitions[number]
+            held, error = self._asked(transition, run)
+            if held:
+                denied = True
+            elif transition.guard is not None:
+                trials.append(Trial(number, guard_text(transition.guard), self._values(transition.guard, run), error))
+        return tuple(trials), denied
+
+    def _asked(self, transition: Transition, run: Run) -> tuple[bool, str | None]:
+        """Whether the guard holds, roles left out, or how it failed."""
+        if transition.guard is None:
+            return True, None
+        try:
+            return bool(self.actions.guard(transition.guard)(run)), None
+        except Exception as error:  # whatever a guard raises is what is to be told
+            return False, error_facts(error)[1]
+
+    def _values(self, guard: Guard, run: Run) -> dict[str, Any]:
+        """What the expressions of a guard read: each path with its value; a path that leads nowhere is left out."""
+        found: dict[str, Any] = {}
+        for expression in guard_expressions(guard):
+            for text in self._paths(expression):
+                try:
+                    found[text] = self.actions.value(Expression(text))(run)
+                except Exception:  # noqa: S112  # the guard's own error is told beside it
+                    continue
+        return found
+
+    def _paths(self, expression: Expression) -> Iterator[str]:
+        try:
+            parsed = self.actions.language.check(expression.text)
+        except ExpressionError:
+            return
+        stack: list[ast.AST] = [] if parsed is None else [parsed.tree]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, ast.Attribute | ast.Subscript) and _is_path(node):
+                yield ast.unparse(node)
+            else:
+                stack.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _run(snapshot: Snapshot, configuration: Configuration, event: Event | None, actions: Actions) -> Run:
+    run = run_at(snapshot, 0 if event is None else event.time_ms, actions.fields, raises=False)
+    run.event = event
+    run.active = configuration.ids
+    return run
+
+
+def _is_path(node: ast.AST) -> bool:
+    while isinstance(node, ast.Attribute) or (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)):
+        node = node.value
+    return isinstance(node, ast.Name)
+

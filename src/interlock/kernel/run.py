@@ -1,0 +1,423 @@
+"""One step under way: the working copies of what a snapshot holds, and every way in which content may change them.
+
+Rule 1: a run lives for one step and is never seen outside it. Nothing it was made from is changed in place.
+Rule 2: the context is copied once, at the first write; values inside it are never mutated, writes copy their path (P7).
+Rule 3: an error of content raises; who catches it (a block, a guard, the step) decides what it means (S23, S33, S34).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from interlock.expression.compile import Meter, explain
+from interlock.model.chart import After, Invoke, State
+from interlock.model.duration import parse_duration
+from interlock.model.effect import Effect, EffectType
+from interlock.model.event import SCXML_PROCESSOR, Event
+from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
+from interlock.model.limits import (
+    EFFECTS_MAX,
+    EVALUATIONS_MAX,
+    FOREACH_ITEMS_MAX,
+    INTERNAL_EVENTS_MAX,
+    INVOKES_MAX,
+    TIMERS_MAX,
+)
+from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
+from interlock.model.step import Fault
+
+
+class StepFailed(Exception):
+    """The whole step is void: a limit, or the first error under `errors: raise`."""
+
+    def __init__(self, code: str, message: str, place: str = "") -> None:
+        super().__init__(message)
+        self.fault = Fault(code, message, place)
+
+
+class ContentError(Exception):
+    """An error of content that has its own event (S25): `error.execution` or `error.communication`, with the sendid."""
+
+    def __init__(self, code: str, message: str, *, event: str = "error.execution", sendid: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.event = event
+        self.sendid = sendid
+
+
+class Run:
+    """The state of one step. `id`, `kind` and `version` make it the `entity` that expressions read."""
+
+    __slots__ = (
+        "active",
+        "chosen",
+        "context",
+        "effects",
+        "entered",
+        "event",
+        "fields",
+        "history",
+        "id",
+        "invokes",
+        "kind",
+        "meter",
+        "ordinal",
+        "owned",
+        "parent",
+        "pending",
+        "queue",
+        "raises",
+        "faults",
+        "time_ms",
+        "timers",
+        "version",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        entity: str,
+        version: int,
+        time_ms: int,
+        context: dict[str, Any],
+        history: dict[str, tuple[str, ...]] | None,
+        timers: tuple[Timer, ...],
+        invokes: tuple[Invocation, ...],
+        entered: tuple[str, ...],
+        parent: Parent | None,
+        fields: Mapping[str, Field],
+        raises: bool,
+    ) -> None:
+        self.kind = kind
+        self.id = entity
+        self.version = version
+        self.time_ms = time_ms
+        self.context = context
+        self.owned = False
+        self.writes = 0
+        self.history = history
+        self.timers = timers
+        self.invokes = invokes
+        self.entered = entered
+        self.parent = parent
+        self.fields = fields
+        self.raises = raises
+        self.event: Event | None = None
+        self.queue: deque[Event] = deque()
+        self.effects: list[Effect] = []
+        self.ordinal = 0
+        self.faults: list[Fault] = []
+        self.chosen: list[int] = []
+        self.pending: list[State] = []
+        self.meter = Meter(EVALUATIONS_MAX)
+        self.active: frozenset[str] = frozenset()
+
+    # Errors
+
+    def fail(self, error: Exception, place: str) -> None:
+        """What an error in a block means: an event in the internal queue, or under `errors: raise` the end of the step."""
+        if isinstance(error, StepFailed):
+            raise error
+        code, message, name, sendid = error_facts(error)
+        if code == "expression.evaluations" or self.raises:
+            raise StepFailed(code, message, place) from error
+        data = {"code": code, "message": message}
+        self.enqueue(Event(name, data, None, None, None, self.time_ms, "platform", sendid))
+
+    def enqueue(self, event: Event) -> None:
+        """Put an event at the end of the internal queue."""
+        if len(self.queue) >= INTERNAL_EVENTS_MAX:
+            raise StepFailed("step.internal_events_max", f"more than {INTERNAL_EVENTS_MAX:,} internal events in one step")
+        self.queue.append(event)
+
+    # Context
+
+    def own(self) -> dict[str, Any]:
+        """The context for writing: this step's own copy."""
+        self.writes += 1
+        if not self.owned:
+            self.context = self.context.copy()
+            self.owned = True
+        return self.context
+
+    def assign(self, path: tuple[str, ...], value: Any) -> None:
+        """Write a value at a path, copying what lies on the way (S25)."""
+        context = self.own()
+        name = path[0]
+        field = self.fields.get(name)
+        if field is None and name not in context:
+            raise ContentError("assign.unknown_field", f"`{name}` is no field of the context")
+        if len(path) > 1:
+            value = _written(context.get(name), path, 1, value)
+        if field is not None and not field.plain:
+            problem = refusal(value, field)
+            if problem is not None:
+                raise ContentError("assign.refused", problem)
+        context[name] = value
+
+    def assign_all(self, result: Any, function: str) -> None:
+        """Write what a registered function returned: a mapping of fields."""
+        if type(result) is not dict:
+            raise ContentError("assign.function", f"`{function}` must return a mapping of fields to values")
+        problem = plain_refusal(result)
+        if problem is not None:
+            raise ContentError("assign.function", f"what `{function}` returned cannot be kept: {problem}")
+        for name, value in result.items():
+            self.assign((name,), value)
+
+    def items(self, value: Any, item: str, index: str | None) -> list[Any]:
+        """The items a `foreach` walks: a shallow copy of a list, once the names are known to be usable."""
+        for name in (item, index):
+            if name is not None and not name.isidentifier():
+                raise ContentError("foreach.name", f"`{name}` cannot be a field of the context")
+        if type(value) is not list:
+            raise ContentError("foreach.items", "foreach needs a list")
+        if len(value) > FOREACH_ITEMS_MAX:
+            raise StepFailed("step.foreach_items_max", f"foreach over more than {FOREACH_ITEMS_MAX:,} items")
+        return value.copy()
+
+    def field_init(self, field: Field, value: Any) -> None:
+        """Give a field its first value; raises when its own type refuses it."""
+        problem = refusal(value, field) if not (field.nullable and value is None) else None
+        if problem is not None:
+            raise ContentError("context.refused", problem)
+        self.own()[field.name] = value
+
+    # Effects
+
+    def effect(self, type: EffectType, payload: dict[str, Any]) -> Effect:
+        """Add an effect, keyed by entity, version and ordinal."""
+        ordinal = self.ordinal
+        if ordinal >= EFFECTS_MAX:
+            raise StepFailed("step.effects_max", f"more than {EFFECTS_MAX:,} effects in one step")
+        self.ordinal = ordinal + 1
+        effect = Effect(type, ordinal, f"{self.id}/{self.version}/{ordinal}", payload)
+        self.effects.append(effect)
+        return effect
+
+    def raise_event(self, name: Any, data: Any) -> None:
+        """The action `raise`."""
+        if type(name) is not str or not name:
+            raise ContentError("raise.event", "the name of a raised event must be a string")
+        self.enqueue(Event(name, data, None, None, None, self.time_ms, "internal"))
+
+    def send(self, event: Any, to: Any, delay: Any, id: Any, location: str | None, data: Any, type_: Any) -> None:
+        """The action `send`: the internal queue, an effect, or a timer (S24, S25, S36)."""
+        if location is not None:
+            id = f"send.{self.version}.{self.ordinal}"
+            self.assign(tuple(location.split(".")), id)
+        if id is not None and type(id) is not str:
+            raise ContentError("send.id", "the id of a send must be a string")
+        if type(event) is not str or not event:
+            raise ContentError("send.event", "the name of an event must be a string", sendid=id)
+        if type_ not in (None, "", "scxml", SCXML_PROCESSOR):
+            raise ContentError("send.type", f"no event processor for {str(type_)[:80]!r}", sendid=id)
+        delay_ms = _delay_ms(delay, id)
+        address = self._address(to, id)
+        if address == "#_internal":
+            self.enqueue(Event(event, data, None, None, None, self.time_ms, "internal", id))
+        elif delay_ms:
+            self.set_timer(id, event, data, delay_ms, None if address == self.id else address, type_=type_)
+        else:
+            self._send_effect(event, data, address, id)
+
+    def _send_effect(self, event: str, data: Any, address: str, sendid: str | None) -> None:
+        payload: dict[str, Any] = {"event": event, "to": address}
+        if data is not None:
+            payload["data"] = data
+        if sendid is not None:
+            payload["sendid"] = sendid
+        self.effect("send", payload)
+
+    def send_timer(self, timer: Timer) -> None:
+        """A timer whose event goes elsewhere came due: now it is sent (S37)."""
+        self._send_effect(timer.event, timer.data, timer.to or self.id, timer.id)
+
+    def _address(self, to: Any, sendid: str | None) -> str:
+        """Where a send goes: this entity, `#_internal`, `#_parent`, `#_<active invoke>`, or another entity's id."""
+        if to is None or to == "self" or to == self.id or to == f"#_scxml_{self.id}":
+            return self.id
+        if to in ("internal", "#_internal"):
+            return "#_internal"
+        if type(to) is not str or not to:
+            raise ContentError("send.target", "the target of a send must be a string", sendid=sendid)
+        if to in ("parent", "#_parent"):
+            if self.parent is None:
+                raise _undeliverable("this entity has no parent", sendid)
+            return "#_parent"
+        if to.startswith("#_scxml_"):
+            entity: str = to.removeprefix("#_scxml_")
+            if "/" not in entity:
+                raise _undeliverable(f"no entity {entity[:80]!r}", sendid)
+            return entity
+        return self._address_of_name(to, sendid)
+
+    def _address_of_name(self, to: str, sendid: str | None) -> str:
+        if "/" in to and not to.startswith(("#", "!")):
+            return to
+        name = to.removeprefix("#_")
+        if to.startswith("#_") or _is_name(to):
+            if not any(each.id == name for each in self.invokes):
+                raise _undeliverable(f"no active invoke {name[:80]!r}", sendid)
+            return f"#_{name}"
+        raise ContentError("send.target", f"{to[:80]!r} is not a target", sendid=sendid)
+
+    # Timers
+
+    def set_timer(
+        self,
+        id: str | None,
+        event: str,
+        data: Any,
+        delay_ms: int,
+        to: str | None,
+        *,
+        type_: str | None = None,
+        restore: str = "deadline",
+        state: str | None = None,
+    ) -> None:
+        """Add a timer to the snapshot, with the effect that tells the driver (S36)."""
+        if len(self.timers) >= TIMERS_MAX:
+            raise StepFailed("step.timers_max", f"more than {TIMERS_MAX:,} pending timers")
+        ordinal = self.ordinal
+        name = id if id is not None else f"send.{self.version}.{ordinal}"
+        if any(each.name == name for each in self.timers):
+            name = f"{name}~{self.version}.{ordinal}"
+        due = self.time_ms + delay_ms
+        self.timers = (*self.timers, Timer(name, event, due, self.version, ordinal, id, data, to, type_, restore, state))
+        self.effect("timer", {"name": name, "event": event, "due_ms": due, "version": self.version})
+
+    def set_after(self, after: After, delay: Any, state: str) -> None:
+        """The timer of an `after`, set when its state is entered (S38)."""
+        delay_ms = after.delay if isinstance(after.delay, int) else _delay_ms(delay, None)
+        self.set_timer(after.event, after.event, None, delay_ms, None, restore=after.restore, state=state)
+
+    def drop_timers(self, dropped: tuple[Timer, ...]) -> None:
+        """Take timers out of the snapshot, with the effects that tell the driver."""
+        if dropped:
+            self.timers = tuple(each for each in self.timers if each not in dropped)
+            for timer in dropped:
+                self.effect("timer_cancel", {"name": timer.name, "version": timer.version})
+
+    def cancel(self, id: Any) -> None:
+        """The action `cancel`: every pending timer of this send id."""
+        if type(id) is not str:
+            raise ContentError("cancel.id", "the id to cancel must be a string")
+        self.drop_timers(tuple(each for each in self.timers if each.id == id))
+
+    # Invokes
+
+    def begin_invoke(self, state: State, position: int, values: dict[str, Any]) -> None:
+        """Start an invoke: an effect, and an entry in the snapshot (S8, S30)."""
+        invoke: Invoke = state.invokes[position]
+        if len(self.invokes) >= INVOKES_MAX:
+            raise StepFailed("step.invokes_max", f"more than {INVOKES_MAX:,} active invokes")
+        name = invoke.id if invoke.id is not None else f"{state.id}.{self.version}.{self.ordinal}"
+        if invoke.id_location is not None:
+            self.assign(tuple(invoke.id_location.split(".")), name)
+        payload: dict[str, Any] = {"id": name, "state": state.id, **values}
+        if invoke.autoforward:
+            payload["autoforward"] = True
+        if invoke.retry is not None:
+            retry = invoke.retry
+            payload["retry"] = {"max": retry.max, "backoff": retry.backoff, "jitter": retry.jitter, "on": retry.on and list(retry.on)}
+        if invoke.timeout_ms is not None:
+            payload["timeout_ms"] = invoke.timeout_ms
+        if invoke.restore != "keep":
+            payload["restore"] = invoke.restore
+        effect = self.effect("invoke", payload)
+        self.invokes = (*self.invokes, Invocation(name, state.id, position, effect.key))
+
+    def end_invokes(self, state: State) -> None:
+        """The state is left: its invokes are cancelled; one that began in this very step is withdrawn."""
+        if state in self.pending:
+            self.pending.remove(state)
+        mine = tuple(each for each in self.invokes if each.state == state.id)
+        if mine:
+            self.invokes = tuple(each for each in self.invokes if each not in mine)
+            for each in mine:
+                begun = next((one for one in self.effects if one.key == each.key), None)
+                if begun is not None:
+                    self.effects.remove(begun)
+                else:
+                    self.effect("invoke_cancel", {"id": each.id, "key": each.key})
+
+
+def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> Run:
+    """A run that begins at a snapshot and will write its next version."""
+    return Run(
+        kind=snapshot.kind,
+        entity=snapshot.entity,
+        version=snapshot.version + 1,
+        time_ms=time_ms,
+        context=snapshot.context,
+        history=snapshot.history,
+        timers=snapshot.timers,
+        invokes=snapshot.invokes,
+        entered=snapshot.entered,
+        parent=snapshot.parent,
+        fields=fields,
+        raises=raises,
+    )
+
+
+def error_facts(error: Exception) -> tuple[str, str, str, str | None]:
+    """Code, message, event name and sendid of an error of content."""
+    if isinstance(error, ContentError):
+        return error.code, error.message, error.event, error.sendid
+    code, message = explain(error)
+    if code == "expression.internal":
+        code, message = "function.failed", f"{type(error).__name__}: {str(error)[:200]}"
+    return code, message, "error.execution", None
+
+
+def _undeliverable(message: str, sendid: str | None) -> ContentError:
+    return ContentError("send.undeliverable", message, event="error.communication", sendid=sendid)
+
+
+def _is_name(text: str) -> bool:
+    return all(part.replace("-", "_").isidentifier() or part.isdigit() for part in text.split("."))
+
+
+def _delay_ms(delay: Any, sendid: str | None) -> int:
+    if delay is None:
+        return 0
+    if type(delay) is int and delay >= 0:
+        return delay
+    if type(delay) is str:
+        ms = parse_duration(delay)
+        if ms is not None:
+            return ms
+    raise ContentError("send.delay", "a delay is a duration such as '30s', or whole milliseconds", sendid=sendid)
+
+
+def _written(value: Any, path: tuple[str, ...], position: int, new: Any) -> Any:
+    """A copy of `value` in which `new` stands at the rest of the path."""
+    if position == len(path):
+        return new
+    key = path[position]
+    if type(value) is dict:
+        if key not in value and position < len(path) - 1:
+            raise ContentError("assign.path", f"there is no `{'.'.join(path[: position + 1])}`")
+        return {**value, key: _written(value.get(key), path, position + 1, new)}
+    if type(value) is list and key.isdecimal() and int(key) < len(value):
+        index = int(key)
+        return [*value[:index], _written(value[index], path, position + 1, new), *value[index + 1 :]]
+    raise ContentError("assign.path", f"`{'.'.join(path[:position])}` has no `{key}`")
+
+
+def filled_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | None]:
+    """The payload with defaults filled in, and why it is refused, if it is."""
+    if data is None:
+        data = {}
+    if type(data) is not dict:
+        return data, "the payload must be an object"
+    defaults = {each.name: each.default for each in fields if each.name not in data and each.default is not UNSET}
+    if defaults:
+        data = {**data, **defaults}
+    return data, fields_refusal(data, fields)

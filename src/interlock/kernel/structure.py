@@ -1,0 +1,252 @@
+"""What follows from a chart's shape alone: domains, exit and entry sets, conflicts, history, completion (S13-S21, S26-S29).
+
+Rule 1: nothing here reads a context, an event or a clock; every answer follows from its arguments, so it may be kept.
+Rule 2: states are numbers; sets are `frozenset` or `set` of numbers, and every order is document order unless said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from interlock.model.chart import Chart, State, Transition
+
+Recorded = Mapping[int, tuple[int, ...]]
+"""History memory by number: history state -> states recorded."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """States to enter, those entered by default (their `initial` content runs), and parent -> history whose default was used."""
+
+    states: set[int] = field(default_factory=set)
+    defaults: set[int] = field(default_factory=set)
+    content: dict[int, int] = field(default_factory=dict)
+
+
+class Structure:
+    """The questions that plans are made of, asked of one chart."""
+
+    def __init__(self, chart: Chart) -> None:
+        self.chart = chart
+        self.states = chart.states
+        self.xstate = chart.dialect.internal == "xstate"
+        self.histories: dict[int, tuple[State, ...]] = {}
+        for state in chart.states:
+            if state.type == "history":
+                self.histories[state.parent] = (*self.histories.get(state.parent, ()), state)
+        self.reaches = tuple(self._reach(each) for each in chart.transitions)
+
+    def path(self, index: int) -> list[int]:
+        """The state and its ancestors, the root last."""
+        found = [index]
+        while index > 0:
+            index = self.states[index].parent
+            found.append(index)
+        return found
+
+    def is_descendant(self, index: int, of: int) -> bool:
+        """Whether the state is a proper descendant of the other."""
+        return of < index <= self.states[of].last
+
+    def active(self, atoms: Iterable[int]) -> frozenset[int]:
+        """The whole configuration of these atomic states: with their ancestors."""
+        return frozenset(each for atom in atoms for each in self.path(atom))
+
+    def is_legal(self, active: frozenset[int]) -> bool:
+        """Whether exactly one child of every active compound and every region of every active parallel is active."""
+        if 0 not in active:
+            return False
+        for index in active:
+            state = self.states[index]
+            children = [each for each in state.children if self.states[each].type != "history"]
+            count = sum(each in active for each in children)
+            if state.type == "history" or count != {"compound": 1, "parallel": len(children)}.get(state.type, 0):
+                return False
+        return True
+
+    # Domain (S14-S16)
+
+    def effective_targets(self, targets: tuple[int, ...], recorded: Recorded) -> list[int]:
+        """The targets with every history replaced by what it recorded, or by its default (S14)."""
+        found: list[int] = []
+        for target in targets:
+            state = self.states[target]
+            if state.type != "history":
+                found.append(target)
+            elif target in recorded:
+                found += [each for each in recorded[target] if each not in found]
+            else:
+                found += [each for each in self.effective_targets(state.default, recorded) if each not in found]
+        return found
+
+    def domain(self, transition: Transition, recorded: Recorded) -> int | None:
+        """The state whose descendants the transition leaves and enters; None for a transition without target (S15)."""
+        targets = self.effective_targets(transition.targets, recorded)
+        if not targets:
+            return None
+        source = transition.source
+        if self._is_internal(transition, targets):
+            return source
+        for ancestor in self.path(source)[1:]:
+            kind = self.states[ancestor].type
+            if (self.xstate or kind == "compound" or ancestor == 0) and all(
+                self.is_descendant(each, ancestor) for each in targets
+            ):
+                return ancestor
+        return 0
+
+    def _is_internal(self, transition: Transition, targets: list[int]) -> bool:
+        source = transition.source
+        if self.xstate:
+            return not transition.reenter and all(
+                each == source or self.is_descendant(each, source) for each in targets
+            )
+        compound = self.states[source].type == "compound"
+        return transition.internal and compound and all(self.is_descendant(each, source) for each in targets)
+
+    # Exit (S13, S17, S26)
+
+    def exit_set(self, transition: Transition, active: frozenset[int], recorded: Recorded) -> frozenset[int]:
+        """The active states that the transition leaves."""
+        domain = self.domain(transition, recorded)
+        if domain is None:
+            return frozenset()
+        return frozenset(each for each in active if self.is_descendant(each, domain))
+
+    def without_conflicts(
+        self, enabled: tuple[int, ...], active: frozenset[int], recorded: Recorded
+    ) -> tuple[tuple[int, ...], frozenset[int]]:
+        """The enabled transitions that are taken together (S13), and all the states they leave."""
+        transitions = self.chart.transitions
+        kept: list[tuple[int, frozenset[int]]] = []
+        for number in enabled:
+            transition = transitions[number]
+            exits = self.exit_set(transition, active, recorded)
+            rivals = [other for other, left in kept if exits & left]
+            if all(self.is_descendant(transition.source, transitions[other].source) for other in rivals):
+                kept = [each for each in kept if each[0] not in rivals]
+                kept.append((number, exits))
+        chosen = tuple(number for number, _ in kept)
+        return chosen, frozenset().union(*(left for _, left in kept))
+
+    def records(self, exits: frozenset[int], active: frozenset[int]) -> dict[int, tuple[int, ...]]:
+        """What every history of a state that is left remembers, from the configuration before any removal (S26)."""
+        found = {}
+        for index in sorted(exits):
+            for history in self.histories.get(index, ()):
+                inside = sorted(each for each in active if self.is_descendant(each, index))
+                if history.history == "deep":
+                    found[history.index] = tuple(each for each in inside if not self.states[each].children)
+                else:
+                    found[history.index] = tuple(each for each in inside if self.states[each].parent == index)
+        return found
+
+    # Entry (S19-S21)
+
+    def start_set(self, recorded: Recorded) -> Entry:
+        """The entry set of an entity that begins: the root and its initial states."""
+        entry = Entry()
+        self._add_down(0, entry, recorded)
+        return entry
+
+    def entry_set(self, chosen: tuple[int, ...], recorded: Recorded) -> Entry:
+        """The states that these transitions enter together (S19)."""
+        entry = Entry()
+        for number in chosen:
+            transition = self.chart.transitions[number]
+            domain = self.domain(transition, recorded)
+            if domain is None:
+                continue
+            for target in transition.targets:
+                if target == domain:
+                    self._add_inside(target, entry, recorded)
+                else:
+                    self._add_down(target, entry, recorded)
+            for target in self.effective_targets(transition.targets, recorded):
+                self._add_up(target, domain, entry, recorded)
+            if self.xstate and self.states[domain].type == "parallel":
+                self._add_regions(domain, entry, recorded)
+        return entry
+
+    def _add_down(self, index: int, entry: Entry, recorded: Recorded) -> None:
+        state = self.states[index]
+        if state.type == "history":
+            self._add_history(state, entry, recorded)
+            return
+        entry.states.add(index)
+        if state.type == "compound":
+            entry.defaults.add(index)
+        self._add_inside(index, entry, recorded)
+
+    def _add_inside(self, index: int, entry: Entry, recorded: Recorded) -> None:
+        """What is entered below a state that is entered, or, for XState's self-target, below one that stays."""
+        state = self.states[index]
+        if state.type == "compound":
+            for target in state.initial:
+                self._add_down(target, entry, recorded)
+            for target in state.initial:
+                self._add_up(target, index, entry, recorded)
+        elif state.type == "parallel":
+            self._add_regions(index, entry, recorded)
+
+    def _add_history(self, state: State, entry: Entry, recorded: Recorded) -> None:
+        targets = recorded.get(state.index)
+        if targets is None:
+            targets = state.default
+            entry.content[state.parent] = state.index
+        for target in targets:
+            self._add_down(target, entry, recorded)
+        for target in targets:
+            self._add_up(target, state.parent, entry, recorded)
+
+    def _add_up(self, index: int, limit: int, entry: Entry, recorded: Recorded) -> None:
+        for ancestor in self.path(index)[1:]:
+            if ancestor == limit or not self.is_descendant(ancestor, limit):
+                return
+            entry.states.add(ancestor)
+            if self.states[ancestor].type == "parallel":
+                self._add_regions(ancestor, entry, recorded)
+
+    def _add_regions(self, index: int, entry: Entry, recorded: Recorded) -> None:
+        for child in self.states[index].children:
+            region = self.states[child]
+            if region.type != "history" and not any(child <= each <= region.last for each in entry.states):
+                self._add_down(child, entry, recorded)
+
+    # Completion (S28, S29)
+
+    def is_final(self, index: int, active: set[int]) -> bool:
+        """Whether a state is "in a final state" (S29; XState counts a final child of a parallel as done)."""
+        state = self.states[index]
+        if state.type == "compound":
+            return any(self.states[each].type == "final" and each in active for each in state.children)
+        if state.type == "parallel":
+            regions = [each for each in state.children if self.states[each].type != "history"]
+            return all(self.is_final(each, active) for each in regions)
+        return self.chart.dialect.done == "nested" and state.type == "final" and index in active
+
+    # Which histories a transition depends on (P4)
+
+    def _reach(self, transition: Transition) -> tuple[int, ...]:
+        if not self.histories:
+            return ()
+        seen: set[int] = set()
+        stack = list(transition.targets)
+        while stack:
+            index = stack.pop()
+            if index in seen:
+                continue
+            seen.add(index)
+            state = self.states[index]
+            if state.type == "history":
+                stack += state.default
+                stack += self.states[state.parent].children
+            elif state.type == "compound":
+                stack += state.initial
+            else:
+                stack += state.children
+            for ancestor in self.path(index)[1:]:
+                if self.states[ancestor].type == "parallel":
+                    stack.append(ancestor)
+        return tuple(sorted(each for each in seen if self.states[each].type == "history"))

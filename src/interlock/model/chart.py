@@ -1,0 +1,185 @@
+"""The chart: a compiled, checked, immutable definition, in which every name is resolved to a number in document order.
+
+Rule 1: a chart is data. It holds no function, no code and no cache; `kernel/` makes those from it.
+Rule 2: states are numbered in pre-order, the root is 0, so a descendant's number lies between its ancestor's and its `last`.
+Rule 3: numbers live in one process; what is stored or shown are ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from interlock.errors import NOWHERE, Place
+from interlock.model.action import Block, Expression, Guard, Value
+from interlock.model.document import DialectName, EventType, Expect, RestorePolicy, Retry, Sensitive
+from interlock.model.field import Field
+
+
+StateKind = Literal["atomic", "compound", "parallel", "final", "history"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """Seven flags by which one algorithm behaves exactly like SCXML or exactly like XState 5."""
+
+    name: DialectName
+    domain: Literal["lcca", "lca"] = "lcca"
+    internal: Literal["scxml", "xstate"] = "scxml"
+    select: Literal["atomic", "inner_first"] = "atomic"
+    done: Literal["scxml", "nested"] = "scxml"
+    eventless: Literal["loop", "until_unchanged"] = "loop"
+    errors: Literal["event", "raise"] = "event"
+    invoke: Literal["settle", "entry"] = "settle"
+
+
+DIALECTS: dict[DialectName, Dialect] = {
+    "interlock": Dialect(name="interlock"),
+    "scxml": Dialect(name="scxml"),
+    "xstate": Dialect(
+        name="xstate",
+        domain="lca",
+        internal="xstate",
+        select="inner_first",
+        done="nested",
+        eventless="until_unchanged",
+        errors="raise",
+        invoke="entry",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """Which event names a transition takes: those that begin with `tokens`, or, when `exact`, only that name. `*` has none."""
+
+    text: str
+    tokens: tuple[str, ...]
+    exact: bool = False
+
+    def matches(self, name: str) -> bool:
+        """Whether an event of this name is taken; whole tokens, case-sensitive."""
+        tokens = tuple(name.split("."))
+        return tokens == self.tokens if self.exact else tokens[: len(self.tokens)] == self.tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """An edge: source, descriptors (none: eventless), guard, targets (none: nothing exits or enters), one block.
+
+    `internal`: the author said that the source is not left (`reenter: false`, SCXML's type). `reenter`: as said, for XState.
+    `origin` is the key it was written under, `label` what a diagram shows for its event (`pay`, `after 30s`, `done`).
+    """
+
+    index: int
+    source: int
+    descriptors: tuple[Descriptor, ...] = ()
+    targets: tuple[int, ...] = ()
+    guard: Guard | None = None
+    block: Block = ()
+    internal: bool = False
+    reenter: bool = False
+    roles: tuple[str, ...] | None = None
+    origin: str = "on"
+    label: str = ""
+    description: str | None = None
+    meta: Any = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class After:
+    """A timer that a state sets when it is entered: the event it sends, and after how long (ms, or an Expression)."""
+
+    event: str
+    delay: int | Expression
+    restore: RestorePolicy = "deadline"
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invoke:
+    """A handler or a child chart that lives as long as its state. `src` of an inline chart is its name in `Chart.inline`."""
+
+    id: str | None
+    src: str | Expression | None
+    id_location: str | None = None
+    type: Value = "handler"
+    input: Value = None
+    autoforward: bool = False
+    finalize: Block | None = None
+    retry: Retry | None = None
+    timeout_ms: int | None = None
+    key: Value = None
+    restore: str = "keep"
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """A node of the chart.
+
+    `initial` and `initial_block`: where a compound begins, with the default filled in. `default` and `default_block`: the same for
+    a history. `transitions` are numbers, in the order in which they are tried. `history`: None for every other state.
+    """
+
+    index: int
+    id: str
+    key: str
+    type: StateKind
+    parent: int
+    last: int
+    depth: int
+    children: tuple[int, ...] = ()
+    initial: tuple[int, ...] = ()
+    initial_block: Block = ()
+    entry: tuple[Block, ...] = ()
+    exit: tuple[Block, ...] = ()
+    transitions: tuple[int, ...] = ()
+    after: tuple[After, ...] = ()
+    invokes: tuple[Invoke, ...] = ()
+    context: tuple[Field, ...] = ()
+    history: Literal["shallow", "deep"] | None = None
+    default: tuple[int, ...] = ()
+    default_block: Block = ()
+    output: Value = None
+    expect: Expect | None = None
+    sensitive: Sensitive | None = None
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    meta: Any = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A compiled definition. `revision` is its label and content hash.
+
+    `top` is the state whose final child ends the entity: the root, or XState's own root where a synthetic one stands above it.
+    `guards`, `assigns`, `handlers` and `charts` are the names that code must bring, sorted. `inline` holds child charts written in place.
+    """
+
+    kind: str
+    revision: str
+    dialect: Dialect
+    states: tuple[State, ...]
+    transitions: tuple[Transition, ...]
+    top: int = 0
+    unhandled: Literal["reject", "ignore", "defer"] = "reject"
+    binding: Literal["early", "late"] = "early"
+    events: tuple[EventType, ...] | None = None
+    script: str | None = None
+    label: str | None = None
+    compatible: str | None = None
+    renamed: tuple[tuple[str, str], ...] = ()
+    properties: Any = None
+    guards: tuple[str, ...] = ()
+    assigns: tuple[str, ...] = ()
+    handlers: tuple[str, ...] = ()
+    charts: tuple[str, ...] = ()
+    inline: tuple[tuple[str, Chart], ...] = ()
+    source: str = field(default="<definition>", compare=False)
+
+    def state(self, name: str) -> State | None:
+        """The state of this id, or None."""
+        return next((each for each in self.states if each.id == name), None)

@@ -1,0 +1,46 @@
+"""Durations as people write them (`250ms 30s 5m 24h 7d`, joined falling: `1h30m`) and as the kernel counts them: whole ms."""
+
+from __future__ import annotations
+
+import re
+
+UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_PART = re.compile(r"([0-9]{1,12})(ms|[dhms])")
+_SCXML = re.compile(r"\+?([0-9]{0,12})(?:\.([0-9]{1,9}))?(ms|s)")
+
+
+def parse_duration(text: str) -> int | None:
+    """The milliseconds of `1h30m`; None when the text is not a duration (no unit, rising units, a sign, white space)."""
+    position, total, last = 0, 0, None
+    while position < len(text):
+        part = _PART.match(text, position)
+        if part is None:
+            return None
+        unit = UNIT_MS[part[2]]
+        if last is not None and unit >= last:
+            return None
+        total += int(part[1]) * unit
+        position, last = part.end(), unit
+    return total if last is not None else None
+
+
+def parse_css_duration(text: str) -> int | None:
+    """The milliseconds of SCXML's `1.5s`, `.5s`, `200ms` (CSS2 times); None when the text is not one."""
+    match = _SCXML.fullmatch(text.strip())
+    if match is None or not (match[1] or match[2]):
+        return None
+    fraction = (match[2] or "").ljust(9, "0")
+    units = int(match[1] or 0) * 10**9 + int(fraction)
+    return units * UNIT_MS[match[3]] // 10**9
+
+
+def format_duration(ms: int) -> str:
+    """The shortest falling text for a number of milliseconds: 5400000 -> `1h30m`."""
+    if ms == 0:
+        return "0ms"
+    parts = []
+    for unit, size in UNIT_MS.items():
+        count, ms = divmod(ms, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)

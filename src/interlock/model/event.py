@@ -1,0 +1,38 @@
+"""An event: the input of a step. A hot value: a frozen msgspec Struct, checked where it is received, not where it is made."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+EventKind = Literal["external", "internal", "platform"]
+
+SCXML_PROCESSOR = "http://www.w3.org/TR/scxml/#SCXMLEventProcessor"
+"""The origintype of every event that one entity sends to another."""
+
+
+class Event(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A fact given to an entity: a dotted name and a payload, with who sent it, when, and by which way.
+
+    `time_ms` is stamped by the driver before the step: the kernel reads no clock. `key` is the idempotency key.
+    `principal` is a mapping (`id`, `kind`, `roles`, ...). The fields after `type` are SCXML's.
+    `source` is set by the driver for what it brings back: `timer/<name>/<version set>` for a firing, `invoke/<effect key>` for a
+    result or a message of an invoke; None for a sender's event. `last`: sent by a child in the step in which it ended by itself.
+    `forwarded`: autoforwarded by a parent, so its invokeid is not one of ours.
+    """
+
+    name: str
+    data: Any = None
+    id: str | None = None
+    key: str | None = None
+    principal: Any = None
+    time_ms: int = 0
+    type: EventKind = "external"
+    sendid: str | None = None
+    origin: str | None = None
+    origintype: str | None = None
+    invokeid: str | None = None
+    source: str | None = None
+    last: bool = False
+    forwarded: bool = False

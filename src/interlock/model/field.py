@@ -1,0 +1,179 @@
+"""Typed fields: of the context and of event payloads. Everything about what a field accepts lives here.
+
+Rule 1: values are plain JSON: None, bool, int, float, str, list, dict with string keys.
+Rule 2: `refusal` answers with a sentence, never raises: the caller decides what a refusal means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, Literal
+
+from interlock.errors import NOWHERE, Place
+from interlock.model.limits import INTEGER_BITS_MAX, STRING_LENGTH_MAX, VALUE_DEPTH_MAX, VALUES_MAX
+
+FieldType = Literal["string", "integer", "number", "boolean", "object", "array", "any"]
+FIELD_TYPES: tuple[FieldType, ...] = ("string", "integer", "number", "boolean", "object", "array", "any")
+
+_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
+
+
+class _Unset:
+    """The absence of a value where None would be one."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __reduce__(self) -> str:
+        return "UNSET"
+
+
+UNSET = _Unset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field: its type, its bounds, and how it gets its first value."""
+
+    name: str
+    type: FieldType = "any"
+    default: Any = UNSET
+    required: bool = False
+    nullable: bool = False
+    enum: tuple[Any, ...] | None = None
+    min: float | None = None
+    max: float | None = None
+    length_max: int | None = None
+    items: Field | None = None
+    fields: tuple[Field, ...] | None = None
+    description: str | None = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+    @property
+    def plain(self) -> bool:
+        """Whether every JSON value is accepted: nothing but `any` was said."""
+        return self.type == "any" and self.enum is None and self.min is None and self.max is None
+
+
+def refusal(value: Any, spec: Field, path: str = "") -> str | None:
+    """Why the field refuses the value, as a sentence without the value itself; None when it takes it."""
+    name = path or spec.name
+    if value is None:
+        return None if spec.nullable or spec.type == "any" else f"`{name}` must be {_article(spec.type)}, not null"
+    if spec.type != "any":
+        types = _PYTHON_TYPES[spec.type]
+        if not isinstance(value, types) or (type(value) is bool and spec.type != "boolean"):
+            return f"`{name}` must be {_article(spec.type)}, not {type_name(value)}"
+    return _bounds_refusal(value, spec, name) or _inner_refusal(value, spec, name)
+
+
+def _bounds_refusal(value: Any, spec: Field, name: str) -> str | None:
+    if spec.enum is not None and not any(same_value(value, each) for each in spec.enum):
+        return f"`{name}` must be one of {', '.join(map(repr, spec.enum))}"
+    if spec.min is not None or spec.max is not None:
+        if type(value) is bool or not isinstance(value, int | float):
+            return f"`{name}` has bounds and must be a number, not {type_name(value)}"
+        if spec.min is not None and value < spec.min:
+            return f"`{name}` must be at least {spec.min}"
+        if spec.max is not None and value > spec.max:
+            return f"`{name}` must be at most {spec.max}"
+    if spec.length_max is not None and isinstance(value, str | list) and len(value) > spec.length_max:
+        return f"`{name}` must not be longer than {spec.length_max}"
+    return None
+
+
+def _inner_refusal(value: Any, spec: Field, name: str) -> str | None:
+    if spec.items is not None and isinstance(value, list):
+        for index, each in enumerate(value):
+            problem = refusal(each, spec.items, f"{name}[{index}]")
+            if problem is not None:
+                return problem
+    if spec.fields is not None and isinstance(value, dict):
+        return fields_refusal(value, spec.fields, f"{name}.")
+    return None
+
+
+def fields_refusal(value: dict[str, Any], fields: tuple[Field, ...], prefix: str = "") -> str | None:
+    """Why a mapping of these fields refuses the value: an unknown field, a missing one, or one of a wrong type."""
+    known = {each.name: each for each in fields}
+    for key in value:
+        if key not in known:
+            return f"`{prefix}{key}` is not a field here; the fields are {', '.join(known) or 'none'}"
+    for name, each in known.items():
+        if name in value:
+            problem = refusal(value[name], each, f"{prefix}{name}")
+            if problem is not None:
+                return problem
+        elif each.required:
+            return f"`{prefix}{name}` is missing"
+    return None
+
+
+def same_value(left: Any, right: Any) -> bool:
+    """Equality of JSON values: True is not 1."""
+    return bool(left == right) and (type(left) is bool) == (type(right) is bool)
+
+
+def plain_refusal(value: Any) -> str | None:
+    """Why a value is not plain JSON within the limits; None when it is. Walks without recursion."""
+    count = 0
+    stack = [(value, 0)]
+    while stack:
+        each, depth = stack.pop()
+        count += 1
+        if count > VALUES_MAX:
+            return f"a value may hold at most {VALUES_MAX:,} values"
+        kind = type(each)
+        if kind is dict or kind is list:
+            if depth >= VALUE_DEPTH_MAX:
+                return f"a value may be at most {VALUE_DEPTH_MAX} levels deep"
+            if count + len(stack) + len(each) > VALUES_MAX:
+                return f"a value may hold at most {VALUES_MAX:,} values"
+            if kind is dict:
+                if not all(type(key) is str for key in each):
+                    return "the keys of a mapping must be strings"
+                stack.extend((inner, depth + 1) for inner in each.values())
+            else:
+                stack.extend((inner, depth + 1) for inner in each)
+        else:
+            problem = _scalar_refusal(each, kind)
+            if problem is not None:
+                return problem
+    return None
+
+
+def _scalar_refusal(value: Any, kind: type) -> str | None:
+    if value is None or kind is bool:
+        return None
+    if kind is int:
+        if value.bit_length() > INTEGER_BITS_MAX:
+            return f"an integer may have at most {INTEGER_BITS_MAX} bits"
+        return None
+    if kind is float:
+        return None if isfinite(value) else "a number must be finite"
+    if kind is str:
+        return None if len(value) <= STRING_LENGTH_MAX else f"a string may have at most {STRING_LENGTH_MAX:,} characters"
+    return f"{kind.__name__} is not a plain JSON value"
+
+
+def type_name(value: Any) -> str:
+    """What a JSON value is, in the words of the vocabulary."""
+    if value is None:
+        return "null"
+    names = {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "an array", dict: "an object"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _article(name: str) -> str:
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"

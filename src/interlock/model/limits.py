@@ -1,0 +1,87 @@
+"""Every limit of the pure rooms, each with the reason for its number.
+
+A loop, queue or size without a bound is a defect; the bounds stand here so that nobody has to hunt for them.
+"""
+
+from __future__ import annotations
+
+MICROSTEPS_MAX = 1_000
+"""Microsteps in one step: ends eventless and raise loops. XState has no such limit by default; SCXML names none."""
+
+INTERNAL_EVENTS_MAX = 1_000
+"""Internal events queued in one step; with the microsteps it bounds what one journal entry can cause."""
+
+EFFECTS_MAX = 1_000
+"""Effects of one step: one journal entry must stay small."""
+
+TIMERS_MAX = 1_000
+"""Pending timers of one entity: they live in its snapshot."""
+
+DEFERRED_MAX = 64
+"""Events kept back by `unhandled: defer`: they live in the snapshot with their payloads."""
+
+INVOKES_MAX = 256
+"""Active invokes of one entity."""
+
+FOREACH_ITEMS_MAX = 10_000
+"""Items one `foreach` walks."""
+
+EVALUATIONS_MAX = 100_000
+"""Expression evaluations in one step, with long operands counted more than once: bounds the time of a step."""
+
+STATES_MAX = 2_000
+"""States of a chart: bounds compile time. Hand-written charts stay under 100."""
+
+TRANSITIONS_MAX = 20_000
+"""Transitions of a chart."""
+
+DEPTH_MAX = 32
+"""Levels of nested states: keeps recursion over a chart far below the interpreter's own limit."""
+
+NAME_BYTES_MAX = 256
+"""Bytes of an event name or state id: they are keys of rows and labels of metrics."""
+
+ENTITY_ID_BYTES_MAX = 200
+"""Bytes of an entity id or key: they are primary keys, and file names after escaping."""
+
+SNAPSHOT_BYTES_MAX = 1_048_576
+"""Bytes of an encoded snapshot (1 MiB): one row, one read."""
+
+PAYLOAD_BYTES_MAX = 131_072
+"""Bytes of an event's encoded payload (128 KiB), so that an entry with its effects stays under 256 KiB."""
+
+PAYLOAD_DEPTH_MAX = 32
+"""Nesting of an event's payload."""
+
+VALUES_MAX = 100_000
+"""Values in one tree: a list that holds itself twice, forty times over, is small in memory and 2^40 when encoded."""
+
+VALUE_DEPTH_MAX = 64
+"""Nesting of a value in the context."""
+
+STRING_LENGTH_MAX = 1_000_000
+"""Characters of a string, items of a list."""
+
+INTEGER_BITS_MAX = 256
+"""Bits of an integer: beyond 64 bits other readers of the JSON may lose digits, beyond 256 arithmetic stops being cheap."""
+
+DEFINITION_BYTES_MAX = 1_048_576
+"""Bytes of a definition's text (1 MiB), checked before any parser sees it."""
+
+DEFINITION_DEPTH_MAX = 96
+"""Nesting of a definition's text: a state takes two levels, charts go 32 deep, actions need the rest."""
+
+SCXML_DEPTH_MAX = 64
+"""Nesting of elements in SCXML."""
+
+ALIASES_MAX = 100
+"""Aliases in a YAML definition."""
+
+EXPANDED_NODES_MAX = 50_000
+"""Values of a definition after its aliases are expanded: what an alias bomb is measured by."""
+
+INTEGER_DIGITS_MAX = 80
+"""Digits of a number in a definition: 256 bits have 78; the standard parser is quadratic in digits."""
+
+PLANS_MAX = 4_096
+"""Memoised plans of a chart: 6 regions of 4 states and 6 events would make 24,576, about 300 bytes each."""

@@ -1,0 +1,71 @@
+"""A snapshot: the whole immutable value of an entity at one version, plain JSON. What `step` takes and returns."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from interlock.model.event import Event
+
+Ended = Literal["done", "cancelled", "failed"]
+
+
+class Timer(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A pending delayed event.
+
+    `name` is unique in the snapshot: the send id, or `<id>~<version>.<ordinal>` while another of that id is pending.
+    `to` is another addressee than the entity itself. `state` is the state of an `after`.
+    """
+
+    name: str
+    event: str
+    due_ms: int
+    version: int
+    ordinal: int
+    id: str | None = None
+    data: Any = None
+    to: str | None = None
+    type: str | None = None
+    restore: str = "deadline"
+    state: str | None = None
+
+
+class Invocation(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An active invoke: its id, its state, which of the state's invokes it is, and the key of the effect that began it."""
+
+    id: str
+    state: str
+    position: int
+    key: str
+
+
+class Parent(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The entity that invoked this one, under which invoke id, and the key of the effect that began it."""
+
+    entity: str
+    invokeid: str
+    key: str = ""
+
+
+class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
+    """An entity at one version.
+
+    `configuration` holds the ids of the active atomic states in document order; of an entity that ended, the final state's.
+    `history` maps a history state's id to the states recorded. `entered` is kept for late binding only.
+    """
+
+    kind: str
+    entity: str
+    version: int
+    revision: str
+    configuration: tuple[str, ...]
+    context: dict[str, Any]
+    history: dict[str, tuple[str, ...]] | None = None
+    timers: tuple[Timer, ...] = ()
+    invokes: tuple[Invocation, ...] = ()
+    deferred: tuple[Event, ...] = ()
+    entered: tuple[str, ...] = ()
+    ended: Ended | None = None
+    output: Any = None
+    parent: Parent | None = None

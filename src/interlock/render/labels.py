@@ -1,0 +1,158 @@
+"""The texts a drawing shows: of values, guards, actions, transitions and the lines inside a state.
+
+Rule 1: every text is one line and bounded; the format that prints it escapes it.
+Rule 2: a text reads like the definition: an expression stands as written, a literal as JSON.
+Rule 3: nothing here knows a format; what is an edge and what is a line is decided in `drawing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from interlock.model.action import (
+    Action,
+    Assign,
+    AssignCall,
+    Block,
+    Cancel,
+    Do,
+    Emit,
+    Expression,
+    Foreach,
+    Guard,
+    GuardAll,
+    GuardAny,
+    GuardExpression,
+    GuardIn,
+    GuardName,
+    GuardNot,
+    If,
+    Log,
+    Raise,
+    Script,
+    Send,
+    Value,
+)
+from interlock.model.chart import Invoke, Transition
+
+TEXT_LENGTH_MAX = 120
+"""Characters of one text: a label is read at a glance, the whole stands in the definition."""
+
+
+def clipped(text: str) -> str:
+    """The text on one line, white space folded, cut with an ellipsis where it is too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= TEXT_LENGTH_MAX else line[: TEXT_LENGTH_MAX - 1].rstrip() + "…"
+
+
+def value_text(value: Value) -> str:
+    """A value as its author would write it: expressions bare, literals as JSON."""
+    if isinstance(value, Expression):
+        return value.text.strip()
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {value_text(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(value_text, value)) + "]"
+    return msgspec.json.encode(value).decode()
+
+
+def name_text(value: Value) -> str:
+    """A value in the place of a name: a literal string stands bare."""
+    return value if isinstance(value, str) else value_text(value)
+
+
+def guard_text(guard: Guard) -> str:
+    """A guard on one line, composed ones in the words of the expression language."""
+    match guard:
+        case GuardName():
+            return guard.name + _arguments(guard.arguments)
+        case GuardExpression():
+            return guard.expression.text.strip()
+        case GuardAll():
+            return " and ".join(map(_operand, guard.guards))
+        case GuardAny():
+            return " or ".join(map(_operand, guard.guards))
+        case GuardNot():
+            return f"not {_operand(guard.guard)}"
+        case GuardIn():
+            return f"In('{guard.state}')"
+
+
+def _operand(guard: Guard) -> str:
+    """A guard inside another one; in brackets unless it is a single word or call."""
+    text = guard_text(guard)
+    return text if isinstance(guard, GuardName | GuardIn) or text.isidentifier() else f"({text})"
+
+
+def _arguments(arguments: Value) -> str:
+    if arguments is None:
+        return ""
+    if isinstance(arguments, dict):
+        return "(" + ", ".join(f"{key}: {value_text(each)}" for key, each in arguments.items()) + ")"
+    return f"({value_text(arguments)})"
+
+
+def action_text(action: Action) -> str:
+    """An action on one line."""
+    match action:
+        case Do():
+            return action.name + _arguments(action.arguments)
+        case Assign():
+            return ", ".join(f"{path} = {value_text(value)}" for path, value in action.values)
+        case AssignCall():
+            return f"assign {action.name}{_arguments(action.arguments)}"
+        case Raise():
+            return f"raise {name_text(action.event)}"
+        case Send():
+            to = "" if action.to in (None, "self") else f" to {name_text(action.to)}"
+            delay = "" if action.delay is None else f" after {name_text(action.delay)}"
+            return f"send {name_text(action.event)}{to}{delay}"
+        case Cancel():
+            return f"cancel {name_text(action.id)}"
+        case Emit():
+            return f"emit {name_text(action.type)}"
+        case Log():
+            said = [
+                *([action.label] if action.label else []),
+                *([] if action.value is None else [name_text(action.value)]),
+            ]
+            return " ".join(["log", *said])
+        case If():
+            branches = [f"if {guard_text(guard)}: {block_text(block)}" for guard, block in action.branches]
+            otherwise = [f"else: {block_text(action.otherwise)}"] if action.otherwise else []
+            return "; ".join([" el".join(branches), *otherwise])
+        case Foreach():
+            return f"for {action.item} in {value_text(action.items)}: {block_text(action.block)}"
+        case Script():
+            return "script"
+
+
+def block_text(block: Block) -> str:
+    """The actions of a block, in order."""
+    return ", ".join(map(action_text, block)) or "nothing"
+
+
+def event_text(transition: Transition) -> str:
+    """What a transition waits for; an eventless one waits for nothing and is always tried."""
+    return transition.label or ", ".join(each.text for each in transition.descriptors) or "always"
+
+
+def transition_text(transition: Transition) -> str:
+    """A transition's label: `event [guard] / actions`, each part only where there is one."""
+    guard = "" if transition.guard is None else f"[{guard_text(transition.guard)}]"
+    actions = f"/ {block_text(transition.block)}" if transition.block else ""
+    return clipped(" ".join(filter(None, (event_text(transition), guard, actions))))
+
+
+def blocks_lines(word: str, blocks: Iterable[Block]) -> list[str]:
+    """One line per block of entry or exit that holds anything."""
+    return [clipped(f"{word} / {block_text(block)}") for block in blocks if block]
+
+
+def invoke_line(invoke: Invoke) -> str:
+    """What a state has running while it is active, with the id its results carry where that says more."""
+    source = "a computed chart" if invoke.src is None else name_text(invoke.src)
+    named = f" ({invoke.id})" if invoke.id and invoke.id != source else ""
+    return clipped(f"invoke {source}{named}")

@@ -1,0 +1,388 @@
+"""A driver for tests: entities in memory, a clock that stands still until told, every delivery in one fixed order.
+
+Rule 1: nothing here knows what an event means; steps are the kernel's, this file carries values to and from them.
+Rule 2: effects are performed in the order in which they were made, across all entities; equal due times fire in the order set.
+Rule 3: what cannot be delivered comes back to its sender as `error.communication`; what nobody handles stays in `pending`.
+Retries are a dispatcher's affair: a handler is asked once. Timeouts of invokes count on the same clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from heapq import heappop, heappush
+from typing import Any
+
+from interlock.errors import InterlockError, NotFoundError, UsageError
+from interlock.kernel.kernel import Kernel
+from interlock.model.effect import Effect
+from interlock.model.event import SCXML_PROCESSOR, Event
+from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.step import Step
+
+STEPS_MAX = 100_000
+"""Steps of one `settle`, `advance` or `run`: two entities that answer each other for ever would not end."""
+
+CHILD_DEPTH_MAX = 16
+"""Charts that invoke charts: a chart that invokes itself would not end."""
+
+RUN_MS_MAX = 86_400_000
+"""How far `run` moves the clock unless told otherwise: one day."""
+
+_CHART_TYPES = frozenset({"chart", "scxml", "http://www.w3.org/TR/scxml", "http://www.w3.org/TR/scxml/"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One step that was taken: when, by which entity, for which event (None: its creation), and the answer."""
+
+    time_ms: int
+    entity: str
+    event: Event | None
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Due:
+    """Something that the clock sets off; `key` is that of an invoke with a timeout, else None."""
+
+    due_ms: int
+    order: int
+    entity: str = field(compare=False)
+    name: str = field(compare=False)
+    version: int = field(compare=False)
+    key: str | None = field(compare=False, default=None)
+
+
+class Simulation:
+    """Runs entities of one or more charts, deterministically.
+
+    `handlers` answer calls and invokes by name: what one returns becomes the result, an exception the error. `charts` are
+    invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a name.
+
+    >>> simulation = Simulation(kernel)                                     # doctest: +SKIP
+    >>> simulation.create("order/A-1", {"amount": 5}).snapshot.configuration # doctest: +SKIP
+    ('unpaid',)
+    """
+
+    def __init__(
+        self,
+        *kernels: Kernel,
+        time_ms: int = 0,
+        handlers: Mapping[str, Callable[[Effect], object]] | None = None,
+        charts: Mapping[str, Kernel] | None = None,
+        compile: Callable[[str], Kernel] | None = None,
+    ) -> None:
+        self.time_ms = time_ms
+        self.snapshots: dict[str, Snapshot] = {}
+        self.trace: list[Record] = []
+        self.logs: list[tuple[str, str | None, Any]] = []
+        self.messages: list[tuple[str, str, Any]] = []
+        self.pending: list[tuple[str, Effect]] = []
+        self.handlers = dict(handlers or {})
+        self.charts = {kernel.chart.kind: kernel for kernel in kernels} | dict(charts or {})
+        self._first = kernels[0] if kernels else None
+        self._compile = compile
+        self._kernels: dict[str, Kernel] = {}
+        self._queue: deque[tuple[str, Effect]] = deque()
+        self._due: list[_Due] = []
+        self._order = 0
+        self._children: dict[str, str] = {}
+        self._inline: dict[tuple[int, str], Kernel] = {}
+        self._steps = 0
+
+    # What a test does
+
+    def create(self, entity: str, context: Mapping[str, Any] | None = None, *, kind: str | None = None) -> Step:
+        """Start an entity. Its chart is `kind`, else what stands before the `/` of its id, else the first one given."""
+        if entity in self.snapshots:
+            raise UsageError(f"the entity `{entity}` is there already", code="entity.exists")
+        kernel = self.charts.get(kind or entity.partition("/")[0])
+        if kernel is None and kind is None:
+            kernel = self._first
+        if kernel is None:
+            known = ", ".join(self.charts) or "none"
+            raise NotFoundError(f"no chart `{kind or entity}`; known are {known}", code="kind.unknown")
+        return self._started(kernel, entity, context, None)
+
+    def send(self, entity: str, name: str, data: Any = None, **fields: Any) -> Step:
+        """Give an entity one event from outside: one step. What it causes waits for `settle`."""
+        if entity not in self.snapshots:
+            raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
+        return self._step(entity, Event(name, data, time_ms=self.time_ms, **fields))
+
+    def settle(self) -> None:
+        """Perform every effect that is due now, and what those cause, in order."""
+        self._steps = 0
+        self._settle()
+
+    def advance(self, ms: int) -> None:
+        """Move the clock, firing timers as they come due and settling after each."""
+        if ms < 0:
+            raise UsageError("the clock only moves forward", code="clock.backwards")
+        self._steps = 0
+        self._until(self.time_ms + ms)
+        self.time_ms = self._target
+
+    def run(self, limit_ms: int = RUN_MS_MAX) -> None:
+        """Settle and move the clock from timer to timer until nothing is left to happen, or the limit is reached."""
+        self._steps = 0
+        self._until(self.time_ms + limit_ms)
+
+    def complete(self, key: str, result: Any = None) -> None:
+        """Answer a pending invoke or call by hand."""
+        entity, effect = self._taken(key)
+        self._result(entity, effect, result)
+
+    def fail(self, key: str, code: str = "failed", message: str = "") -> None:
+        """Let a pending invoke or call fail for good."""
+        entity, effect = self._taken(key)
+        self._failure(entity, effect, code, message)
+
+    def children(self, entity: str) -> dict[str, str]:
+        """The entities that an entity has invoked and not left: by invoke id."""
+        invokes = self.snapshots[entity].invokes
+        return {each.id: self._children[each.key] for each in invokes if each.key in self._children}
+
+    # Steps
+
+    def _started(self, kernel: Kernel, entity: str, context: Any, parent: Parent | None) -> Step:
+        step = kernel.start(context, entity=entity, time_ms=self.time_ms, parent=parent)
+        self._kernels[entity] = kernel
+        return self._kept(entity, None, step)
+
+    def _step(self, entity: str, event: Event) -> Step:
+        self._steps += 1
+        if self._steps > STEPS_MAX:
+            raise UsageError(f"more than {STEPS_MAX:,} steps: the entities keep each other busy", code="simulation.steps")
+        return self._kept(entity, event, self._kernels[entity].step(self.snapshots[entity], event))
+
+    def _kept(self, entity: str, event: Event | None, step: Step) -> Step:
+        self.snapshots[entity] = step.snapshot
+        self.trace.append(Record(time_ms=self.time_ms, entity=entity, event=event, step=step))
+        self._queue.extend((entity, effect) for effect in step.effects)
+        if step.snapshot.ended == "failed" and step.snapshot.parent is not None:
+            self._child_failed(entity, step.snapshot.parent)
+        return step
+
+    def _settle(self) -> None:
+        while self._queue:
+            entity, effect = self._queue.popleft()
+            self._perform(entity, effect)
+
+    def _until(self, target: int) -> None:
+        self._target = target
+        self._settle()
+        while self._due and self._due[0].due_ms <= target:
+            due = heappop(self._due)
+            if self._stands(due):
+                self.time_ms = max(self.time_ms, due.due_ms)
+                self._fire(due)
+                self._settle()
+
+    def _stands(self, due: _Due) -> bool:
+        snapshot = self.snapshots[due.entity]
+        if due.key is not None:
+            return any(each.key == due.key for each in snapshot.invokes)
+        return any(each.name == due.name and each.version == due.version for each in snapshot.timers)
+
+    def _fire(self, due: _Due) -> None:
+        if due.key is None:
+            self._fire_timer(due)
+        else:
+            self._fire_timeout(due.entity, due.key)
+
+    def _fire_timer(self, due: _Due) -> None:
+        timers = self.snapshots[due.entity].timers
+        timer = next(each for each in timers if each.name == due.name and each.version == due.version)
+        source = f"timer/{timer.name}/{timer.version}"
+        self._step(due.entity, self._own_event(due.entity, timer.event, timer.data, source=source, sendid=timer.id))
+
+    def _fire_timeout(self, entity: str, key: str) -> None:
+        invoke = next(each for each in self.snapshots[entity].invokes if each.key == key)
+        self.pending = [each for each in self.pending if each[1].key != key]
+        self._answer(entity, invoke.id, key, "error", _problem("timeout", "the invoke took too long", "unknown"))
+        self._cancel(key)
+
+    # Effects
+
+    def _perform(self, entity: str, effect: Effect) -> None:
+        payload = effect.payload
+        match effect.type:
+            case "send":
+                self._deliver(entity, effect)
+            case "timer":
+                self._wait(entity, payload["due_ms"], name=payload["name"], version=payload["version"])
+            case "invoke":
+                self._invoke(entity, effect)
+            case "invoke_cancel":
+                self.pending = [each for each in self.pending if each[1].key != payload["key"]]
+                self._cancel(payload["key"])
+            case "forward":
+                self._forward(entity, effect)
+            case "done":
+                self._done(entity, payload["data"])
+            case "call":
+                self._ask(entity, effect)
+            case "message":
+                self.messages.append((entity, payload["type"], payload.get("data")))
+            case "log":
+                self.logs.append((entity, payload.get("label"), payload.get("value")))
+            case "timer_cancel":
+                pass
+
+    def _wait(self, entity: str, due_ms: int, *, name: str = "", version: int = 0, key: str | None = None) -> None:
+        self._order += 1
+        heappush(self._due, _Due(due_ms, self._order, entity, name, version, key))
+
+    def _own_event(self, entity: str, name: str, data: Any, **fields: Any) -> Event:
+        """An event that comes from inside: stamped with its sender and with the system as principal."""
+        fields.setdefault("origin", f"#_scxml_{entity}")
+        fields.setdefault("origintype", SCXML_PROCESSOR)
+        principal = {"id": entity, "kind": "system", "roles": ["system"]}
+        return Event(name, data, time_ms=self.time_ms, principal=principal, **fields)
+
+    def _deliver(self, entity: str, effect: Effect) -> None:
+        payload = effect.payload
+        to, fields = payload["to"], {name: payload[name] for name in ("sendid", "id", "key") if name in payload}
+        snapshot = self.snapshots[entity]
+        if to == "#_parent":
+            parent = snapshot.parent
+            target = parent.entity if parent is not None else None
+            if parent is not None:
+                fields |= {"invokeid": parent.invokeid, "source": f"invoke/{parent.key}", "last": snapshot.ended == "done"}
+        elif to.startswith("#_"):
+            target = self.children(entity).get(to[2:])
+        else:
+            target = to
+        if target is None or target not in self.snapshots:
+            data = {"effect": "send", "key": effect.key, "code": "undeliverable"}
+            error = self._own_event(
+                entity, "error.communication", data, type="platform", sendid=payload.get("sendid")
+            )
+            self._step(entity, error)
+        else:
+            self._step(target, self._own_event(entity, payload["event"], payload.get("data"), **fields))
+
+    def _forward(self, entity: str, effect: Effect) -> None:
+        child = self.children(entity).get(effect.payload["id"])
+        if child is not None:
+            event = Event(**effect.payload["event"], time_ms=self.time_ms, forwarded=True)
+            self._step(child, event)
+
+    # Handlers and children
+
+    def _ask(self, entity: str, effect: Effect) -> None:
+        handler = self.handlers.get(effect.name or "")
+        if handler is None:
+            self.pending.append((entity, effect))
+            return
+        try:
+            result = handler(effect)
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
+            code = error.code if isinstance(error, InterlockError) else type(error).__name__
+            self._failure(entity, effect, code, str(error))
+        else:
+            self._result(entity, effect, result)
+
+    def _taken(self, key: str) -> tuple[str, Effect]:
+        found = next((each for each in self.pending if each[1].key == key), None)
+        if found is None:
+            raise NotFoundError(f"no pending effect `{key}`", code="effect.unknown")
+        self.pending.remove(found)
+        return found
+
+    def _result(self, entity: str, effect: Effect, result: Any) -> None:
+        if effect.type == "invoke":
+            self._answer(entity, effect.payload["id"], effect.key, "done", result)
+
+    def _failure(self, entity: str, effect: Effect, code: str, message: str) -> None:
+        if effect.type == "invoke":
+            self._answer(entity, effect.payload["id"], effect.key, "error", _problem(code, message, "no"))
+        else:
+            data = {"effect": effect.name, "key": effect.key, "code": code}
+            self._step(entity, self._own_event(entity, "error.communication", data, type="platform"))
+
+    def _answer(self, entity: str, invokeid: str, key: str, word: str, data: Any, *, last: bool = False) -> None:
+        fields = {"type": "platform", "invokeid": invokeid, "source": f"invoke/{key}", "last": last}
+        self._step(entity, self._own_event(entity, f"{word}.invoke.{invokeid}", data, **fields))
+
+    def _invoke(self, entity: str, effect: Effect) -> None:
+        timeout = effect.payload.get("timeout_ms")
+        if timeout is not None:
+            self._wait(entity, self.time_ms + timeout, key=effect.key)
+        if effect.payload.get("type", "handler") in _CHART_TYPES:
+            self._invoke_chart(entity, effect)
+        else:
+            self._ask(entity, effect)
+
+    def _invoke_chart(self, entity: str, effect: Effect) -> None:
+        try:
+            kernel = self._chart(entity, effect.payload.get("src"))
+            if kernel is None:
+                self.pending.append((entity, effect))
+                return
+            if self._depth(entity) >= CHILD_DEPTH_MAX:
+                raise UsageError(f"charts invoke charts more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
+            invokeid = effect.payload["id"]
+            child = f"{kernel.chart.kind}/{invokeid}-{blake2b(effect.key.encode(), digest_size=8).hexdigest()}"
+            self._children[effect.key] = child
+            parent = Parent(entity, invokeid, effect.key)
+            self._started(kernel, child, _input(kernel, effect.payload.get("input")), parent)
+        except InterlockError as error:
+            self._children.pop(effect.key, None)
+            self._failure(entity, effect, error.code, error.message)
+
+    def _chart(self, entity: str, src: Any) -> Kernel | None:
+        """The kernel that a `src` means: an inline chart of the invoking one, a chart known by name, or what `compile` makes."""
+        kernel = self._kernels[entity]
+        known = self._inline.get((id(kernel), str(src)))
+        if known is not None:
+            return known
+        inline = dict(kernel.chart.inline).get(src)
+        if inline is not None:
+            actions = kernel.actions
+            made = Kernel(inline, guards=actions.guards, assigns=actions.assigns, language=actions.language)
+            self._inline[id(kernel), str(src)] = made
+            return made
+        if src in self.charts:
+            return self.charts[src]
+        return None if self._compile is None else self._compile(str(src))
+
+    def _depth(self, entity: str) -> int:
+        depth, parent = 0, self.snapshots[entity].parent
+        while parent is not None:
+            depth, parent = depth + 1, self.snapshots[parent.entity].parent
+        return depth
+
+    def _cancel(self, key: str) -> None:
+        child = self._children.pop(key, None)
+        if child is not None and self.snapshots[child].ended is None:
+            self._step(child, Event("_cancel", time_ms=self.time_ms, type="platform"))
+
+    def _done(self, entity: str, data: Any) -> None:
+        parent = self.snapshots[entity].parent
+        assert parent is not None
+        self._answer(parent.entity, parent.invokeid, parent.key, "done", data, last=True)
+
+    def _child_failed(self, entity: str, parent: Parent) -> None:
+        problem = _problem("child_failed", f"the chart of `{entity}` failed", "unknown")
+        self._answer(parent.entity, parent.invokeid, parent.key, "error", problem, last=True)
+
+
+def _problem(code: str, message: str, done: str) -> dict[str, Any]:
+    return {"code": code, "message": message, "attempts": 1, "done": done}
+
+
+def _input(kernel: Kernel, given: Any) -> dict[str, Any]:
+    """The context a child begins with. SCXML passes over what the child does not declare (W3C 245)."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise UsageError("the input of a chart must be a mapping of its fields", code="invoke.input")
+    if kernel.chart.dialect.name != "scxml":
+        return given
+    fields = {each.name for each in kernel.chart.states[0].context}
+    return {name: value for name, value in given.items() if name in fields}

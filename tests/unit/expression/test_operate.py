@@ -1,0 +1,324 @@
+"""Operators, lookups and trees: what they accept, what they refuse, and what they charge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock.expression.compile import EvaluationError, Meter
+from interlock.expression.measure import INTEGER_MAX, type_name, weigh
+from tests.unit.expression.evaluation import EVALUATIONS, evaluate, failure
+
+LONG = "x" * 600_000
+VALUES: dict[str, Any] = {
+    "i": 7,
+    "f": 2.5,
+    "t": True,
+    "n": None,
+    "s": "ab",
+    "l": [1, 2],
+    "m": {"k": 1},
+    "max": INTEGER_MAX,
+    "long": LONG,
+}
+
+
+def deep(levels: int) -> Any:
+    """A list nested so many levels."""
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+def doubled(times: int) -> Any:
+    """A list that holds itself twice, so many times over: small in memory, 2^times values as a tree."""
+    value: Any = [1]
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+def charged(text: str, context: dict[str, Any]) -> int:
+    """How many evaluations an expression takes from the meter."""
+    meter = Meter(EVALUATIONS)
+    evaluate(text, context, meter=meter)
+    return EVALUATIONS - meter.left
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("context.i + 1", 8),
+        ("context.i + context.f", 9.5),
+        ("context.f + 1", 3.5),
+        ("context.s + 'c'", "abc"),
+        ("context.l + [3]", [1, 2, 3]),
+        ("context.i - 10", -3),
+        ("context.f - 1", 1.5),
+        ("context.i * 2", 14),
+        ("context.i / 2", 3.5),
+        ("context.i // 2", 3),
+        ("-context.i // 2", -4),
+        ("context.i % 4", 3),
+        ("-context.i % 4", 1),
+        ("-context.f", -2.5),
+        ("+context.i", 7),
+        ("(1, 2)", [1, 2]),
+        ("(context.i,)", [7]),
+        ("{context.s: context.i}", {"ab": 7}),
+        ("{'a': [context.l]}", {"a": [[1, 2]]}),
+        ("{}", {}),
+        ("context.max - 1 + 1", INTEGER_MAX),
+        ("-context.max", -INTEGER_MAX),
+    ],
+)
+def test_operators_give_pythons_results(text: str, value: object) -> None:
+    """Arithmetic, joining and building work as in Python; a tuple makes a list."""
+    result = evaluate(text, VALUES)
+
+    assert (value, type(value)) == (result, type(result))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("context.s * 3", "* does not take string and integer"),
+        ("3 * context.l", "* does not take integer and list"),
+        ("context.s % context.i", "% does not take string and integer"),
+        ("context.t + 1", "+ does not take boolean and integer"),
+        ("1 - context.t", "- does not take integer and boolean"),
+        ("context.s + 1", "+ does not take string and integer"),
+        ("context.l + context.s", "+ does not take list and string"),
+        ("context.m + context.m", "+ does not take mapping and mapping"),
+        ("context.s - context.s", "- does not take string and string"),
+        ("context.n / 1", "/ does not take null and integer"),
+        ("context.l // 1", "// does not take list and integer"),
+        ("-context.t", "- takes a number, not boolean"),
+        ("+context.s", "+ takes a number, not string"),
+        ("-True", "- takes a number, not boolean"),
+        ("{context.i: 1}", "the keys of a mapping are strings, not integer"),
+        ("1 in context.s", "a string holds strings, not integer"),
+        ("1 in context.m", "the keys of a mapping are strings, not integer"),
+        ("context.l in context.m", "the keys of a mapping are strings, not list"),
+        ("1 in context.i", "in takes a string, a list or a mapping, not integer"),
+        ("1 in {}", "the keys of a mapping are strings, not integer"),
+        ("context.l[context.s]", "a list is read by an integer, not string"),
+        ("context.l[context.t]", "a list is read by an integer, not boolean"),
+        ("context.s[context.s]", "a string is read by an integer, not string"),
+        ("context.m[context.i]", "a mapping is read by a string, not integer"),
+        ("context.m[context.l]", "a mapping is read by a string, not list"),
+        ("context.i[context.i]", "integer has no fields or items"),
+        ("context.n[context.i]", "null has no fields or items"),
+        ("'abc'['x']", "a string is read by an integer, not string"),
+    ],
+)
+def test_wrong_types_are_refused(text: str, message: str) -> None:
+    """Repetition and formatting are bombs, a boolean is not a number, and keys have one type."""
+    assert ("expression.type", message) == failure(text, VALUES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "context.max + 1",
+        "-context.max - 1",
+        "context.max * 2",
+        "-context.max * 2",
+        "1e308 * 10",
+        "1e308 + 1e308",
+        "-1e308 - 1e308",
+        "1e308 / 1e-10",
+        "context.long + context.long",
+    ],
+)
+def test_results_beyond_the_limits_are_refused(text: str) -> None:
+    """Whole numbers have at most 256 bits, numbers are finite, strings have at most a million characters."""
+    assert failure(text, VALUES)[0] == "expression.limit"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("context.s[context.i - 7]", "a"),
+        ("context.l[context.i - 8]", 2),
+        ("context.m[lower('K')]", 1),
+        ("[1, 2][context.i - 6]", 2),
+        ("'ab' in context.s", True),
+        ("'x' in context.s", False),
+        ("'k' in context.m", True),
+        ("2 in context.l", True),
+        ("2 not in context.l", False),
+        ("context.l in [context.l]", True),
+        ("context.missing_is_not_read if false else 1", 1),
+        ("context.m == {'k': 1}", True),
+        ("context.l != [1, 2]", False),
+        ("1 == 1.0 == true", True),
+        ("context.s == context.l", False),
+        ("context.l == context.m", False),
+        ("context.l < context.l", False),
+        ("context.l <= get(context, 'l')", True),
+    ],
+)
+def test_lookup_membership_and_equality(text: str, value: object) -> None:
+    """Computed keys are checked; equality and order are Python's."""
+    assert value == evaluate(text, VALUES)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("context.l[context.i]", "the list has no such item"),
+        ("context.l[-context.i]", "the list has no such item"),
+        ("context.s[context.i]", "the string has no such item"),
+        ("context.m[context.s]", "the mapping has no such key"),
+    ],
+)
+def test_computed_keys_that_are_missing_are_not_named(text: str, message: str) -> None:
+    """A computed key may hold a secret, so the message does not repeat it."""
+    assert ("expression.missing_key", message) == failure(text, VALUES)
+
+
+@pytest.mark.parametrize("levels", [1, 64])
+def test_trees_within_the_depth_are_built(levels: int) -> None:
+    """A value may be 64 levels deep."""
+    assert [deep(levels - 1) if levels > 1 else 1] == evaluate("[context.a]", {"a": deep(levels - 1) if levels > 1 else 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[context.a]", deep(64)),
+        ("{'k': context.a}", deep(100)),
+        ("[context.a, context.a]", doubled(40)),
+        ("context.a + context.a", [1] * 60_000),
+        ("[context.a] + [context.a]", doubled(40)),
+        ("context", doubled(40)),
+        ("[context.a]", {"k": doubled(17)}),
+        ("context.a == context.b", doubled(40)),
+        ("context.a == context.b", deep(100)),
+        ("context.a < context.b", doubled(40)),
+        ("context.a in [context.b]", doubled(40)),
+        ("[context.a]", ["y" * 1_000_000] * 100),
+        ("[context.a]", {str(key) + "y" * 1_000_000: 1 for key in range(100)}),
+        ("[context.a]", [0] * 100_000),
+    ],
+)
+def test_trees_beyond_the_limits_are_refused(text: str, value: Any) -> None:
+    """Shared parts count as often as they appear: 100,000 values, depth 64, long texts counted by length."""
+    copy = [*value] if isinstance(value, list) else {**value}
+
+    assert failure(text, {"a": value, "b": copy})[0] == "expression.limit"
+
+
+def test_an_event_as_a_value_is_counted() -> None:
+    """The payload counts when the event is used as a whole."""
+    event = type("Event", (), dict.fromkeys(["name", "id", "time_ms", "type", "origin", "origintype"]))
+    event.data = event.principal = doubled(40)  # type: ignore[attr-defined]
+    event.sendid = event.invokeid = None  # type: ignore[attr-defined]
+
+    assert failure("event", event=event)[0] == "expression.limit"
+    assert failure("principal", principal={"x": doubled(40)})[0] == "expression.limit"
+
+
+@pytest.mark.parametrize(
+    ("text", "charge"),
+    [
+        ("context.s + context.s", 3),
+        ("context.s == context.s2", 1),
+        ("context.s == 'x'", 0),
+        ("context.s == context.short", 0),
+        ("context.short == context.s", 0),
+        ("context.s == context.list", 0),
+        ("context.short < context.s", 0),
+        ("context.s < context.s2", 1),
+        ("'x' in context.s", 1),
+        ("context.s in context.mapping", 1),
+        ("'x' in context.list", 2),
+        ("context.s in context.list", 5),
+        ("[context.one] in context.list", 5),
+        ("context.one in [1, 2]", 0),
+        ("context.list == context.list2", 2),
+        ("context.list != context.list2", 2),
+        ("context.list > context.list2", 2),
+        ("context.list >= context.list2", 2),
+        ("context.list <= context.list2", 2),
+        ("context.list == context.mapping", 0),
+        ("context.list == [1]", 0),
+        ("context.mapping == context.wide", 0),
+        ("[context.list]", 2),
+        ("[context.s, context.one]", 0),
+        ("context.list + [1]", 2),
+        ("[context.one, context.one]", 0),
+        ("sum(context.numbers)", 2),
+        ("min(context.numbers)", 2),
+        ("max(context.words)", 2),
+        ("any(context.list)", 2),
+        ("all(context.list)", 2),
+        ("lower(context.s)", 1),
+        ("upper(context.s)", 1),
+        ("starts_with(context.s, context.s2)", 1),
+        ("ends_with(context.s, context.s2)", 1),
+        ("starts_with(context.s, 'x')", 0),
+        ("len(context.list)", 0),
+        ("str(context.s)", 0),
+        ("get(context, 's')", 0),
+        ("'s' in context", 0),
+    ],
+)
+def test_long_work_is_charged_by_the_thousand(text: str, charge: int) -> None:
+    """One more evaluation for each 1,000 items or characters; short work is free, however long its other side."""
+    context = {
+        "s": "x" * 1_500,
+        "s2": "".join(["x" * 1_500]),
+        "short": "x",
+        "one": 1,
+        "list": [0] * 2_500,
+        "list2": [0] * 2_500,
+        "numbers": [1] * 2_500,
+        "words": ["w"] * 2_500,
+        "mapping": {"a": 1},
+        "wide": {str(key): key for key in range(2_000)},
+    }
+
+    spent = charged(text, context)
+
+    assert charge == spent
+
+
+def test_failed_work_is_charged_too() -> None:
+    """An expression that fails again and again is not free."""
+    for value in (doubled(40), [deep(63), [0] * 2_000]):
+        meter = Meter(EVALUATIONS)
+        with pytest.raises(EvaluationError):
+            weigh([[value]], meter)
+        assert meter.left < EVALUATIONS - 1
+
+
+def test_a_spent_meter_stops_the_evaluation() -> None:
+    """When nothing is left the code says so, and stays so."""
+    meter = Meter(1)
+    context = {"a": [0] * 2_500}
+
+    assert failure("any(context.a)", context, meter=meter)[0] == "expression.evaluations"
+    assert meter.left == 0
+    assert failure("any(context.a)", context, meter=meter)[0] == "expression.evaluations"
+
+
+def test_the_weight_of_a_tree() -> None:
+    """Every value counts one, containers too; long strings and keys count once more per 1,000 characters."""
+    meter = Meter(10)
+
+    assert weigh(1, meter) == 1
+    assert weigh([], meter) == 1
+    assert weigh([1, "a", {"k": [None]}], meter) == 6
+    assert weigh(["x" * 2_000, {"k" * 3_000: 1}], meter) == 9
+    assert meter.left == 10
+
+
+def test_types_are_called_by_the_words_of_a_definition() -> None:
+    """Messages speak of strings and mappings, not of Python's classes."""
+    names = [type_name(each) for each in (None, True, 1, 1.5, "", [], {}, (), object())]
+
+    assert ["null", "boolean", "integer", "number", "string", "list", "mapping", "list", "value"] == names
