@@ -1,6 +1,7 @@
 """The composition root: the only module that knows every format by name, reads files, and joins charts with code.
 
-`load` turns a definition into a `BoundChart`: the immutable chart together with the functions and handlers that code brings.
+`load` turns a definition into a `BoundChart`: the immutable chart together with the functions and handlers that code
+brings.
 """
 
 from __future__ import annotations
@@ -69,11 +70,13 @@ def read_file(path: str | os.PathLike[str], *, format: str | None = None) -> Rea
     Raises NotFoundError when there is no such file, UsageError when its format cannot be told.
     """
     file = Path(path)
-    format = format or format_of(file.name)
-    if format is None:
+    named = format or format_of(file.name)
+    if named is None:
         known = ", ".join(_SUFFIXES)
-        raise UsageError(f"the format of {file.name} is not known", code="format.unknown", hint=f"name it, or use one of {known}")
-    return read(_bytes(file), format=format, source=str(path), resolver=_resolver(file.parent))
+        raise UsageError(
+            f"the format of {file.name} is not known", code="format.unknown", hint=f"name it, or use one of {known}"
+        )
+    return read(_bytes(file), format=named, source=str(path), resolver=_resolver(file.parent))
 
 
 def _bytes(file: Path) -> bytes:
@@ -156,7 +159,8 @@ class BoundChart:
 
     def __repr__(self) -> str:
         chart = self.chart
-        return f"<chart {chart.kind} {chart.revision}: {len(chart.states) - 1} states, {len(chart.transitions)} transitions>"
+        states, transitions = len(chart.states) - 1, len(chart.transitions)
+        return f"<chart {chart.kind} {chart.revision}: {states} states, {transitions} transitions>"
 
     def guard(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
         """Register a pure function of (context, event) as the guard of this name."""

@@ -1,4 +1,4 @@
-"""Every exception of Interlock, sorted by what the caller should do next, and the diagnostic that a bad definition gets.
+"""Every exception of Interlock, by what the caller should do next, and the diagnostics of definitions.
 
 Rule 1: one root, `InterlockError`; each class has a stable dotted `code` and, when we know the cure, a `hint`.
 Rule 2: messages name the value, the place and the wish; they never carry secrets or whole payloads.

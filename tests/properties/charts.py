@@ -54,15 +54,23 @@ INSIDE = ("i", "j", "i.k")
 TIMED = ("t", "t.late")
 SEND_IDS = ("one", "two")
 
+
+
+def breaks(*_: object) -> object:
+    """A registered function with a bug in it."""
+    raise RuntimeError("a bug")
+
+
 GUARDS: dict[str, Callable[..., Any]] = {
     "odd": lambda context, event: context["n"] % 2 == 1,
     "below": lambda context, event, arguments: context["n"] < arguments["limit"],
-    "breaks": lambda context, event: context["no such field"],
+    "breaks": breaks,
 }
 ASSIGNS: dict[str, Callable[..., Any]] = {
     "double": lambda context, event: {"n": context["n"] * 2 % 7},
     "note": lambda context, event, arguments: {"m": arguments},
-    "breaks": lambda context, event: {"n": "not a number"},
+    "breaks": breaks,
+    "refused": lambda context, event: {"n": "not a number"},
 }
 
 ERRORS = ("1 / (context.n - context.n)", "context.obj.nothing", "context.xs[9]", "'a' + 1", "event.data.v.w")
@@ -339,7 +347,7 @@ class ChartMaker:
     def assign_call(self) -> Action:
         """A registered assign function, with or without arguments; one breaks."""
         if self.chance(0.15):
-            return AssignCall(name="breaks")
+            return AssignCall(name=self.random.choice(("breaks", "refused")))
         return AssignCall(name="note", arguments=self.value() or 1) if self.chance(0.5) else AssignCall(name="double")
 
     def nested(self, depth: int) -> Action:

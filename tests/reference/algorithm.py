@@ -175,10 +175,11 @@ def microstep(progress: Progress, enabled: list[Transition]) -> None:
     if progress.microsteps > limits.MICROSTEPS_MAX:
         raise StepFailed("step.microsteps_max")
     progress.chosen += [each.index for each in enabled]
+    domains = [progress.structure.get_transition_domain(each, progress.history) for each in enabled]
     exit_states(progress, enabled)
     for transition in enabled:
         execute_content(transition.block, progress)
-    enter_states(progress, compute_entry_set(progress, enabled))
+    enter_states(progress, compute_entry_set(progress, enabled, domains))
 
 
 def exit_states(progress: Progress, enabled: list[Transition]) -> None:
@@ -228,28 +229,27 @@ class EntrySet:
         self.history_content: dict[int, State] = {}
 
 
-def compute_entry_set(progress: Progress, transitions: Iterable[Transition]) -> EntrySet:
-    """S19: every target added down, then every effective target added up to the domain."""
+def compute_entry_set(progress: Progress, transitions: list[Transition], domains: list[int | None]) -> EntrySet:
+    """S19: every target added down, then every effective target added up to the domain that was left."""
     entry = EntrySet()
     structure = progress.structure
-    for transition in transitions:
-        domain = structure.get_transition_domain(transition, progress.history)
+    for transition, domain in zip(transitions, domains, strict=True):
         if domain is None:
             continue
         for target in transition.targets:
-            if target == domain:
-                add_children_to_enter(progress, target, entry)
+            if structure.get_effective_target_states([target], progress.history) == [domain]:
+                add_children_to_enter(progress, domain, entry)
             else:
                 add_descendant_states_to_enter(progress, target, entry)
         for effective in structure.get_effective_target_states(transition.targets, progress.history):
             add_ancestor_states_to_enter(progress, effective, domain, entry)
-        if progress.structure.is_parallel_state(domain):
-            add_missing_regions(progress, domain, entry)
+        if structure.is_parallel_state(domain):
+            add_missing_regions(progress, domain, entry, by_default=False)
     return entry
 
 
-def add_descendant_states_to_enter(progress: Progress, index: int, entry: EntrySet) -> None:
-    """S20: add down."""
+def add_descendant_states_to_enter(progress: Progress, index: int, entry: EntrySet, *, by_default: bool = True) -> None:
+    """S20: add down. Not `by_default`: something else than the state's own entry brought it in."""
     structure = progress.structure
     state = structure.state(index)
     if state.type == "history":
@@ -259,12 +259,13 @@ def add_descendant_states_to_enter(progress: Progress, index: int, entry: EntryS
             found = list(state.default)
             entry.history_content[state.parent] = state
         for each in found:
-            add_descendant_states_to_enter(progress, each, entry)
+            add_descendant_states_to_enter(progress, each, entry, by_default=False)
         for each in found:
             add_ancestor_states_to_enter(progress, each, state.parent, entry)
         return
     entry.states.add(index)
-    if state.type == "compound":
+    # XState runs no `initial` content of a state that a history or a parallel ancestor brought in; SCXML does.
+    if state.type == "compound" and (by_default or progress.chart.dialect.internal == "scxml"):
         entry.by_default.add(index)
     add_children_to_enter(progress, index, entry)
 
@@ -278,7 +279,7 @@ def add_children_to_enter(progress: Progress, index: int, entry: EntrySet) -> No
         for each in state.initial:
             add_ancestor_states_to_enter(progress, each, index, entry)
     elif state.type == "parallel":
-        add_missing_regions(progress, index, entry)
+        add_missing_regions(progress, index, entry, by_default=True)
 
 
 def add_ancestor_states_to_enter(progress: Progress, index: int, limit: int, entry: EntrySet) -> None:
@@ -286,14 +287,14 @@ def add_ancestor_states_to_enter(progress: Progress, index: int, limit: int, ent
     for ancestor in progress.structure.get_proper_ancestors(index, limit):
         entry.states.add(ancestor)
         if progress.structure.is_parallel_state(ancestor):
-            add_missing_regions(progress, ancestor, entry)
+            add_missing_regions(progress, ancestor, entry, by_default=False)
 
 
-def add_missing_regions(progress: Progress, parallel: int, entry: EntrySet) -> None:
+def add_missing_regions(progress: Progress, parallel: int, entry: EntrySet, *, by_default: bool) -> None:
     """The regions of a parallel that have no descendant in the set yet are added down."""
     for child in progress.structure.get_child_states(parallel):
         if not any(progress.structure.is_descendant(each, child) for each in entry.states):
-            add_descendant_states_to_enter(progress, child, entry)
+            add_descendant_states_to_enter(progress, child, entry, by_default=by_default)
 
 
 def enter_states(progress: Progress, entry: EntrySet) -> None:

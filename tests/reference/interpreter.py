@@ -95,7 +95,7 @@ class Interpreter:
             invocation = next((each for each in snapshot.invokes if each.key == source[1]), None)
             if invocation is None and not event.last:
                 return self._step(progress, outcome="ignored", reason="invoke_gone")
-        elif not self._declared(event):
+        elif event.name != "_cancel" and not self._declared(event):
             return Step(snapshot=snapshot, outcome="rejected", reason="undeclared")
         try:
             return self._run(snapshot, progress, event, timer, invocation)

@@ -8,7 +8,7 @@ from typing import NoReturn
 import click
 import msgspec
 
-from interlock.assemble import compile_document, read
+from interlock.assemble import compiled
 from interlock.cli import exits
 from interlock.cli.files import Source, read_source
 from interlock.cli.findings import as_json as finding_as_json
@@ -32,17 +32,9 @@ class Checked:
 
 def checked(source: Source) -> Checked:
     """Read and compile a definition, and keep every finding of both."""
-    reading = read(source.data, format=source.format, source=source.name)
-    findings = list(reading.diagnostics)
-    chart = None
-    if reading.document is not None:
-        compilation = compile_document(reading.document)
-        findings += compilation.diagnostics
-        chart = compilation.chart
-    if any(each.severity == "error" for each in findings):
-        chart = None
-    ordered = sorted(findings, key=lambda each: (each.place, each.code))
-    return Checked(source=source, document=reading.document, chart=chart, findings=tuple(ordered))
+    reading = source.reading()
+    compilation = compiled(reading)
+    return Checked(source=source, document=reading.document, chart=compilation.chart, findings=compilation.diagnostics)
 
 
 @click.command(short_help="Find errors and likely mistakes in definitions.")
@@ -138,7 +130,7 @@ def sound(source: Source, terminal: Terminal) -> tuple[Document, Chart]:
 
 
 def refuse(terminal: Terminal, source: Source, findings: tuple[Diagnostic, ...]) -> NoReturn:
-    """End a command that cannot use its definition: tell every error and warning on stderr, and give the code for that."""
+    """End a command that cannot use its definition: tell every error and warning on stderr."""
     told = [finding for finding in findings if finding.severity != "info"]
     for finding in told:
         for parts in finding_lines(finding, source.lines()):

@@ -10,19 +10,19 @@ from interlock.cli.terminal import Terminal
 
 
 @click.command(short_help="Print the completion script of a shell.")
-@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="SHELL")
 @common
 @pass_terminal
 def completion(terminal: Terminal, shell: str) -> int:
-    """Print the completion script of a shell.
+    """Print the completion script of SHELL: bash, zsh or fish.
 
     bash: eval "$(interlock completion bash)" in your profile. zsh: the same. fish: interlock completion fish | source
     """
     from click.shell_completion import get_completion_class
 
-    from interlock.cli.main import interlock
+    from interlock.cli.main import commands
 
     found = get_completion_class(shell)
     assert found is not None
-    terminal.data(found(interlock, {}, "interlock", "_INTERLOCK_COMPLETE").source() + "\n")
+    terminal.data(found(commands, {}, "interlock", "_INTERLOCK_COMPLETE").source() + "\n")
     return exits.OK

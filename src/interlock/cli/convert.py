@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from interlock.assemble import format_of, formats, read
+from interlock.assemble import FORMATS, format_named, format_of, read
 from interlock.cli import exits
 from interlock.cli.check import refuse, sound
 from interlock.cli.files import STDIN, Source, read_source, write_text
@@ -16,7 +16,6 @@ from interlock.cli.findings import finding_lines
 from interlock.cli.options import common, format_option, json_option, output_option, pass_terminal
 from interlock.cli.terminal import Terminal
 from interlock.errors import InternalError, UsageError
-from interlock.model.findings import suggestion
 
 
 @click.command(short_help="Write a definition in another format.")
@@ -45,8 +44,9 @@ def convert(
     What the format cannot carry is told on stderr, one line for each loss.
     """
     name = _target_format(target, output)
-    document, _ = sound(read_source(file, _known(source_format)), terminal)
-    writing = formats()[name].write(document)
+    writer = format_named(name)
+    document, _ = sound(read_source(file, source_format), terminal)
+    writing = writer.write(document)
     for finding in writing.diagnostics:
         if strict or finding.severity != "info" or terminal.verbose:
             for parts in finding_lines(finding, None):
@@ -65,19 +65,8 @@ def convert(
 def _target_format(target: str | None, output: str | None) -> str:
     found = target or (format_of(output) if output else None)
     if found is None:
-        raise click.UsageError(f"say which format to write: --to {'|'.join(formats())}")
-    return _known(found) or found
-
-
-def _known(name: str | None) -> str | None:
-    """The name of a format that exists.
-
-    Raises UsageError, with the nearest name, for any other.
-    """
-    if name is not None and name not in formats():
-        hint = suggestion(name, formats()) or f"the formats are {', '.join(formats())}"
-        raise UsageError(f'no format "{name}"', code="format.unknown", hint=hint)
-    return name
+        raise click.UsageError(f"say which format to write: --to {'|'.join(FORMATS)}")
+    return found
 
 
 def put(terminal: Terminal, text: str, output: str | None) -> None:
@@ -101,41 +90,48 @@ def fmt(terminal: Terminal, files: tuple[str, ...], *, only_check: bool, drop_co
 
     A file with comments is refused unless --drop-comments is given, because formatting would lose them.
     """
-    results: list[dict[str, object]] = []
-    for name in files:
-        source = read_source(name, "yaml" if name == STDIN else None)
-        text = _formatted(terminal, source, drop_comments=drop_comments)
-        changed = text.encode() != source.data
-        if source.path is None and not only_check and not as_json:
-            terminal.data(text)
-        elif changed and not only_check and source.path is not None:
-            write_text(source.path, text)
-        results.append({"file": source.name, "changed": changed})
-        if changed and not as_json and (source.path is not None or only_check):
-            terminal.message(f"{'would format' if only_check else 'formatted'} {source.name}")
+    sources = [read_source(name, "yaml" if name == STDIN else None) for name in files]
+    texts = [_formatted(terminal, source, drop_comments=drop_comments) for source in sources]
+    changed = [text.encode() != source.data for source, text in zip(sources, texts, strict=True)]
+    if not only_check:
+        _write_formatted(terminal, sources, texts, as_json=as_json)
     if as_json:
-        terminal.data(msgspec.json.format(msgspec.json.encode({"files": results}), indent=2).decode() + "\n")
-    elif not any(each["changed"] for each in results) and (only_check or files != (STDIN,)):
+        files_said = [{"file": each.name, "changed": differs} for each, differs in zip(sources, changed, strict=True)]
+        terminal.data(msgspec.json.format(msgspec.json.encode({"files": files_said}), indent=2).decode() + "\n")
+    for source, differs in zip(sources, changed, strict=True):
+        if differs and (only_check or source.path is not None):
+            terminal.message(f"{'would format' if only_check else 'formatted'} {source.name}")
+    if not any(changed):
         terminal.message("nothing to change")
-    return exits.FINDINGS if only_check and any(each["changed"] for each in results) else exits.OK
+    return exits.FINDINGS if only_check and any(changed) else exits.OK
+
+
+def _write_formatted(terminal: Terminal, sources: list[Source], texts: list[str], *, as_json: bool) -> None:
+    """Write every text to where its source came from; only after all of them could be made."""
+    for source, text in zip(sources, texts, strict=True):
+        if source.path is None:
+            if not as_json:
+                terminal.data(text)
+        elif text.encode() != source.data:
+            write_text(source.path, text)
 
 
 def _formatted(terminal: Terminal, source: Source, *, drop_comments: bool) -> str:
     """The canonical text of a YAML definition. Raises when it cannot be read or would lose comments."""
-    from interlock.definition.yaml_text import comments_in
+    from interlock.definition.yaml_comments import comments_in
 
     if source.format != "yaml":
         hint = f"interlock convert {source.name} --to yaml makes one"
         raise UsageError(f"fmt is for YAML, and {source.name} is {source.format}", code="format.not_yaml", hint=hint)
-    reading = read(source.data, format="yaml", source=source.name)
+    reading = source.reading()
     if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):
         refuse(terminal, source, reading.diagnostics)
-    places = comments_in(source.data.decode())
+    places = comments_in(source.data.decode(), source=source.name)
     if places and not drop_comments:
-        lost = f"{len(places)} comment{'s' if len(places) != 1 else ''} that would be lost, the first in line {places[0].line}"
-        hint = "--drop-comments formats it all the same"
-        raise UsageError(f"{source.name} has {lost}", code="fmt.comments", hint=hint)
-    text = formats()["yaml"].write(reading.document).text
+        count = f"{len(places)} comment{'s' if len(places) != 1 else ''}"
+        message = f"{source.name} has {count} that would be lost, the first in line {places[0].line}"
+        raise UsageError(message, code="fmt.comments", hint="--drop-comments formats it all the same")
+    text = format_named("yaml").write(reading.document).text
     if read(text, format="yaml", source=source.name).document != reading.document:
         raise InternalError(f"the canonical text of {source.name} does not mean the same; nothing was written")
     return text

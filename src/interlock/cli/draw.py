@@ -8,7 +8,7 @@ from pathlib import PurePath
 import click
 import msgspec
 
-from interlock.assemble import formats
+from interlock.assemble import format_named
 from interlock.cli import exits
 from interlock.cli.check import sound
 from interlock.cli.convert import put
@@ -71,6 +71,6 @@ def _drawn(name: str, document: Document, chart: Chart, *, active: frozenset[str
     if name == "smcat":
         if active:
             raise UsageError("smcat text cannot light states; draw as mermaid, dot or plantuml", code="draw.active")
-        return formats()["smcat"].write(document).text
+        return format_named("smcat").write(document).text
     text: str = getattr(import_module(f"interlock.render.{name}"), name)(chart, active=active)
     return text

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from interlock.assemble import format_of, formats
+from interlock.assemble import FORMATS, format_named, format_of, read, read_file
+from interlock.definition.format import Reading
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.limits import DEFINITION_BYTES_MAX
 
@@ -23,7 +24,7 @@ STDIN = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A definition as found: its name for messages, its bytes, and the format they are in."""
+    """A definition as found: its name for messages, its bytes, and the format they are in. No path: it was on stdin."""
 
     name: str
     data: bytes
@@ -34,32 +35,38 @@ class Source:
         """The text by lines, as far as it can be shown."""
         return self.data.decode("utf-8", "replace").splitlines()
 
+    def reading(self) -> Reading:
+        """What the reader of its format makes of it; only a file may refer to other files, those in its folder."""
+        if self.path is None:
+            return read(self.data, format=self.format, source=self.name)
+        return read_file(self.path, format=self.format)
+
 
 def read_source(name: str, format: str | None = None) -> Source:
     """The definition in a file, or on stdin.
 
     Raises NotFoundError when there is no such file, UsageError when it is not a file or its format is not known.
     """
+    if format is not None:
+        format_named(format)
+    known = "|".join(FORMATS)
     if name == STDIN:
         if format is None:
-            raise UsageError(
-                f"the format of stdin is not known; add --from {'|'.join(formats())}", code="format.unknown"
-            )
+            raise UsageError(f"the format of stdin is not known; add --from {known}", code="format.unknown")
         data = sys.stdin.buffer.read(DEFINITION_BYTES_MAX + 1)
         return Source(name="<stdin>", data=data, format=format, path=None)
     path = Path(name)
     if path.is_dir():
         raise UsageError(f'"{name}" is a directory; name the file in it', code="file.directory")
+    data = read_bytes(path)
     found = format or format_of(name)
-    if found is None and path.exists():
-        raise UsageError(
-            f'the format of "{name}" is not known by its name; add --from {"|".join(formats())}', code="format.unknown"
-        )
-    return Source(name=name, data=read_bytes(path), format=found or "", path=path)
+    if found is None:
+        raise UsageError(f'the name "{name}" does not tell its format; add --from {known}', code="format.unknown")
+    return Source(name=name, data=data, format=found, path=path)
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds, up to one byte more than a definition may have: the reader then refuses it by its size.
+    """What a file holds, up to one byte more than a definition may have: whoever reads it then refuses it by its size.
 
     Raises NotFoundError when there is no such file, OSError when it cannot be read.
     """

@@ -7,6 +7,7 @@ Rule 3: a reader that closes the pipe has what it wanted: that is a quiet end, n
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from interlock.cli.findings import finding_lines
 from interlock.cli.options import common
 from interlock.cli.terminal import Terminal
 from interlock.errors import DefinitionError, InterlockError, InternalError
+from interlock.model.findings import suggestion
 
 _COMMANDS = {
     "check": ("interlock.cli.check:check", "Find errors and likely mistakes in definitions."),
@@ -29,6 +31,7 @@ _COMMANDS = {
     "schema": ("interlock.cli.convert:schema", "Print the JSON Schema of a definition, for editors."),
     "simulate": ("interlock.cli.simulate:simulate", "Play a chart: send events, advance time, go back."),
 }
+_COMPLETION = "_INTERLOCK_COMPLETE"
 _REPORT = "this is a bug of Interlock; please report it with the command and the output of -v added to it"
 
 
@@ -46,6 +49,15 @@ class LazyGroup(click.Group):
         module, _, name = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments begin with; for an unknown one the nearest name is told."""
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            near = suggestion(args[0], _COMMANDS)
+            ctx.fail(f'no command "{args[0]}"' + (f", {near}" if near else ""))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
         """List the commands from the table, without importing any of them."""
@@ -69,7 +81,7 @@ def _version(context: click.Context, parameter: click.Parameter, value: object) 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 @common
-def interlock() -> None:
+def commands() -> None:
     """Durable statecharts: check, convert, draw and play charts.
 
     FILE may be - for stdin (with --from FORMAT). Data goes to stdout, messages to stderr.
@@ -79,16 +91,23 @@ def interlock() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code; nothing is raised."""
     terminal = Terminal()
+    _speak_utf8()
+    code = _ended(terminal, sys.argv[1:] if arguments is None else list(arguments))
     try:
-        result = interlock.main(
-            args=None if arguments is None else list(arguments),
-            prog_name="interlock",
-            obj=terminal,
-            standalone_mode=False,
-        )
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
+    return code
+
+
+def _ended(terminal: Terminal, arguments: list[str]) -> int:
+    """Run one command line and give its code. Not by click's own `main`, which ends a closed pipe with an error."""
+    try:
+        if _COMPLETION in os.environ:
+            commands.main(arguments, "interlock", _COMPLETION)  # a shell asks; click answers and exits
+        with commands.make_context("interlock", arguments, obj=terminal) as context:
+            result = commands.invoke(context)
+    except BrokenPipeError:
         return exits.OK
     except click.exceptions.Exit as end:
         return end.exit_code
@@ -100,7 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exits.USAGE
     except Exception as error:  # noqa: BLE001 - the top: every error becomes a line and a code
         return _failed(error, terminal)
-    return result if isinstance(result, int) else exits.OK
+    assert isinstance(result, int)
+    return result
 
 
 def _failed(error: Exception, terminal: Terminal) -> int:
@@ -127,10 +147,20 @@ def _failed(error: Exception, terminal: Terminal) -> int:
 
 def _usage(error: click.ClickException) -> str:
     """A wrong command line in one line, with where to read on."""
-    text = " ".join(error.format_message().split()).rstrip(".")
+    text = " ".join(error.format_message().split()).removesuffix(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
     path = context.command_path if context is not None else "interlock"
-    return f"{text[:1].lower()}{text[1:]}; see {path} --help"
+    return f"{text[:1].lower()}{text[1:]} (see {path} --help)"
+
+
+def _speak_utf8() -> None:
+    """Write UTF-8, as definitions are; a terminal that cannot show a character gets a mark instead."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in {"utf-8", "utf8"}:
+            if stream.isatty():
+                stream.reconfigure(errors="replace")
+            else:
+                stream.reconfigure(encoding="utf-8")
 
 
 def _forget_stdout() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TextIO
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Terminal:
     color: Color = "auto"
     quiet: bool = False
     verbose: bool = False
-    _consoles: dict[str, Console] = field(default_factory=dict)
+    _console: Console | None = None
 
     def data(self, text: str) -> None:
         """Write what the command was asked for, as it is."""
@@ -42,20 +42,20 @@ class Terminal:
 
     def report(self, *parts: Part) -> None:
         """Write one line that people read, to stdout."""
-        self._write(sys.stdout, "stdout", parts)
+        self._write(sys.stdout, parts)
 
     def message(self, *parts: Part) -> None:
         """Write one line about what happened, to stderr; not when quiet."""
         if not self.quiet:
-            self._write(sys.stderr, "stderr", parts)
-
-    def failure(self, text: str) -> None:
-        """Write the one line that says why the command failed, to stderr."""
-        self._write(sys.stderr, "stderr", (("error:", "bold red"), f" {text}"))
+            self._write(sys.stderr, parts)
 
     def note(self, *parts: Part) -> None:
         """Write one line to stderr even when quiet: it belongs to a failure."""
-        self._write(sys.stderr, "stderr", parts)
+        self._write(sys.stderr, parts)
+
+    def failure(self, text: str) -> None:
+        """Write the one line that says why the command failed, to stderr."""
+        self._write(sys.stderr, (("error:", "bold red"), f" {text}"))
 
     def colorful(self, stream: TextIO) -> bool:
         """Whether lines to this stream carry colour."""
@@ -67,21 +67,20 @@ class Terminal:
             return True
         return stream.isatty() and os.environ.get("TERM") != "dumb"
 
-    def _write(self, stream: TextIO, name: str, parts: tuple[Part, ...]) -> None:
+    def _write(self, stream: TextIO, parts: tuple[Part, ...]) -> None:
         safe = [harmless(part) if isinstance(part, str) else (harmless(part[0]), part[1]) for part in parts]
-        if not self.colorful(stream):
+        if self.colorful(stream):
+            stream.write(self._painted(safe))
+        else:
             stream.write("".join(part if isinstance(part, str) else part[0] for part in safe) + "\n")
-            return
+
+    def _painted(self, parts: list[Part]) -> str:
+        """The line with its colours. rich only paints: it would end the process by itself when a pipe is closed."""
+        from rich.console import Console
         from rich.text import Text
 
-        self._console(stream, name).print(Text.assemble(*safe), soft_wrap=True, highlight=False)
-
-    def _console(self, stream: TextIO, name: str) -> Console:
-        """One console per stream, made at the first coloured line: rich takes longer to import than most commands run."""
-        console = self._consoles.get(name)
-        if console is None or console.file is not stream:
-            from rich.console import Console
-
-            console = Console(file=stream, force_terminal=True, color_system="standard", legacy_windows=False)
-            self._consoles[name] = console
-        return console
+        if self._console is None:
+            self._console = Console(force_terminal=True, color_system="standard", legacy_windows=False)
+        with self._console.capture() as capture:
+            self._console.print(Text.assemble(*parts), soft_wrap=True, highlight=False)
+        return capture.get()

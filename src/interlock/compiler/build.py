@@ -1,7 +1,8 @@
 """Document to chart: expand sagas, resolve names, number states and transitions, check, and tell all findings at once.
 
 Rule 1: a chart is built only when no finding is an error.
-Rule 2: the order in which a state's transitions are tried is fixed here: results of invokes, then those of its document in order.
+Rule 2: the order in which a state's transitions are tried is fixed here: results of invokes, then those of its
+document in order.
 Rule 3: a chart's revision is its label and a hash over what the document says.
 """
 
@@ -68,7 +69,7 @@ def _fits(document: doc.Document, findings: Findings) -> bool:
 
 
 class _Builder:
-    """Numbers and resolves one document. A class only because every part of the work shares the names and the findings."""
+    """Numbers and resolves one document. A class, because every part shares the names and the findings."""
 
     def __init__(self, document: doc.Document, language: Language, findings: Findings, content: str) -> None:
         self.document = document
@@ -284,7 +285,8 @@ class _Builder:
         script = self.document.script
         if script is not None and self.language.script(script) is None:
             hint = "move the work into registered functions or assign actions"
-            self.findings.error("script.untrusted", "scripts are refused: they run code", self.document.root.place, hint)
+            self.findings.error("script.untrusted", "scripts are refused: they run code", self.document.root.place,
+            hint)
         return script
 
 

@@ -23,7 +23,7 @@ def exact(name: str) -> Descriptor:
 
 
 def tried_order(transitions: list[Transition], dialect: DialectName) -> list[Transition]:
-    """The transitions of one state as they are tried: as written, but in XState exact names before wildcards by falling length."""
+    """The transitions of one state as tried: as written; in XState exact names first, then longer wildcards."""
     if dialect != "xstate":
         return transitions
     return sorted(transitions, key=_xstate_rank)

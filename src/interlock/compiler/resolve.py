@@ -1,4 +1,4 @@
-"""Resolve names: which states a target, an `initial`, a history's default or `In()` means, and what an expression reads.
+"""Resolve names: which states a target, an `initial`, a default or `In()` means, and what an expression reads.
 
 Rule 1: every problem is a finding; resolution goes on, so that all of them are told at once.
 Rule 2: what a dialect lets load although it is wrong (SCXML's malformed expressions, S35) is marked, not dropped.
@@ -11,7 +11,16 @@ from dataclasses import replace
 
 from interlock.expression.language import Language
 from interlock.expression.parse import ExpressionError, Parsed
-from interlock.model.action import Block, Expression, Guard, GuardIn, Value, block_rewritten, guard_rewritten, value_rewritten
+from interlock.model.action import (
+    Block,
+    Expression,
+    Guard,
+    GuardIn,
+    Value,
+    block_rewritten,
+    guard_rewritten,
+    value_rewritten,
+)
 from interlock.model.document import Document
 from interlock.model.findings import Findings
 from interlock.model.tree import Tree, Unresolved
@@ -56,11 +65,13 @@ class Names:
         """A guard with every name in it resolved."""
         if guard is None:
             return None
-        return guard_rewritten(guard, lambda each: self.expression(source, each), lambda each: self._inside(source, each))
+        return guard_rewritten(guard, lambda each: self.expression(source, each), lambda each: self._inside(source,
+        each))
 
     def block(self, source: int, block: Block) -> Block:
         """A block with every name in it resolved."""
-        return block_rewritten(block, lambda each: self.expression(source, each), lambda each: self._inside(source, each))
+        return block_rewritten(block, lambda each: self.expression(source, each), lambda each: self._inside(source,
+        each))
 
     def expression(self, source: int, expression: Expression) -> Expression:
         """The expression checked; its `In()` literals resolved where `source` stands."""

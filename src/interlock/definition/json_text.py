@@ -1,6 +1,6 @@
 """JSON text to located values: RFC 8259, with positions, limits, and hints for what people write instead.
 
-Rule 1: no recursion. Open lists and mappings stand on an explicit stack, so depth costs an error, never the interpreter.
+Rule 1: no recursion. Open lists and mappings stand on an explicit stack, so depth costs an error, not the interpreter.
 Rule 2: what is valid JSON but means two things (duplicate keys) or nothing portable (numbers beyond the limits, half a
 surrogate pair) is refused; reading goes on behind it. A syntax error ends the reading.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from json.decoder import scanstring
+from json import loads
 
 from interlock.definition.located import Located, Scalar
 from interlock.definition.text import (
@@ -194,7 +194,7 @@ class _Parser:
         if match is None:
             raise self._bad_string()
         self.position = match.end()
-        value, _ = scanstring(self.text, start + 1, True)
+        value: str = loads(match[0])
         if lone_surrogate(value):
             message = "the string holds half of a surrogate pair, which is no character"
             self.findings.error("json.string", message, self.lines.place(start, self.position, path))
@@ -202,7 +202,7 @@ class _Parser:
         return value
 
     def _bad_string(self) -> _SyntaxFault:
-        """Says where the string that starts here goes wrong: at an escape, at a control character, or at its missing end."""
+        """Says where the string that starts here goes wrong: an escape, a control character, or its missing end."""
         start = self.position
         while self.position + 1 < len(self.text):
             self.position += 1

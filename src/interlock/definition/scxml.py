@@ -1,4 +1,4 @@
-"""The format SCXML 1.0: the W3C's XML for state charts, read by its own rules and written with hints in our namespace."""
+"""The format SCXML 1.0: the W3C's XML for statecharts, read by its rules and written with hints in our namespace."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from interlock.definition.format import Format, Reading, Resolver
 from interlock.definition.scxml_read import read_root
+from interlock.definition.scxml_write import write_scxml
 from interlock.definition.xml_text import parse_xml
 from interlock.model.findings import Findings
 
@@ -13,7 +14,7 @@ _STEM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)[^/\\]*$")
 
 
 def read_scxml(text: str | bytes, /, *, source: str = "<definition>", resolver: Resolver | None = None) -> Reading:
-    """The document of an SCXML text. `resolver` gives the texts that `src` attributes name; without one they are refused."""
+    """The document of an SCXML text. `resolver` gives the texts that `src` names; without one they are refused."""
     findings = Findings()
     root = parse_xml(text, source=source, findings=findings)
     document = None
@@ -26,3 +27,6 @@ def _kind(source: str) -> str:
     """What a chart without a name is called: the first word of its file's name."""
     stem = _STEM.search(source.replace("\\", "/").rsplit("/", 1)[-1])
     return stem[1] if stem else "chart"
+
+
+FORMAT = Format(name="scxml", suffixes=(".scxml",), read=read_scxml, write=write_scxml)

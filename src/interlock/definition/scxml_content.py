@@ -14,7 +14,7 @@ import msgspec
 from interlock.definition.format import Resolver
 from interlock.definition.scxml_expression import Datamodel, imported, read_path, read_value
 from interlock.definition.scxml_extension import Extension
-from interlock.definition.scxml_structure import INTERLOCK, own, tag
+from interlock.definition.scxml_structure import ACTIONS, INTERLOCK, own, tag
 from interlock.definition.xml_text import Element
 from interlock.errors import InterlockError
 from interlock.model.action import (
@@ -42,7 +42,6 @@ from interlock.model.field import UNSET, plain_refusal
 from interlock.model.findings import Findings
 
 _TARGETS = {"#_internal": "internal", "#_parent": "parent"}
-_ACTIONS = "raise if foreach send cancel log assign script interlock:do interlock:assign interlock:emit".split()
 
 
 class ContentReader:
@@ -74,6 +73,10 @@ class ContentReader:
         """An attribute that names a place in the context."""
         text = element.get(name)
         return None if text is None else read_path(text, self.datamodel)
+
+    def id_location(self, element: Element) -> str | None:
+        """Where an id is written to; beside an id of the author's only our namespace can say it."""
+        return self.extension.text(element, "idlocation") or self.location(element, "idlocation")
 
     def guard(self, element: Element) -> Guard | None:
         """The guard of a transition or a branch. An empty `cond` is none."""
@@ -142,7 +145,7 @@ class ContentReader:
         """The actions that these elements are; others among them are told elsewhere."""
         made: list[Action] = []
         for each in elements:
-            if tag(each) not in _ACTIONS:
+            if tag(each) not in ACTIONS:
                 continue
             action = self.action(each)
             last = made[-1] if made and each.get("joined", INTERLOCK) is not None else None
@@ -163,7 +166,7 @@ class ContentReader:
                 return self.branches(element)
             case "foreach":
                 return Foreach(
-                    items=self.computed(element, "array"),
+                    items=self.items(element),
                     item=(element.get("item") or "").strip(),
                     index=None if element.get("index") is None else (element.get("index") or "").strip(),
                     block=self.block(element),
@@ -186,6 +189,12 @@ class ContentReader:
             case _:
                 kind = self.either(element, "type", "typeexpr")
                 return Emit(type=kind, data=self.payload(element), place=place)
+
+    def items(self, element: Element) -> Value:
+        """What a `foreach` walks."""
+        if element.get("value", INTERLOCK) is not None:
+            return self.extension.value(element, "value")
+        return self.computed(element, "array")
 
     def branches(self, element: Element) -> If:
         """`if`, whose branches are its children cut at each `elseif` and `else`."""
@@ -224,14 +233,22 @@ class ContentReader:
             sendid = extension.value(element, "id")
         return Send(
             event=event,
-            to=extension.text(element, "to") or (_TARGETS.get(to, to) if isinstance(to, str) else to),
+            to=extension.text(element, "to") or (self.target(to, element) if isinstance(to, str) else to),
             delay=extension.text(element, "delay") or self.delay(element),
             id=sendid,
-            id_location=self.location(element, "idlocation"),
+            id_location=self.id_location(element),
             data=data,
             type=None if kind in (SCXML_PROCESSOR, "scxml") else kind,
             place=element.place,
         )
+
+    def target(self, text: str, element: Element) -> str:
+        """A target in our words. One that SCXML does not know is marked, so that sending to it fails (W3C 194)."""
+        if text.startswith(("#_", "!")) or "/" in text:
+            return _TARGETS.get(text, text)
+        message = f'"{text}" is no target of SCXML; sending to it fails'
+        self.findings.warning("scxml.target", message, element.at("target"), f'an invoke is addressed as "#_{text}"')
+        return f"!{text}"
 
     def delay(self, element: Element) -> Value:
         """The delay of a `send`: SCXML's `1.5s` is written as we write durations, a computed one stays computed."""

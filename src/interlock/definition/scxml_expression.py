@@ -1,8 +1,8 @@
 """Expressions of SCXML files to the expression language and back.
 
-Rule 1: a field of the context is a bare name in SCXML (`Var1`) and `context.Var1` here; `_event`, `_name`, `_sessionid` and
-        `_ioprocessors` have their own spellings. Only tokens are replaced, so blanks and mistakes stay as the author wrote them.
-Rule 2: nothing is refused here. A text that is no expression stays one: the compiler says so, and evaluating it fails (S35).
+Rule 1: a field of the context is a bare name in SCXML (`Var1`) and `context.Var1` here; `_event`, `_name`, `_sessionid`
+        and `_ioprocessors` have their own spellings. Only tokens are replaced: blanks and mistakes stay as written.
+Rule 2: nothing is refused here. What is no expression stays none: the compiler says so, and evaluating it fails (S35).
 Rule 3: `exported` is the way back. Where it cannot be undone by `imported` the writer keeps our own spelling.
 """
 
@@ -13,8 +13,8 @@ import re
 from keyword import iskeyword
 from typing import Any, Literal
 
-from interlock.expression.parse import ExpressionError, parse
 from interlock.errors import Place
+from interlock.expression.parse import ExpressionError, parse
 from interlock.expression.vocabulary import CONSTANTS
 from interlock.model.action import Expression, Value
 from interlock.model.event import SCXML_PROCESSOR
@@ -45,7 +45,9 @@ _TOKEN = re.compile(
       |(?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<sign>===|!==|&&|\|\||==|!=|<=|>=|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_UNDEFINED = re.compile(r"""typeof\s+([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*(===?|!==?)\s*(?:'undefined'|"undefined")""")
+_UNDEFINED = re.compile(
+    r"""typeof\s+([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*(===?|!==?)\s*(?:'undefined'|"undefined")"""
+)
 _ITEM = re.compile(r"""\[\s*(?:'([A-Za-z0-9_-]+)'|"([A-Za-z0-9_-]+)")\s*\]""")
 
 _CLOSING = (")", "]", "}")
@@ -221,13 +223,15 @@ def _literal(node: ast.expr) -> Any:
         case ast.List() | ast.Tuple():
             return [_literal(each) for each in node.elts]
         case ast.Dict():
-            return {ast.literal_eval(key): _literal(each) for key, each in zip(node.keys, node.values) if key}
+            return {
+                ast.literal_eval(key): _literal(each) for key, each in zip(node.keys, node.values, strict=True) if key
+            }
         case _:
             return ast.literal_eval(node)
 
 
 def write_value(value: Value, datamodel: Datamodel) -> str | None:
-    """The text of `expr` that means a value in this datamodel, or None when there is none: too long, or out of its range."""
+    """The text of `expr` that means a value in this datamodel; None when it is too long or out of range."""
     text = source(value)
     try:
         parse(text)
@@ -245,13 +249,11 @@ def source(value: Value) -> str:
             return "{" + ", ".join(f"{key!r}: {source(each)}" for key, each in value.items()) + "}"
         case list() | tuple():
             return "[" + ", ".join(source(each) for each in value) + "]"
-        case bool() | None:
-            return {True: "true", False: "false", None: "null"}[value]
         case _:
             return repr(value)
 
 
 def read_path(location: str, datamodel: Datamodel) -> str:
-    """The dotted path that a location means (`a.b`, `a['b']`); what is no path stays as it is, and assigning to it fails."""
+    """The dotted path that a location means (`a.b`, `a['b']`); what is no path stays, and assigning to it fails."""
     path = _ITEM.sub(lambda found: f".{found[1] or found[2]}", location.strip())
     return path.removeprefix("context.") if datamodel == "interlock" else path

@@ -1,6 +1,6 @@
-"""What SCXML has no words for, as JSON in attributes of our namespace: values, guards, and everything a state may carry.
+r"""What SCXML has no words for, as JSON in attributes of our namespace: values, guards, fields, declared events.
 
-Rule 1: a value is written as in YAML: a text that begins with `=` is an expression, a literal one is written `\\=`.
+Rule 1: a value is written as in YAML: a text that begins with `=` is an expression, a literal one is written `\=`.
 Rule 2: what the dataclasses of `model/` say is what is written; defaults and places are left out.
 Rule 3: reading checks types; a wrong one is a finding, never an exception.
 """
@@ -28,14 +28,19 @@ from interlock.model.action import (
 )
 from interlock.model.document import EventType
 from interlock.model.field import UNSET, Field
-from interlock.model.findings import Findings
+from interlock.model.findings import Findings, suggestion
 
 T = TypeVar("T")
 
 
 def value_json(value: Value) -> str:
     """The value as JSON text."""
-    return msgspec.json.encode(plain_value(value)).decode()
+    return plain_json(plain_value(value))
+
+
+def plain_json(plain: Any) -> str:
+    """Plain JSON as text."""
+    return msgspec.json.encode(plain).decode()
 
 
 def plain_value(value: Value) -> Any:
@@ -131,6 +136,15 @@ class Extension:
         """The text of an attribute."""
         return element.get(name, INTERLOCK)
 
+    def choice(self, element: Element, name: str, known: tuple[str, ...], default: Any, space: str = INTERLOCK) -> Any:
+        """The text of an attribute that has a few known values, else the default."""
+        text = element.get(name, space)
+        if text is None or text in known:
+            return default if text is None else text
+        message = f'{name} is "{text}"; it may be {" or ".join(known)}'
+        self.findings.error("scxml.value", message, element.at(name, space), suggestion(text, known))
+        return default
+
     def plain(self, element: Element, name: str, shape: type[T] | Any = Any) -> T | Any:
         """The JSON of an attribute, checked to have a shape; None when it is absent or wrong."""
         text = element.get(name, INTERLOCK)
@@ -177,7 +191,9 @@ class Extension:
             except msgspec.ValidationError as error:
                 self.findings.error("scxml.extension", f"the event is wrong: {error}", element.place)
                 continue
-            payload = None if event.payload is None else tuple(_with_values(spec, element.place) for spec in event.payload)
+            payload = (
+                None if event.payload is None else tuple(_with_values(spec, element.place) for spec in event.payload)
+            )
             dedupe = value_from(dedupe, element.place)
             made.append(replace(event, payload=payload, permit=permit, dedupe=dedupe, place=element.place))
         return tuple(made)

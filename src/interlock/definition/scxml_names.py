@@ -1,8 +1,8 @@
 """Ids, keys and targets: SCXML has one space of ids, a document has keys in a tree.
 
-Rule 1: every state keeps its SCXML id. Where its dotted path of keys is that id anyway, the document does not repeat it.
-Rule 2: a key holds letters, digits, `_` and `-`; siblings have different keys; a state without an id gets a key of its own.
-Rule 3: `target_text` is how a document writes a target when nothing says otherwise; the reader and the writer both use it.
+Rule 1: every state keeps its SCXML id. Where its dotted path of keys is that id, the document does not repeat it.
+Rule 2: a key holds letters, digits, `_` and `-`; siblings have different keys; a state without an id gets one too.
+Rule 3: `target_text` is how a target is written when nothing says otherwise; the reader and the writer both use it.
 """
 
 from __future__ import annotations
@@ -112,9 +112,7 @@ def _with_targets(tree: Tree, index: int) -> State:
     )
 
 
-def _texts(
-    tree: Tree, scope: int, texts: tuple[str, ...], write: Callable[[Tree, int, int], str]
-) -> tuple[str, ...]:
+def _texts(tree: Tree, scope: int, texts: tuple[str, ...], write: Callable[[Tree, int, int], str]) -> tuple[str, ...]:
     made = []
     for text in texts:
         index = tree.by_id.get(text.removeprefix("#"))

@@ -7,12 +7,13 @@ Rule 3: attributes of our namespace bring back what the writer could not say in 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, cast, get_args
 
 from interlock.definition.format import Resolver
 from interlock.definition.scxml_content import ContentReader, parsed_text
-from interlock.definition.scxml_expression import Datamodel, read_path
+from interlock.definition.scxml_expression import Datamodel
 from interlock.definition.scxml_names import (
     KEEP,
     STATE_TAGS,
@@ -22,28 +23,21 @@ from interlock.definition.scxml_names import (
     with_targets,
     written_ids,
 )
+from interlock.definition.scxml_read_invoke import InvokeReader
 from interlock.definition.scxml_structure import (
-    CHART_TYPES,
     DATAMODELS,
-    HANDLER_TYPE,
     INTERLOCK,
     check_structure,
     own,
     tag,
 )
-from interlock.definition.xml_text import Element, parse_xml
-from interlock.model.action import Assign, Block, Expression, GuardExpression, If, Value
+from interlock.definition.xml_text import Element
 from interlock.model.document import (
     DialectName,
     Document,
     Expect,
     Initial,
-    Invoke,
     Origin,
-    Retry,
-    Saga,
-    SagaCall,
-    SagaStep,
     Sensitive,
     State,
     StateType,
@@ -51,6 +45,10 @@ from interlock.model.document import (
 )
 from interlock.model.field import UNSET, Field
 from interlock.model.findings import Findings, suggestion
+
+_DESCRIPTOR = re.compile(r"\*|[^\s.,*=]+(?:\.[^\s.,*=]+)*(?:\.\*?)?")
+_FIELD = re.compile(r"[^\s.]+")
+_NOT_KIND = re.compile(r"[^A-Za-z0-9_.-]+|\.(?=\.)")
 
 
 class DocumentReader:
@@ -61,8 +59,9 @@ class DocumentReader:
         self.findings, self.resolver = findings, resolver
         self.content = ContentReader(self._datamodel(), findings, resolver)
         self.extension = self.content.extension
-        self.dialect = cast(DialectName, self._choice(root, "dialect", get_args(DialectName), "scxml"))
+        self.dialect = cast(DialectName, self.extension.choice(root, "dialect", get_args(DialectName), "scxml"))
         self.ids = written_ids(root)
+        self.invokes = InvokeReader(self.content, source=source, transition=self._transition, nested=self._nested)
 
     def _datamodel(self) -> Datamodel:
         name = self.root.get("datamodel") or "python"
@@ -73,22 +72,14 @@ class DocumentReader:
             return "python"
         return cast(Datamodel, name)
 
-    def _choice(self, element: Element, name: str, known: tuple[str, ...], default: Any, space: str = INTERLOCK) -> Any:
-        text = element.get(name, space)
-        if text is None or text in known:
-            return default if text is None else text
-        message = f'{name} is "{text}"; it may be {" or ".join(known)}'
-        self.findings.error("scxml.value", message, element.at(name, space), suggestion(text, known))
-        return default
-
     # The whole
 
     def document(self) -> Document:
         root, extension = self.root, self.extension
-        kind = (root.get("name") or self.kind).strip() or "chart"
+        kind = self._kind()
         events = own(root, "interlock:events")
         scripts = own(root, "script")
-        binding = self._choice(root, "binding", ("early", "late"), "early", "")
+        binding = self.extension.choice(root, "binding", ("early", "late"), "early", "")
         renamed = extension.plain(root, "renamed", dict[str, str]) or {}
         document = Document(
             kind=kind,
@@ -96,8 +87,8 @@ class DocumentReader:
             revision=extension.text(root, "revision"),
             compatible=extension.text(root, "compatible"),
             dialect=self.dialect,
-            unhandled=self._choice(root, "unhandled", ("reject", "ignore", "defer"), None),
-            errors=self._choice(root, "errors", ("event", "raise"), None),
+            unhandled=self.extension.choice(root, "unhandled", ("reject", "ignore", "defer"), None),
+            errors=self.extension.choice(root, "errors", ("event", "raise"), None),
             binding=binding,
             events=extension.events(events[0]) if events else None,
             script="\n".join(self.content.script(each) or "" for each in scripts) if scripts else None,
@@ -106,6 +97,14 @@ class DocumentReader:
             source=self.source,
         )
         return with_targets(document)
+
+    def _kind(self) -> str:
+        """The name of the chart; a kind is a dotted name of letters, digits, `_` and `-`."""
+        name = (self.root.get("name") or "").strip() or self.kind
+        kind = _NOT_KIND.sub("_", name).strip(".")
+        if kind != name:
+            self.findings.warning("scxml.name", f'the chart is called "{kind}" here', self.root.at("name"))
+        return kind or "chart"
 
     def _root(self) -> State:
         """The root state; a synthetic outer state that the writer put below it is taken away again."""
@@ -143,12 +142,13 @@ class DocumentReader:
         content = self.content
         transitions, results = ((), {}) if kind == "history" else self._transitions(element)
         invokes = [
-            self._invoke(each, key, results.get(f"done {number}", ()), results.get(f"error {number}", ()))
+            self.invokes.invoke(each, key, results.get(f"done {number}", ()), results.get(f"error {number}", ()))
             for number, each in enumerate(own(element, "invoke"))
         ]
         default = self._default(element) if kind == "history" else None
         state = State(
             key=key,
+            id=self.extension.text(element, "id"),
             type=kind,
             initial=self._initial(element, children),
             states=self._states(children, path),
@@ -157,11 +157,13 @@ class DocumentReader:
             exit=content.blocks(element, "onexit"),
             invokes=tuple(invokes),
             context=self._fields(element),
-            history=self._choice(element, "type", ("shallow", "deep"), "shallow", "") if default else "shallow",
+            history=self.extension.choice(element, "type", ("shallow", "deep"), "shallow", "")
+            if default
+            else "shallow",
             targets=default.targets if default else (),
             actions=default.actions if default else (),
             output=next((content.payload(each) for each in own(element, "donedata")), None),
-            saga=next((self._saga(each) for each in own(element, "interlock:saga")), None),
+            saga=next((self.invokes.saga(each) for each in own(element, "interlock:saga")), None),
             place=element.place,
         )
         return self._with_notes(state, element)
@@ -187,12 +189,16 @@ class DocumentReader:
         return tuple(self._field(data) for model in own(element, "datamodel") for data in own(model, "data"))
 
     def _field(self, data: Element) -> Field:
+        name = data.get("id") or ""
+        if not _FIELD.fullmatch(name):
+            message = f'"{name}" cannot be a field of the context: a name has no blanks and no dots'
+            self.findings.error("scxml.data", message, data.at("id"))
         value = self.content.inline(data)
         if data.get("src") is not None:
             text = self.content.resolved(data, "src")
             value = UNSET if text is None else parsed_text(text)
         plain = self.extension.plain(data, "field", dict[str, Any]) or {}
-        return replace(self.extension.field(data.get("id") or "", plain, data.place), default=value)
+        return replace(self.extension.field(name, plain, data.place), default=value)
 
     # Transitions
 
@@ -222,7 +228,7 @@ class DocumentReader:
         """The transition inside `initial` or `history`: targets and content, nothing else."""
         found = own(element, "transition")
         targets = self._targets(found[0]) if found else ()
-        if len(found) != 1 or not targets:
+        if len(found) != 1 or found[0].get("target") is None:
             message = f"<{element.name}> needs one transition with a target"
             self.findings.error("scxml.default", message, element.place)
         elif found[0].get("event") is not None or found[0].get("cond") is not None:
@@ -237,19 +243,32 @@ class DocumentReader:
         results: dict[str, tuple[Transition, ...]] = {}
         for each in own(element, "transition"):
             transition, result = self._transition(each), self.extension.text(each, "result")
+            if each.get("event") and not transition.events and transition.origin in ("on", "transitions"):
+                continue
             if result is None:
                 made.append(transition)
             else:
                 results[result] = (*results.get(result, ()), replace(transition, origin="on", events=()))
         return tuple(made), results
 
+    def _events(self, element: Element) -> tuple[str, ...]:
+        """The descriptors of a transition; what is none takes no event, so it is passed over and told."""
+        found = (element.get("event") or "").split()
+        for each in found:
+            if not _DESCRIPTOR.fullmatch(each):
+                message = f'"{each}" is not an event descriptor; it takes no event'
+                self.findings.warning("scxml.event", message, element.at("event"), "to take every event write *")
+        return tuple(each for each in found if _DESCRIPTOR.fullmatch(each))
+
     def _transition(self, element: Element) -> Transition:
         extension = self.extension
-        events = tuple((element.get("event") or "").split())
+        events = self._events(element)
         usual = "transitions" if self.dialect == "scxml" else "on" if events else "always"
-        origin = cast(Origin, self._choice(element, "origin", get_args(Origin), usual))
-        kind = self._choice(element, "type", ("internal", "external"), None, "")
+        origin = cast(Origin, self.extension.choice(element, "origin", get_args(Origin), usual))
+        kind = self.extension.choice(element, "type", ("internal", "external"), None, "")
         reenter = {"internal": False, "external": None if self.dialect == "scxml" else True}.get(kind)
+        if extension.text(element, "reenter") is not None:
+            reenter = extension.plain(element, "reenter", bool | None)
         return Transition(
             origin=origin,
             events=events if origin in ("on", "transitions") else (),
@@ -258,152 +277,22 @@ class DocumentReader:
             actions=self.content.block(element),
             reenter=reenter,
             delay=extension.value(element, "delay"),
-            restore=self._choice(element, "restore", ("deadline", "remaining", "restart"), None),
+            restore=self.extension.choice(element, "restore", ("deadline", "remaining", "restart"), None),
             roles=_tuple(extension.plain(element, "roles", list[str])),
             description=extension.text(element, "description"),
             meta=extension.value(element, "meta"),
             place=element.place,
         )
 
-    # Invokes and sagas
-
-    def _invoke(
-        self, element: Element, key: str, done: tuple[Transition, ...], error: tuple[Transition, ...]
-    ) -> Invoke:
-        content, extension = self.content, self.extension
-        kind = self._invoke_type(element)
-        name = element.get("id") if extension.text(element, "auto") is None else None
-        takes_chart = kind != "handler" and bool(own(element, "content"))
-        src = self._content_chart(element, name or key) if takes_chart else self._src(element, name or key, kind)
-        params = element if not takes_chart else _without_content(element)
-        given = extension.text(element, "input") is not None
-        return Invoke(
-            src=src,
-            id=name,
-            id_location=content.location(element, "idlocation"),
-            type=kind,
-            input=extension.value(element, "input") if given else content.payload(params),
-            autoforward=self._choice(element, "autoforward", ("true", "false"), "false", "") == "true",
-            finalize=self._finalize(element),
-            done=done,
-            error=error,
-            retry=extension.plain(element, "retry", Retry),
-            timeout=extension.text(element, "timeout"),
-            key=extension.value(element, "idempotency"),
-            restore=self._choice(element, "restore", ("keep", "restart", "fail"), None),
-            place=element.place,
-        )
-
-    def _invoke_type(self, element: Element) -> Value:
-        kind = self.content.either(element, "type", "typeexpr")
-        if kind is None or kind in CHART_TYPES:
-            return "chart"
-        return "handler" if kind == HANDLER_TYPE else kind
-
-    def _src(self, element: Element, name: str, kind: Value) -> str | Expression | Document | None:
-        """What `src` or `srcexpr` names: a handler, a chart of ours, or a file, which is read now if it can be."""
-        src = self.content.either(element, "src", "srcexpr")
-        if not isinstance(src, str) or kind != "chart":
-            return cast(str | Expression | None, src)
-        if src.startswith("interlock:"):
-            return src.removeprefix("interlock:")
-        if self.resolver is None:
-            message = f'"{src}" is not read: no resolver was given; it is taken for the name of a chart'
-            self.findings.warning("scxml.src", message, element.at("src"))
-            return src
-        text = self.content.resolved(element, "src")
-        return None if text is None else self._nested_text(text, src, name)
-
-    def _nested_text(self, text: str, source: str, name: str) -> Document | None:
-        root = parse_xml(text, source=source, findings=self.findings)
-        return None if root is None else self._nested(root, source, name)
-
     def _nested(self, root: Element, source: str, name: str) -> Document | None:
         return read_root(
             root, kind=f"{self.kind}.{name}", source=source, findings=self.findings, resolver=self.resolver
-        )
-
-    def _content_chart(self, element: Element, name: str) -> Expression | Document | str | None:
-        inside = own(element, "content")[0]
-        if element.get("src") is not None or element.get("srcexpr") is not None:
-            self.findings.error("scxml.exclusive", "<invoke> has a src or a <content>, not both", element.place)
-        charts = own(inside, "scxml")
-        if charts:
-            return self._nested(charts[0], self.source, name)
-        value = self.content.inline(inside)
-        if isinstance(value, Expression):
-            return value
-        self.findings.error("scxml.invoke", "the <content> of this invoke holds no <scxml>", inside.place)
-        return None
-
-    def _finalize(self, element: Element) -> Block | None:
-        """The block of `finalize`; an empty one takes every location given to the invoke from the answer of that name."""
-        found = own(element, "finalize")
-        if not found:
-            return None
-        block = self.content.block(found[0])
-        names = [(name, name) for name in (element.get("namelist") or "").split()]
-        for param in own(element, "param"):
-            if param.get("location") is not None:
-                names.append((param.get("name") or "", param.get("location") or ""))
-        return block or tuple(self._taken(name, location, found[0]) for name, location in names)
-
-    def _taken(self, name: str, location: str, element: Element) -> If:
-        answered = Expression(f"event.data != null and has(event.data, {name!r})", element.place)
-        value = Expression(f"get(event.data, {name!r})", element.place)
-        path = read_path(location, self.content.datamodel)
-        guard = GuardExpression(expression=answered, place=element.place)
-        return If(branches=((guard, (Assign(values=((path, value),), place=element.place),)),), place=element.place)
-
-    def _saga(self, element: Element) -> Saga:
-        def inside(name: str) -> tuple[Transition, ...]:
-            found = (each for group in own(element, f"interlock:{name}") for each in own(group, "transition"))
-            return tuple(replace(self._transition(each), origin="on", events=()) for each in found)
-
-        return Saga(
-            steps=tuple(self._saga_step(each) for each in own(element, "interlock:step")),
-            compensation=self._choice(element, "compensation", ("reverse", "parallel", "none"), "reverse", ""),
-            done=inside("done"),
-            compensated=inside("compensated"),
-            error=inside("error"),
-            place=element.place,
-        )
-
-    def _saga_step(self, element: Element) -> SagaStep:
-        def call(name: str) -> SagaCall | None:
-            found = own(element, name)
-            return self._saga_call(found[0]) if found else None
-
-        do = call("interlock:call")
-        if do is None:
-            self.findings.error("scxml.required", "a step of a saga needs <interlock:call>", element.place)
-        return SagaStep(
-            id=element.get("id") or "",
-            do=do or SagaCall(src=""),
-            guard=self.content.guard(element),
-            compensate=call("interlock:compensate"),
-            retry=self.extension.plain(element, "retry", Retry),
-            timeout=element.get("timeout"),
-            place=element.place,
-        )
-
-    def _saga_call(self, element: Element) -> SagaCall:
-        return SagaCall(
-            src=element.get("src") or "",
-            input=self.content.payload(element),
-            output=element.get("output"),
-            key=self.extension.value(element, "idempotency"),
-            place=element.place,
         )
 
 
 def own_states(element: Element) -> list[Element]:
     """The children that are states."""
     return [each for each in element.elements if tag(each) in STATE_TAGS]
-
-
-def _without_content(element: Element) -> Element:
-    return replace(element, children=[each for each in element.elements if tag(each) != "content"])
 
 
 def _tuple(found: list[str] | None) -> tuple[str, ...] | None:

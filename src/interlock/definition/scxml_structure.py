@@ -1,4 +1,4 @@
-"""Which elements and attributes SCXML has, and where they may stand: the structure of a file, checked before it is read.
+"""Which elements and attributes SCXML has, and where they may stand: checked before a file is read.
 
 Rule 1: everything wrong with the structure is told here, all at once; the readers then take what they find.
 Rule 2: an unknown element is an error, an unknown attribute a warning: the first would change the meaning in silence.
@@ -17,10 +17,14 @@ HANDLER_TYPE = f"{INTERLOCK}#handler"
 DATAMODELS = ("interlock", "null", "python", "ecmascript")
 
 _CONTENT = "raise if foreach send cancel log assign script interlock:do interlock:assign interlock:emit"
+ACTIONS = frozenset(_CONTENT.split())
 _STATE = "state parallel history datamodel onentry onexit transition invoke interlock:saga"
 
 _TABLE = {
-    "scxml": ("initial name version datamodel binding", "state parallel final history datamodel script interlock:events"),
+    "scxml": (
+        "initial name version datamodel binding",
+        "state parallel final history datamodel script interlock:events",
+    ),
     "state": ("id initial", f"{_STATE} initial final"),
     "parallel": ("id", f"{_STATE} final"),
     "final": ("id", "onentry onexit donedata datamodel"),
@@ -56,12 +60,15 @@ _TABLE = {
     "interlock:saga": ("compensation", "interlock:step interlock:done interlock:compensated interlock:error"),
     "interlock:step": ("id cond timeout", "interlock:call interlock:compensate"),
     "interlock:call": ("src output", "param content"),
-    "interlock:compensate": ("src", "param content"),
+    "interlock:compensate": ("src output", "param content"),
     "interlock:done": ("", "transition"),
     "interlock:compensated": ("", "transition"),
     "interlock:error": ("", "transition"),
 }
-_RULES = {name: (frozenset(attributes.split()), frozenset(children.split())) for name, (attributes, children) in _TABLE.items()}
+_RULES = {
+    name: (frozenset(attributes.split()), frozenset(children.split()))
+    for name, (attributes, children) in _TABLE.items()
+}
 
 _REQUIRED = {
     "data": "id",
@@ -86,7 +93,7 @@ _EXCLUSIVE = {
 
 
 def tag(element: Element) -> str | None:
-    """The name an element is known by here; None for one of another namespace. Files without a namespace mean SCXML's."""
+    """The name an element is known by here; None for one of another namespace. No namespace means SCXML's."""
     if element.namespace in (SCXML, ""):
         return element.name
     return f"interlock:{element.name}" if element.namespace == INTERLOCK else None
@@ -98,7 +105,7 @@ def own(element: Element, name: str) -> list[Element]:
 
 
 def check_structure(root: Element, findings: Findings) -> None:
-    """Tell everything about elements and attributes that are unknown, misplaced, missing or at odds. Depth is bounded."""
+    """Tell everything about elements and attributes that are unknown, misplaced, missing or at odds."""
     if tag(root) != "scxml":
         findings.error("scxml.root", f"the root element is <{root.name}>, not <scxml>", root.place)
         return
@@ -113,7 +120,7 @@ def check_structure(root: Element, findings: Findings) -> None:
         if "*" in children:
             continue
         stack += [each for each in reversed(element.elements) if _belongs(each, element, children, findings)]
-        if "content" in _RULES and tag(element) not in ("script", "interlock:events") and element.text.strip():
+        if tag(element) not in ("script", "interlock:events") and element.text.strip():
             findings.error("scxml.text", f"<{element.name}> holds no text", element.place)
 
 
@@ -143,4 +150,6 @@ def _check_attributes(element: Element, known: frozenset[str], findings: Finding
     for pair in _EXCLUSIVE.get(name, ()):
         given = [each for each in pair.split() if element.get(each) is not None]
         if len(given) > 1:
-            findings.error("scxml.exclusive", f"<{element.name}> may have {given[0]} or {given[1]}, not both", element.place)
+            findings.error(
+                "scxml.exclusive", f"<{element.name}> may have {given[0]} or {given[1]}, not both", element.place
+            )

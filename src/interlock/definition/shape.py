@@ -1,11 +1,11 @@
 """Shapes: what each part of a definition may look like, and the check of located values against them.
 
-One truth for two readers: `vocabulary.py` says the shapes once, this file checks texts against them, and `schema.py` tells
-them to editors as JSON Schema.
+One truth for two readers: `vocabulary.py` says the shapes once, this file checks texts against them, and `schema.py`
+tells them to editors as JSON Schema.
 
 Rule 1: checking never stops at the first problem. What is wrong is told and left out; what is left fits the shape.
-Rule 2: which of several shapes is meant is decided before checking, by the kind of value or by a key, so that a problem is
-told about the shape that the author meant.
+Rule 2: which of several shapes is meant is decided before checking, by the kind of value or by a key, so that a problem
+is told about the shape that the author meant.
 Rule 3: a pattern is written for JSON Schema, and always means the whole text.
 """
 
@@ -27,7 +27,7 @@ Kind = Literal["text", "list", "mapping", "scalar"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A string. `pattern`: what it must match, whole; `expression`: or it begins with `=`; `bytes_max`: of its UTF-8."""
+    """A string that matches `pattern` as a whole; `expression`: or begins with `=`; `bytes_max`: of its UTF-8."""
 
     what: str = "a string"
     pattern: str | None = None
@@ -171,7 +171,7 @@ def kind_of(node: Located) -> Kind:
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern of JSON Schema as Python's: there a letter or digit of any script is `\\w`."""
+    """A pattern of JSON Schema as Python's, which has a class of its own for letters and digits of any script."""
     return re.compile(pattern.replace(r"\p{L}\p{N}_", r"\w"))
 
 
@@ -264,7 +264,9 @@ class Checker:
         foreign = self.foreign.get(name)
         if foreign is not None and foreign in known:
             return f'here it is called "{foreign}"'
-        owners = [each.what for each in self._records() if each is not shape and any(name == key.name for key in each.keys)]
+        owners = [
+            each.what for each in self._records() if each is not shape and any(name == key.name for key in each.keys)
+        ]
         # A slip of the pen is likelier than a key at the wrong place only where the word is known nowhere else.
         if owners:
             return f'"{name}" is a key of {" or ".join(owners[:3])}'
@@ -344,7 +346,7 @@ class Checker:
         self.findings.error("value.choice", message, node.place, hint)
         return None
 
-    def _wrong(self, node: Located, shape: Shape) -> None:
+    def _wrong(self, node: Located, shape: Shape) -> Located | None:
         hint = None
         if isinstance(shape, Text):
             hint = shape.hint or ("quote it to make it a string" if kind_of(node) == "scalar" else None)
@@ -354,3 +356,4 @@ class Checker:
             hint = "write it as a list: [ ... ]"
         message = f"expected {what_fits(shape, self.shapes)}, found {type_name(node.value)}"
         self.findings.error("value.type", message, node.place, hint)
+        return None

@@ -1,26 +1,26 @@
 """The texts inside smcat: a transition's `event [guard] / actions`, a state's `entry/ exit/ do/` lines, and names.
 
 Rule 1: smcat itself gives these texts no meaning beyond their UML shape; what they mean here is what the writer writes.
-Rule 2: a text that is no valid name is made one; the reader keeps the original where there is a place for it.
+Rule 2: guards and actions keep their text as the name of what code registers; an event's text is made a valid name.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from unicodedata import normalize
 
+from interlock.definition.shape import compiled
 from interlock.definition.smcat_text import Words
 from interlock.definition.text import Lines
+from interlock.definition.vocabulary_names import EVENT
 from interlock.errors import Place
 from interlock.model.action import Block, Do, Expression, Guard, GuardExpression, GuardName, Value
 from interlock.model.document import Invoke, Origin
 from interlock.model.duration import parse_duration
 from interlock.model.findings import Findings
 
-_NOT_IN_KEY = re.compile(r"[^A-Za-z0-9_-]+")
-_NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
-_NAME = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*")
+_NOT_IN_KEY = re.compile(r"[^\w-]+")
+_NOT_IN_EVENT = re.compile(r"[^\w.-]+")
 _AFTER = re.compile(r"after\b\s*(?:\(\s*(.*?)\s*\)|(.*))", re.DOTALL)
 _ACTIVITY = re.compile(r"(entry|exit|do|activity)\s*/\s*(.*)")
 _QUOTES = "'\""
@@ -29,20 +29,19 @@ _OPENING, _CLOSING = "([{", ")]}"
 
 def key_from(text: str) -> str:
     """A state's key for any text: letters, digits, `_` and `-`; empty when nothing of the text remains."""
-    return _NOT_IN_KEY.sub("_", _plain(text)).strip("_")
+    return _NOT_IN_KEY.sub("_", text).strip("_")
 
 
-def name_from(text: str) -> str:
-    """A dotted name for any text; empty when nothing of the text remains."""
-    if _NAME.fullmatch(text):
+def event_from(text: str) -> str:
+    """An event's name for any text; empty when nothing of the text remains."""
+    if is_event(text):
         return text
-    parts = _NOT_IN_NAME.sub("_", _plain(text)).split(".")
-    return ".".join(filter(None, (part.strip("_") for part in parts)))
+    return ".".join(filter(None, (part.strip("_") for part in _NOT_IN_EVENT.sub("_", text).split("."))))
 
 
-def _plain(text: str) -> str:
-    """Accents dropped: `geöffnet` reads better as `geoffnet` than as `ge_ffnet`."""
-    return normalize("NFKD", text).encode("ascii", "ignore").decode() if not text.isascii() else text
+def is_event(text: str) -> bool:
+    """Whether the vocabulary lets an event have this name."""
+    return compiled(EVENT.pattern or "").fullmatch(text) is not None
 
 
 @dataclass(slots=True)
@@ -106,9 +105,15 @@ class LabelReader:
             label.events = tuple(dict.fromkeys(filter(None, events)))
 
     def _descriptor(self, text: str, place: Place) -> str:
-        if text == "*" or (text.endswith(".*") and _NAME.fullmatch(text[:-2])):
+        if text == "*" or (text.endswith(".*") and is_event(text[:-2])):
             return text
-        return self.name(text, "event", place)
+        name = event_from(text)
+        if not name:
+            hint = "events are dotted names: letters, digits, `_` and `-`"
+            self.findings.error("smcat.name", f'"{text}" cannot be the name of an event', place, hint)
+        elif name != text:
+            self.findings.info("smcat.renamed", f'event "{text}" is called "{name}" here', place)
+        return name
 
     def _guard(self, label: Label, words: Words, start: int) -> int:
         """Reads `[...]` from `start` and gives the offset behind it. A bracket inside an expression does not end it."""
@@ -129,14 +134,14 @@ class LabelReader:
             label.guard = GuardExpression(expression=Expression(body, where), place=place)
         elif said.lower() in {"else", "otherwise"}:
             label.otherwise = True
-        elif said and (name := self.name(said, "guard", place)):
-            label.guard = GuardName(name=name, place=place)
+        elif said:
+            label.guard = GuardName(name=" ".join(said.split()), place=place)
         return end + 1
 
     def actions(self, text: str, place: Place) -> tuple[Do, ...]:
         """Handlers named in a text, separated by commas or line ends."""
-        names = (self.name(each, "action", place) for each in _split(text))
-        return tuple(Do(name=name, place=place) for name in names if name)
+        names = (each.lstrip("= \t") for each in _split(text))  # a name that begins with `=` would be an expression
+        return tuple(Do(name=" ".join(name.split()), place=place) for name in names if name)
 
     def activities(self, words: Words | None) -> tuple[Block, Block, tuple[Invoke, ...], list[str]]:
         """The entry block, the exit block, what runs while the state is active, and the lines that are only text."""
@@ -160,16 +165,6 @@ class LabelReader:
             else:
                 invokes += [Invoke(src=each.name, place=place) for each in self.actions(found[2], place)]
         return entry, exit_, tuple(invokes), notes
-
-    def name(self, text: str, what: str, place: Place) -> str:
-        """The text as a dotted name; empty, with a finding, when nothing of it can be kept."""
-        name = name_from(text)
-        if not name:
-            hint = "names are letters, digits, `_`, `-` and dots"
-            self.findings.error("smcat.name", f'"{text}" cannot be the name of an {what}', place, hint)
-        elif name != text:
-            self.findings.info("smcat.renamed", f'{what} "{text}" is called "{name}" here', place)
-        return name
 
     def _place(self, words: Words, start: int, end: int) -> Place:
         return self.lines.place(words.start + start, words.start + max(end, start + 1))

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from interlock.definition.smcat_label import name_from
 from interlock.model.action import (
     Action,
     Assign,
@@ -114,7 +113,7 @@ def action_text(action: Action) -> str:
     """An action in a few words; a handler without arguments by its name alone."""
     match action:
         case Do():
-            return (action.name if name_from(action.name) else "do") + _arguments(action.arguments)
+            return one_line(action.name) + _arguments(action.arguments)
         case Assign():
             return "assign " + ", ".join(f"{path} = {value_text(value)}" for path, value in action.values)
         case AssignCall():

@@ -1,7 +1,8 @@
 """The smcat language as text: states, bodies in braces, arrows, attributes, notes, with the place of each.
 
 Rule 1: what stands here is syntax only; which kind of state a name means is decided in `smcat_read`.
-Rule 2: what state-machine-cat 14 accepts is accepted and means the same; only a name with `}` in it must be quoted.
+Rule 2: what state-machine-cat 14 accepts is accepted and means the same, with two exceptions: a name with `}` in it
+must be quoted, and `a :> b` before all other statements is always a state with activities (there only if it can be).
 Rule 3: after a problem reading goes on behind the next `;`, so that all problems are told at once.
 """
 
@@ -169,8 +170,6 @@ class _Parser:
         if self._eat(":"):
             self._space()
             state.activities = self._words(_ACTIVITY)
-            if state.activities is None:
-                return False
             self._space()
         if self._eat("{"):
             if depth + 1 >= DEPTH_MAX:
@@ -228,8 +227,6 @@ class _Parser:
         if self._eat(":"):
             self._space()
             arrow.label = self._words(_LABEL)
-            if arrow.label is None:
-                return False
             self._space()
         return True
 
@@ -316,15 +313,15 @@ class _Parser:
         self.position = found.end()
         return found[0]
 
-    def _words(self, unquoted: re.Pattern[str]) -> Words | None:
+    def _words(self, unquoted: re.Pattern[str]) -> Words:
         """A text in quotes, or up to the next separator."""
         quoted = _QUOTED.match(self.text, self.position)
         if quoted is not None:
             self.position = quoted.end()
             return Words(quoted[1].replace('\\"', '"'), quoted.start() + 1)
         if self.text.startswith('"', self.position):
-            self._problem("this quote is not closed")
-            return None
+            place = self._place(self.position, self.position + 1)
+            self.findings.warning("smcat.quote", "this quote is not closed and counts as text", place)
         found = unquoted.match(self.text, self.position)
         assert found is not None  # the patterns take an empty text too
         self.position = found.end()

@@ -46,7 +46,9 @@ def admitted_text(text: str | bytes, *, language: str, source: str, findings: Fi
 
 def _too_large(language: str, source: str, findings: Findings) -> None:
     message = f"the text is larger than {DEFINITION_BYTES_MAX:,} bytes"
-    findings.error(f"{language}.size", message, Place(source), "split the chart: invoke a part of it as a chart of its own")
+    findings.error(
+        f"{language}.size", message, Place(source), "split the chart: invoke a part of it as a chart of its own"
+    )
 
 
 def lone_surrogate(text: str) -> bool:

@@ -31,7 +31,9 @@ _ACTIONS: dict[str, Record] = {
     ),
     "assign": Record(
         what="an assign",
-        keys=(_marked("assign", VALUES, "Field or path to value, in this order; or a pure function that returns fields."),),
+        keys=(
+            _marked("assign", VALUES, "Field or path to value, in this order; or a pure function that returns fields."),
+        ),
     ),
     "raise": Record(
         what="a raise",

@@ -1,7 +1,8 @@
 """Names, durations and other texts of the vocabulary: which strings may stand where (V6, V7).
 
-Rule 1: patterns are written for JSON Schema (`\\p{L}\\p{N}_` is a letter, digit or `_` of any script).
-Rule 2: reserved names (in `_`, `done.`, `error.`, `after.`) fit these patterns: whether one may stand depends on the dialect.
+Rule 1: patterns are written for JSON Schema, with its classes for letters (L) and digits (N) of any script.
+Rule 2: reserved names (in `_`, `done.`, `error.`, `after.`) fit these patterns: whether one may stand depends on the
+dialect.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from interlock.definition.shape import Text
 from interlock.model.limits import NAME_BYTES_MAX
 
 _WORD = r"[\p{L}\p{N}_-]+"
-_TOKEN = r"[^\s.,*=#]+"
-_EVENT = rf"{_TOKEN}(?:\.{_TOKEN})*"
+_PART = r"[^\s.,*=#]+"
+_EVENT = rf"{_PART}(?:\.{_PART})*"
 _DESCRIPTOR = rf"(?:\*|{_EVENT}(?:\.\*?)?)"
 _PATH = rf"{_WORD}(?:\.{_WORD})*"
 _UNIT_HINT = "write a number with a unit, such as 30s or 1h30m"
@@ -30,9 +31,7 @@ EXPRESSION = Text(
     what="an expression", pattern=r"=[\s\S]*", code="value.expression", hint='an expression begins with "="'
 )
 
-KEY = Text(
-    what="a name of letters, digits, _ and -", pattern=_WORD, code="name.invalid", bytes_max=NAME_BYTES_MAX
-)
+KEY = Text(what="a name of letters, digits, _ and -", pattern=_WORD, code="name.invalid", bytes_max=NAME_BYTES_MAX)
 KIND = Text(
     what="a dotted name of letters, digits, _ and -", pattern=_PATH, code="name.invalid", bytes_max=NAME_BYTES_MAX
 )
@@ -43,9 +42,7 @@ ID = Text(
     bytes_max=NAME_BYTES_MAX,
 )
 FIELD = Text(what="a field name without white space or dot", pattern=r"[^\s.]+", code="name.invalid")
-FIELD_PATH = Text(
-    what="a field, or a dotted path to one", pattern=r"[^\s.]+(?:\.[^\s.]+)*", code="name.invalid"
-)
+FIELD_PATH = Text(what="a field, or a dotted path to one", pattern=r"[^\s.]+(?:\.[^\s.]+)*", code="name.invalid")
 EVENT = Text(
     what="an event: dotted tokens without white space, comma, * or =",
     pattern=_EVENT,
@@ -69,7 +66,11 @@ TARGET = Text(
 )
 DURATION = Text(what="a duration", pattern=DURATION_PATTERN, code="duration.invalid", hint=_UNIT_HINT)
 DELAY = Text(
-    what="a duration or an expression", pattern=DURATION_PATTERN, code="duration.invalid", hint=_UNIT_HINT, expression=True
+    what="a duration or an expression",
+    pattern=DURATION_PATTERN,
+    code="duration.invalid",
+    hint=_UNIT_HINT,
+    expression=True,
 )
 BACKOFF = Text(
     what="a duration or a range of durations",

@@ -19,7 +19,7 @@ from interlock.model.limits import SCXML_DEPTH_MAX
 
 _ATTRIBUTE = re.compile(rb"""\s+([^\s=>/]+)\s*=\s*("[^"]*"|'[^']*')""")
 _TAG = re.compile(rb"<[^\s/>]+")
-_PLACEABLE = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]*")
+_UNPLACEABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +130,9 @@ class _Tree:
         return Place(self.source, self.line, self.column, self.line, self.column + length)
 
     def doctype(self, *_: object) -> None:
-        raise _Refused("scxml.doctype", "a document type is refused: it can name files and define entities", "remove it")
+        raise _Refused(
+            "scxml.doctype", "a document type is refused: it can name files and define entities", "remove it"
+        )
 
     def namespace(self, prefix: str | None, uri: str | None) -> None:
         self.declared[f"xmlns:{prefix}" if prefix else "xmlns"] = uri or ""
@@ -189,13 +191,13 @@ def _attributes(data: bytes, position: int) -> Iterator[re.Match[bytes]]:
         position = match.end()
 
 
-def xml_refusal(text: str) -> str | None:
-    """Why a text cannot stand in XML at all; None when it can."""
-    return None if _PLACEABLE.fullmatch(text) else "XML cannot hold control characters"
+def xml_clean(text: str) -> str:
+    """The text without the characters that XML cannot hold at all."""
+    return _UNPLACEABLE.sub("", text)
 
 
 def print_xml(root: Element) -> str:
-    """The tree as text: two blanks per level, an element that holds text on one line. Namespaces are the writer's affair."""
+    """The tree as text: two blanks per level, an element that holds text on one line. Names carry their prefixes."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     _print(root, "", lines)
     return "\n".join(lines) + "\n"

@@ -1,7 +1,8 @@
 """XState 5 JSON: what `createMachine` takes, as far as JSON can say it.
 
-Reading gives a document of dialect `xstate`, which the kernel runs as XState would; writing takes any document and tells
-what XState cannot carry or would do otherwise. `read(write(document))` is the same document for those that the reader makes.
+Reading gives a document of dialect `xstate`, which the kernel runs as XState would; writing takes any document and
+tells what XState cannot carry or would do otherwise. Reading what was written gives an equal document again, for every
+document that the reader makes.
 See docs/internals/formats.md for `meta.interlock` and the action types of ours.
 """
 
@@ -19,12 +20,14 @@ from interlock.model.findings import Findings
 
 
 def read_xstate(
-    text: str | bytes, /, *, source: str, resolver: Resolver | None = None, xstate: Literal[4, 5] = 5
+    text: str | bytes,
+    /,
+    *,
+    source: str,
+    resolver: Resolver | None = None,  # noqa: ARG001  # every reader takes one; XState refers to no other text
+    xstate: Literal[4, 5] = 5,
 ) -> Reading:
-    """The document of an XState definition. `xstate=4`: the text is of version 4, whose keys and defaults differ.
-
-    `resolver` is not asked: an XState definition refers to no other text.
-    """
+    """The document of an XState definition. `xstate=4`: the text is of version 4, whose keys and defaults differ."""
     findings = Findings()
     root = parse_json(text, source=source, findings=findings)
     if root is None:

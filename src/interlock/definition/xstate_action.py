@@ -12,6 +12,7 @@ Rule 2: an event is `{type, ...payload}` there and name and data here (X23).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from interlock.definition.located import Located
 from interlock.definition.xstate_source import Source, delay_of, items, value_of
@@ -47,6 +48,29 @@ Fields = Mapping[str, Located]
 _FUNCTIONS = "JSON has no functions: name it, and register the function under that name"
 
 
+@dataclass(slots=True)
+class _Call:
+    """A built-in with its arguments, where it stands."""
+
+    source: Source
+    node: Node
+    fields: Fields
+    place: Place
+
+    def error(self, code: str, message: str, hint: str | None = None) -> None:
+        self.source.error(code, message, self.place, hint)
+
+    def value(self, name: str) -> Value:
+        """The value of an argument, None when it is absent."""
+        return value_of(self.fields[name]) if name in self.fields else None
+
+    def text(self, name: str, wish: str) -> str | None:
+        return self.source.text(self.fields.get(name), wish)
+
+    def block(self, name: str) -> Block:
+        return block_of(self.source, self.node, self.fields.get(name))
+
+
 def block_of(source: Source, node: Node, located: Located | None) -> Block:
     """The actions of `entry`, `exit` or a transition: one or a list."""
     if located is None:
@@ -73,12 +97,15 @@ def action_of(source: Source, node: Node, located: Located) -> Action | None:
                 "action.unsupported", f'the built-in action "{name}" cannot be read from JSON', located.place, hint
             )
             return None
-        return build(source, node, _fields(source, located, content), located.place)
+        return build(_Call(source, node, _fields(source, content), located.place))
     source.unknown(located, ("type", "params"), "an action")
     return _named(source, name, _arguments(source, content), located.place)
 
 
-def _named(source: Source, name: str, arguments: Value, place: Place) -> Action:
+def _named(source: Source, name: str, arguments: Value, place: Place) -> Action | None:
+    if name.startswith("="):
+        source.error("name.invalid", "an expression is no action", place, "assign its value: `interlock.assign`")
+        return None
     if name in source.assigns:
         return AssignCall(name=name, arguments=arguments, place=place)
     return Do(name=name, arguments=arguments, place=place)
@@ -91,7 +118,7 @@ def _arguments(source: Source, content: Fields) -> Value:
     return value_of(params)
 
 
-def _fields(source: Source, located: Located, content: Fields) -> dict[str, Located]:
+def _fields(source: Source, content: Fields) -> dict[str, Located]:
     """The arguments of a built-in: those of `params` and those beside `type`."""
     fields = {key: each for key, each in content.items() if key not in ("type", "params")}
     if "params" in content:
@@ -99,135 +126,129 @@ def _fields(source: Source, located: Located, content: Fields) -> dict[str, Loca
     return fields
 
 
-def _event(source: Source, fields: Fields, place: Place) -> tuple[Value, Value] | None:
+def _event(call: _Call) -> tuple[Value, Value] | None:
     """The name and the data of the event that an action raises, sends or emits."""
-    written = fields.get("event")
+    written = call.fields.get("event")
     if written is None:
-        source.error("action.event", "this action needs an `event`", place, _FUNCTIONS)
+        call.error("action.event", "this action needs an `event`", _FUNCTIONS)
         return None
     if isinstance(written.value, str) and written.value:
         name, data = value_of(written), None
     else:
-        content = source.mapping(written, "an event: {type, ...payload}")
+        content = call.source.mapping(written, "an event: {type, ...payload}")
         if content is None:
             return None
-        if source.text(content.get("type"), "an event's name") is None:
+        if call.source.text(content.get("type"), "an event's name") is None:
             if "type" not in content:
-                source.error("action.event", "an event needs a `type`", written.place)
+                call.error("action.event", "an event needs a `type`")
             return None
         name = value_of(content["type"])
         data = {key: value_of(each) for key, each in content.items() if key != "type"} or None
-    return name, value_of(fields["data"]) if "data" in fields else data
+    return name, call.value("data") if "data" in call.fields else data
 
 
-def _raise(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
-    event = _event(source, fields, place)
+def _raise(call: _Call) -> Action | None:
+    event = _event(call)
     if event is None:
         return None
-    if "delay" in fields:
-        return _delayed(source, fields, event, None, place)
-    return Raise(event=event[0], data=event[1], place=place)
+    if "delay" in call.fields:
+        return _sent(call, event, None)
+    return Raise(event=event[0], data=event[1], place=call.place)
 
 
-def _send(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
-    event = _event(source, fields, place)
-    if event is None:
-        return None
-    return _delayed(source, fields, event, value_of(fields["to"]) if "to" in fields else None, place)
+def _send(call: _Call) -> Action | None:
+    event = _event(call)
+    return None if event is None else _sent(call, event, call.value("to"))
 
 
-def _send_parent(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
-    event = _event(source, fields, place)
-    return None if event is None else _delayed(source, fields, event, "parent", place)
+def _send_parent(call: _Call) -> Action | None:
+    event = _event(call)
+    return None if event is None else _sent(call, event, "parent")
 
 
-def _delayed(source: Source, fields: Fields, event: tuple[Value, Value], to: Value, place: Place) -> Send:
+def _sent(call: _Call, event: tuple[Value, Value], to: Value) -> Send:
     return Send(
         event=event[0],
         data=event[1],
         to=to,
-        delay=delay_of(source, fields["delay"]) if "delay" in fields else None,
-        id=value_of(fields["id"]) if "id" in fields else None,
-        id_location=source.text(fields.get("idLocation"), "a context field"),
-        type=value_of(fields["type"]) if "type" in fields else None,
-        place=place,
+        delay=delay_of(call.source, call.fields["delay"]) if "delay" in call.fields else None,
+        id=call.value("id"),
+        id_location=call.text("idLocation", "a context field"),
+        type=call.value("type"),
+        place=call.place,
     )
 
 
-def _cancel(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
-    located = fields.get("sendId", fields.get("id"))
-    if located is None:
-        source.error("action.cancel", "`xstate.cancel` needs a `sendId`", place)
+def _cancel(call: _Call) -> Action | None:
+    if "sendId" not in call.fields and "id" not in call.fields:
+        call.error("action.cancel", "`xstate.cancel` needs a `sendId`")
         return None
-    return Cancel(id=value_of(located), place=place)
+    return Cancel(id=call.value("sendId" if "sendId" in call.fields else "id"), place=call.place)
 
 
-def _log(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
-    value = fields.get("value", fields.get("expr"))
-    label = source.text(fields.get("label"), "a label")
-    return Log(label=label, value=None if value is None else value_of(value), place=place)
+def _log(call: _Call) -> Action | None:
+    value = call.value("value" if "value" in call.fields else "expr")
+    return Log(label=call.text("label", "a label"), value=value, place=call.place)
 
 
-def _emit(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
-    event = _event(source, fields, place)
-    return None if event is None else Emit(type=event[0], data=event[1], place=place)
+def _emit(call: _Call) -> Action | None:
+    event = _event(call)
+    return None if event is None else Emit(type=event[0], data=event[1], place=call.place)
 
 
-def _assign(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
-    if "name" in fields:
-        name = source.text(fields["name"], "the name of an assign function")
-        arguments = value_of(fields["arguments"]) if "arguments" in fields else None
-        return None if name is None else AssignCall(name=name, arguments=arguments, place=place)
-    located = fields.get("assignment", fields.get("values"))
+def _assign(call: _Call) -> Action | None:
+    if "name" in call.fields:
+        name = call.text("name", "the name of an assign function")
+        return None if name is None else AssignCall(name=name, arguments=call.value("arguments"), place=call.place)
+    located = call.fields.get("assignment", call.fields.get("values"))
     if located is None:
-        source.error("action.assign", "an assign needs values", place, _FUNCTIONS)
+        call.error("action.assign", "an assign needs values", _FUNCTIONS)
         return None
     if isinstance(located.value, dict):
-        return Assign(values=tuple((key, value_of(each)) for key, each in located.value.items()), place=place)
+        return Assign(values=tuple((key, value_of(each)) for key, each in located.value.items()), place=call.place)
     pairs = []
     for each in items(located):
         pair = each.value if isinstance(each.value, list) else []
         if len(pair) != 2 or not isinstance(pair[0].value, str):
-            source.wrong(each, "a pair [field, value]")
+            call.source.wrong(each, "a pair [field, value]")
         else:
             pairs.append((pair[0].value, value_of(pair[1])))
-    return Assign(values=tuple(pairs), place=place)
+    return Assign(values=tuple(pairs), place=call.place)
 
 
-def _if(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
+def _if(call: _Call) -> Action | None:
     branches = []
-    for each in items(fields["branches"]) if "branches" in fields else []:
-        content = source.mapping(each, "a branch: {guard, actions}")
-        guard = guard_of(source, node, content.get("guard")) if content is not None else None
+    for each in items(call.fields["branches"]) if "branches" in call.fields else []:
+        content = call.source.mapping(each, "a branch: {guard, actions}")
+        guard = guard_of(call.source, call.node, content.get("guard")) if content is not None else None
         if content is not None and guard is not None:
-            branches.append((guard, block_of(source, node, content.get("actions"))))
+            branches.append((guard, block_of(call.source, call.node, content.get("actions"))))
         elif content is not None and "guard" not in content:
-            source.error("action.if", "a branch needs a `guard`", each.place)
+            call.source.error("action.if", "a branch needs a `guard`", each.place)
     if not branches:
-        source.error("action.if", "`interlock.if` needs branches", place)
+        call.error("action.if", "`interlock.if` needs branches")
         return None
-    return If(branches=tuple(branches), otherwise=block_of(source, node, fields.get("otherwise")), place=place)
+    return If(branches=tuple(branches), otherwise=call.block("otherwise"), place=call.place)
 
 
-def _foreach(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
-    item = source.text(fields.get("item"), "a context field")
-    if item is None or "in" not in fields:
-        source.error("action.foreach", "`interlock.foreach` needs `in` and `item`", place)
+def _foreach(call: _Call) -> Action | None:
+    item = call.text("item", "a context field")
+    if item is None or "in" not in call.fields:
+        call.error("action.foreach", "`interlock.foreach` needs `in` and `item`")
         return None
-    index = source.text(fields.get("index"), "a context field")
-    block = block_of(source, node, fields.get("actions"))
-    return Foreach(items=value_of(fields["in"]), item=item, index=index, block=block, place=place)
+    index = call.text("index", "a context field")
+    return Foreach(items=call.value("in"), item=item, index=index, block=call.block("actions"), place=call.place)
 
 
-def _script(source: Source, node: Node, fields: Fields, place: Place) -> Action | None:
-    text = source.text(fields.get("text"), "a script")
+def _script(call: _Call) -> Action | None:
+    text = call.text("text", "a script")
     if text is None:
-        source.error("action.script", "`interlock.script` needs a `text`", place)
+        call.error("action.script", "`interlock.script` needs a `text`")
         return None
-    return Script(text=text, place=place)
+    return Script(text=text, place=call.place)
 
 
-_BUILT_IN: dict[str, Callable[[Source, Node, Fields, Place], Action | None]] = {
+_BUILT_IN: dict[str, Callable[[_Call], Action | None]] = {
     "xstate.raise": _raise,
     "xstate.send": _send,
     "xstate.sendTo": _send,
@@ -268,67 +289,68 @@ def guard_of(source: Source, node: Node, located: Located | None) -> Guard | Non
         if content is not None and "type" not in content:
             source.error("guard.type", "a guard needs a `type`", place, _FUNCTIONS)
         return None
-    fields = _fields(source, located, content)
+    call = _Call(source, node, _fields(source, content), place)
     short = name.removeprefix("xstate.").removeprefix("guard:")
-    if short != name or (name in _COMPOSED and not fields.keys().isdisjoint(_COMPOSED_KEYS)):
+    if short != name or (name in _COMPOSED and not call.fields.keys().isdisjoint(_COMPOSED_KEYS)):
         if short not in _COMPOSED:
             wish = suggestion(short, _COMPOSED)
             source.error("guard.unsupported", f'the built-in guard "{name}" cannot be read from JSON', place, wish)
             return None
-        return _COMPOSED[short](source, node, fields, place)
+        return _COMPOSED[short](call)
     if name == "interlock.expression":
-        return _expression(source, fields, place)
+        return _expression(call)
     source.unknown(located, ("type", "params"), "a guard")
     return GuardName(name=name, arguments=_arguments(source, content), place=place)
 
 
-def _expression(source: Source, fields: Fields, place: Place) -> Guard | None:
-    located = fields.get("expression")
-    text = source.text(located, "an expression")
+def _expression(call: _Call) -> Guard | None:
+    located = call.fields.get("expression")
+    text = call.source.text(located, "an expression")
     if located is None or text is None:
-        source.error("guard.expression", "`interlock.expression` needs an `expression`", place)
+        call.error("guard.expression", "`interlock.expression` needs an `expression`")
         return None
-    return GuardExpression(expression=Expression(text, located.place.shifted(1, 1 + len(text))), place=place)
+    expression = Expression(text, located.place.shifted(1, 1 + len(text)))
+    return GuardExpression(expression=expression, place=call.place)
 
 
-def _guards(source: Source, node: Node, fields: Fields, place: Place) -> tuple[Guard, ...]:
-    located = fields.get("guards", fields.get("guard"))
+def _guards(call: _Call) -> tuple[Guard, ...]:
+    located = call.fields.get("guards", call.fields.get("guard"))
     if located is None:
-        source.error("guard.empty", "a composed guard needs `guards`", place)
+        call.error("guard.empty", "a composed guard needs `guards`")
         return ()
-    made = [guard_of(source, node, each) for each in items(located)]
+    made = [guard_of(call.source, call.node, each) for each in items(located)]
     return tuple(each for each in made if each is not None)
 
 
-def _all(source: Source, node: Node, fields: Fields, place: Place) -> Guard:
-    return GuardAll(guards=_guards(source, node, fields, place), place=place)
+def _all(call: _Call) -> Guard:
+    return GuardAll(guards=_guards(call), place=call.place)
 
 
-def _any(source: Source, node: Node, fields: Fields, place: Place) -> Guard:
-    return GuardAny(guards=_guards(source, node, fields, place), place=place)
+def _any(call: _Call) -> Guard:
+    return GuardAny(guards=_guards(call), place=call.place)
 
 
-def _not(source: Source, node: Node, fields: Fields, place: Place) -> Guard | None:
-    guards = _guards(source, node, fields, place)
+def _not(call: _Call) -> Guard | None:
+    guards = _guards(call)
     if len(guards) != 1:
-        source.error("guard.not", "`not` takes one guard", place)
+        call.error("guard.not", "`not` takes one guard")
         return None
-    return GuardNot(guard=guards[0], place=place)
+    return GuardNot(guard=guards[0], place=call.place)
 
 
-def _state_in(source: Source, node: Node, fields: Fields, place: Place) -> Guard | None:
-    located = fields.get("stateValue")
+def _state_in(call: _Call) -> Guard | None:
+    located = call.fields.get("stateValue")
     if located is None:
-        source.error("guard.state_in", "`stateIn` needs a `stateValue`", place)
+        call.error("guard.state_in", "`stateIn` needs a `stateValue`")
         return None
-    guards = _inside(source, source.states.root, located)
-    return guards[0] if len(guards) == 1 else GuardAll(guards=tuple(guards), place=place) if guards else None
+    guards = _inside(call.source, call.source.states.root, located)
+    return guards[0] if len(guards) == 1 else GuardAll(guards=tuple(guards), place=call.place) if guards else None
 
 
 def _inside(source: Source, above: Node, located: Located) -> list[Guard]:
     """One guard for each innermost state that a state value names: `#id`, `a.b`, or `{a: b}`."""
     if isinstance(located.value, dict) and located.value:
-        guards = []
+        guards: list[Guard] = []
         for key, each in located.value.items():
             child = above.children.get(key)
             if child is None:
@@ -350,7 +372,7 @@ def _inside(source: Source, above: Node, located: Located) -> list[Guard]:
 
 
 _COMPOSED_KEYS = ("guards", "guard", "stateValue")
-_COMPOSED: dict[str, Callable[[Source, Node, Fields, Place], Guard | None]] = {
+_COMPOSED: dict[str, Callable[[_Call], Guard | None]] = {
     "and": _all,
     "or": _any,
     "not": _not,

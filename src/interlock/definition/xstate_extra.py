@@ -1,7 +1,7 @@
 """What XState has no key for: `meta.interlock`, read by the types of the model itself.
 
-Rule 1: its keys are the field names of `model/document.py`, its shapes their types; guards and actions in it are written
-as everywhere in an XState definition, targets as in YAML.
+Rule 1: its keys are the field names of `model/document.py`, its shapes their types; guards and actions in it are
+written as everywhere in an XState definition, targets as in YAML.
 Rule 2: `assigns` of the root lists the named actions that write the context; `fields` types the context.
 Rule 3: a wrong value is a finding at its place and counts as absent.
 """
@@ -57,7 +57,8 @@ def extra_state(source: Source, node: Node, extra: Mapping[str, Located], state:
     state = _filled(source, node, extra, state, STATE_FIELDS)
     for key in BLOCK_KEYS:
         if key in extra:
-            state = replace(state, **{key: _split(source, extra[key], getattr(state, key))})
+            cut: Any = {key: _split(source, extra[key], getattr(state, key))}
+            state = replace(state, **cut)
     return state
 
 

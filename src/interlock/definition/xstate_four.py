@@ -9,7 +9,8 @@
 | `on: {"": ...}` | `always` |
 | `{type, ...arguments}` of an action or guard | `{type, params}` |
 | `xstate.choose` | `interlock.if` |
-| `done.invoke.ID`, `error.platform.ID`, `done.state.ID` | `xstate.done.actor.ID`, `xstate.error.actor.ID`, `xstate.done.state.ID` |
+| `done.invoke.ID`, `error.platform.ID` | `xstate.done.actor.ID`, `xstate.error.actor.ID` |
+| `done.state.ID` | `xstate.done.state.ID` |
 | a target of the root without a dot | `.child` |
 
 Rule 1: what has no such reading is refused, never guessed.
@@ -18,9 +19,10 @@ Rule 2: places stay those of the text.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from interlock.definition.located import Located
+from interlock.definition.located import Located, Scalar
 from interlock.model.findings import Findings
 
 _EVENTS = (
@@ -42,7 +44,7 @@ def rewritten(root: Located, findings: Findings) -> Located:
     return _state(root, findings, is_root=True)
 
 
-def _at(located: Located, value: object) -> Located:
+def _at(located: Located, value: Scalar | list[Located] | dict[str, Located]) -> Located:
     return replace(located, value=value)
 
 
@@ -69,7 +71,7 @@ def _state(located: Located, findings: Findings, *, is_root: bool = False) -> Lo
     for key in ("always", "onDone"):
         if key in content:
             content[key] = _each(content[key], lambda each: _transition(each, findings, is_root=is_root))
-    _events(located, content, findings, is_root=is_root)
+    _events(content, findings, is_root=is_root)
     _invokes(content, findings, is_root=is_root)
     states = content.get("states")
     if states is not None and isinstance(states.value, dict):
@@ -79,16 +81,13 @@ def _state(located: Located, findings: Findings, *, is_root: bool = False) -> Lo
     return _at(located, content)
 
 
-def _each(located: Located, change: object) -> Located:
-    assert callable(change)
+def _each(located: Located, change: Callable[[Located], Located]) -> Located:
     if isinstance(located.value, list):
         return _at(located, [change(each) for each in located.value])
-    made = change(located)
-    assert isinstance(made, Located)
-    return made
+    return change(located)
 
 
-def _events(located: Located, content: dict[str, Located], findings: Findings, *, is_root: bool) -> None:
+def _events(content: dict[str, Located], findings: Findings, *, is_root: bool) -> None:
     """`on` and `after`, with the eventless entry of `on` moved to `always`."""
     on = _content(content["on"]) if "on" in content else None
     if on is not None:
@@ -192,7 +191,8 @@ def _action(located: Located, findings: Findings) -> Located:
     content = _content(located)
     if content is None or "type" not in content or content["type"].value != "xstate.choose":
         return _with_params(located)
-    branches, otherwise = [], []
+    branches: list[Located] = []
+    otherwise: list[Located] = []
     conds = content.get("conds")
     for each in conds.value if conds is not None and isinstance(conds.value, list) else []:
         inner = _content(each) or {}
@@ -226,7 +226,7 @@ def _invokes(content: dict[str, Located], findings: Findings, *, is_root: bool) 
 
 
 def _invoke(located: Located, findings: Findings, *, is_root: bool) -> Located:
-    content = _content({"src": located}["src"]) if not isinstance(located.value, str) else {"src": located}
+    content = {"src": located} if isinstance(located.value, str) else _content(located)
     if content is None:
         return located
     if "data" in content:

@@ -1,8 +1,8 @@
 """What XState does otherwise with the JSON we write: one diagnostic `export.<what>` for each.
 
-The points are those of the dialect record: selection (X8), errors (X10, X18), `always` (X11), regions (X14), invokes (X16),
-nested parallels (X20), and the order of wildcards (X7). Documents of dialect `xstate` mean what XState means; for them only
-what XState does not act on is told.
+The points are those of the dialect record: selection (X8), errors (X10, X18), `always` (X11), regions (X14), invokes
+(X16), nested parallels (X20), the order of wildcards (X7). Documents of dialect `xstate` mean what XState means; for
+them only what XState does not act on is told.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""XState 5 definition to document: states, transitions, invokes. What differs from SCXML is rewritten here (X1-X4, X9, X17).
+"""XState 5 definition to document: states, transitions, invokes; what differs is rewritten (X1-X4, X9, X17, X19).
 
-Rule 1: the meaning of descriptors and their order (X6, X7) is the compiler's; texts and JavaScript's key order are kept.
+Rule 1: the meaning of descriptors and their order (X6, X7) is the compiler's; texts and key order are kept.
 Rule 2: `meta.interlock` carries what XState has no key for; `xstate_extra` reads it.
 """
 
@@ -26,12 +26,12 @@ from interlock.definition.xstate_tree import Node, States, admitted_key, in_java
 from interlock.model.action import Block
 from interlock.model.document import Document, Initial, Invoke, Origin, State, StateType, Transition
 from interlock.model.duration import format_duration
-from interlock.model.field import UNSET, Field
+from interlock.model.field import Field
 from interlock.model.findings import Findings, suggestion
 
 _STATE_KEYS = (
-    "id", "type", "initial", "states", "on", "always", "after", "onDone", "entry", "exit", "invoke", "history", "target",
-    "output", "description", "tags", "meta",
+    "id", "type", "initial", "states", "on", "always", "after", "onDone", "entry", "exit", "invoke", "history",
+    "target", "output", "description", "tags", "meta",
 )  # fmt: skip
 _ROOT_KEYS = (*_STATE_KEYS, "context", "version", "$schema", "types", "tsTypes", "schemas", "options")
 _TRANSITION_KEYS = ("target", "guard", "actions", "reenter", "description", "meta")
@@ -43,6 +43,8 @@ _TYPES: dict[str, StateType] = {
     "final": "final",
     "history": "history",
 }
+_ROOT_ENTERED = "XState enters its root here without leaving it first; here it is left and entered"
+_DESCRIPTOR = re.compile(r"\*|[^\s.,*=#]+(?:\.[^\s.,*=#]+)*(?:\.\*)?")
 _WHOLE = re.compile(r"[0-9]{1,12}")
 
 
@@ -63,10 +65,7 @@ def read_document(root: Located, *, name: str, findings: Findings, four: bool = 
     made = state_of(source, states.root)
     made = replace(made, states=tuple(_with_output(source, root.value, each) for each in made.states))
     fields = _context(source, root.value.get("context"))
-    if states.hidden:
-        above = State(initial=Initial(targets=(made.key,)), states=(made,), place=root.place)
-    else:
-        above = made
+    above = State(initial=Initial(targets=(made.key,)), states=(made,), place=root.place) if states.hidden else made
     version = source.text(root.value.get("version"), "a version")
     document = Document(
         kind=states.kind,
@@ -83,9 +82,10 @@ def _kind(root: dict[str, Located], name: str, findings: Findings) -> str:
     """The kind: the id of the root as a name of ours; without one, the name of the file up to its first dot."""
     said = root["id"].value if "id" in root else None
     if isinstance(said, str) and said:
-        kind = admitted_key(said, "chart")
+        parts = [admitted_key(part, "") for part in said.split(".")]
+        kind = ".".join(part for part in parts if part) or "chart"
         if kind != said:
-            message = f'the id "{said}" becomes the kind "{kind}": letters, digits, "_" and "-"'
+            message = f'the id "{said}" becomes the kind "{kind}": dotted words of letters, digits, "_" and "-"'
             findings.info("kind.name", message, root["id"].place)
         return kind
     if said is not None:
@@ -99,7 +99,7 @@ def _context(source: Source, located: Located | None) -> tuple[Field, ...]:
 
 
 def _with_output(source: Source, root: dict[str, Located], state: State) -> State:
-    """XState gives the output that the root names, whichever final state was reached; ours belongs to the final state."""
+    """XState gives the output that the root names, whichever final was reached; ours belongs to the final state."""
     if state.type != "final":
         return state
     if "output" in root:
@@ -122,7 +122,7 @@ def state_of(source: Source, node: Node) -> State:
     initial = _initial(source, node, kind)
     made = State(
         key=node.name,
-        id=None if is_root else source.text(content.get("id"), "an id"),
+        id=node.id if not is_root and source.text(content.get("id"), "an id") is not None else None,
         type=kind,
         initial=initial,
         states=children,
@@ -213,7 +213,7 @@ def _idle_initial(source: Source, node: Node, located: Located) -> None:
 
 
 def _history(source: Source, node: Node, made: State) -> State:
-    """A history with its default filled in: where its parent begins, with that content; of a parallel, the parent (X17)."""
+    """A history with its default filled in: where its parent begins, with that content; or its parallel (X17)."""
     assert node.parent is not None
     said = node.content["history"].value if "history" in node.content else True
     if said not in (True, False, "shallow", "deep"):
@@ -224,6 +224,8 @@ def _history(source: Source, node: Node, made: State) -> State:
         found = [_default(source, node.parent, each) for each in items(located)]
         return replace(made, targets=tuple(f"#{each.id}" for each in found if each is not None))
     if node.parent.is_parallel:
+        if node.parent.parent is None:
+            source.findings.warning("xstate.root_target", _ROOT_ENTERED, node.written.place)
         return replace(made, targets=(f"#{node.parent.id}",))
     silent = Source(Findings(), source.states, source.name, source.four, source.assigns, source.ids)
     initial = _initial(silent, node.parent, "state")
@@ -284,11 +286,9 @@ def _replaced(node: Node) -> dict[str, str]:
 
 def _descriptor(source: Source, key: str, on: Located) -> str | None:
     place = on.keys.get(key, on.place)
-    if not key:
-        source.error("event.name", "an event needs a name", place, "eventless transitions stand under `always`")
-        return None
-    if re.search(r"[\s,]", key):
-        source.error("event.name", f'"{key}" is not an event: names are dotted words without spaces or commas', place)
+    if not _DESCRIPTOR.fullmatch(key):
+        hint = "eventless transitions stand under `always`" if not key else None
+        source.error("name.invalid", f'"{key}" is no event: dotted words without white space, comma, *, = or #', place, hint)
         return None
     if is_old_name(key):
         hint = 'XState 5 writes "xstate.done.actor.ID", "xstate.done.state.ID", "xstate.error.actor.ID"'
@@ -366,8 +366,7 @@ def _targets(source: Source, node: Node, located: Located) -> tuple[tuple[str, .
         return (), False
     found = [each for each in (source.target(node, each) for each in items(located)) if each is not None]
     if any(each.parent is None for each in found) and node.parent is not None:
-        message = "XState enters the root here without leaving it first; here it is left and entered"
-        source.findings.warning("xstate.root_target", message, located.place)
+        source.findings.warning("xstate.root_target", _ROOT_ENTERED, located.place)
     return tuple(f"#{each.id}" for each in found), any(each is node or each.is_below(node) for each in found)
 
 

@@ -1,8 +1,8 @@
-"""What every part of the XState reader shares: the states, the findings, and how plain values are taken.
+r"""What every part of the XState reader shares: the states, the findings, and how plain values are taken.
 
 Rule 1: a wrong type is told and read as absent, so that all problems come out at once.
-Rule 2: in a value place a string that begins with `=` is an expression of ours, `\\=` a literal `=` (the rule of YAML).
-XState itself knows no such strings; they come from our own writer, or from an author who wants guards and values in JSON.
+Rule 2: in a value place a string that begins with `=` is an expression of ours, `\=` a literal `=` (the rule of YAML).
+XState itself knows no such strings; they come from our writer, or from an author who wants values computed in JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OLD_KEYS = ("cond", "in", "internal", "data", "activities", "autoForward", "onEn
 
 @dataclass(slots=True)
 class Source:
-    """One definition being read. `four`: its author said that it is of XState 4. `assigns`: actions that write the context."""
+    """One definition being read. `four`: it is said to be of XState 4. `assigns`: actions that write the context."""
 
     findings: Findings
     states: States

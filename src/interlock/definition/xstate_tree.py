@@ -1,9 +1,9 @@
 """The states of an XState definition: JavaScript's order, ids, and what a target means there (X2, X3, X4).
 
 Rule 1: everything about which text of an XState definition names which state lives here; documents get `#<our id>`.
-Rule 2: our id of a state is its `id`, else its dotted path; below a hidden root (X3) the path begins with the root's key.
-Rule 3: a document of dialect `xstate` whose root has exactly one child holds XState's root in that child. So the root is
-hidden where it acts, is parallel or is a target, and also where it has fewer than two children: the rule stays unambiguous.
+Rule 2: our id of a state is its `id`, else its dotted path; below a hidden root (X3) the path begins with its key.
+Rule 3: a document of dialect `xstate` whose root has exactly one child holds XState's root in that child. So the root
+is hidden where it acts, is parallel or is a target, and where it has fewer than two children: so the rule is clear.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ ACTING_KEYS = ("entry", "exit", "on", "always", "after", "invoke", "onDone")
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 _INDEX_MAX = 2**32 - 2
-_NOT_IN_KEY = re.compile(r"[^A-Za-z0-9_-]+")
+_NOT_IN_KEY = re.compile(r"[^\w-]+")
+_NOT_IN_ID = re.compile(r"[\s,*=#]+")
 
 
 def in_javascript_order(keys: Iterable[str]) -> list[str]:
@@ -33,7 +34,13 @@ def in_javascript_order(keys: Iterable[str]) -> list[str]:
 
 def admitted_key(text: str, otherwise: str = "state") -> str:
     """The text as a key of ours: letters, digits, `_` and `-`; anything else becomes `_`."""
-    return _NOT_IN_KEY.sub("_", text).strip("_") or otherwise if _NOT_IN_KEY.search(text) or not text else text
+    return text if text and not _NOT_IN_KEY.search(text) else _NOT_IN_KEY.sub("_", text).strip("_") or otherwise
+
+
+def admitted_id(text: str) -> str:
+    """The text as an id of ours: dotted words; white space and the marks `, * = #` become `_`."""
+    parts = [_NOT_IN_ID.sub("_", part) for part in text.split(".")]
+    return ".".join(part for part in parts if part) or "state"
 
 
 def path_of(text: str) -> list[str]:
@@ -91,9 +98,10 @@ class States:
         self.root_id = said if isinstance(said, str) and said else "(machine)"
         self.hidden = _acts(content) or _names_root(root, self.root_id)
         self.by_foreign_id: dict[str, Node] = {}
-        self.root = Node(root, "", kind if self.hidden else "", None, kind if self.hidden else "", self.root_id)
+        name = admitted_key(kind) if self.hidden else ""
+        self.root = Node(root, "", name, None, name, self.root_id)
         self.by_foreign_id[self.root_id] = self.root
-        self._add_children(self.root, kind if self.hidden else "", [])
+        self._add_children(self.root, name, [])
 
     def _add_children(self, parent: Node, path: str, keys: list[str]) -> None:
         states = parent.content.get("states")
@@ -115,7 +123,9 @@ class States:
         node = Node(written, key, name, parent, path, ".".join([self.root_id, *keys]))
         said = node.content.get("id")
         if said is not None and isinstance(said.value, str) and said.value:
-            node.id = node.foreign_id = said.value
+            node.foreign_id, node.id = said.value, admitted_id(said.value)
+            if node.id != said.value:
+                self.findings.info("state.id", f'the id "{said.value}" becomes "{node.id}"', said.place)
         parent.children[key] = node
         self.by_foreign_id[node.foreign_id] = node
         self._add_children(node, path, keys)

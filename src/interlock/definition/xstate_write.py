@@ -1,9 +1,9 @@
 """Document to XState 5 JSON.
 
-Rule 1: states, transitions and invokes are written by the keys of XState; what it has no key for goes to `meta.interlock`,
-and a diagnostic `export.<what>` says that XState will not act on it.
-Rule 2: a document of another dialect is translated: descriptors to wildcards, leaving to `reenter`. Where the same JSON still
-behaves differently there, `xstate_losses` says so.
+Rule 1: states, transitions and invokes are written by the keys of XState; what it has no key for goes to
+`meta.interlock`, and a diagnostic `export.<what>` says that XState will not act on it.
+Rule 2: a document of another dialect is translated: descriptors to wildcards, leaving to `reenter`. Where the same JSON
+still behaves differently there, `xstate_losses` says so.
 Rule 3: keys stand in a fixed order, so a document has one text.
 """
 
@@ -79,7 +79,7 @@ class _Writer:
     def document_json(self) -> Json:
         """The whole definition."""
         document = self.document
-        content: Json = {"id": document.kind, "version": document.revision}
+        content: Json = {"id": document.kind, "version": document.revision or None}
         fields = document.root.context
         values = {each.name: written_value(each.default) for each in fields if each.default is not UNSET}
         content["context"] = values or None
@@ -197,7 +197,7 @@ class _Writer:
         return [action for block in blocks for action in self.actions.block(block)] or None
 
     def _output(self, index: int, state: State) -> Any:
-        """Below the root XState takes a final's output; for the whole, only what the root says, so all finals must agree."""
+        """The whole has the output that the root says, so there all finals must agree; deeper ones have their own."""
         finals = [self.tree.states[each] for each in self.tree.children[self.top]]
         outputs = [each.output for each in finals if each.type == "final"]
         shared = bool(outputs) and outputs[0] is not None and all(each == outputs[0] for each in outputs)

@@ -1,8 +1,8 @@
 """Located values to expressions, values, guards and actions (V3).
 
 Rule 1: what comes here has been checked against the vocabulary; nothing here finds fault.
-Rule 2: a string beginning with `=` is an expression wherever a value or a guard may stand; `\\=` is a literal `=`.
-White space around an expression means nothing and is not kept.
+Rule 2: a string beginning with `=` is an expression wherever a value or a guard may stand; a backslash before it makes
+it literal. White space around an expression means nothing and is not kept.
 Rule 3: the place of an expression is that of its first character, so that the compiler can point into it.
 """
 

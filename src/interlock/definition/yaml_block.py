@@ -119,9 +119,7 @@ def transitions_of(
     return tuple(_transition(each, origin, events, delay) for each in written)
 
 
-def _transition(
-    node: Located, origin: Origin, events: tuple[str, ...], delay: str | Expression | None
-) -> Transition:
+def _transition(node: Located, origin: Origin, events: tuple[str, ...], delay: str | Expression | None) -> Transition:
     if isinstance(node.value, str):
         return Transition(origin=origin, events=events, targets=(node.value,), delay=delay, place=node.place)
     parts = mapping_of(node)

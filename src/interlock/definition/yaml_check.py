@@ -1,7 +1,7 @@
 """What no shape can say about a definition in our own vocabulary: reserved names, first values, ranges.
 
-Rule 1: names in `_`, `done.`, `error.`, `after.` belong to the kernel (V6). Converted charts may carry them, so they are
-refused in the dialect `interlock` only.
+Rule 1: names in `_`, `done.`, `error.`, `after.` belong to the kernel (V6). Converted charts may carry them, so they
+are refused in the dialect `interlock` only.
 Rule 2: a field of the context must say how it gets its first value.
 """
 
@@ -59,7 +59,11 @@ def _check_reserved(state: State, findings: Findings) -> None:
             _reserved("field", field.name, field.place, findings)
     for block in _blocks(state):
         for action in block_actions(block):
-            if isinstance(action, Raise | Send) and isinstance(action.event, str) and action.event.startswith(_RESERVED):
+            if (
+                isinstance(action, Raise | Send)
+                and isinstance(action.event, str)
+                and action.event.startswith(_RESERVED)
+            ):
                 _reserved("event", action.event, action.place, findings)
 
 
@@ -80,7 +84,7 @@ def _blocks(state: State) -> Iterator[Block]:
 def _check_invoke(invoke: Invoke, findings: Findings, *, own: bool) -> None:
     _check_range(invoke.retry, invoke.place, findings)
     if invoke.src is None and own:
-        findings.error("key.missing", 'an invoke needs the key "src"', invoke.place)
+        findings.error("invoke.no_src", 'an invoke needs the key "src"', invoke.place)
     if isinstance(invoke.src, Document):
         if invoke.type == "handler":
             message = "an inline chart is no handler"

@@ -1,8 +1,9 @@
 """YAML text to located values: YAML 1.2 core types over PyYAML's parser events, within limits.
 
-Rule 1: only events are used, never `compose` or `load`: those recurse, follow tags, and type by YAML 1.1 (`on` is true).
+Rule 1: only events are used, never `compose` or `load`: those recurse, follow tags, and type by YAML 1.1.
 Rule 2: every limit is checked inside the loop over events, before the next event is asked for.
-Rule 3: keys are strings as written. What has no place in JSON (tags, merge keys, .nan, .inf) is refused, as are duplicate keys.
+Rule 3: keys are strings as written. What has no place in JSON (tags, merge keys, .nan, .inf) is refused, as are
+duplicate keys.
 Rule 4: an alias stands for the very value its anchor names, with the places of that value.
 """
 
@@ -29,8 +30,8 @@ from interlock.errors import Place
 from interlock.model.findings import Findings
 from interlock.model.limits import ALIASES_MAX, DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
 
-# The C parser is a build option of PyYAML; the pure one gives the same events, slower.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The C parser is a build option of PyYAML; the pure one gives the same events, slower."""
 
 _CONSTANTS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -45,7 +46,6 @@ _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 # Checked before the parsers are asked: the C one counts bytes where the pure one counts characters.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_COMMENT = re.compile(r"(?:(?<=[ \t])|^)#.*")
 
 
 class _YamlFault(Exception):
@@ -97,10 +97,16 @@ def parse_yaml(text: str | bytes, *, source: str, findings: Findings) -> Located
         return None
 
 
+def is_typed(text: str) -> bool:
+    """Whether a plain scalar of this text is something else than a string."""
+    patterns = (_INTEGER, _BASED, _FLOAT, _NOT_FINITE)
+    return text in _CONSTANTS or any(each.fullmatch(text) for each in patterns)
+
+
 def _events(text: str, source: str) -> Iterator[Any]:
     """The parser's events; its errors become faults."""
     try:
-        yield from yaml.parse(text, Loader=_LOADER)
+        yield from yaml.parse(text, Loader=LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = ", ".join(part for part in (error.context, error.problem) if part)
@@ -301,21 +307,3 @@ class _Composer:
     def _fault(self, code: str, message: str, event: Any, hint: str | None = None) -> _YamlFault:
         path = self.stack[-1].path if self.stack else ""
         return _YamlFault(code, message, _place(self.source, event.start_mark, event.end_mark, path), hint)
-
-
-def comments_in(text: str, *, source: str = "<definition>") -> list[Place]:
-    """Where the comments of a well-formed YAML text stand: what a rewrite would lose."""
-    masked = list(text)
-    for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.ScalarEvent):
-            start, end = event.start_mark.index, event.end_mark.index
-            if event.style in ("|", ">"):
-                # The header of a block may carry a comment; its content may not.
-                start = text.find("\n", start, end) + 1 or end
-            masked[start:end] = ("\n" if each == "\n" else "x" for each in text[start:end])
-    found = []
-    for number, line in enumerate("".join(masked).split("\n"), 1):
-        match = _COMMENT.search(line.rstrip("\r"))
-        if match is not None:
-            found.append(Place(source, number, match.start() + 1, number, match.end() + 1))
-    return found

@@ -8,7 +8,8 @@ Rule 3: generated code binds no names but `x_1`, `x_2`, ..., each just before it
 Rule 4: every exception that running it can raise is explained here, in words that do not change with Python's version.
 
 The caller gives plain values: `context` a dict, `event` and `entity` objects with the fields of `vocabulary.FIELDS`
-(names, ids and times short; `event` None before the first event), `principal` a dict. It charges one evaluation itself.
+(names, ids and times short; `event` None before the first event), `principal` a dict or None. It charges one
+evaluation itself.
 """
 
 from __future__ import annotations
@@ -161,8 +162,7 @@ class _Writer:
             return _Code(repr(CONSTANTS[name]), bounded=True)
         if name == "entity":
             return _Code(f"x_entity({self.use(name)})", bounded=True)
-        maker = {"context": "x_context", "event": "x_event", "principal": "x_tree"}[name]
-        return _Code(f"{maker}({self.use(name)}, {self.use('meter')})")
+        return _Code(f"x_{name}({self.use(name)}, {self.use('meter')})")
 
     def container(self, node: ast.expr) -> _Code:
         """What a lookup looks into: a root that is a mapping needs no copy for that."""

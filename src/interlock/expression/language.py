@@ -1,7 +1,7 @@
 """The language that a chart's expressions are written in, as the compiler and the kernel see it.
 
-There is one for users: `SAFE`, this room's own. The seam is here so that a test may bring a trusted evaluator for published
-suites whose expressions go beyond it; nothing in the package does.
+There is one for users: `SAFE`, this room's own. The seam is here so that a test may bring a trusted evaluator for
+published suites whose expressions go beyond it; nothing in the package does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from interlock.expression.compile import Compiled, compile_parsed
 from interlock.expression.parse import Parsed, parse
 
 Script = Callable[[dict[str, Any], Any, Any, Any, Any], None]
-"""A script compiled: called like an expression with (context, event, entity, active, meter); may write into the context."""
+"""A script compiled: called like an expression (context, event, entity, active, meter); may write into the context."""
 
 
 class Language(Protocol):
@@ -38,7 +38,7 @@ class SafeLanguage:
     def compile(self, text: str, inside: Mapping[str, str]) -> Compiled:
         return compile_parsed(parse(text), inside=inside)
 
-    def script(self, text: str) -> Script | None:
+    def script(self, text: str) -> Script | None:  # noqa: ARG002  # the protocol gives it; nothing here needs it
         return None
 
 

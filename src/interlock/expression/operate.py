@@ -61,6 +61,11 @@ def x_entity(entity: object) -> object:
     return {field: getattr(entity, field) for field in _ENTITY_FIELDS}
 
 
+def x_principal(principal: object, meter: Meter | None) -> object:
+    """The principal as a value; null when nobody is known to have sent the event."""
+    return None if principal is None else x_tree(principal, meter)
+
+
 def x_key(key: object) -> str:
     """A computed key of a mapping: a string, or a reloaded context would not be equal to the one stored."""
     if type(key) is str:

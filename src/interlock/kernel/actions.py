@@ -1,6 +1,7 @@
 """Content into Python: one function per block, guard or value, generated on first use and kept.
 
-Rule 1: generated text holds our own words, source that the expression room wrote, and `repr` of constants; nothing else.
+Rule 1: generated text holds our own words, source that the expression room wrote, and `repr` of constants; nothing
+else.
 Rule 2: a block's function takes the run; it raises on error, and the caller decides what that means (S23).
 Rule 3: every evaluation is counted: straight code when a block begins, loops once per turn.
 """
@@ -88,7 +89,13 @@ class Writer:
 
     def __init__(self, actions: Actions) -> None:
         self.actions = actions
-        self.namespace: dict[str, object] = {**NAMESPACE, "weigh": weigh, "refuse": refuse, "malformed": malformed, "type": type}
+        self.namespace: dict[str, object] = {
+            **NAMESPACE,
+            "weigh": weigh,
+            "refuse": refuse,
+            "malformed": malformed,
+            "type": type,
+        }
         self.lines: list[str] = []
         self.uses: set[str] = set()
         self.indent = 1
@@ -204,7 +211,9 @@ class Writer:
             case Cancel():
                 self.add(f"run.cancel({self.value(action.id)})")
             case Emit():
-                self.add(f"run.effect('message', {{'type': {self.value(action.type)}, 'data': {self.value(action.data)}}})")
+                self.add(
+                    f"run.effect('message', {{'type': {self.value(action.type)}, 'data': {self.value(action.data)}}})"
+                )
             case Log():
                 self.add(f"run.effect('log', {{'label': {action.label!r}, 'value': {self.value(action.value)}}})")
             case If():
@@ -261,9 +270,18 @@ class Writer:
             self.add(f"if type(v) is {self.constant(dict)} or type(v) is {self.constant(list)}: weigh(v, meter)")
 
     def branches(self, action: If) -> None:
+        """`if`: guards are asked in order, each under a `try` of its own, since one in error counts as false (S33)."""
+        self.loops += 1
+        chosen, error = f"branch_{self.loops}", self.constant(Exception)
+        self.add(f"{chosen} = 0")
+        for number, (guard, _) in enumerate(action.branches, start=1):
+            self.add("try:")
+            self.add(f"    if not {chosen} and {self.guard(guard)}: {chosen} = {number}")
+            self.add(f"except {error} as problem:")
+            self.add("    run.fail(problem, 'if')")
         word = "if"
-        for guard, block in action.branches:
-            self.add(f"{word} {self.guard(guard)}:")
+        for number, (_, block) in enumerate(action.branches, start=1):
+            self.add(f"{word} {chosen} == {number}:")
             self.inner(block)
             word = "elif"
         if action.otherwise:

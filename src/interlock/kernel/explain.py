@@ -44,7 +44,9 @@ class Explainer:
         self.selector = selector
         self.actions = actions
 
-    def candidates(self, snapshot: Snapshot, configuration: Configuration, event: Event | None) -> tuple[Candidate, ...]:
+    def candidates(
+        self, snapshot: Snapshot, configuration: Configuration, event: Event | None
+    ) -> tuple[Candidate, ...]:
         """Every evented transition of the active states, inner first, with the verdict of its guard now."""
         numbers = (
             number
@@ -90,7 +92,7 @@ class Explainer:
             return True, None
         try:
             return bool(self.actions.guard(transition.guard)(run)), None
-        except Exception as error:  # whatever a guard raises is what is to be told
+        except Exception as error:  # noqa: BLE001  # whatever a guard raises is what is to be told
             return False, error_facts(error)[1]
 
     def _values(self, guard: Guard, run: Run) -> dict[str, Any]:
@@ -100,7 +102,7 @@ class Explainer:
             for text in self._paths(expression):
                 try:
                     found[text] = self.actions.value(Expression(text))(run)
-                except Exception:  # noqa: S112  # the guard's own error is told beside it
+                except Exception:  # noqa: BLE001, S112  # the guard's own error is told beside it
                     continue
         return found
 
@@ -129,4 +131,3 @@ def _is_path(node: ast.AST) -> bool:
     while isinstance(node, ast.Attribute) or (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)):
         node = node.value
     return isinstance(node, ast.Name)
-

@@ -1,31 +1,40 @@
 """Plans: one microstep worked out, once, and kept (P1-P9).
 
-A plan is a list of operations over the run: leave, act, enter, in exact order, with the configuration it ends in. All of it
+A plan is a list of operations over the run: leave, act, enter, in exact order, with the configuration it ends in. All
+of it
 follows from the configuration, the enabled transitions and the histories they can reach, so it is made on first use.
 
-Rule 1: plans and configurations are immutable once made and hold no entity's data; two threads may make one twice without harm.
+Rule 1: plans and configurations are immutable once made and hold no entity's data; two threads may make one twice
+without harm.
 Rule 2: everything kept hangs on configurations in one table, bounded by `PLANS_MAX`: when full, all of it is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from interlock.kernel.actions import Actions, Operation
-from interlock.kernel.run import Run
+from interlock.kernel.operations import (
+    begin_invoke,
+    cancel_after,
+    end_invokes,
+    late_fields,
+    output_of,
+    queue_done,
+    see,
+    set_after,
+    wait_to_invoke,
+)
 from interlock.kernel.structure import Entry, Recorded, Structure
 from interlock.model.action import Block
-from interlock.model.chart import After, Chart, State
-from interlock.model.event import Event
-from interlock.model.field import UNSET
+from interlock.model.chart import Chart, State
 from interlock.model.limits import PLANS_MAX
 
 
 class Configuration:
     """A set of states active together, with what was worked out for it so far."""
 
-    __slots__ = ("active", "atoms", "candidates", "fast", "ids", "invoking", "names", "plans", "quiet")
+    __slots__ = ("active", "atoms", "candidates", "fast", "heat", "ids", "invoking", "names", "plans", "quiet")
 
     def __init__(self, atoms: tuple[int, ...], active: frozenset[int], chart: Chart) -> None:
         self.atoms = atoms
@@ -36,15 +45,19 @@ class Configuration:
         self.candidates: dict[int, Any] = {}
         self.plans: dict[Any, Plan] = {}
         self.fast: dict[str, Any] = {}
+        self.heat: dict[str, int] = {}
         self.quiet = not any(
             not chart.transitions[number].descriptors for each in active for number in chart.states[each].transitions
         )
 
 
 class Plan:
-    """One microstep: the transitions taken, the operations in order with their places, and the next configuration."""
+    """One microstep: the transitions taken, the operations in order with their places, and the next configuration.
 
-    __slots__ = ("changes", "chosen", "content", "ended", "next", "operations", "records")
+    `blocks` are its blocks in order where it consists of nothing else, else None: what a faster tier may be made from.
+    """
+
+    __slots__ = ("blocks", "chosen", "content", "ended", "next", "operations", "records")
 
     def __init__(
         self,
@@ -52,9 +65,10 @@ class Plan:
         records: dict[str, tuple[str, ...]],
         operations: tuple[tuple[Operation, str], ...],
         next: Configuration,
+        *,
         ended: bool,
         content: bool,
-        changes: bool,
+        blocks: tuple[Block, ...] | None,
     ) -> None:
         self.chosen = chosen
         self.records = records
@@ -62,7 +76,7 @@ class Plan:
         self.next = next
         self.ended = ended
         self.content = content
-        self.changes = changes
+        self.blocks = blocks
 
 
 class Planner:
@@ -96,7 +110,7 @@ class Planner:
             found = self._kept(Configuration(atoms, active, self.chart))
         return found
 
-    def _of_active(self, active: frozenset[int]) -> Configuration:
+    def reached(self, active: frozenset[int]) -> Configuration:
         atoms = tuple(sorted(each for each in active if self.states[each].type in ("atomic", "final")))
         names = tuple(self.states[each].id for each in atoms)
         return self.table.get(names) or self._kept(Configuration(atoms, active, self.chart))
@@ -107,7 +121,9 @@ class Planner:
 
     # Plans
 
-    def plan(self, configuration: Configuration, enabled: tuple[int, ...], history: dict[str, tuple[str, ...]] | None) -> Plan:
+    def plan(
+        self, configuration: Configuration, enabled: tuple[int, ...], history: dict[str, tuple[str, ...]] | None
+    ) -> Plan:
         """The plan for these enabled transitions, kept from an earlier step or made now."""
         reached = tuple(sorted({each for number in enabled for each in self.structure.reaches[number]}))
         key: Any = enabled
@@ -140,6 +156,7 @@ class Planner:
             each.plans.clear()
             each.candidates.clear()
             each.fast.clear()
+            each.heat.clear()
         self.table.clear()
         self.count = self.lookups = 0
 
@@ -159,20 +176,20 @@ class Planner:
         for number in chosen:
             work.block(self.chart.transitions[number].block, ("transition", number, 0), f"transition {number}")
         # History recorded by this very microstep is what its own targets see.
-        entry = structure.entry_set(chosen, {**recorded, **records})
+        entry = structure.entry_set(chosen, recorded, {**recorded, **records})
         work.enter(entry)
         content = any(self.chart.transitions[each].targets or self.chart.transitions[each].block for each in chosen)
         names = {
             self.states[history].id: tuple(self.states[each].id for each in states)
             for history, states in records.items()
         }
-        return work.plan(chosen, names, content, bool(exits or entry.states))
+        return work.plan(chosen, names, content=content)
 
     def start(self) -> Plan:
         """The plan that enters the chart."""
         work = _Work(self, set())
         work.enter(self.structure.start_set({}))
-        return work.plan((), {}, True, True)
+        return work.plan((), {}, content=True)
 
     def ending(self, configuration: Configuration) -> list[tuple[State, tuple[tuple[Operation, str], ...]]]:
         """What leaving every active state does, in exit order (S10): per state, its operations."""
@@ -201,29 +218,34 @@ class _Work:
         self.chart = planner.chart
         self.active = active
         self.operations: list[tuple[Operation, str]] = []
+        self.blocks: list[Block] = []
         self.ended = False
         self.completed: set[int] = set()
 
-    def plan(self, chosen: tuple[int, ...], records: dict[str, tuple[str, ...]], content: bool, changes: bool) -> Plan:
-        configuration = self.planner._of_active(frozenset(self.active))
-        return Plan(chosen, records, tuple(self.operations), configuration, self.ended, content, changes)
+    def plan(self, chosen: tuple[int, ...], records: dict[str, tuple[str, ...]], *, content: bool) -> Plan:
+        configuration = self.planner.reached(frozenset(self.active))
+        plain = len(self.blocks) == len(self.operations)
+        operations = tuple(self.operations)
+        blocks = tuple(self.blocks) if plain else None
+        return Plan(chosen, records, operations, configuration, ended=self.ended, content=content, blocks=blocks)
 
     def block(self, block: Block, key: tuple[str, int, int], place: str) -> None:
         if block:
             function, asks = self.planner.function(block, key)
             if asks:
                 ids = frozenset(self.states[each].id for each in self.active)
-                self.operations.append((_sees(ids), place))
+                self.operations.append((see(ids), place))
             self.operations.append((function, place))
+            self.blocks.append(block)
 
     def leave(self, state: State) -> None:
         """Exit blocks, the state's timers, its invokes, then it is gone (S17, S38)."""
         for position, block in enumerate(state.exit):
             self.block(block, ("exit", state.index, position), f"{state.id}.exit")
         if state.after:
-            self.operations.append((_cancel_after(state.id), f"{state.id}.after"))
+            self.operations.append((cancel_after(state.id), f"{state.id}.after"))
         if state.invokes:
-            self.operations.append((_end_invokes(state), f"{state.id}.invoke"))
+            self.operations.append((end_invokes(state), f"{state.id}.invoke"))
         self.active.discard(state.index)
 
     def enter(self, entry: Entry) -> None:
@@ -234,12 +256,12 @@ class _Work:
         """Join, late fields, entry blocks, timers, invokes, initial content, history content, completion (S22)."""
         self.active.add(state.index)
         actions = self.planner.actions
-        if self.chart.binding == "late" and state.context:
+        if self.chart.binding == "late" and state.context and state.index > 0:
             self.operations.append((late_fields(state, actions), f"{state.id}.context"))
         for position, block in enumerate(state.entry):
             self.block(block, ("entry", state.index, position), f"{state.id}.entry")
         for after in state.after:
-            self.operations.append((_set_after(after, actions, state.id), f"{state.id}.after"))
+            self.operations.append((set_after(after, actions, state.id), f"{state.id}.after"))
         if state.invokes:
             self._invoke(state)
         if state.index in entry.defaults:
@@ -252,7 +274,7 @@ class _Work:
 
     def _invoke(self, state: State) -> None:
         if self.chart.dialect.invoke == "settle":
-            self.operations.append((lambda run: run.pending.append(state), f"{state.id}.invoke"))
+            self.operations.append((wait_to_invoke(state), f"{state.id}.invoke"))
             return
         for position in range(len(state.invokes)):
             self.operations.append((begin_invoke(state, position, self.planner.actions), f"{state.id}.invoke"))
@@ -291,116 +313,4 @@ class _Work:
     def _done(self, state: State, final: State | None) -> None:
         name = f"done.state.{state.id}"
         output = None if final is None or final.output is None else output_of(final, self.planner.actions)
-        self.operations.append((_queue_done(name, output), f"{state.id}.done"))
-
-
-# Operations that are not content: each a small function of the run.
-
-
-def _sees(ids: frozenset[str]) -> Operation:
-    def see(run: Run) -> None:
-        run.active = ids
-
-    return see
-
-
-def _cancel_after(state: str) -> Operation:
-    def cancel_after(run: Run) -> None:
-        run.drop_timers(tuple(each for each in run.timers if each.state == state))
-
-    return cancel_after
-
-
-def _end_invokes(state: State) -> Operation:
-    def end_invokes(run: Run) -> None:
-        run.end_invokes(state)
-
-    return end_invokes
-
-
-def _set_after(after: After, actions: Actions, state: str) -> Operation:
-    delay = None if isinstance(after.delay, int) else actions.value(after.delay)
-
-    def set_after(run: Run) -> None:
-        run.set_after(after, None if delay is None else delay(run), state)
-
-    return set_after
-
-
-def _queue_done(name: str, output: Operation | None) -> Operation:
-    def queue_done(run: Run) -> None:
-        data = None if output is None else output(run)
-        run.enqueue(Event(name, data, None, None, None, run.time_ms, "platform"))
-
-    return queue_done
-
-
-def output_of(state: State, actions: Actions) -> Operation:
-    """The output of a final state; a field of it that fails is left out, with an error event before the done event."""
-    if not isinstance(state.output, dict):
-        whole = actions.value(state.output)
-
-        def whole_output(run: Run) -> Any:
-            try:
-                return whole(run)
-            except Exception as error:
-                run.fail(error, f"{state.id}.output")
-                return None
-
-        return whole_output
-    parts = {name: actions.value(value) for name, value in state.output.items()}
-
-    def output(run: Run) -> Any:
-        found = {}
-        for name, value in parts.items():
-            try:
-                found[name] = value(run)
-            except Exception as error:
-                run.fail(error, f"{state.id}.output.{name}")
-        return found if found or not parts else None
-
-    return output
-
-
-def late_fields(state: State, actions: Actions) -> Operation:
-    """A state's own fields get their values at its first entry (late binding)."""
-    initialise = fields_of(state, actions)
-
-    def bind(run: Run) -> None:
-        if state.id not in run.entered:
-            run.entered = (*run.entered, state.id)
-            initialise(run)
-
-    return bind
-
-
-def fields_of(state: State, actions: Actions) -> Operation:
-    """Gives each field of a state its first value; one that fails stays unbound, with an error event (S5)."""
-    made: list[tuple[Any, Operation]] = [(each, actions.value(None if each.default is UNSET else each.default)) for each in state.context]
-
-    def initialise(run: Run) -> None:
-        for field, value in made:
-            if field.required:
-                continue
-            try:
-                run.field_init(field, value(run))
-            except Exception as error:
-                run.fail(error, f"{state.id}.context.{field.name}")
-
-    return initialise
-
-
-def begin_invoke(state: State, position: int, actions: Actions) -> Operation:
-    """Evaluates an invoke's arguments and begins it."""
-    invoke = state.invokes[position]
-    parts: dict[str, Callable[[Run], Any]] = {
-        name: actions.value(value)
-        for name, value in (("src", invoke.src), ("type", invoke.type), ("input", invoke.input), ("key", invoke.key))
-        if value is not None
-    }
-
-    def begin(run: Run) -> None:
-        run.begin_invoke(state, position, {name: value(run) for name, value in parts.items()})
-
-    return begin
-
+        self.operations.append((queue_done(name, output), f"{state.id}.done"))

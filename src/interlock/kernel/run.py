@@ -8,7 +8,7 @@ Rule 3: an error of content raises; who catches it (a block, a guard, the step) 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from interlock.expression.compile import Meter, explain
@@ -58,6 +58,7 @@ class Run:
         "effects",
         "entered",
         "event",
+        "faults",
         "fields",
         "history",
         "id",
@@ -69,8 +70,8 @@ class Run:
         "parent",
         "pending",
         "queue",
+        "queued",
         "raises",
-        "faults",
         "time_ms",
         "timers",
         "version",
@@ -109,6 +110,7 @@ class Run:
         self.raises = raises
         self.event: Event | None = None
         self.queue: deque[Event] = deque()
+        self.queued = 0
         self.effects: list[Effect] = []
         self.ordinal = 0
         self.faults: list[Fault] = []
@@ -119,8 +121,16 @@ class Run:
 
     # Errors
 
+    def carry(self, operation: Callable[[Run], Any], place: str, failed: Any = None) -> Any:
+        """Do one operation. An error ends that operation only (S23), which then gives `failed`; `fail` says the rest."""
+        try:
+            return operation(self)
+        except Exception as error:  # noqa: BLE001  # content and registered functions may raise anything
+            self.fail(error, place)
+            return failed
+
     def fail(self, error: Exception, place: str) -> None:
-        """What an error in a block means: an event in the internal queue, or under `errors: raise` the end of the step."""
+        """What an error in a block means: an internal event, or under `errors: raise` the end of the step."""
         if isinstance(error, StepFailed):
             raise error
         code, message, name, sendid = error_facts(error)
@@ -130,9 +140,12 @@ class Run:
         self.enqueue(Event(name, data, None, None, None, self.time_ms, "platform", sendid))
 
     def enqueue(self, event: Event) -> None:
-        """Put an event at the end of the internal queue."""
-        if len(self.queue) >= INTERNAL_EVENTS_MAX:
-            raise StepFailed("step.internal_events_max", f"more than {INTERNAL_EVENTS_MAX:,} internal events in one step")
+        """Put an event into the internal queue. All of a step count: an error can queue itself for ever."""
+        self.queued += 1
+        if self.queued > INTERNAL_EVENTS_MAX:
+            raise StepFailed(
+                "step.internal_events_max", f"more than {INTERNAL_EVENTS_MAX:,} internal events in one step"
+            )
         self.queue.append(event)
 
     # Context
@@ -208,23 +221,23 @@ class Run:
 
     def send(self, event: Any, to: Any, delay: Any, id: Any, location: str | None, data: Any, type_: Any) -> None:
         """The action `send`: the internal queue, an effect, or a timer (S24, S25, S36)."""
+        sendid = id if location is None else f"send.{self.version}.{self.ordinal}"
         if location is not None:
-            id = f"send.{self.version}.{self.ordinal}"
-            self.assign(tuple(location.split(".")), id)
-        if id is not None and type(id) is not str:
+            self.assign(tuple(location.split(".")), sendid)
+        if sendid is not None and type(sendid) is not str:
             raise ContentError("send.id", "the id of a send must be a string")
         if type(event) is not str or not event:
-            raise ContentError("send.event", "the name of an event must be a string", sendid=id)
+            raise ContentError("send.event", "the name of an event must be a string", sendid=sendid)
         if type_ not in (None, "", "scxml", SCXML_PROCESSOR):
-            raise ContentError("send.type", f"no event processor for {str(type_)[:80]!r}", sendid=id)
-        delay_ms = _delay_ms(delay, id)
-        address = self._address(to, id)
+            raise ContentError("send.type", f"no event processor for {str(type_)[:80]!r}", sendid=sendid)
+        delay_ms = _delay_ms(delay, sendid)
+        address = self._address(to, sendid)
         if address == "#_internal":
-            self.enqueue(Event(event, data, None, None, None, self.time_ms, "internal", id))
+            self.enqueue(Event(event, data, None, None, None, self.time_ms, "internal", sendid))
         elif delay_ms:
-            self.set_timer(id, event, data, delay_ms, None if address == self.id else address, type_=type_)
+            self.set_timer(sendid, event, data, delay_ms, None if address == self.id else address, type_=type_)
         else:
-            self._send_effect(event, data, address, id)
+            self._send_effect(event, data, address, sendid)
 
     def _send_effect(self, event: str, data: Any, address: str, sendid: str | None) -> None:
         payload: dict[str, Any] = {"event": event, "to": address}
@@ -240,7 +253,7 @@ class Run:
 
     def _address(self, to: Any, sendid: str | None) -> str:
         """Where a send goes: this entity, `#_internal`, `#_parent`, `#_<active invoke>`, or another entity's id."""
-        if to is None or to == "self" or to == self.id or to == f"#_scxml_{self.id}":
+        if to is None or to in ("self", self.id, f"#_scxml_{self.id}"):
             return self.id
         if to in ("internal", "#_internal"):
             return "#_internal"
@@ -289,7 +302,10 @@ class Run:
         if any(each.name == name for each in self.timers):
             name = f"{name}~{self.version}.{ordinal}"
         due = self.time_ms + delay_ms
-        self.timers = (*self.timers, Timer(name, event, due, self.version, ordinal, id, data, to, type_, restore, state))
+        self.timers = (
+            *self.timers,
+            Timer(name, event, due, self.version, ordinal, id, data, to, type_, restore, state),
+        )
         self.effect("timer", {"name": name, "event": event, "due_ms": due, "version": self.version})
 
     def set_after(self, after: After, delay: Any, state: str) -> None:
@@ -325,7 +341,12 @@ class Run:
             payload["autoforward"] = True
         if invoke.retry is not None:
             retry = invoke.retry
-            payload["retry"] = {"max": retry.max, "backoff": retry.backoff, "jitter": retry.jitter, "on": retry.on and list(retry.on)}
+            payload["retry"] = {
+                "max": retry.max,
+                "backoff": retry.backoff,
+                "jitter": retry.jitter,
+                "on": retry.on and list(retry.on),
+            }
         if invoke.timeout_ms is not None:
             payload["timeout_ms"] = invoke.timeout_ms
         if invoke.restore != "keep":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from interlock.kernel.actions import Actions, Operation
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import Run, StepFailed
+from interlock.kernel.run import Run
 from interlock.kernel.structure import Structure
 from interlock.model.chart import Chart, Transition
 from interlock.model.event import Event
@@ -139,7 +139,7 @@ class Selector:
     def _inner_first(
         self, index: int, configuration: Configuration, walk_of: dict[int, tuple[int, ...]], holds: Asked
     ) -> list[int]:
-        """XState: a compound asks its active child, then itself; a parallel asks itself only if no region answered (X8)."""
+        """XState: a state is asked after its active children, and only if none of them answered (X8)."""
         state = self.chart.states[index]
         found: list[int] = []
         atoms = [atom for atom in configuration.atoms if index <= atom <= state.last]
@@ -162,13 +162,7 @@ class Selector:
         guard = self._guards.get(transition.index)
         if guard is None:
             guard = self._guards[transition.index] = self.actions.guard(transition.guard)
-        try:
-            return bool(guard(run))
-        except StepFailed:
-            raise
-        except Exception as error:
-            run.fail(error, f"guard of transition {transition.index}")
-            return False
+        return bool(run.carry(guard, f"guard of transition {transition.index}"))
 
 
 def is_permitted(roles: tuple[str, ...], event: Event | None) -> bool:

@@ -1,7 +1,8 @@
-"""What follows from a chart's shape alone: domains, exit and entry sets, conflicts, history, completion (S13-S21, S26-S29).
+"""What follows from a chart's shape alone: domains, exit and entry sets, conflicts, history, completion.
 
 Rule 1: nothing here reads a context, an event or a clock; every answer follows from its arguments, so it may be kept.
-Rule 2: states are numbers; sets are `frozenset` or `set` of numbers, and every order is document order unless said otherwise.
+Rule 2: states are numbers; sets are `frozenset` or `set` of numbers, and every order is document order unless said
+otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Recorded = Mapping[int, tuple[int, ...]]
 
 @dataclass(slots=True)
 class Entry:
-    """States to enter, those entered by default (their `initial` content runs), and parent -> history whose default was used."""
+    """States to enter, those whose `initial` content runs, and parent -> history whose default was used."""
 
     states: set[int] = field(default_factory=set)
     defaults: set[int] = field(default_factory=set)
@@ -150,32 +151,42 @@ class Structure:
         self._add_down(0, entry, recorded)
         return entry
 
-    def entry_set(self, chosen: tuple[int, ...], recorded: Recorded) -> Entry:
-        """The states that these transitions enter together (S19)."""
+    def entry_set(self, chosen: tuple[int, ...], before: Recorded, recorded: Recorded) -> Entry:
+        """The states that these transitions enter together (S19).
+
+        Domains are those of the exit set, by the history `before` the microstep: what it records itself may lie
+        deeper than
+        the default it replaces (a parallel's history that falls back to the parallel), and all that was left is
+        entered.
+        A target that is the domain itself, by name or by history, stays; only what is inside it is entered anew (X13).
+        """
         entry = Entry()
         for number in chosen:
             transition = self.chart.transitions[number]
-            domain = self.domain(transition, recorded)
+            domain = self.domain(transition, before)
             if domain is None:
                 continue
             for target in transition.targets:
-                if target == domain:
-                    self._add_inside(target, entry, recorded)
+                if self.effective_targets((target,), recorded) == [domain]:
+                    self._add_inside(domain, entry, recorded)
                 else:
                     self._add_down(target, entry, recorded)
             for target in self.effective_targets(transition.targets, recorded):
                 self._add_up(target, domain, entry, recorded)
             if self.xstate and self.states[domain].type == "parallel":
-                self._add_regions(domain, entry, recorded)
+                self._add_regions(domain, entry, recorded, default=False)
         return entry
 
-    def _add_down(self, index: int, entry: Entry, recorded: Recorded) -> None:
+    def _add_down(self, index: int, entry: Entry, recorded: Recorded, *, default: bool = True) -> None:
+        """The state and what is entered below it. XState runs no `initial` content of a state that only a history
+        or a parallel ancestor brought in (`default` is False then), though it enters its initial child.
+        """
         state = self.states[index]
         if state.type == "history":
             self._add_history(state, entry, recorded)
             return
         entry.states.add(index)
-        if state.type == "compound":
+        if default and state.type == "compound":
             entry.defaults.add(index)
         self._add_inside(index, entry, recorded)
 
@@ -188,7 +199,7 @@ class Structure:
             for target in state.initial:
                 self._add_up(target, index, entry, recorded)
         elif state.type == "parallel":
-            self._add_regions(index, entry, recorded)
+            self._add_regions(index, entry, recorded, default=True)
 
     def _add_history(self, state: State, entry: Entry, recorded: Recorded) -> None:
         targets = recorded.get(state.index)
@@ -196,7 +207,7 @@ class Structure:
             targets = state.default
             entry.content[state.parent] = state.index
         for target in targets:
-            self._add_down(target, entry, recorded)
+            self._add_down(target, entry, recorded, default=not self.xstate)
         for target in targets:
             self._add_up(target, state.parent, entry, recorded)
 
@@ -206,13 +217,13 @@ class Structure:
                 return
             entry.states.add(ancestor)
             if self.states[ancestor].type == "parallel":
-                self._add_regions(ancestor, entry, recorded)
+                self._add_regions(ancestor, entry, recorded, default=not self.xstate)
 
-    def _add_regions(self, index: int, entry: Entry, recorded: Recorded) -> None:
+    def _add_regions(self, index: int, entry: Entry, recorded: Recorded, *, default: bool) -> None:
         for child in self.states[index].children:
             region = self.states[child]
             if region.type != "history" and not any(child <= each <= region.last for each in entry.states):
-                self._add_down(child, entry, recorded)
+                self._add_down(child, entry, recorded, default=default)
 
     # Completion (S28, S29)
 
@@ -224,7 +235,7 @@ class Structure:
         if state.type == "parallel":
             regions = [each for each in state.children if self.states[each].type != "history"]
             return all(self.is_final(each, active) for each in regions)
-        return self.chart.dialect.done == "nested" and state.type == "final" and index in active
+        return self.chart.dialect.done == "nested" and state.type == "final"
 
     # Which histories a transition depends on (P4)
 

@@ -1,4 +1,4 @@
-"""What a chart names: expressions and values, guards, and actions. Shared by documents (as written) and charts (resolved).
+"""What a chart names: expressions, values, guards and actions. Documents and charts share them.
 
 Rule 1: these are values; what they mean is said in `kernel/`, how they are written in `definition/`.
 Rule 2: a place never counts in equality, so a chart read back from another format compares equal.
@@ -230,7 +230,7 @@ def guard_rewritten(guard: Guard, change: Callable[[Expression], Value], inside:
             return replace(guard, guard=guard_rewritten(guard.guard, change, inside))
         case GuardIn():
             return inside(guard)
-        case GuardName():
+        case _:
             return replace(guard, arguments=value_rewritten(guard.arguments, change))
 
 
@@ -244,7 +244,9 @@ def _action_rewritten(
 ) -> Action:
     match action:
         case Assign():
-            return replace(action, values=tuple((path, value_rewritten(value, change)) for path, value in action.values))
+            return replace(
+                action, values=tuple((path, value_rewritten(value, change)) for path, value in action.values)
+            )
         case If():
             branches = tuple(
                 (guard_rewritten(guard, change, inside), block_rewritten(block, change, inside))
@@ -327,16 +329,22 @@ def action_expressions(action: Action) -> Iterator[Expression]:
 
 
 def guard_text(guard: Guard) -> str:
-    """The guard in one line, as people read it: `paid`, `context.amount > 0`, `not in(live)`."""
+    """The guard in one line, as people read it: `paid`, `context.amount > 0`, `not In('live')`."""
     match guard:
         case GuardName():
             return guard.name
         case GuardExpression():
-            return guard.expression.text
+            return guard.expression.text.strip()
         case GuardIn():
-            return f"in({guard.state})"
+            return f"In('{guard.state}')"
         case GuardNot():
-            return f"not {guard_text(guard.guard)}"
-        case GuardAll() | GuardAny():
+            return f"not {_operand_text(guard.guard)}"
+        case _:
             word = " and " if isinstance(guard, GuardAll) else " or "
-            return "(" + word.join(guard_text(each) for each in guard.guards) + ")"
+            return word.join(map(_operand_text, guard.guards))
+
+
+def _operand_text(guard: Guard) -> str:
+    """A guard inside another one: in brackets, unless it is a name or an `In`."""
+    text = guard_text(guard)
+    return text if isinstance(guard, GuardName | GuardIn) else f"({text})"

@@ -1,7 +1,8 @@
 """The chart: a compiled, checked, immutable definition, in which every name is resolved to a number in document order.
 
 Rule 1: a chart is data. It holds no function, no code and no cache; `kernel/` makes those from it.
-Rule 2: states are numbered in pre-order, the root is 0, so a descendant's number lies between its ancestor's and its `last`.
+Rule 2: states are numbered in pre-order, the root is 0, so a descendant's number lies between its ancestor's and its
+`last`.
 Rule 3: numbers live in one process; what is stored or shown are ids.
 """
 
@@ -14,7 +15,6 @@ from interlock.errors import NOWHERE, Place
 from interlock.model.action import Block, Expression, Guard, Value
 from interlock.model.document import DialectName, EventType, Expect, RestorePolicy, Retry, Sensitive
 from interlock.model.field import Field
-
 
 StateKind = Literal["atomic", "compound", "parallel", "final", "history"]
 
@@ -51,7 +51,7 @@ DIALECTS: dict[DialectName, Dialect] = {
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """Which event names a transition takes: those that begin with `tokens`, or, when `exact`, only that name. `*` has none."""
+    """Which names a transition takes: those that begin with `tokens` (`*` has none), or exactly that one."""
 
     text: str
     tokens: tuple[str, ...]
@@ -67,7 +67,8 @@ class Descriptor:
 class Transition:
     """An edge: source, descriptors (none: eventless), guard, targets (none: nothing exits or enters), one block.
 
-    `internal`: the author said that the source is not left (`reenter: false`, SCXML's type). `reenter`: as said, for XState.
+    `internal`: the author said that the source is not left (`reenter: false`, SCXML's type). `reenter`: as said, for
+    XState.
     `origin` is the key it was written under, `label` what a diagram shows for its event (`pay`, `after 30s`, `done`).
     """
 
@@ -99,7 +100,7 @@ class After:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invoke:
-    """A handler or a child chart that lives as long as its state. `src` of an inline chart is its name in `Chart.inline`."""
+    """A handler or a child chart that lives as long as its state; an inline one is named in `Chart.inline`."""
 
     id: str | None
     src: str | Expression | None
@@ -119,7 +120,8 @@ class Invoke:
 class State:
     """A node of the chart.
 
-    `initial` and `initial_block`: where a compound begins, with the default filled in. `default` and `default_block`: the same for
+    `initial` and `initial_block`: where a compound begins, with the default filled in. `default` and `default_block`:
+    the same for
     a history. `transitions` are numbers, in the order in which they are tried. `history`: None for every other state.
     """
 
@@ -155,8 +157,10 @@ class State:
 class Chart:
     """A compiled definition. `revision` is its label and content hash.
 
-    `top` is the state whose final child ends the entity: the root, or XState's own root where a synthetic one stands above it.
-    `guards`, `assigns`, `handlers` and `charts` are the names that code must bring, sorted. `inline` holds child charts written in place.
+    `top` is the state whose final child ends the entity: the root, or XState's own root where a synthetic one stands
+    above it.
+    `guards`, `assigns`, `handlers` and `charts` are the names that code must bring, sorted. `inline` holds child
+    charts written in place.
     """
 
     kind: str

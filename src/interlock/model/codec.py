@@ -49,7 +49,9 @@ def decode_event(data: bytes | str) -> Event:
 
 def _decoded(decoder: msgspec.json.Decoder[T], data: bytes | str, what: str) -> T:
     if len(data) > SNAPSHOT_BYTES_MAX:
-        raise CorruptionError(f"this {what} has {len(data):,} bytes, more than {SNAPSHOT_BYTES_MAX:,}", code=f"{what}.size")
+        raise CorruptionError(
+            f"this {what} has {len(data):,} bytes, more than {SNAPSHOT_BYTES_MAX:,}", code=f"{what}.size"
+        )
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -66,7 +68,9 @@ def _content(value: Any) -> Any:
         said = {
             each.name: _content(found)
             for each in fields(value)
-            if each.compare and (found := getattr(value, each.name)) not in (None, (), UNSET) and not isinstance(found, Place)
+            if each.compare
+            and (found := getattr(value, each.name)) not in (None, (), UNSET)
+            and not isinstance(found, Place)
         }
         return {"": type(value).__name__, **said}
     if isinstance(value, dict):
@@ -74,5 +78,3 @@ def _content(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_content(each) for each in value]
     return value
-
-

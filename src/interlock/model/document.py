@@ -52,7 +52,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initial:
-    """Where a compound state begins: targets among its descendants (looked for among its own children), with content."""
+    """Where a compound state begins: targets, looked for among its own children, and content."""
 
     targets: tuple[str, ...]
     actions: Block = ()
@@ -74,7 +74,8 @@ class Invoke:
     """A handler or a child chart that lives as long as its state.
 
     `src`: a name, an Expression giving one (or the text of a definition), or a whole Document inline.
-    `type`: `handler`, `chart`, or an Expression giving one. `done` and `error` are the transitions of onDone and onError.
+    `type`: `handler`, `chart`, or an Expression giving one. `done` and `error` are the transitions of onDone and
+    onError.
     """
 
     src: str | Expression | Document | None = None
@@ -151,7 +152,8 @@ class Sensitive:
 class State:
     """A state as written. The root of a document is one too, with an empty key.
 
-    `entry` and `exit` are blocks. `history`, `targets` and `actions` belong to a history state: its kind, its default and the
+    `entry` and `exit` are blocks. `history`, `targets` and `actions` belong to a history state: its kind, its default
+    and the
     default's content. `monotonic`: ids, or True for the children in document order. `allow`: lint code -> reason.
     """
 

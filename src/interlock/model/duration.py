@@ -1,4 +1,4 @@
-"""Durations as people write them (`250ms 30s 5m 24h 7d`, joined falling: `1h30m`) and as the kernel counts them: whole ms."""
+"""Durations as people write them (`250ms 30s 5m 24h 7d`, `1h30m`) and as the kernel counts them: whole ms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SCXML = re.compile(r"\+?([0-9]{0,12})(?:\.([0-9]{1,9}))?(ms|s)")
 
 
 def parse_duration(text: str) -> int | None:
-    """The milliseconds of `1h30m`; None when the text is not a duration (no unit, rising units, a sign, white space)."""
+    """The milliseconds of `1h30m`; None when the text is no duration (no unit, rising units, a sign, a space)."""
     position, total, last = 0, 0, None
     while position < len(text):
         part = _PART.match(text, position)

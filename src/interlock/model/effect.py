@@ -17,7 +17,8 @@ class Effect(Struct, frozen=True, gc=False):
     | type | payload |
     |---|---|
     | `call` | `name` of the handler, `input` |
-    | `invoke` | `id`, `src`, `type` (`handler` or `chart`), `input`, `state`, `autoforward`, `retry`, `timeout_ms`, `restore`; `text` when `src` was computed |
+    | `invoke` | `id`, `src`, `type` (`handler` or `chart`), `input`, `state`, `autoforward`, `retry`, `timeout_ms`,
+    `restore`; `text` when `src` was computed |
     | `invoke_cancel` | `id`, `key` of the invoke effect |
     | `forward` | `id` of the invoke, `event` |
     | `send` | `event`, `data`, `to`, `sendid`, `type`; `id` and `key` when a deferred event comes back |

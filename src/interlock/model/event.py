@@ -1,4 +1,4 @@
-"""An event: the input of a step. A hot value: a frozen msgspec Struct, checked where it is received, not where it is made."""
+"""An event: the input of a step. A hot value, checked where it is received, not where it is made."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ class Event(Struct, frozen=True, gc=False, omit_defaults=True):
 
     `time_ms` is stamped by the driver before the step: the kernel reads no clock. `key` is the idempotency key.
     `principal` is a mapping (`id`, `kind`, `roles`, ...). The fields after `type` are SCXML's.
-    `source` is set by the driver for what it brings back: `timer/<name>/<version set>` for a firing, `invoke/<effect key>` for a
-    result or a message of an invoke; None for a sender's event. `last`: sent by a child in the step in which it ended by itself.
-    `forwarded`: autoforwarded by a parent, so its invokeid is not one of ours.
+    `source` is set by the driver for what it brings back: `timer/<name>/<version set>` for a firing, `invoke/<effect
+    key>` for a
+    result or a message of an invoke; None for a sender's event. `last`: sent by a child in the step in which it ended
+    by itself. `forwarded`: autoforwarded by a parent, so its invokeid is not one of ours.
     """
 
     name: str

@@ -132,8 +132,6 @@ def plain_refusal(value: Any) -> str | None:
     while stack:
         each, depth = stack.pop()
         count += 1
-        if count > VALUES_MAX:
-            return f"a value may hold at most {VALUES_MAX:,} values"
         kind = type(each)
         if kind is dict or kind is list:
             if depth >= VALUE_DEPTH_MAX:
@@ -163,7 +161,9 @@ def _scalar_refusal(value: Any, kind: type) -> str | None:
     if kind is float:
         return None if isfinite(value) else "a number must be finite"
     if kind is str:
-        return None if len(value) <= STRING_LENGTH_MAX else f"a string may have at most {STRING_LENGTH_MAX:,} characters"
+        return (
+            None if len(value) <= STRING_LENGTH_MAX else f"a string may have at most {STRING_LENGTH_MAX:,} characters"
+        )
     return f"{kind.__name__} is not a plain JSON value"
 
 
@@ -171,7 +171,14 @@ def type_name(value: Any) -> str:
     """What a JSON value is, in the words of the vocabulary."""
     if value is None:
         return "null"
-    names = {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "an array", dict: "an object"}
+    names = {
+        bool: "a boolean",
+        int: "an integer",
+        float: "a number",
+        str: "a string",
+        list: "an array",
+        dict: "an object",
+    }
     return names.get(type(value), type(value).__name__)
 
 

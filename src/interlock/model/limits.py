@@ -63,7 +63,7 @@ STRING_LENGTH_MAX = 1_000_000
 """Characters of a string, items of a list."""
 
 INTEGER_BITS_MAX = 256
-"""Bits of an integer: beyond 64 bits other readers of the JSON may lose digits, beyond 256 arithmetic stops being cheap."""
+"""Bits of an integer: beyond 64 other readers of the JSON may lose digits, beyond 256 arithmetic costs."""
 
 DEFINITION_BYTES_MAX = 1_048_576
 """Bytes of a definition's text (1 MiB), checked before any parser sees it."""

@@ -32,7 +32,7 @@ class Timer(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Invocation(Struct, frozen=True, gc=False, omit_defaults=True):
-    """An active invoke: its id, its state, which of the state's invokes it is, and the key of the effect that began it."""
+    """An active invoke: its id, its state and position there, and the key of the effect that began it."""
 
     id: str
     state: str
@@ -51,8 +51,8 @@ class Parent(Struct, frozen=True, gc=False, omit_defaults=True):
 class Snapshot(Struct, frozen=True, gc=False, omit_defaults=True):
     """An entity at one version.
 
-    `configuration` holds the ids of the active atomic states in document order; of an entity that ended, the final state's.
-    `history` maps a history state's id to the states recorded. `entered` is kept for late binding only.
+    `configuration` holds the ids of the active atomic states in document order; of an entity that ended, the final
+    state's. `history` maps a history state's id to the states recorded. `entered` is kept for late binding only.
     """
 
     kind: str

@@ -32,8 +32,8 @@ class Trial(Struct, frozen=True, gc=False, omit_defaults=True):
 class Step(Struct, frozen=True, gc=False, omit_defaults=True):
     """One event run to completion.
 
-    `transitions` are the numbers of those chosen, in the order chosen, over all microsteps. When the outcome is not `applied`,
-    `reason` says why; for reason `guard`, `trials` says which guards said no and what they read.
+    `transitions` are the numbers of those chosen, in the order chosen, over all microsteps. When the outcome is not
+    `applied`, `reason` says why; for reason `guard`, `trials` says which guards said no and what they read.
     """
 
     snapshot: Snapshot

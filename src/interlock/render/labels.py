@@ -21,19 +21,13 @@ from interlock.model.action import (
     Emit,
     Expression,
     Foreach,
-    Guard,
-    GuardAll,
-    GuardAny,
-    GuardExpression,
-    GuardIn,
-    GuardName,
-    GuardNot,
     If,
     Log,
     Raise,
     Script,
     Send,
     Value,
+    guard_text,
 )
 from interlock.model.chart import Invoke, Transition
 
@@ -61,29 +55,6 @@ def value_text(value: Value) -> str:
 def name_text(value: Value) -> str:
     """A value in the place of a name: a literal string stands bare."""
     return value if isinstance(value, str) else value_text(value)
-
-
-def guard_text(guard: Guard) -> str:
-    """A guard on one line, composed ones in the words of the expression language."""
-    match guard:
-        case GuardName():
-            return guard.name + _arguments(guard.arguments)
-        case GuardExpression():
-            return guard.expression.text.strip()
-        case GuardAll():
-            return " and ".join(map(_operand, guard.guards))
-        case GuardAny():
-            return " or ".join(map(_operand, guard.guards))
-        case GuardNot():
-            return f"not {_operand(guard.guard)}"
-        case GuardIn():
-            return f"In('{guard.state}')"
-
-
-def _operand(guard: Guard) -> str:
-    """A guard inside another one; in brackets unless it is a single word or call."""
-    text = guard_text(guard)
-    return text if isinstance(guard, GuardName | GuardIn) or text.isidentifier() else f"({text})"
 
 
 def _arguments(arguments: Value) -> str:

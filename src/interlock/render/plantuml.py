@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from interlock.model.chart import Chart, State
 from interlock.render.drawing import ANY_STATE, Drawing, Edge, drawing
 
-_PLAIN = frozenset(" .,()=!?/|+'…→[]:{}#&%$@;")
-_DOUBLED = ("//", "==", "..", "||", "''", "[[", "]]", "{{", "}}", "%%", "##", "::", "!!")
+_PLAIN = frozenset(" .,()=!?/|+'…→[]:{}#&%$@;_-*")
+_DOUBLED = ("//", "==", "..", "||", "''", "[[", "]]", "{{", "}}", "%%", "##", "::", "!!", "__", "--", "**")
 _INDENT = "  "
 _NEWLINE = r"\n"
 _LIT = " #fde68a"

@@ -1,8 +1,8 @@
 """A driver for tests: entities in memory, a clock that stands still until told, every delivery in one fixed order.
 
 Rule 1: nothing here knows what an event means; steps are the kernel's, this file carries values to and from them.
-Rule 2: effects are performed in the order in which they were made, across all entities; equal due times fire in the order set.
-Rule 3: what cannot be delivered comes back to its sender as `error.communication`; what nobody handles stays in `pending`.
+Rule 2: effects are performed in the order made, across all entities; equal due times fire in the order set.
+Rule 3: what cannot be delivered comes back to its sender as `error.communication`; what nobody handles is `pending`.
 Retries are a dispatcher's affair: a handler is asked once. Timeouts of invokes count on the same clock.
 """
 
@@ -59,8 +59,8 @@ class _Due:
 class Simulation:
     """Runs entities of one or more charts, deterministically.
 
-    `handlers` answer calls and invokes by name: what one returns becomes the result, an exception the error. `charts` are
-    invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a name.
+    `handlers` answer calls and invokes by name: what one returns becomes the result, an exception the error. `charts`
+    are invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a name.
 
     >>> simulation = Simulation(kernel)                                     # doctest: +SKIP
     >>> simulation.create("order/A-1", {"amount": 5}).snapshot.configuration # doctest: +SKIP
@@ -156,7 +156,9 @@ class Simulation:
     def _step(self, entity: str, event: Event) -> Step:
         self._steps += 1
         if self._steps > STEPS_MAX:
-            raise UsageError(f"more than {STEPS_MAX:,} steps: the entities keep each other busy", code="simulation.steps")
+            raise UsageError(
+                f"more than {STEPS_MAX:,} steps: the entities keep each other busy", code="simulation.steps"
+            )
         return self._kept(entity, event, self._kernels[entity].step(self.snapshots[entity], event))
 
     def _kept(self, entity: str, event: Event | None, step: Step) -> Step:
@@ -252,16 +254,18 @@ class Simulation:
             parent = snapshot.parent
             target = parent.entity if parent is not None else None
             if parent is not None:
-                fields |= {"invokeid": parent.invokeid, "source": f"invoke/{parent.key}", "last": snapshot.ended == "done"}
+                fields |= {
+                    "invokeid": parent.invokeid,
+                    "source": f"invoke/{parent.key}",
+                    "last": snapshot.ended == "done",
+                }
         elif to.startswith("#_"):
             target = self.children(entity).get(to[2:])
         else:
             target = to
         if target is None or target not in self.snapshots:
             data = {"effect": "send", "key": effect.key, "code": "undeliverable"}
-            error = self._own_event(
-                entity, "error.communication", data, type="platform", sendid=payload.get("sendid")
-            )
+            error = self._own_event(entity, "error.communication", data, type="platform", sendid=payload.get("sendid"))
             self._step(entity, error)
         else:
             self._step(target, self._own_event(entity, payload["event"], payload.get("data"), **fields))
@@ -336,7 +340,7 @@ class Simulation:
             self._failure(entity, effect, error.code, error.message)
 
     def _chart(self, entity: str, src: Any) -> Kernel | None:
-        """The kernel that a `src` means: an inline chart of the invoking one, a chart known by name, or what `compile` makes."""
+        """The kernel that a `src` means: an inline chart of the invoking one, a known one, or what `compile` makes."""
         kernel = self._kernels[entity]
         known = self._inline.get((id(kernel), str(src)))
         if known is not None:

@@ -42,7 +42,7 @@ def failure(text: str, context: dict[str, Any] | None = None, **given: Any) -> t
     """The code and message of an expression that has no value."""
     try:
         value = evaluate(text, context, **given)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # `explain` says what it is
         return explain(error)
     raise AssertionError(f"{text} has the value {value!r}")
 

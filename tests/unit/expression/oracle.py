@@ -78,10 +78,11 @@ class _Walk:
     def has(self, container: Value, key: Value) -> bool:
         if container is None:
             return False
-        wanted = {dict: str, list: int, str: int}.get(type(container))
-        if wanted is None or type(key) is not wanted:
-            raise fail("type")
-        return key in container if isinstance(container, dict) else -len(container) <= key < len(container)
+        if isinstance(container, dict) and isinstance(key, str):
+            return key in container
+        if isinstance(container, list | str) and type(key) is int:
+            return -len(container) <= key < len(container)
+        raise fail("type")
 
     def list(self, node: ast.List | ast.Tuple) -> Value:
         return [self.value(each) for each in node.elts]
@@ -102,7 +103,7 @@ class _Walk:
         return self.value(node.body if self.value(node.test) else node.orelse)
 
     def boolop(self, node: ast.BoolOp) -> Value:
-        stop = isinstance(node.op, ast.Or)
+        stop, value = isinstance(node.op, ast.Or), None
         for each in node.values:
             value = self.value(each)
             if bool(value) is stop:

@@ -8,6 +8,7 @@ import pytest
 
 from interlock.expression.compile import EvaluationError, Meter
 from interlock.expression.measure import INTEGER_MAX, type_name, weigh
+from interlock.model.event import Event
 from tests.unit.expression.evaluation import EVALUATIONS, evaluate, failure
 
 LONG = "x" * 600_000
@@ -183,7 +184,9 @@ def test_computed_keys_that_are_missing_are_not_named(text: str, message: str) -
 @pytest.mark.parametrize("levels", [1, 64])
 def test_trees_within_the_depth_are_built(levels: int) -> None:
     """A value may be 64 levels deep."""
-    assert [deep(levels - 1) if levels > 1 else 1] == evaluate("[context.a]", {"a": deep(levels - 1) if levels > 1 else 1})
+    assert [deep(levels - 1) if levels > 1 else 1] == evaluate(
+        "[context.a]", {"a": deep(levels - 1) if levels > 1 else 1}
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,9 +217,7 @@ def test_trees_beyond_the_limits_are_refused(text: str, value: Any) -> None:
 
 def test_an_event_as_a_value_is_counted() -> None:
     """The payload counts when the event is used as a whole."""
-    event = type("Event", (), dict.fromkeys(["name", "id", "time_ms", "type", "origin", "origintype"]))
-    event.data = event.principal = doubled(40)  # type: ignore[attr-defined]
-    event.sendid = event.invokeid = None  # type: ignore[attr-defined]
+    event = Event("x", data=doubled(40))
 
     assert failure("event", event=event)[0] == "expression.limit"
     assert failure("principal", principal={"x": doubled(40)})[0] == "expression.limit"

@@ -37,7 +37,9 @@ def test_numbers_and_strings_are_pythons(text: str, value: object) -> None:
     assert value == evaluate(text)
 
 
-@pytest.mark.parametrize("text", ["1is 1", "0x1for", "1and 2", "1.2.3", "1_", "1__0", "0x", "1e", "12abc", "1..a", "007", "1if 1 else 2"])
+@pytest.mark.parametrize(
+    "text", ["1is 1", "0x1for", "1and 2", "1.2.3", "1_", "1__0", "0x", "1e", "12abc", "1..a", "007", "1if 1 else 2"]
+)
 def test_malformed_numbers_are_refused_without_a_warning(text: str) -> None:
     """Python warns about some of these; we refuse them before it sees them."""
     with warnings.catch_warnings():
@@ -72,7 +74,10 @@ def test_a_long_malformed_number_is_shown_in_part() -> None:
         ("r'x'", ("expression.node", "texts have no prefix, such as r here", 0, 4, "write it without the prefix")),
         ("'a' 'b'", ("expression.syntax", "two texts side by side", 0, 7, "put a comma or + between them")),
         ("'a", ("expression.syntax", "the text is not closed", 0, 2, "close it with '")),
-        ("'\\d'", ("expression.constant", '"\\d" is not an escape of the language', 1, 3, "write \\\\ for a backslash")),
+        (
+            "'\\d'",
+            ("expression.constant", '"\\d" is not an escape of the language', 1, 3, "write \\\\ for a backslash"),
+        ),
         ("'\x01'", ("expression.constant", "the unseen character U+0001 stands in a text", 1, 2, "write \\u0001")),
         ("'\ud800'", ("expression.constant", "the unseen character U+D800 stands in a text", 1, 2, None)),
         (

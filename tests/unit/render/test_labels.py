@@ -11,13 +11,8 @@ from interlock.model.action import (
     Emit,
     Expression,
     Foreach,
-    Guard,
-    GuardAll,
-    GuardAny,
     GuardExpression,
-    GuardIn,
     GuardName,
-    GuardNot,
     If,
     Log,
     Raise,
@@ -31,7 +26,6 @@ from interlock.render.labels import (
     blocks_lines,
     clipped,
     event_text,
-    guard_text,
     invoke_line,
     transition_text,
     value_text,
@@ -39,24 +33,6 @@ from interlock.render.labels import (
 
 PAID = GuardExpression(expression=Expression(" context.paid > 0 "))
 STAFF = GuardName(name="is_staff")
-
-
-@pytest.mark.parametrize(
-    ("guard", "text"),
-    [
-        (STAFF, "is_staff"),
-        (GuardName(name="above", arguments={"limit": 3}), "above(limit: 3)"),
-        (GuardName(name="above", arguments=[1, Expression("context.x")]), "above([1, context.x])"),
-        (PAID, "context.paid > 0"),
-        (GuardAll(guards=(STAFF, PAID)), "is_staff and (context.paid > 0)"),
-        (GuardAny(guards=(STAFF, GuardIn(state="live"))), "is_staff or In('live')"),
-        (GuardNot(guard=GuardAny(guards=(STAFF, PAID))), "not (is_staff or (context.paid > 0))"),
-        (GuardNot(guard=STAFF), "not is_staff"),
-    ],
-)
-def test_a_guard_reads_as_an_expression(guard: Guard, text: str) -> None:
-    """Composed guards are joined by words, and bracketed only where the reading needs it."""
-    assert text == guard_text(guard)
 
 
 @pytest.mark.parametrize(

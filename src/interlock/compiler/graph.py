@@ -1,0 +1,253 @@
+"""Where a chart can go: what each transition leaves and enters, which states can be active together, what is reachable.
+
+Rule 1: guards are ignored, so every answer errs on the side of "it can happen"; an unguarded inner transition that takes the
+        same events does hide an outer one.
+Rule 2: nothing here walks configurations, whose number is exponential: states and transitions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from interlock.model.chart import Chart, Descriptor, State, Transition
+
+
+class DescriptorIndex:
+    """Transitions by what they take, so that those covering an event descriptor are found without trying them all."""
+
+    def __init__(self, transitions: Iterable[Transition] = ()) -> None:
+        self.prefixes: dict[tuple[str, ...], list[Transition]] = {}
+        self.names: dict[tuple[str, ...], list[Transition]] = {}
+        self.eventless: list[Transition] = []
+        for each in transitions:
+            self.add(each)
+
+    def add(self, transition: Transition) -> None:
+        if not transition.descriptors:
+            self.eventless.append(transition)
+        for each in transition.descriptors:
+            (self.names if each.exact else self.prefixes).setdefault(each.tokens, []).append(transition)
+
+    def taking(self, descriptor: Descriptor) -> Iterator[Transition]:
+        """The transitions that take every event the descriptor takes, nearest prefix last."""
+        for length in range(len(descriptor.tokens) + 1):
+            yield from self.prefixes.get(descriptor.tokens[:length], ())
+        if descriptor.exact:
+            yield from self.names.get(descriptor.tokens, ())
+
+    def covers(self, transition: Transition) -> bool:
+        """Whether each event of the transition, or none at all, is taken by one of these."""
+        if not transition.descriptors:
+            return bool(self.eventless)
+        return all(any(True for _ in self.taking(each)) for each in transition.descriptors)
+
+
+def is_free(transition: Transition) -> bool:
+    """Whether nothing is asked before the transition is taken: no guard, no roles."""
+    return transition.guard is None and transition.roles is None
+
+
+class Graph:
+    """The questions that checks and lints ask of one chart's shape."""
+
+    def __init__(self, chart: Chart) -> None:
+        self.chart = chart
+        self.states = chart.states
+        self.transitions = chart.transitions
+        self.xstate = chart.dialect.domain == "lca"
+        self._down: dict[int, frozenset[int]] = {}
+
+    # Shape
+
+    def path(self, index: int) -> list[int]:
+        """The state and its ancestors, the root last."""
+        found = [index]
+        while index > 0:
+            index = self.states[index].parent
+            found.append(index)
+        return found
+
+    def is_descendant(self, index: int, of: int) -> bool:
+        """Whether the state is a proper descendant of the other."""
+        return of < index <= self.states[of].last
+
+    def is_within(self, index: int, of: int) -> bool:
+        """Whether the state is the other or a descendant of it."""
+        return of <= index <= self.states[of].last
+
+    def regions(self, state: State) -> tuple[int, ...]:
+        """The children that can be active: all but the histories."""
+        return tuple(each for each in state.children if self.states[each].type != "history")
+
+    def common(self, first: int, second: int) -> int:
+        """The nearest state that is or contains both."""
+        return next(each for each in self.path(first) if self.is_within(second, each))
+
+    def together(self, first: int, second: int) -> bool:
+        """Whether two states can be active at the same time."""
+        common = self.common(first, second)
+        return common in (first, second) or self.states[common].type == "parallel"
+
+    def ends(self, index: int) -> bool:
+        """Whether the entity ends when this state is entered: a final child of the root."""
+        state = self.states[index]
+        return state.type == "final" and state.parent == self.chart.top
+
+    # Transitions
+
+    def domain(self, transition: Transition) -> int | None:
+        """The state whose descendants the transition leaves; None without target. A history counts as where it stands."""
+        targets, source = transition.targets, transition.source
+        if not targets:
+            return None
+        if self._is_internal(transition):
+            return source
+        for ancestor in self.path(source)[1:]:
+            fits = self.xstate or self.states[ancestor].type == "compound" or ancestor == 0
+            if fits and all(self.is_descendant(each, ancestor) for each in targets):
+                return ancestor
+        return 0
+
+    def _is_internal(self, transition: Transition) -> bool:
+        source = transition.source
+        if self.chart.dialect.internal == "xstate":
+            return not transition.reenter and all(self.is_within(each, source) for each in transition.targets)
+        inner = all(self.is_descendant(each, source) for each in transition.targets)
+        return transition.internal and inner and self.states[source].type == "compound"
+
+    def leaves(self, transition: Transition, index: int) -> bool:
+        """Whether taking the transition exits the state, if it is active."""
+        domain = self.domain(transition)
+        return domain is not None and self.is_descendant(index, domain)
+
+    def entered(self, transition: Transition, *, memory: bool) -> frozenset[int]:
+        """Every state that taking the transition may enter; with `memory`, whatever a history may have recorded too."""
+        domain = self.domain(transition)
+        if domain is None:
+            return frozenset()
+        return self._entered(transition.targets, domain, memory=memory)
+
+    def started(self) -> frozenset[int]:
+        """Every state that is entered when an entity begins."""
+        return self.below(0)
+
+    def below(self, index: int) -> frozenset[int]:
+        """The state and all that is entered with it by default."""
+        found = self._down.get(index)
+        if found is None:
+            # Broken charts may begin in a circle; what is asked again meanwhile adds nothing.
+            self._down[index] = frozenset()
+            found = self._down[index] = self._below(self.states[index])
+        return found
+
+    def _below(self, state: State) -> frozenset[int]:
+        if state.type == "history":
+            return self._entered(state.default, state.parent, memory=False)
+        found = {state.index}
+        if state.type == "compound":
+            found |= self._entered(state.initial, state.index, memory=False)
+        elif state.type == "parallel":
+            for region in self.regions(state):
+                found |= self.below(region)
+        return frozenset(found)
+
+    def _entered(self, targets: tuple[int, ...], limit: int, *, memory: bool) -> frozenset[int]:
+        found: set[int] = set()
+        for target in targets:
+            found |= self.below(target) if target != limit else self.below(target) - {target}
+            state = self.states[target]
+            if memory and state.type == "history":
+                found |= self._recorded(state)
+        for target in targets:
+            for ancestor in self.path(target)[1:]:
+                if not self.is_descendant(ancestor, limit):
+                    break
+                found.add(ancestor)
+                if self.states[ancestor].type == "parallel":
+                    self._add_regions(ancestor, targets, found)
+        if self.xstate and self.states[limit].type == "parallel":
+            self._add_regions(limit, targets, found)
+        return frozenset(found)
+
+    def _add_regions(self, parallel: int, targets: tuple[int, ...], found: set[int]) -> None:
+        for region in self.regions(self.states[parallel]):
+            if not any(self.is_within(each, region) for each in targets):
+                found |= self.below(region)
+
+    def _recorded(self, history: State) -> set[int]:
+        parent = self.states[history.parent]
+        if history.history == "deep":
+            return {each for each in range(parent.index + 1, parent.last + 1) if self.states[each].type != "history"}
+        return {each for region in self.regions(parent) for each in self.below(region)}
+
+    # Choice
+
+    @cached_property
+    def takers(self) -> tuple[DescriptorIndex, ...]:
+        """Per state, its transitions that nothing can keep from being taken."""
+        return tuple(
+            DescriptorIndex(self.transitions[each] for each in state.transitions if is_free(self.transitions[each]))
+            for state in self.states
+        )
+
+    def is_hidden(self, transition: Transition, atom: int) -> bool:
+        """Whether, seen from an active atomic state, inner transitions always come before this one."""
+        for index in self.path(atom):
+            if index == transition.source:
+                return False
+            if self.takers[index].covers(transition):
+                return True
+        return False
+
+    def spread(
+        self, start: Iterable[int], *, memory: bool
+    ) -> Iterator[tuple[int, Transition, frozenset[int]]]:
+        """Everything that may be taken from these states on: the atomic state it is taken in, the transition, what it enters.
+
+        Each transition comes once. With `memory`, histories may lead to whatever they can have recorded.
+        """
+        waiting = [list(state.transitions) for state in self.states]
+        queue = [each for each in sorted(start) if self.is_atomic(each)]
+        seen = set(queue)
+        for atom in queue:  # grows while it is walked, by each atomic state at most once
+            if self.ends(atom):
+                continue
+            for index in self.path(atom):
+                hidden = []
+                for number in waiting[index]:
+                    transition = self.transitions[number]
+                    if self.is_hidden(transition, atom):
+                        hidden.append(number)
+                        continue
+                    entered = self.entered(transition, memory=memory)
+                    yield atom, transition, entered
+                    fresh = [each for each in sorted(entered - seen) if self.is_atomic(each)]
+                    queue += fresh
+                    seen.update(fresh)
+                waiting[index] = hidden
+
+    def reachable(self) -> frozenset[int]:
+        """Every state that can be active, and every history that can be led to, in the life of an entity."""
+        found = set(self.started())
+        led: set[int] = set()
+        # What a history recorded was active before, so its memory leads nowhere new.
+        for _, transition, entered in self.spread(found, memory=False):
+            found |= entered
+            led.update(transition.targets)
+        led.update(*(self.states[each].initial for each in found))
+        histories = [each for each in sorted(led) if self.states[each].type == "history"]
+        for each in histories:  # grows by the histories that a history falls back to
+            histories += [other for other in self.states[each].default if self._is_new_history(other, histories)]
+        return frozenset(found.union(histories))
+
+    def _is_new_history(self, index: int, known: list[int]) -> bool:
+        return self.states[index].type == "history" and index not in known
+
+    def is_atomic(self, index: int) -> bool:
+        """Whether the state can stand in a configuration by itself: it has no children to be active."""
+        return self.states[index].type in ("atomic", "final")
+
+    def atoms(self, index: int) -> list[int]:
+        """The atomic states that are the state or lie below it."""
+        return [each for each in range(index, self.states[index].last + 1) if self.is_atomic(each)]

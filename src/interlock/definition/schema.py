@@ -1,0 +1,104 @@
+"""The vocabulary as JSON Schema (draft-07), for editors and for checkers in other languages.
+
+Rule 1: generated from `vocabulary.py`; nothing about the vocabulary is said here a second time.
+Rule 2: a definition that the reader refuses for its shape is refused by the schema, and the other way round. Where the
+schema says less (bytes are counted as characters), the reader is right.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.definition.shape import (
+    Anything,
+    Boolean,
+    Cases,
+    Choice,
+    Key,
+    ListOf,
+    MapOf,
+    Never,
+    Number,
+    Record,
+    Ref,
+    Shape,
+    Text,
+)
+from interlock.definition.vocabulary import SHAPES
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a whole definition, as plain JSON."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Interlock definition",
+        "description": "A statechart in the vocabulary `interlock: 1`.",
+        "$ref": "#/definitions/chart",
+        "definitions": {name: _schema(shape) for name, shape in SHAPES.items()},
+    }
+
+
+def _schema(shape: Shape) -> dict[str, Any]:
+    match shape:
+        case Anything():
+            return {}
+        case Ref():
+            return {"$ref": f"#/definitions/{shape.name}"}
+        case Boolean():
+            return {"type": "boolean"}
+        case Never():
+            return {"not": {}}
+        case Number():
+            kind = "integer" if shape.whole else "number"
+            return {"type": kind} if shape.min is None else {"type": kind, "minimum": shape.min}
+        case Choice():
+            options: dict[str, Any] = {"enum": list(shape.options)}
+            return {"anyOf": [options, {"type": "string", "pattern": "^="}]} if shape.expression else options
+        case Text():
+            return _text(shape)
+        case ListOf():
+            return {"type": "array", "items": _schema(shape.item), **({"minItems": shape.min} if shape.min else {})}
+        case MapOf():
+            return _map(shape)
+        case Record():
+            return _record(shape)
+        case Cases():
+            return {"anyOf": [_schema(each.shape) for each in shape.cases]}
+
+
+def _text(shape: Text) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    if shape.pattern is not None:
+        schema["pattern"] = f"^(?:=|(?:{shape.pattern})$)" if shape.expression else f"^(?:{shape.pattern})$"
+    if shape.bytes_max is not None and not shape.expression:
+        schema["maxLength"] = shape.bytes_max
+    return schema
+
+
+def _map(shape: MapOf) -> dict[str, Any]:
+    names = {key: value for key, value in _text(shape.key).items() if key != "type"}
+    return {
+        "type": "object",
+        **({"propertyNames": names} if names else {}),
+        "additionalProperties": _schema(shape.value),
+        **({"minProperties": shape.min} if shape.min else {}),
+    }
+
+
+def _record(shape: Record) -> dict[str, Any]:
+    required = [each.name for each in shape.keys if each.required]
+    return {
+        "type": "object",
+        "description": f"{shape.what[:1].upper()}{shape.what[1:]}.",
+        "properties": {each.name: _property(each) for each in shape.keys},
+        **({"required": required} if required else {}),
+        "additionalProperties": False,
+    }
+
+
+def _property(key: Key) -> dict[str, Any]:
+    """The schema of a key with its tooltip. Draft-07 ignores what stands beside a `$ref`, hence the `allOf`."""
+    schema = _schema(key.shape)
+    if "$ref" in schema:
+        schema = {"allOf": [schema]}
+    return {"description": key.description, **schema}

@@ -1,0 +1,124 @@
+"""What a plan does besides content, each as a small function of the run: timers, invokes, fields, done events.
+
+Rule 1: an operation raises on error; `Run.carry` says what that means.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.kernel.actions import Actions, Operation
+from interlock.kernel.run import Run
+from interlock.model.chart import After, State
+from interlock.model.event import Event
+from interlock.model.field import UNSET, Field
+
+
+def see(ids: frozenset[str]) -> Operation:
+    """From here on `In()` sees these states."""
+
+    def seen(run: Run) -> None:
+        run.active = ids
+
+    return seen
+
+
+def set_after(after: After, actions: Actions, state: str) -> Operation:
+    """Set the timer of an `after`."""
+    delay = None if isinstance(after.delay, int) else actions.value(after.delay)
+
+    def timed(run: Run) -> None:
+        run.set_after(after, None if delay is None else delay(run), state)
+
+    return timed
+
+
+def cancel_after(state: str) -> Operation:
+    """Drop the timers that a state's `after` set."""
+
+    def cancelled(run: Run) -> None:
+        run.drop_timers(tuple(each for each in run.timers if each.state == state))
+
+    return cancelled
+
+
+def wait_to_invoke(state: State) -> Operation:
+    """Begin the state's invokes on settling, if it is still active then (S8)."""
+
+    def waiting(run: Run) -> None:
+        run.pending.append(state)
+
+    return waiting
+
+
+def begin_invoke(state: State, position: int, actions: Actions) -> Operation:
+    """Evaluate an invoke's arguments and begin it."""
+    invoke = state.invokes[position]
+    values = (("src", invoke.src), ("type", invoke.type), ("input", invoke.input), ("key", invoke.key))
+    parts = {name: actions.value(value) for name, value in values if value is not None}
+
+    def begun(run: Run) -> None:
+        run.begin_invoke(state, position, {name: value(run) for name, value in parts.items()})
+
+    return begun
+
+
+def end_invokes(state: State) -> Operation:
+    """Cancel or withdraw the invokes of a state that is left."""
+
+    def ended(run: Run) -> None:
+        run.end_invokes(state)
+
+    return ended
+
+
+def queue_done(name: str, output: Operation | None) -> Operation:
+    """Queue a done event, with the output of the final state that completed it."""
+
+    def done(run: Run) -> None:
+        data = None if output is None else output(run)
+        run.enqueue(Event(name, data, None, None, None, run.time_ms, "platform"))
+
+    return done
+
+
+def output_of(state: State, actions: Actions) -> Operation:
+    """The output of a final state; what fails of it is left out, with an error event before the done event."""
+    place = f"{state.id}.output"
+    if not isinstance(state.output, dict):
+        whole = actions.value(state.output)
+        return lambda run: run.carry(whole, place)
+    parts = {name: actions.value(value) for name, value in state.output.items()}
+
+    def output(run: Run) -> Any:
+        found: dict[str, Any] = {}
+        for name, part in parts.items():
+            value = run.carry(part, f"{place}.{name}", UNSET)
+            if value is not UNSET:
+                found[name] = value
+        return found if found or not parts else None
+
+    return output
+
+
+def first_value(field: Field, actions: Actions) -> Operation:
+    """Give a field its first value; when that fails it stays unbound (S5)."""
+    value = actions.value(None if field.default is UNSET else field.default)
+
+    def initialised(run: Run) -> None:
+        run.field_init(field, value(run))
+
+    return initialised
+
+
+def late_fields(state: State, actions: Actions) -> Operation:
+    """A state's own fields get their values at its first entry (late binding)."""
+    made = [(first_value(each, actions), f"{state.id}.context.{each.name}") for each in state.context]
+
+    def bound(run: Run) -> None:
+        if state.id not in run.entered:
+            run.entered = (*run.entered, state.id)
+            for operation, place in made:
+                run.carry(operation, place)
+
+    return bound

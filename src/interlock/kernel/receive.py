@@ -1,0 +1,233 @@
+"""What an event means to an entity: a sender's, a result, a timer, or our own (S9, S30-S39).
+
+Rule 1: what the driver brings back (results, timers) is matched with the snapshot; what is no longer there is
+`ignored`.
+Rule 2: a step either is whole or did not happen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.kernel.actions import Actions
+from interlock.kernel.judge import Judge, replaced
+from interlock.kernel.loop import Loop, Result
+from interlock.kernel.plan import Configuration, Planner
+from interlock.kernel.run import Run, StepFailed, filled_payload, run_at
+from interlock.model.chart import Chart, State
+from interlock.model.event import Event
+from interlock.model.snapshot import Ended, Invocation, Snapshot, Timer
+from interlock.model.step import Fault, Outcome, Step
+
+
+class Receiver:
+    """Takes events for entities of one chart by the general path: every feature, with plans."""
+
+    def __init__(self, chart: Chart, planner: Planner, actions: Actions, loop: Loop, judge: Judge) -> None:
+        self.chart = chart
+        self.planner = planner
+        self.actions = actions
+        self.loop = loop
+        self.judge = judge
+        self.events = None if chart.events is None else {each.name: each for each in chart.events}
+        self.raises = chart.dialect.errors == "raise"
+
+    def take(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
+        """The step of one event."""
+        if event.name[:1] == "_":
+            return self._reserved(snapshot, configuration, event)
+        if event.source is not None or event.invokeid is not None:
+            return self._returned(snapshot, configuration, event)
+        if self.events is not None:
+            checked = self._declared(snapshot, event)
+            if isinstance(checked, Step):
+                return checked
+            event = checked
+        return self._finished(snapshot, configuration, event, self._run(snapshot, event))
+
+    def _declared(self, snapshot: Snapshot, event: Event) -> Event | Step:
+        """The event with its payload checked and completed, or the refusal."""
+        assert self.events is not None
+        known = self.events.get(event.name)
+        if known is None or known.direction == "out":
+            return Step(snapshot, (), "rejected", "undeclared")
+        if known.direction == "internal" and event.origin != f"#_scxml_{snapshot.entity}":
+            return Step(snapshot, (), "rejected", "undeclared")
+        if known.payload is None:
+            return event
+        data, problem = filled_payload(event.data, known.payload)
+        if problem is not None:
+            return Step(snapshot, (), "rejected", "payload", (), (Fault("event.payload", problem, event.name),))
+        return event if data is event.data else _with_data(event, data)
+
+    def _run(self, snapshot: Snapshot, event: Event) -> Run:
+        run = run_at(snapshot, event.time_ms, self.actions.fields, raises=self.raises)
+        run.event = event
+        return run
+
+    def _finished(
+        self,
+        snapshot: Snapshot,
+        configuration: Configuration,
+        event: Event,
+        run: Run,
+        timer: Timer | None = None,
+        over: Invocation | None = None,
+    ) -> Step:
+        """Runs the step. A timer that fired and an invoke that is `over` change the snapshot in any case."""
+        ours = timer is not None or over is not None
+        try:
+            handled = self._before(run, configuration, event, over) if configuration.invoking else False
+            plan = self.loop.choice(run, configuration, event)
+            if plan is None:
+                self.loop.unhandled(run, event)
+                if self.raises and over is not None and event.name == f"error.invoke.{over.id}":
+                    return self._ended_as(snapshot, configuration, run, "failed", over)
+            if plan is None and not handled and not run.queue and configuration.quiet:
+                return self.judge.untaken(snapshot, configuration, event, run, ours=ours)
+            carried = Result(configuration) if plan is None else self.loop.carried(run, plan)
+            result = self.loop.settled(run, carried)
+            result.handled |= handled
+        except StepFailed as failure:
+            return self.judge.failed(snapshot, failure.fault, timer, over)
+        if not run.chosen and not result.handled:
+            return self.judge.untaken(snapshot, configuration, event, run, ours=ours)
+        outcome: Outcome = "applied" if result.handled else "ignored"
+        if outcome == "ignored" and not ours:
+            return Step(snapshot, (), outcome, "no_content", tuple(run.chosen), tuple(run.faults))
+        deferred = snapshot.deferred
+        if deferred and result.configuration.names != snapshot.configuration and result.ended is None:
+            deferred = self.judge.returned_deferred(snapshot, run)
+        after = self.judge.snapshot(run, result, run.version, deferred)
+        reason = None if outcome == "applied" else "no_content"
+        return Step(after, tuple(run.effects), outcome, reason, tuple(run.chosen), tuple(run.faults))
+
+    def _before(self, run: Run, configuration: Configuration, event: Event, over: Invocation | None) -> bool:
+        """Finalize and autoforward, in document order (S9); whether either did something."""
+        done = False
+        for state in configuration.invoking:
+            mine = [each for each in run.invokes if each.state == state.id]
+            for each in sorted(mine, key=lambda each: each.position):
+                done |= self._before_invoke(run, state, each, event, over)
+        if over is not None:
+            run.invokes = tuple(each for each in run.invokes if each is not over)
+        return done
+
+    def _before_invoke(self, run: Run, state: State, each: Invocation, event: Event, over: Invocation | None) -> bool:
+        invoke = state.invokes[each.position]
+        done = False
+        if invoke.finalize and event.invokeid == each.id and not event.forwarded:
+            function, _ = self.planner.function(invoke.finalize, ("finalize", state.index, each.position))
+            run.carry(function, f"{state.id}.finalize")
+            done = True
+        if invoke.autoforward and each is not over:
+            run.effect("forward", {"id": each.id, "event": _plain_event(event)})
+            done = True
+        return done
+
+    def _returned(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
+        source = event.source or ""
+        if source.startswith("timer/"):
+            return self._fired(snapshot, configuration, event, source)
+        if event.invokeid is None or event.forwarded:
+            return self._finished(snapshot, configuration, event, self._run(snapshot, event))
+        found = next((each for each in snapshot.invokes if each.id == event.invokeid), None)
+        if found is None or (source and source != f"invoke/{found.key}"):
+            if event.last:
+                return self._finished(snapshot, configuration, event, self._run(snapshot, event))
+            after = replaced(snapshot, self.chart.revision) if source else snapshot
+            return Step(after, (), "ignored", "invoke_gone")
+        run = self._run(snapshot, event)
+        ends = event.name in (f"done.invoke.{found.id}", f"error.invoke.{found.id}")
+        if not ends:
+            return self._finished(snapshot, configuration, event, run)
+        return self._finished(snapshot, configuration, event, run, None, found)
+
+    def _fired(self, snapshot: Snapshot, configuration: Configuration, event: Event, source: str) -> Step:
+        name, _, version = source.removeprefix("timer/").rpartition("/")
+        timer = next((each for each in snapshot.timers if each.name == name and str(each.version) == version), None)
+        if timer is None:
+            return Step(snapshot, (), "ignored", "timer_gone")
+        run = self._run(snapshot, event)
+        run.timers = tuple(each for each in run.timers if each is not timer)
+        if timer.to is not None:
+            run.send_timer(timer)
+            after = self.judge.snapshot(run, Result(configuration), run.version, snapshot.deferred)
+            return Step(after, tuple(run.effects), "applied", "sent")
+        run.event = event
+        return self._finished(snapshot, configuration, event, run, timer)
+
+    def _reserved(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
+        """The kernel's own events: a parent's cancel (S10), a timer moved after downtime (S39)."""
+        run = self._run(snapshot, event)
+        if event.name == "_cancel":
+            return self._ended_as(snapshot, configuration, run, "cancelled")
+        if event.name == "_timer.moved" and isinstance(event.data, dict):
+            wanted = (event.data.get("name"), event.data.get("version"))
+            timers = tuple(
+                _moved(each, event.data["due_ms"]) if (each.name, each.version) == wanted else each
+                for each in snapshot.timers
+            )
+            if timers == snapshot.timers:
+                return Step(snapshot, (), "ignored", "timer_gone")
+            return Step(replaced(snapshot, self.chart.revision, timers=timers), (), "applied", "moved")
+        return Step(snapshot, (), "rejected", "undeclared")
+
+    def _ended_as(
+        self,
+        snapshot: Snapshot,
+        configuration: Configuration,
+        run: Run,
+        ended: Ended,
+        over: Invocation | None = None,
+    ) -> Step:
+        """The entity ends without reaching a final state: cancelled by its parent, or failed with an invoke (S34)."""
+        result = Result(configuration, ended)
+        try:
+            self.loop.end(run, result, ended)
+        except StepFailed as failure:
+            return self.judge.failed(snapshot, failure.fault, None, over)
+        after = self.judge.snapshot(run, result, run.version, ())
+        return Step(after, tuple(run.effects), "applied", ended, (), tuple(run.faults))
+
+
+def _moved(timer: Timer, due_ms: int) -> Timer:
+    return Timer(
+        timer.name,
+        timer.event,
+        due_ms,
+        timer.version,
+        timer.ordinal,
+        timer.id,
+        timer.data,
+        timer.to,
+        timer.type,
+        timer.restore,
+        timer.state,
+    )
+
+
+def _with_data(event: Event, data: Any) -> Event:
+    return Event(
+        event.name,
+        data,
+        event.id,
+        event.key,
+        event.principal,
+        event.time_ms,
+        event.type,
+        event.sendid,
+        event.origin,
+        event.origintype,
+        event.invokeid,
+        event.source,
+        event.last,
+        event.forwarded,
+    )
+
+
+def _plain_event(event: Event) -> dict[str, Any]:
+    """An event as an effect carries it on to a child."""
+    fields = {"name": event.name, "data": event.data, "sendid": event.sendid, "origin": event.origin}
+    fields |= {"origintype": event.origintype, "invokeid": event.invokeid}
+    return {name: value for name, value in fields.items() if value is not None}

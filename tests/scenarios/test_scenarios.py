@@ -1,0 +1,56 @@
+"""Every scenario file: its commands give the output that stands below them.
+
+After an intended change run `pytest tests/scenarios --rewrite`, read the diff, and commit only what you can explain.
+"""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.runner import parse, run, written
+
+FOLDER = Path(__file__).parent
+EXAMPLES = FOLDER.parent.parent / "examples"
+SCENARIOS = sorted(FOLDER.glob("*.txt"))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)
+def test_a_scenario_gives_its_output(
+    scenario: Path, rewrite: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command of the file, run in order in a fresh folder with the examples, prints what is written below it."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    expected = parse(scenario.read_text(encoding="utf-8"))
+    actual = [replace(block, output=run(block)) for block in expected]
+    if rewrite:
+        scenario.write_text(written(actual), encoding="utf-8")
+        return
+
+    assert written(expected) == written(actual)
+
+
+def test_there_are_scenarios() -> None:
+    """A renamed folder does not pass as an empty one."""
+    assert len(SCENARIOS) >= 8
+
+
+def test_a_scenario_file_survives_its_own_rewriting() -> None:
+    """What is read and written again without a change is the same text."""
+    for scenario in SCENARIOS:
+        text = scenario.read_text(encoding="utf-8")
+
+        assert text == written(parse(text)), scenario.name
+
+
+def test_output_with_blank_lines_stands_between_doubled_separators() -> None:
+    """Otherwise its first blank line would end it."""
+    text = "# a comment\ncat x\n----\n----\na\n\nb\n----\n----\n\nfile y\nin\n\nput\n----\n"
+    blocks = parse(text)
+
+    assert [("a", "", "b"), ()] == [block.output for block in blocks]
+    assert ("in", "", "put") == blocks[1].input
+    assert text == written(blocks)

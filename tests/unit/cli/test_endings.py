@@ -1,0 +1,169 @@
+"""How every command ends: one line and a documented code, never a traceback, never half a file."""
+
+import errno
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from interlock.cli import exits
+from interlock.cli.exits import exit_code
+from interlock.cli.main import commands
+from interlock.errors import (
+    CorruptionError,
+    DefinitionError,
+    DeniedError,
+    Diagnostic,
+    InterlockError,
+    InternalError,
+    MissingExtraError,
+    NotFoundError,
+    RejectedError,
+    UsageError,
+)
+from tests.unit.cli.calls import Caller
+
+CODES = [
+    (DefinitionError([Diagnostic(code="a.b", message="m")]), 1),
+    (UsageError("m"), 2),
+    (DeniedError("m"), 4),
+    (RejectedError("m"), 5),
+    (NotFoundError("m"), 6),
+    (CorruptionError("m"), 8),
+    (MissingExtraError("m"), 9),
+    (InternalError("m"), 70),
+    (FileNotFoundError(errno.ENOENT, "no such file", "x"), 6),
+    (PermissionError(errno.EACCES, "permission denied", "x"), 2),
+    (IsADirectoryError(errno.EISDIR, "is a directory", "x"), 2),
+    (OSError(errno.ENOSPC, "no space left", "x"), 7),
+    (ZeroDivisionError("m"), 70),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), CODES, ids=lambda value: type(value).__name__)
+def test_every_error_class_has_its_code(error: Exception, code: int) -> None:
+    """A script can branch on the code; the table is the one of the reference."""
+    assert code == exit_code(error)
+
+
+def test_no_error_class_is_forgotten() -> None:
+    """Every class that says what to do next is in the table."""
+    classes = set(InterlockError.__subclasses__())
+    known = {type(error) for error, _ in CODES}
+
+    assert set() == classes - known
+
+
+@pytest.mark.parametrize(("error", "code"), CODES, ids=lambda value: type(value).__name__)
+def test_an_error_that_reaches_the_top_is_told_and_coded(
+    error: Exception, code: int, call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a command raises ends in lines on stderr, the last of which is the error."""
+    monkeypatch.setattr("interlock.cli.check.read_source", _raising(error))
+
+    ended = call("check", "lamp.yaml")
+
+    assert code == ended.code
+    assert "" == ended.out
+    assert ended.err.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in ended.err
+
+
+def test_a_bug_of_ours_says_how_to_report_it(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected exception is 70; the traceback comes with -v only."""
+    monkeypatch.setattr("interlock.cli.check.read_source", _raising(ZeroDivisionError("nothing")))
+
+    quiet, loud = call("check", "lamp.yaml"), call("-v", "check", "lamp.yaml")
+
+    assert (70, 70) == (quiet.code, loud.code)
+    assert "please report it" in quiet.err
+    assert "Traceback" not in quiet.err
+    assert "Traceback" in loud.err
+
+
+def test_an_interrupt_is_130(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends a command without a traceback."""
+    monkeypatch.setattr("interlock.cli.check.read_source", _raising(KeyboardInterrupt()))
+
+    ended = call("check", "lamp.yaml")
+
+    assert 130 == ended.code
+    assert "interrupted" in ended.err
+
+
+def test_a_closed_pipe_is_a_quiet_end(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader has what it wanted; a stream without a file behind it does not matter either."""
+    monkeypatch.setattr("interlock.cli.check.read_source", _raising(BrokenPipeError(errno.EPIPE, "closed")))
+
+    ended = call("check", "lamp.yaml")
+
+    assert (0, "", "") == (ended.code, ended.out, ended.err)
+
+
+def test_every_command_is_listed_and_imports(call: Caller) -> None:
+    """The table of commands and the modules agree, name and one-line help."""
+    context = click.Context(commands)
+    listed = call("--help").out
+
+    for name in commands.list_commands(context):
+        command = commands.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.short_help is not None
+        assert command.short_help in listed
+
+
+@pytest.mark.parametrize("name", ["check", "completion", "convert", "draw", "fmt", "schema", "simulate"])
+def test_every_command_has_help_and_the_common_options(name: str, call: Caller) -> None:
+    """`-q`, `-v` and `--color` stand behind every command as well as before it."""
+    ended = call(name, "--help")
+
+    assert 0 == ended.code
+    assert all(option in ended.out for option in ("--quiet", "--verbose", "--color"))
+
+
+def test_the_version_is_that_of_the_package(call: Caller) -> None:
+    """One line, for bug reports."""
+    assert re.fullmatch(r"interlock \S+\n", call("--version").out)
+
+
+def test_the_reference_lists_every_code() -> None:
+    """The page and the table say the same."""
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
+    rows = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
+    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+
+    assert codes <= rows
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_names_our_variable(shell: str, call: Caller) -> None:
+    """The script asks the command itself, through the variable that click reads."""
+    assert "_INTERLOCK_COMPLETE" in call("completion", shell).out
+
+
+def test_no_command_is_imported_before_it_is_called() -> None:
+    """The table names modules; the group imports click and errors only."""
+    assert "rich" not in vars(import_module("interlock.cli.main"))
+    assert "interlock.assemble" not in vars(import_module("interlock.cli.main"))
+
+
+def test_an_unreadable_file_is_told(call: Caller, folder: Path) -> None:
+    """A missing permission is one line with the name of the file."""
+    if os.geteuid() == 0:
+        pytest.skip("SKIPPED: root may read every file")
+    (folder / "lamp.yaml").chmod(0)
+
+    ended = call("check", "lamp.yaml")
+
+    assert (2, "error: lamp.yaml: Permission denied\n") == (ended.code, ended.err)
+
+
+def _raising(error: BaseException) -> object:
+    def raises(*_: object) -> None:
+        raise error
+
+    return raises

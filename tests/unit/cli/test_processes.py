@@ -1,0 +1,122 @@
+"""The command as its users start it: a process with pipes, signals and an environment."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.unit.cli.calls import LAMP
+
+COMMAND = [sys.executable, "-m", "interlock"]
+
+
+def environment(**changes: str) -> Mapping[str, str]:
+    """This process's environment, without wishes about colour."""
+    kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
+    return kept | changes
+
+
+def test_an_interrupted_play_ends_with_130(folder: Path) -> None:
+    """Ctrl-C while the play waits for its next line."""
+    with subprocess.Popen(
+        [*COMMAND, "simulate", "lamp.yaml", "--script", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(PYTHONUNBUFFERED="1"),
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("press\n")
+        process.stdin.flush()
+        while "bright" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+
+    assert (130, "interrupted") == (process.returncode, err.strip())
+
+
+def test_a_reader_that_has_enough_is_no_error(folder: Path) -> None:
+    """`interlock ... | head -1`: no traceback, no complaint, code 0."""
+    states = "".join(f"  s{number}: {{on: {{go: s{number + 1}}}}}\n" for number in range(1500))
+    (folder / "long.yaml").write_text(
+        f"interlock: 1\nkind: long\nstates:\n{states}  s1500: {{type: final}}\n", encoding="utf-8"
+    )
+    with subprocess.Popen(
+        [*COMMAND, "-q", "draw", "long.yaml"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert b"---\n" == process.stdout.readline()
+        process.stdout.close()
+        err = process.stderr.read()
+        process.wait(timeout=30)
+
+    assert (0, b"") == (process.returncode, err)
+
+
+def test_a_reader_that_is_gone_at_once_is_no_error(folder: Path) -> None:
+    """Output small enough to be written only at the end meets the closed pipe there."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        run = subprocess.run(
+            [*COMMAND, "draw", "lamp.yaml"], stdout=writer, stderr=subprocess.PIPE, env=environment(), check=False
+        )
+    finally:
+        os.close(writer)
+
+    assert (0, b"") == (run.returncode, run.stderr)
+
+
+def test_no_color_and_force_color_are_heard(folder: Path) -> None:
+    """Without a terminal colour comes by FORCE_COLOR only, and NO_COLOR outranks it."""
+
+    def painted(**changes: str) -> bool:
+        command = [*COMMAND, "check", "bad.yaml"]
+        run = subprocess.run(command, capture_output=True, env=environment(**changes), check=False)
+        return b"\x1b[" in run.stdout
+
+    assert [False, True, False] == [painted(), painted(FORCE_COLOR="1"), painted(FORCE_COLOR="1", NO_COLOR="1")]
+
+
+def test_output_is_utf8_whatever_the_locale_says(folder: Path) -> None:
+    """Definitions are UTF-8, and so is what comes out of them."""
+    (folder / "cafe.yaml").write_text(LAMP + "description: café →\n", encoding="utf-8")
+    run = subprocess.run(
+        [*COMMAND, "convert", "cafe.yaml", "--to", "yaml"],
+        capture_output=True,
+        env=environment(PYTHONIOENCODING="ascii", PYTHONUTF8="0"),
+        check=False,
+    )
+
+    assert 0 == run.returncode
+    assert "café →" in run.stdout.decode("utf-8")
+
+
+def test_version_and_help_import_neither_rich_nor_a_reader() -> None:
+    """They are asked often, by people and by scripts."""
+    code = """
+import sys
+from interlock.cli.main import main
+main(["--version"]); main(["--help"])
+print(sorted({"rich", "yaml", "interlock.assemble", "interlock.kernel.kernel"} & set(sys.modules)), file=sys.stderr)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
+
+    assert "[]" == run.stderr.strip()
+
+
+def test_a_shell_is_told_what_completes(folder: Path) -> None:
+    """The completion script asks us through an environment variable."""
+    asked = environment(_INTERLOCK_COMPLETE="bash_complete", COMP_WORDS="interlock ch", COMP_CWORD="1")
+    run = subprocess.run(COMMAND, capture_output=True, text=True, env=asked, check=False)
+
+    assert "plain,check" in run.stdout
