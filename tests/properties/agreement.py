@@ -58,7 +58,7 @@ def difference(expected: dict[str, Any], actual: dict[str, Any]) -> str | None:
         left, right = expected.get(name), actual.get(name)
         if encode(left) != encode(right):
             inner = difference(left, right) if isinstance(left, dict) and isinstance(right, dict) else None
-            return f"{name}.{inner}" if inner else str(name)
+            return f"{name}/{inner}" if inner else str(name)
     return None
 
 
@@ -155,7 +155,7 @@ class Comparison:
 
 def _part(step: Step | RejectedError, path: str) -> Any:
     value: Any = seen(step)
-    for name in path.split("."):
+    for name in path.split("/"):
         value = value.get(name) if isinstance(value, dict) else value
     return value
 

@@ -170,22 +170,19 @@ def assign(progress: Progress, path: str, value: Any) -> None:
     field = field_of(progress, name)
     if field is None and name not in progress.context:
         raise Failure("assign.unknown_field", f"{name} is not a field")
-    whole = copy.deepcopy(value)
-    if keys:
-        if name not in progress.context:
-            raise Failure("assign.path", f"{name} has no value yet")
-        whole = copy.deepcopy(progress.context[name])
-        inner = whole
-        for key in keys[:-1]:
-            if not isinstance(inner, dict) or key not in inner:
-                raise Failure("assign.path", f"{path} leads nowhere")
-            inner = inner[key]
-        if not isinstance(inner, dict):
-            raise Failure("assign.path", f"{path} leads nowhere")
-        inner[keys[-1]] = copy.deepcopy(value)
+    whole = written(progress.context.get(name), keys, copy.deepcopy(value))
     if field is not None and refusal(whole, field) is not None:
         raise Failure("assign.refused", f"{name} refuses the value")
     progress.context[name] = whole
+
+
+def written(whole: Any, keys: list[str], value: Any) -> Any:
+    """A copy of the whole in which the value stands at the keys; nothing that is there already is changed in place."""
+    if not keys:
+        return value
+    if not isinstance(whole, dict) or (len(keys) > 1 and keys[0] not in whole):
+        raise Failure("assign.path", "the path leads nowhere")
+    return {**whole, keys[0]: written(whole.get(keys[0]), keys[1:], value)}
 
 
 def event_name(value: Any) -> str:

@@ -157,10 +157,12 @@ def _check_payload_reads(review: Review, reading: Reading, transition: Transitio
     if parsed is None or not events or any(each.payload is None for each in events):
         return
     for path in _data_paths(parsed.tree):
-        if not any(_has_path(each.payload or (), path) for each in events):
+        payloads = [each.payload or () for each in events]
+        # A field inside one that is missing itself is not told again.
+        if not any(_has_path(each, path) for each in payloads) and any(_has_path(each, path[:-1]) for each in payloads):
             names = ", ".join(f'"{each.name}"' for each in events)
             known = {field.name for each in events for field in each.payload or ()}
-            hint = suggestion(path[0], known) or f"its fields are {', '.join(sorted(known)) or 'none'}"
+            hint = suggestion(path[-1], known) or f"its fields are {', '.join(sorted(known)) or 'none'}"
             message = f"the payload of {names} has no field `{'.'.join(path)}`"
             review.rule("payload.type", message, _within(reading.expression, path), hint)
 
@@ -182,25 +184,15 @@ def taken(review: Review, transition: Transition) -> list[EventType]:
 
 
 def _data_paths(tree: ast.expr) -> Iterator[list[str]]:
-    """Every longest `event.data.a.b` in an expression, as its path below `data`."""
-    inner: set[ast.AST] = set()
+    """Every `event.data.a.b` in an expression, as its path below `data`."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute | ast.Subscript) and node not in inner:
-            inner.add(node.value)
-            path = _path(node)
-            inner.update(_chain(node))
-            if path[:2] == ["event", "data"] and len(path) > 2:
-                yield path[2:]
+        path = _path(node)
+        if path[:2] == ["event", "data"] and len(path) > 2:
+            yield path[2:]
 
 
-def _chain(node: ast.expr) -> Iterator[ast.expr]:
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-        yield node
-
-
-def _path(node: ast.expr) -> list[str]:
-    """The names of `a.b['c']`, beginning anew after whatever is no written name."""
+def _path(node: ast.AST) -> list[str]:
+    """The names of `a.b['c']`; what hangs on anything that is no written name begins anew."""
     match node:
         case ast.Name():
             return [node.id]
@@ -208,9 +200,6 @@ def _path(node: ast.expr) -> list[str]:
             return [*_path(node.value), node.attr]
         case ast.Subscript(slice=ast.Constant(value=str() as name)):
             return [*_path(node.value), name]
-        case ast.Subscript():
-            # `event.data.items[0].x`: what an item holds is not followed.
-            return _path(node.value) if isinstance(node.value, ast.Name) else []
         case _:
             return []
 

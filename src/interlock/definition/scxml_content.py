@@ -67,7 +67,9 @@ class ContentReader:
     def either(self, element: Element, literal: str, computed: str) -> Value:
         """An attribute that has a second form ending in `expr`."""
         text = element.get(literal)
-        return self.computed(element, computed) if text is None else text
+        if text is not None or element.get(computed) is None:
+            return text
+        return self.expression(element, computed)
 
     def location(self, element: Element, name: str) -> str | None:
         """An attribute that names a place in the context."""
@@ -76,7 +78,8 @@ class ContentReader:
 
     def id_location(self, element: Element) -> str | None:
         """Where an id is written to; beside an id of the author's only our namespace can say it."""
-        return self.extension.text(element, "idlocation") or self.location(element, "idlocation")
+        path = self.extension.text(element, "idlocation")
+        return self.location(element, "idlocation") if path is None else path
 
     def guard(self, element: Element) -> Guard | None:
         """The guard of a transition or a branch. An empty `cond` is none."""
@@ -167,8 +170,8 @@ class ContentReader:
             case "foreach":
                 return Foreach(
                     items=self.items(element),
-                    item=(element.get("item") or "").strip(),
-                    index=None if element.get("index") is None else (element.get("index") or "").strip(),
+                    item=(element.get("item") or "").strip(" "),
+                    index=None if element.get("index") is None else (element.get("index") or "").strip(" "),
                     block=self.block(element),
                     place=place,
                 )
@@ -227,14 +230,18 @@ class ContentReader:
         if extension.text(element, "raise") is not None:
             return Raise(event=event, data=data, place=element.place)
         to = self.either(element, "target", "targetexpr")
+        if extension.text(element, "to") is not None:
+            to = extension.text(element, "to")
+        elif isinstance(to, str):
+            to = self.target(to, element)
         kind = self.either(element, "type", "typeexpr")
         sendid: Value = element.get("id")
         if extension.text(element, "id") is not None:
             sendid = extension.value(element, "id")
         return Send(
             event=event,
-            to=extension.text(element, "to") or (self.target(to, element) if isinstance(to, str) else to),
-            delay=extension.text(element, "delay") or self.delay(element),
+            to=to,
+            delay=self.delay(element) if extension.text(element, "delay") is None else extension.text(element, "delay"),
             id=sendid,
             id_location=self.id_location(element),
             data=data,
@@ -253,13 +260,16 @@ class ContentReader:
     def delay(self, element: Element) -> Value:
         """The delay of a `send`: SCXML's `1.5s` is written as we write durations, a computed one stays computed."""
         value = self.either(element, "delay", "delayexpr")
-        if not isinstance(value, str) or parse_duration(value) is not None:
+        text = read_value(value.text, "interlock", value.place) if isinstance(value, Expression) else value
+        if not isinstance(text, str) or parse_duration(text) is not None:
             return value
-        ms = parse_css_duration(value)
-        if ms is None and element.get("delay") is not None:
-            message = f'"{value}" is not a duration'
+        ms = parse_css_duration(text)
+        if ms is not None:
+            return format_duration(ms)
+        if value is text:
+            message = f'"{text}" is not a duration'
             self.findings.error("scxml.delay", message, element.at("delay"), "write 1.5s or 200ms")
-        return Expression(repr(value), element.at("delayexpr")) if ms is None else format_duration(ms)
+        return value
 
     def assign(self, element: Element) -> Assign:
         """`assign`. One without a location, or with a bad one, fails when it runs (W3C 401)."""

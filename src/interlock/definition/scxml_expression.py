@@ -45,9 +45,7 @@ _TOKEN = re.compile(
       |(?P<string>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|(?P<sign>===|!==|&&|\|\||==|!=|<=|>=|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_UNDEFINED = re.compile(
-    r"""typeof\s+([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*(===?|!==?)\s*(?:'undefined'|"undefined")"""
-)
+_UNDEFINED = re.compile(r"""typeof\s+(context\.(\w+)|[\w.]+)\s*(==|!=)\s*(?:'undefined'|"undefined")""")
 _ITEM = re.compile(r"""\[\s*(?:'([A-Za-z0-9_-]+)'|"([A-Za-z0-9_-]+)")\s*\]""")
 
 _CLOSING = (")", "]", "}")
@@ -59,10 +57,13 @@ def imported(text: str, datamodel: Datamodel) -> str:
     """The text in our language, as far as tokens can tell."""
     if datamodel == "interlock":
         return text
-    text = text.strip()
-    if datamodel == "ecmascript":
-        text = _UNDEFINED.sub(lambda found: f"{found[1]} {'==' if found[2][0] == '=' else '!='} null", text)
-    return "".join(word for _, word in _renamed(_tokens(text), datamodel))
+    text = "".join(word for _, word in _renamed(_tokens(text.strip()), datamodel))
+    return _UNDEFINED.sub(_unset, text) if datamodel == "ecmascript" else text
+
+
+def _unset(found: re.Match[str]) -> str:
+    value = f"get(context, {found[2]!r})" if found[2] else found[1]
+    return f"{value} {found[3]} null"
 
 
 def _renamed(found: Tokens, datamodel: Datamodel) -> Tokens:
@@ -118,8 +119,8 @@ def _tokens(text: str) -> Tokens:
 def _name(word: str, datamodel: Datamodel) -> str:
     if word in _SYSTEM:
         return _SYSTEM[word]
-    if datamodel == "ecmascript" and word == "undefined":
-        return "null"
+    if datamodel == "ecmascript" and word in ("typeof", "undefined"):
+        return {"undefined": "null"}.get(word, word)
     return word if iskeyword(word) or word in CONSTANTS else f"context.{word}"
 
 

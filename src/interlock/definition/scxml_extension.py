@@ -73,7 +73,7 @@ def guard_plain(guard: Guard) -> Any:
     """The guard as YAML writes it."""
     match guard:
         case GuardName(arguments=None):
-            return guard.name
+            return plain_value(guard.name)
         case GuardName():
             return {"name": guard.name, "with": plain_value(guard.arguments)}
         case GuardExpression():
@@ -94,7 +94,7 @@ def guard_from(plain: Any, place: Place) -> Guard:
         case str() if plain.startswith("="):
             return GuardExpression(expression=Expression(plain[1:].strip(), place), place=place)
         case str():
-            return GuardName(name=plain, place=place)
+            return GuardName(name=value_from(plain, place), place=place)
         case {"name": str() as name, **rest} if set(rest) <= {"with"}:
             return GuardName(name=name, arguments=value_from(rest.get("with"), place), place=place)
         case {"all": list() as inner}:
@@ -109,17 +109,20 @@ def guard_from(plain: Any, place: Place) -> Guard:
             raise ValueError("this is no guard")
 
 
+_VALUES = ("default", "dedupe")
+
+
 def said(value: Any) -> Any:
-    """What a dataclass of the model says, as plain JSON: no places, no defaults."""
-    if is_dataclass(value) and not isinstance(value, Expression | type):
+    """What a value of the model says, as plain JSON: no places, no defaults."""
+    if isinstance(value, Expression):
+        return plain_value(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        found = {each.name: getattr(value, each.name) for each in fields(value) if each.name != "place"}
+        unsaid = {each.name for each in fields(value) if found.get(each.name) is _default(each)}
         return {
-            each.name: said(found)
-            for each in fields(value)
-            if each.name != "place" and (found := getattr(value, each.name)) is not _default(each)
+            name: plain_value(each) if name in _VALUES else said(each) for name, each in found.items() if name not in unsaid
         }
-    if isinstance(value, tuple):
-        return [said(each) for each in value]
-    return plain_value(value)
+    return [said(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _default(field: Any) -> Any:
@@ -171,36 +174,43 @@ class Extension:
             self.findings.error("scxml.extension", str(error), element.at(name, INTERLOCK))
             return None
 
-    def field(self, name: str, plain: Any, place: Place) -> Field:
-        """A field of the context or a payload, from what `said` wrote."""
+    def field(self, name: str, plain: dict[str, Any], place: Place) -> Field:
+        """A field of the context, from what `said` wrote."""
+        plain = {**plain, "name": name}
         try:
-            spec = msgspec.convert({**plain, "name": name} if isinstance(plain, dict) else plain, type=Field)
-        except (msgspec.ValidationError, TypeError) as error:
+            return _field(msgspec.convert(plain, type=Field), plain, place)
+        except msgspec.ValidationError as error:
             self.findings.error("scxml.extension", f"the field is wrong: {error}", place)
-            spec = Field(name=name)
-        return _with_values(spec, place)
+            return Field(name=name, place=place)
 
     def events(self, element: Element) -> tuple[EventType, ...]:
         """The declared events, from the JSON inside an element."""
-        plain = self.decoded(element.text, element.place, list[dict[str, Any]])
+        place = element.place
         made = []
-        for each in plain or ():
-            permit, dedupe = value_from(each.pop("permit", None), element.place), each.pop("dedupe", None)
+        for plain in self.decoded(element.text, place, list[dict[str, Any]]) or ():
+            values = {name: value_from(plain.pop(name, None), place) for name in ("permit", "dedupe")}
             try:
-                event = msgspec.convert(each, type=EventType)
+                event = msgspec.convert(plain, type=EventType)
             except msgspec.ValidationError as error:
-                self.findings.error("scxml.extension", f"the event is wrong: {error}", element.place)
+                self.findings.error("scxml.extension", f"the event is wrong: {error}", place)
                 continue
-            payload = (
-                None if event.payload is None else tuple(_with_values(spec, element.place) for spec in event.payload)
-            )
-            dedupe = value_from(dedupe, element.place)
-            made.append(replace(event, payload=payload, permit=permit, dedupe=dedupe, place=element.place))
+            payload = None
+            if event.payload is not None:
+                pairs = zip(event.payload, plain["payload"], strict=True)
+                payload = tuple(_field(spec, each, place) for spec, each in pairs)
+            made.append(replace(event, payload=payload, place=place, **values))
         return tuple(made)
 
 
-def _with_values(spec: Field, place: Place) -> Field:
-    default = UNSET if spec.default is UNSET else value_from(spec.default, place)
-    items = None if spec.items is None else _with_values(spec.items, place)
-    inner = None if spec.fields is None else tuple(_with_values(each, place) for each in spec.fields)
-    return replace(spec, default=default, items=items, fields=inner, place=place)
+def _field(spec: Field, plain: dict[str, Any], place: Place) -> Field:
+    """The field with its values read, and its bounds as written: decoding makes every bound a float."""
+    items, inner = spec.items, spec.fields
+    return replace(
+        spec,
+        default=UNSET if spec.default is UNSET else value_from(spec.default, place),
+        min=plain.get("min"),
+        max=plain.get("max"),
+        items=None if items is None else _field(items, plain["items"], place),
+        fields=None if inner is None else tuple(map(_field, inner, plain["fields"], [place] * len(inner))),
+        place=place,
+    )

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from interlock.definition.format import Writing
 from interlock.definition.scxml_expression import Datamodel
-from interlock.definition.scxml_extension import plain_json, said
+from interlock.definition.scxml_extension import plain_json, said, value_json
 from interlock.definition.scxml_names import default_key
 from interlock.definition.scxml_structure import INTERLOCK, SCXML
 from interlock.definition.scxml_write_content import ContentWriter, Losses, Untranslatable, element
@@ -216,7 +216,7 @@ class DocumentWriter:
         for name, value in known.items():
             if value is not None:
                 self.losses.tell(name, f"`{name}` is ours", state.place, "info")
-                attributes[f"interlock:{name}"] = plain_json(said(value))
+                attributes[f"interlock:{name}"] = value_json(value) if name == "meta" else plain_json(said(value))
         return attributes
 
     def _datamodel(self, state: State) -> list[Element]:
@@ -231,8 +231,9 @@ class DocumentWriter:
         return element("data", {"id": field.name} | value | {"interlock:field": plain_json(plain) if plain else None})
 
     def _initial_attributes(self, index: int) -> dict[str, str | None]:
-        initial = self.tree.states[index].initial
-        if initial is None or initial.actions or not self.tree.children[index]:
+        state = self.tree.states[index]
+        initial = state.initial
+        if initial is None or initial.actions or state.type != "state" or not state.states:
             return {}
         names, texts = self.parts.inner(index, initial)
         return {"initial": names, "interlock:initial": texts}
@@ -242,7 +243,7 @@ class DocumentWriter:
         state, content = self.tree.states[index], self.content
         content.inside = lambda text: self._inside_id(index, text)
         children = []
-        if state.initial is not None and state.initial.actions:
+        if state.initial is not None and state.initial.actions and state.type == "state" and state.states:
             children.append(element("initial", children=[self.parts.default(index, state.initial)]))
         children += [element("onentry", children=content.actions(block)) for block in state.entry]
         children += [element("onexit", children=content.actions(block)) for block in state.exit]

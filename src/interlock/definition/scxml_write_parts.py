@@ -141,6 +141,8 @@ class PartWriter:
         reenter = transition.reenter
         if index == 0 and transition.targets and reenter is not False:
             return {"type": "internal", "interlock:reenter": plain_json(reenter)}
+        if reenter and self.dialect == "scxml":
+            return {"type": "external", "interlock:reenter": "true"}
         return {} if reenter is None else {"type": "external" if reenter else "internal"}
 
     # Timers
@@ -200,7 +202,7 @@ class PartWriter:
             attributes |= self.content.either(src, "src", "srcexpr")
         attributes |= self._promises(invoke)
         children = []
-        if isinstance(invoke.input, dict) or invoke.type == "handler":
+        if (invoke.input and isinstance(invoke.input, dict)) or invoke.type == "handler":
             children += self.content.payload(invoke.input)
         elif invoke.input is not None:
             attributes["interlock:input"] = value_json(invoke.input)

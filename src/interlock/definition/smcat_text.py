@@ -34,6 +34,7 @@ _LABEL = re.compile(r"[^;{]*")
 _WORD = re.compile(r"[A-Za-z]+")
 _WIDTH = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _CLASS = re.compile(r"[a-zA-Z0-9_\- ]*")
+_ATTRIBUTES_REST = re.compile(r'(?:"(?:\\"|[^"])*+"|[^];{}"])*+\]')
 _SKIPPED = re.compile(r'"(?:\\"|[^"])*+"|[;{}]')
 _ARROW = re.compile("|".join(map(re.escape, (*FORWARD, *BACKWARD))))
 
@@ -244,18 +245,26 @@ class _Parser:
             self._space()
             if self._eat("]"):
                 return found
-            word = _WORD.match(self.text, self.position)
-            name = word[0].lower() if word else ""
-            if word is None or name not in known:
-                hint = suggestion(name, known) or f"the attributes here are {', '.join(known)}"
-                end = word.end() if word else self.position + 1
-                self._problem(f'"{self.text[self.position : end]}" is not an attribute here', end=end, hint=hint)
-                return None
-            self.position = word.end()
-            value = True if name == "active" else self._attribute_value(name, types)
-            if value is None:
-                return None
+            if not self._attribute(found, known, types):
+                rest = _ATTRIBUTES_REST.match(self.text, self.position)
+                if rest is None:
+                    return None
+                self.position = rest.end()
+                return found
+
+    def _attribute(self, found: Attributes, known: tuple[str, ...], types: tuple[str, ...]) -> bool:
+        word = _WORD.match(self.text, self.position)
+        name = word[0].lower() if word else ""
+        if word is None or name not in known:
+            hint = suggestion(name, known) or f"the attributes here are {', '.join(known)}"
+            end = word.end() if word else self.position + 1
+            self._problem(f'"{self.text[self.position : end]}" is not an attribute here', end=end, hint=hint)
+            return False
+        self.position = word.end()
+        value = True if name == "active" else self._attribute_value(name, types)
+        if value is not None:
             found[name] = value
+        return value is not None
 
     def _attribute_value(self, name: str, types: tuple[str, ...]) -> str | float | None:
         self._space()

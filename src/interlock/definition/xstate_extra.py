@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -40,6 +41,11 @@ class _WrongError(Exception):
         super().__init__(wish)
         self.located = located
         self.wish = wish
+
+
+@cache
+def _hints(made: type[Any]) -> dict[str, Any]:
+    return get_type_hints(made)
 
 
 def extra_of(source: Source, located: Located) -> Mapping[str, Located]:
@@ -103,10 +109,9 @@ def _known(source: Source, extra: Mapping[str, Located], known: tuple[str, ...])
 
 
 def _filled(source: Source, node: Node, extra: Mapping[str, Located], made: T, names: tuple[str, ...]) -> T:
-    hints = get_type_hints(type(made))
     for name in names:
         if name in extra:
-            value = _decoded(source, node, extra[name], hints[name])
+            value = _decoded(source, node, extra[name], _hints(type(made))[name])
             if value is not None:
                 made = replace(made, **{name: value})  # type: ignore[type-var]  # every caller gives a dataclass
     return made
@@ -207,8 +212,7 @@ def _record(source: Source, node: Node, located: Located, hint: Any) -> Any:
     assert isinstance(hint, type)
     if not isinstance(located.value, dict):
         raise _WrongError(located, "a mapping")
-    hints = get_type_hints(hint)
-    hints.pop("place", None)
+    hints = {key: each for key, each in _hints(hint).items() if key != "place"}
     for key, each in located.value.items():
         if key not in hints:
             wish = suggestion(key, hints)

@@ -288,7 +288,9 @@ def _descriptor(source: Source, key: str, on: Located) -> str | None:
     place = on.keys.get(key, on.place)
     if not _DESCRIPTOR.fullmatch(key):
         hint = "eventless transitions stand under `always`" if not key else None
-        source.error("name.invalid", f'"{key}" is no event: dotted words without white space, comma, *, = or #', place, hint)
+        source.error(
+            "name.invalid", f'"{key}" is no event: dotted words without white space, comma, *, = or #', place, hint
+        )
         return None
     if is_old_name(key):
         hint = 'XState 5 writes "xstate.done.actor.ID", "xstate.done.state.ID", "xstate.error.actor.ID"'

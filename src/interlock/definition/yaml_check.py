@@ -20,22 +20,38 @@ _RESERVED = ("_", "done.", "error.", "after.")
 
 
 def check_names(document: Document, findings: Findings) -> None:
-    """Adds a finding for each reserved name, field without a first value, invoke without `src`, and falling range."""
-    own = document.dialect == "interlock"
-    for event in document.events or ():
-        if own and event.name.startswith(_RESERVED):
-            _reserved("event", event.name, event.place, findings)
-    for state in _states(document.root):
-        if own:
+    """Adds a finding for each reserved name of a document, and of the charts inside it."""
+    if document.dialect == "interlock":
+        for event in document.events or ():
+            if event.name.startswith(_RESERVED):
+                _reserved("event", event.name, event.place, findings)
+        for state in _states(document.root):
             _check_reserved(state, findings)
+    for chart in _inline_charts(document):
+        check_names(chart, findings)
+
+
+def check_values(document: Document, findings: Findings) -> None:
+    """Adds a finding for each field without a first value, invoke without a source, and falling range.
+
+    For whole documents only: where a part has been left out, what it said would be told as missing.
+    """
+    for state in _states(document.root):
         for field in state.context:
             if field.default is UNSET and not (field.required or field.nullable or field.type == "any"):
                 message = f'the field "{field.name}" has no first value'
                 findings.error("context.no_value", message, field.place, "say one of default, required or nullable")
         for invoke in state.invokes:
-            _check_invoke(invoke, findings, own=own)
+            _check_invoke(invoke, findings, own=document.dialect == "interlock")
         for step in state.saga.steps if state.saga is not None else ():
             _check_range(step.retry, step.place, findings)
+    for chart in _inline_charts(document):
+        check_values(chart, findings)
+
+
+def _inline_charts(document: Document) -> Iterator[Document]:
+    invokes = (invoke for state in _states(document.root) for invoke in state.invokes)
+    return (invoke.src for invoke in invokes if isinstance(invoke.src, Document))
 
 
 def _states(root: State) -> Iterator[State]:
@@ -85,11 +101,9 @@ def _check_invoke(invoke: Invoke, findings: Findings, *, own: bool) -> None:
     _check_range(invoke.retry, invoke.place, findings)
     if invoke.src is None and own:
         findings.error("invoke.no_src", 'an invoke needs the key "src"', invoke.place)
-    if isinstance(invoke.src, Document):
-        if invoke.type == "handler":
-            message = "an inline chart is no handler"
-            findings.error("invoke.type", message, invoke.place, "leave `type` out, or write chart")
-        check_names(invoke.src, findings)
+    if isinstance(invoke.src, Document) and invoke.type == "handler":
+        message = "an inline chart is no handler"
+        findings.error("invoke.type", message, invoke.place, "leave `type` out, or write chart")
 
 
 def _check_range(retry: Retry | None, place: Place, findings: Findings) -> None:

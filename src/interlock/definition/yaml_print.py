@@ -25,7 +25,7 @@ _BLOCK_KEYS = frozenset({"states"})
 _LISTED_KEYS = frozenset({"context", "events"})
 """Blocks too, when they stand at the top and have more than one entry: one line for each."""
 
-_PLAIN = re.compile(r"(?!\.\.\.|---)[\w./][\w./+*()<>=@;!?$%'-]*(?: [\w./+*()<>=@;!?$%'-]+)*")
+_PLAIN = re.compile(r"(?!\.\.\.|---)[\w./][\w./+*()<>=@;!$%'-]*(?: [\w./+*()<>=@;!$%'-]+)*")
 _ONE_LETTER = frozenset("yYnN")
 """Booleans of YAML 1.1 that PyYAML's own resolver leaves out."""
 

@@ -21,7 +21,7 @@ from interlock.definition.yaml_block import (
     targets_of,
     tried_of,
 )
-from interlock.definition.yaml_check import check_names
+from interlock.definition.yaml_check import check_names, check_values
 from interlock.definition.yaml_text import parse_yaml
 from interlock.errors import Place
 from interlock.model.action import Block
@@ -44,6 +44,8 @@ def document_of(node: Located, *, source: str, findings: Findings) -> Document |
     if checked is None:
         return None
     document = _document(checked, mapping_of(checked)["kind"].plain(), source)
+    if not findings.failed:
+        check_values(document, findings)
     check_names(document, findings)
     return document
 

@@ -87,7 +87,8 @@ class Kernel:
         given = beginning.given(context) if context or beginning.required else _NO_CONTEXT
         if self._entry is None:
             self._entry = self.planner.start()
-            if not self._entry.operations and self._entry.next.quiet and beginning.constant is not None:
+            plain = not (self._entry.operations or self._entry.ended) and self._entry.next.quiet
+            if plain and beginning.constant is not None:
                 self._plain_start = beginning.constant, self._entry.next.names
         if self._plain_start is not None:
             # Nothing has to run: the context is the defaults, shared until written, with what was given on top.

@@ -168,7 +168,7 @@ class Receiver:
                 _moved(each, event.data["due_ms"]) if (each.name, each.version) == wanted else each
                 for each in snapshot.timers
             )
-            if timers == snapshot.timers:
+            if wanted not in {(each.name, each.version) for each in snapshot.timers}:
                 return Step(snapshot, (), "ignored", "timer_gone")
             return Step(replaced(snapshot, self.chart.revision, timers=timers), (), "applied", "moved")
         return Step(snapshot, (), "rejected", "undeclared")

@@ -248,7 +248,8 @@ class Simulation:
 
     def _deliver(self, entity: str, effect: Effect) -> None:
         payload = effect.payload
-        to, fields = payload["to"], {name: payload[name] for name in ("sendid", "id", "key") if name in payload}
+        to: str = payload["to"]
+        fields: dict[str, Any] = {name: payload[name] for name in ("sendid", "id", "key") if name in payload}
         snapshot = self.snapshots[entity]
         if to == "#_parent":
             parent = snapshot.parent

@@ -30,7 +30,7 @@ class TrustedLanguage:
     def compile(self, text: str, inside: Mapping[str, str]) -> Compiled:
         code = self._code(text)
 
-        def function(context: Mapping[str, Any], event: Any, entity: Any, active: Any, meter: Any) -> Any:
+        def function(context: Mapping[str, Any], event: Any, entity: Any, active: Any, meter: Any, *_: Any) -> Any:
             names = self._names(context, event, entity, active)
             return self._kept(eval(code, names))
 

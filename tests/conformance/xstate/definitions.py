@@ -1,16 +1,17 @@
 """Random XState definitions and event sequences, made from a seed alone.
 
-Every state records its entry (`+key`) and exit (`-key`), every transition its number (`t7`): the trace then shows the order
-of everything. Guards and assigns count in the context, so that loops end and branches are taken now and then.
+Every state records its entry (`+key`) and exit (`-key`), every transition its number (`t7`): the trace then shows the
+order of everything. Guards and assigns count in the context, so that loops end and branches are taken now and then.
 
 Rule 1: no two regions of a parallel state hold `always`, nor does a state above a parallel one. XState tries eventless
 transitions in the order in which states were last entered, which it forgets itself when a snapshot is stored and
 restored; ours is document order. `test_points` shows the difference.
 Rule 2: nothing below the root targets it, neither by name nor by the history of a parallel root that has no default:
 XState then enters the root without leaving it, which our reader warns of.
-Rule 3: nothing in a parallel state targets a history of it that has no default: XState then leaves the parallel state and
-does not enter it again, though it stays in its regions. And a transition to a history around its source re-enters: where
-the history gives the source itself, XState enters it without leaving it, and can end in two children of one compound.
+Rule 3: nothing in a parallel state targets a history of it that has no default: XState then leaves the parallel state
+and does not enter it again, though it stays in its regions. And a transition to a history around its source re-enters:
+where the history gives the source itself, XState enters it without leaving it, and can end in two children of one
+compound state.
 """
 
 from __future__ import annotations
@@ -245,10 +246,8 @@ class Generator:
 
     def events(self) -> list[Json]:
         """A sequence of events, with time passing in between."""
-        found: list[Json] = []
-        for _ in range(self.random.randint(4, 12)):
-            found.append({"advance": 10} if self.chance(0.15) else {"type": self.random.choice(EVENTS)})
-        return found
+        count = self.random.randint(4, 12)
+        return [{"advance": 10} if self.chance(0.15) else {"type": self.random.choice(EVENTS)} for _ in range(count)]
 
 
 def _is_trap(source: Shape, target: Shape) -> bool:

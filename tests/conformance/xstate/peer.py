@@ -1,7 +1,7 @@
 """Runs a definition on both sides and tells the first difference.
 
-Ours: reader, compiler, kernel, in dialect `xstate`. Theirs: `driver.mjs` on the pinned xstate package, all definitions in
-one process. A sequence is compared up to its first error or its end: there XState's actor is dead.
+Ours: reader, compiler, kernel, in dialect `xstate`. Theirs: `driver.mjs` on the pinned xstate package, all definitions
+in one process. A sequence is compared up to its first error or its end: there XState's actor is dead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from interlock.compiler.build import compile_document
 from interlock.definition.xstate import read_xstate
+from interlock.definition.xstate_event import imported_descriptor
 from interlock.errors import RejectedError
 from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart, Dialect
@@ -102,8 +103,9 @@ class Ours:
 
     def _send(self, event: Json) -> Step:
         data = {key: each for key, each in event.items() if key != "type"} or None
+        name = imported_descriptor(event["type"], {}) or event["type"]
         assert self.snapshot is not None
-        return self._kept(self.kernel.step(self.snapshot, Event(event["type"], data, time_ms=self.time_ms)))
+        return self._kept(self.kernel.step(self.snapshot, Event(name, data, time_ms=self.time_ms)))
 
     def _advance(self, ms: int) -> list[Step]:
         """Let time pass; timers that come due fire in order, those set meanwhile too."""

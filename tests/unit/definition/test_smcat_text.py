@@ -135,6 +135,7 @@ PROBLEMS = {
     "a { };": 'there is no state between the braces of "a"',
     "a; /* b": "this comment is not closed",
     "a [tpye=final];": '"tpye" is not an attribute here; did you mean "type"?',
+    "a [x; b -> c;": '"x" is not an attribute here',
     "a [=];": '"=" is not an attribute here; the attributes here are label',
     "a [type final];": "`type` needs a value",
     "a [type=finale];": '"finale" is not a type here; did you mean "final"?',
@@ -157,7 +158,7 @@ def test_a_problem_is_told_with_its_fix(text: str) -> None:
 
 def test_all_problems_are_told_at_once() -> None:
     """Reading goes on behind the next semicolon, inside and outside of braces, and skips what is nested or quoted."""
-    text = 'a [x] { ; }, b {\n = c;\n d -> ; e -> f;\n};\ng -> [h];\ni -> "j;" k {;};\na -> b;\n l -> m'
+    text = 'a [x "]" y] { z; }, b {\n = c;\n d -> ; e -> f;\n};\ng -> [h];\ni -> "j;" k {;};\na -> b;\n l -> m'
 
     assert ["1:4", "2:2", "3:7", "5:6", "6:11", "8:8"] == [each.split(" ")[0] for each in problems(text)]
 
