@@ -55,7 +55,6 @@ TIMED = ("t", "t.late")
 SEND_IDS = ("one", "two")
 
 
-
 def breaks(*_: object) -> object:
     """A registered function with a bug in it."""
     raise RuntimeError("a bug")
@@ -95,7 +94,11 @@ class ChartMaker:
         self.random = random
         self.dialect: DialectName = random.choice(("interlock", "interlock", "scxml", "xstate"))
         self.skeleton = Skeleton(random, dialect=self.dialect)
-        self.late_fields: list[str] = []
+        self.errors: Literal["event", "raise"] | None = None
+        if self.chance(0.6 if self.dialect == "xstate" else 0.1):
+            self.errors = "event" if self.dialect == "xstate" else "raise"
+        raising = self.errors == "raise" or (self.dialect == "xstate" and self.errors is None)
+        self.trouble = 0.1 if raising else 1.0
         self.invokes = 0
 
     def chance(self, part: float) -> bool:
@@ -106,7 +109,8 @@ class ChartMaker:
         """The whole document."""
         events = None
         if self.chance(0.1):
-            events = tuple(EventType(name=each) for each in (*OUTSIDE, *TIMED)[:6])
+            inside = tuple(EventType(name=each, direction="internal") for each in INSIDE)
+            events = (*(EventType(name=each) for each in (*OUTSIDE, *TIMED)), *inside)
         unhandled: tuple[Literal["reject", "ignore", "defer"] | None, ...] = (
             None,
             "reject",
@@ -114,15 +118,12 @@ class ChartMaker:
             "defer",
             "defer",
         )
-        errors: Literal["event", "raise"] | None = None
-        if self.chance(0.6 if self.dialect == "xstate" else 0.1):
-            errors = "event" if self.dialect == "xstate" else "raise"
         return Document(
             kind="random",
             root=self.root(),
             dialect=self.dialect,
             unhandled=self.random.choice(unhandled),
-            errors=errors,
+            errors=self.errors,
             binding="late" if self.chance(0.25) else "early",
             events=events,
         )
@@ -197,7 +198,6 @@ class ChartMaker:
         """Fields of a state's own: with late binding they get their values at its first entry."""
         name = f"f_{bone.key}"
         default: Any = self.random.choice((0, Expression("context.n + 1"), Expression("context.obj.nothing"), "x"))
-        self.late_fields.append(name)
         return (Field(name=name, type="integer" if self.chance(0.5) and default != "x" else "any", default=default),)
 
     def initial(self, bone: Bone) -> Initial | None:
@@ -222,7 +222,7 @@ class ChartMaker:
         made += [self.burning(bone, origin="transitions", events=(each,)) for each in inside]
         if self.chance(0.35):
             made.append(self.burning(bone, origin="always", events=()))
-        if bone.parent is not None and bone.children and self.chance(0.5):
+        if bone.parent is not None and bone.can_be_done and self.chance(0.6):
             made.append(self.burning(bone, origin="onDone", events=()))
         guarded = range(self.random.choice((0, 1, 2, 2)))
         made += [self.transition(bone, guard=self.guard(), events=self.descriptors()) for _ in guarded]
@@ -236,7 +236,16 @@ class ChartMaker:
         made += [self.transition(bone, events=(event,)) for event in outside]
         plain = [each for each in made if each.guard is None and each.events]
         ordered = sorted(plain, key=lambda each: -len(each.events[0]))
-        return (*(each for each in made if each not in plain), *ordered)
+        return (*self.distinct([each for each in made if each not in plain]), *ordered)
+
+    @staticmethod
+    def distinct(made: list[Transition]) -> list[Transition]:
+        """Without those whose very guard an earlier one has: the compiler refuses what can never be chosen."""
+        kept: list[Transition] = []
+        for each in made:
+            if each.guard is None or all((other.guard, other.origin) != (each.guard, each.origin) for other in kept):
+                kept.append(each)
+        return kept
 
     def descriptors(self) -> tuple[str, ...]:
         """What a guarded transition listens to: one name, a prefix, or several names."""
@@ -275,7 +284,7 @@ class ChartMaker:
             "context.n < 3",
             "context.n % 2 == 0",
             "context.n >= 1 and context.fuel > 1",
-            "event.data.v > 1",
+            "get(event.data, 'v', 0) > 1",
             "event.name == 'a' or event.name == 'i'",
             "len(context.xs) > 2",
             "get(context.obj, 'k', 0) < 4",
@@ -283,7 +292,7 @@ class ChartMaker:
             f"In('{self.skeleton.pick().id}')",
             f"not In('{self.skeleton.pick().id}') or context.n == 0",
         ]
-        if self.chance(0.1):
+        if self.chance(0.1 * self.trouble):
             texts = list(ERRORS[:3])
         picks: tuple[Guard, ...] = (
             GuardExpression(expression=Expression(self.random.choice(texts))),
@@ -292,11 +301,11 @@ class ChartMaker:
             GuardName(name="odd"),
             GuardName(name="below", arguments={"limit": Expression("context.n + 1") if self.chance(0.5) else 2}),
         )
-        return GuardName(name="breaks") if self.chance(0.03) else self.random.choice(picks)
+        return GuardName(name="breaks") if self.chance(0.03 * self.trouble) else self.random.choice(picks)
 
     def value(self) -> Any:
         """A literal or an expression, sometimes one that fails."""
-        if self.chance(0.08):
+        if self.chance(0.08 * self.trouble):
             return Expression(self.random.choice(ERRORS))
         return self.random.choice(
             (
@@ -306,12 +315,18 @@ class ChartMaker:
                 Expression("context.n"),
                 Expression("context.n + context.fuel"),
                 Expression("[context.n, len(context.xs)]"),
-                {"k": Expression("context.n * 2"), "l": [1, Expression("context.m")]},
+                {"k": Expression("context.n * 2"), "l": [1, Expression("context.fuel")]},
                 Expression("event.name if context.n else 'none'"),
                 Expression("context.obj"),
+                Expression(f"In('{self.skeleton.pick().id}')"),
                 Expression("entity.id + '/' + str(entity.version)"),
             )
         )
+
+    def flat_value(self) -> Any:
+        """A value that does not hold the field it goes into: repeated often enough, that would pass the limit of depth."""
+        value = self.value()
+        return 1 if value == Expression("context.obj") else value
 
     def blocks(self, mark: str) -> tuple[Block, ...]:
         """Entry or exit: none, one block that leaves a mark, or several."""
@@ -331,7 +346,7 @@ class ChartMaker:
             ),
             lambda: Assign(values=(("n", Expression("context.n + 1")),)),
             lambda: Assign(values=(("n", 0), ("m", self.value()))),
-            lambda: Assign(values=((self.random.choice(("obj.k", "obj.deep.l", "obj.gone.l")), self.value()),)),
+            lambda: Assign(values=((self.random.choice(("obj.k", "obj.deep.l", "obj.gone.l")), self.flat_value()),)),
             self.assign_call,
             lambda: Raise(event=self.random.choice(INSIDE), data=self.value() if self.chance(0.5) else None),
             self.send,
@@ -346,7 +361,7 @@ class ChartMaker:
 
     def assign_call(self) -> Action:
         """A registered assign function, with or without arguments; one breaks."""
-        if self.chance(0.15):
+        if self.chance(0.15 * self.trouble):
             return AssignCall(name=self.random.choice(("breaks", "refused")))
         return AssignCall(name="note", arguments=self.value() or 1) if self.chance(0.5) else AssignCall(name="double")
 
@@ -355,7 +370,9 @@ class ChartMaker:
         if self.chance(0.6):
             branches = tuple((self.guard(1), self.block(depth=depth)) for _ in range(self.random.choice((1, 2))))
             return If(branches=branches, otherwise=self.block(depth=depth))
-        items: Any = self.random.choice((Expression("context.xs"), [1, 2], Expression("context.n"), []))
+        items: Any = self.random.choice((Expression("context.xs"), [1, 2], Expression("context.xs + [context.n]"), []))
+        if self.chance(0.15 * self.trouble):
+            items = Expression("context.n")
         return Foreach(
             items=items,
             item=self.random.choice(("each", "m")),
@@ -365,19 +382,21 @@ class ChartMaker:
 
     def send(self) -> Action:
         """A send without delay: to itself, inside, to a parent, to an invoke, to another entity, or to nobody."""
-        to = self.random.choice((None, "self", "internal", "parent", "v1", "other/7", "#_scxml_nobody", "v9"))
+        to = self.random.choice((None, "self", "internal", "other/7"))
+        if self.chance(0.5 * self.trouble):
+            to = self.random.choice(("parent", "v1", "v2", "#_scxml_nobody"))
         return Send(
             event=self.random.choice(INSIDE if to == "internal" else OUTSIDE),
             to=to,
             id=self.random.choice((None, "one")),
             data=self.value() if self.chance(0.5) else None,
-            type="carrier pigeon" if self.chance(0.05) else None,
+            type="carrier pigeon" if self.chance(0.05 * self.trouble) else None,
         )
 
     def delayed(self) -> Action:
         """A send with a delay: a timer."""
         delay: Any = self.random.choice(("5ms", "1s", "1s", Expression("context.n + 8"), Expression("'20ms'")))
-        if self.chance(0.05):
+        if self.chance(0.05 * self.trouble):
             delay = Expression("'soon'")
         return Send(
             event=self.random.choice(TIMED),
@@ -393,8 +412,8 @@ class ChartMaker:
         made = []
         for _ in range(self.random.choice((1, 1, 2))):
             self.invokes += 1
-            done = (self.transition(bone, events=(), origin="onDone"),) if self.chance(0.7) else ()
-            error = (self.transition(bone, events=(), origin="onDone"),) if self.chance(0.4) else ()
+            done = (self.transition(bone, events=()),) if self.chance(0.7) else ()
+            error = (self.transition(bone, events=()),) if self.chance(0.4) else ()
             made.append(
                 Invoke(
                     src="service",

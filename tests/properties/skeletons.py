@@ -7,7 +7,7 @@ from random import Random
 from typing import Literal
 
 DEPTH_MAX = 4
-STATES_MAX = 16
+STATES_MAX = 12
 
 
 @dataclass(eq=False)
@@ -29,6 +29,13 @@ class Bone:
     def compound(self) -> bool:
         """Whether exactly one child is active at a time."""
         return self.type == "state" and bool(self.children)
+
+    @property
+    def can_be_done(self) -> bool:
+        """Whether its done event can ever come."""
+        if self.type == "parallel":
+            return all(each.type == "final" or each.can_be_done for each in self.active)
+        return any(each.type == "final" for each in self.children)
 
     def descendants(self) -> list[Bone]:
         """Everything below, in document order."""
@@ -60,7 +67,7 @@ class Skeleton:
             room = self.count < STATES_MAX and depth + 1 < DEPTH_MAX
             if child.type == "parallel" or (child.type == "state" and room and random.random() < 0.45):
                 self._grow(child, depth + 1)
-        if parent.type == "state" and depth and random.random() < 0.45:
+        if parent.type == "state" and random.random() < (0.55 if depth else 0.2):
             self._add(parent, "final")
         if depth and random.random() < 0.4:
             self._add(parent, "history")

@@ -8,6 +8,7 @@ Rule 3: every failure is a `Failure` with the code an author would see.
 from __future__ import annotations
 
 import ast
+import functools
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -187,6 +188,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+@functools.cache
+def parsed(source: str) -> ast.expr:
+    """The tree of an expression; kept, because the same few texts are read a million times."""
+    return ast.parse(source.strip(), mode="eval").body
+
+
 class Evaluator:
     """What an expression can see at one moment: context, the event bound last, entity, active states."""
 
@@ -213,7 +220,7 @@ class Evaluator:
         if expression.malformed is not None:
             code, _, message = expression.malformed.partition(": ")
             raise Failure(code, message)
-        tree = ast.parse(expression.text.strip(), mode="eval").body
+        tree = parsed(expression.text)
         try:
             return self._walk(tree, dict(expression.inside))
         except ZeroDivisionError:

@@ -100,7 +100,7 @@ class Interpreter:
         try:
             return self._run(snapshot, progress, event, timer, invocation)
         except StepFailed as failed:
-            return self._failed(snapshot, timer, invocation, failed)
+            return self._failed(snapshot, timer, invocation if is_result(event) else None, failed)
 
     def _run(
         self, snapshot: Snapshot, progress: Progress, event: Event, timer: Timer | None, invocation: Invocation | None
@@ -126,7 +126,7 @@ class Interpreter:
 
     def _finalize_and_forward(self, progress: Progress, event: Event, invocation: Invocation | None) -> None:
         """S9: for each active state and each of its invokes, in document order."""
-        over = invocation is not None and event.name.split(".")[:2] in (["done", "invoke"], ["error", "invoke"])
+        over = invocation is not None and is_result(event)
         order = sorted(progress.invokes, key=lambda each: (progress.structure.number(each.state), each.position))
         for each in order:
             invoke = progress.invoke_of(each)
@@ -217,6 +217,11 @@ class Interpreter:
 
     def _progress(self, snapshot: Snapshot, event: Event) -> Progress:
         return Progress.of(self.chart, snapshot, time_ms=event.time_ms, guards=self.guards, assigns=self.assigns)
+
+
+def is_result(event: Event) -> bool:
+    """Whether an invoke's event is its last: the result, or the error that it ended with (S31)."""
+    return event.name.split(".")[:2] in (["done", "invoke"], ["error", "invoke"])
 
 
 def return_deferred(progress: Progress) -> None:

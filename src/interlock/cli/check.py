@@ -115,17 +115,16 @@ def _show(terminal: Terminal, results: list[Checked]) -> None:
 
 
 def sound(source: Source, terminal: Terminal) -> tuple[Document, Chart]:
-    """The document and the chart of a definition without errors; warnings are told on stderr.
+    """The document and the chart of a definition without errors; warnings are only counted, for `check` tells them.
 
     Ends the command, with every finding told, when one of them is an error.
     """
     result = checked(source)
     if result.chart is None or result.document is None:
         refuse(terminal, source, result.findings)
-    for finding in result.findings:
-        if finding.severity == "warning":
-            for parts in finding_lines(finding, None):
-                terminal.message(*parts)
+    warnings = [finding for finding in result.findings if finding.severity == "warning"]
+    if warnings:
+        terminal.message((f"{summary(warnings, [source.name])}; interlock check tells them", "yellow"))
     return result.document, result.chart
 
 

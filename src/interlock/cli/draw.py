@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import PurePath
 
 import click
@@ -67,10 +66,21 @@ def draw(
 
 
 def _drawn(name: str, document: Document, chart: Chart, *, active: frozenset[str]) -> str:
-    """The drawing in one format; smcat is also a format of definitions, and its writer draws."""
-    if name == "smcat":
-        if active:
-            raise UsageError("smcat text cannot light states; draw as mermaid, dot or plantuml", code="draw.active")
-        return format_named("smcat").write(document).text
-    text: str = getattr(import_module(f"interlock.render.{name}"), name)(chart, active=active)
-    return text
+    """The drawing in one format, imported now; smcat is a format of definitions too, and its writer draws."""
+    match name:
+        case "dot":
+            from interlock.render.dot import dot
+
+            return dot(chart, active=active)
+        case "plantuml":
+            from interlock.render.plantuml import plantuml
+
+            return plantuml(chart, active=active)
+        case "smcat":
+            if active:
+                raise UsageError("smcat text cannot light states; draw as mermaid, dot or plantuml", code="draw.active")
+            return format_named("smcat").write(document).text
+        case _:
+            from interlock.render.mermaid import mermaid
+
+            return mermaid(chart, active=active)

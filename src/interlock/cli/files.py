@@ -36,8 +36,8 @@ class Source:
         return self.data.decode("utf-8", "replace").splitlines()
 
     def reading(self) -> Reading:
-        """What the reader of its format makes of it; only a file may refer to other files, those in its folder."""
-        if self.path is None:
+        """What the reader of its format makes of it. A file may refer to others in its folder; a pipe is read once."""
+        if self.path is None or not self.path.is_file():
             return read(self.data, format=self.format, source=self.name)
         return read_file(self.path, format=self.format)
 
@@ -57,7 +57,7 @@ def read_source(name: str, format: str | None = None) -> Source:
         return Source(name="<stdin>", data=data, format=format, path=None)
     path = Path(name)
     if path.is_dir():
-        raise UsageError(f'"{name}" is a directory; name the file in it', code="file.directory")
+        raise UsageError(f'"{path}" is a directory; name the file in it', code="file.directory")
     data = read_bytes(path)
     found = format or format_of(name)
     if found is None:
@@ -75,6 +75,8 @@ def read_bytes(path: Path) -> bytes:
             return stream.read(DEFINITION_BYTES_MAX + 1)
     except FileNotFoundError:
         raise NotFoundError(f'no file "{path}"', code="file.unknown", hint=_similar(path)) from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error  # reading itself does not name the file
 
 
 def _similar(path: Path) -> str | None:
@@ -94,12 +96,19 @@ def write_text(path: Path, text: str) -> None:
     """
     if path.is_dir():
         raise UsageError(f'"{path}" is a directory; name a file to write', code="file.directory")
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")  # a device or a pipe: there is nothing to replace
-        return
-    target = path.resolve()  # a link keeps pointing to the file that changes
-    if not target.parent.is_dir():
+    if not path.parent.is_dir():
         raise NotFoundError(f'no folder "{path.parent}" to write "{path.name}" into', code="file.folder")
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")  # a device or a pipe: there is nothing to replace
+        else:
+            _replace(path.resolve(), text)  # a link keeps pointing to the file that changes
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error  # the name the caller knows
+
+
+def _replace(target: Path, text: str) -> None:
+    """Write beside the target, flush, rename. Whatever goes wrong, the target is as it was."""
     mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent)
     try:

@@ -97,6 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
+    except OSError as error:
+        _forget_stdout()
+        return _failed(OSError(error.errno, error.strerror, "stdout"), terminal)
     return code
 
 
@@ -114,6 +117,9 @@ def _ended(terminal: Terminal, arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         terminal.message("interrupted")
         return exits.INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        terminal.note(error.format_message())
+        return exits.USAGE
     except click.ClickException as error:
         terminal.failure(_usage(error))
         return exits.USAGE

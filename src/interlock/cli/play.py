@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from interlock.assemble import BoundChart
-from interlock.errors import UsageError
+from interlock.errors import InterlockError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.model.chart import Chart
 from interlock.model.duration import format_duration, parse_duration
@@ -133,25 +133,32 @@ class Play:
         Raises UsageError when the line makes no sense now; nothing has changed then.
         """
         before = len(self.simulation.trace)
-        self._do(line)
-        self.simulation.settle()
+        try:
+            self._do(line)
+            self.simulation.settle()
+        except InterlockError:
+            self._replay(self.lines)
+            raise
         self.lines.append(line)
         return self.simulation.trace[before:]
 
     def back(self) -> str:
-        """Undo the last line by playing all lines before it anew; gives the line taken back.
+        """Take the last line back, by playing all lines before it anew; gives that line.
 
         Raises UsageError when there is none.
         """
         if not self.lines:
             raise UsageError("this is the beginning; there is nothing to take back", code="play.beginning")
-        lines = self.lines
-        self.lines = []
+        last = self.lines.pop()
+        self._replay(self.lines)
+        return last
+
+    def _replay(self, lines: list[str]) -> None:
         self.verdicts = dict.fromkeys(self.verdicts, True)
         self.simulation = self._begun()
-        for line in lines[:-1]:
-            self.change(line)
-        return lines[-1]
+        for line in lines:
+            self._do(line)
+            self.simulation.settle()
 
     def _do(self, line: str) -> None:
         word, _, rest = line.partition(" ")
@@ -179,7 +186,9 @@ class Play:
 
     def _send(self, name: str, text: str) -> None:
         principal = {"id": "player", "kind": "user", "roles": self._roles}
-        self.simulation.send(self.entity, name, payload(text), principal=principal)
+        declared = next((each.payload for each in self.chart.events or () if each.name == name), None)
+        texts = frozenset(field.name for field in declared or () if field.type == "string")
+        self.simulation.send(self.entity, name, payload(text, texts), principal=principal)
 
     def _duration(self, text: str) -> int:
         if not text:
@@ -196,6 +205,9 @@ class Play:
         for _, effect in self.pending():
             if name in (effect.payload.get("id"), effect.key, effect.name):
                 return effect.key
+        ending = [each for _, each in self.pending() if str(each.payload.get("id")).endswith(f".{name}")]
+        if len(ending) == 1:
+            return ending[0].key
         known = ", ".join(str(effect.payload.get("id") or effect.name) for _, effect in self.pending())
         wish = f"pending are {known}" if known else "nothing is pending"
         raise UsageError(f'no pending invoke or call "{name}"; {wish}', code="play.pending")
@@ -214,8 +226,8 @@ class Play:
         return suggestion(name, [*self.events(), *COMMANDS])
 
 
-def payload(text: str) -> Any:
-    """The payload of an event as typed: JSON, or `name=value` pairs, or nothing.
+def payload(text: str, texts: frozenset[str] = frozenset()) -> Any:
+    """The payload of an event as typed: JSON, or `name=value` pairs, or nothing; `texts` are the string fields.
 
     Raises UsageError when it is neither.
     """
@@ -225,7 +237,7 @@ def payload(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        pairs = _pairs(text)
+        pairs = _pairs(text, texts)
         if pairs is None:
             problem = str(error).removeprefix("JSON is malformed: ")
             message = f"the payload is neither JSON ({problem}) nor name=value pairs: {text[:60]}"
@@ -233,8 +245,8 @@ def payload(text: str) -> Any:
         return pairs
 
 
-def _pairs(text: str) -> dict[str, Any] | None:
-    """`id=p1 amount=3` as a mapping; a value that reads as JSON is that value, else it is a string."""
+def _pairs(text: str, texts: frozenset[str]) -> dict[str, Any] | None:
+    """`id=p1 amount=3` as a mapping; a value that reads as JSON is that value, else it is a string. None: no pairs."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -244,11 +256,15 @@ def _pairs(text: str) -> dict[str, Any] | None:
         name, equals, value = word.partition("=")
         if not equals or not name.isidentifier():
             return None
-        try:
-            found[name] = msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            found[name] = value
+        found[name] = value if name in texts else _value(value)
     return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 def active_ids(chart: Chart, snapshot: Snapshot) -> set[str]:

@@ -17,6 +17,7 @@ from interlock.kernel.explain import Candidate
 from interlock.model.chart import Chart, State
 from interlock.model.codec import plain
 from interlock.model.effect import Effect
+from interlock.model.field import same_value
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.testing.simulate import Record
@@ -47,26 +48,25 @@ def value_text(value: Any) -> str:
 # Steps
 
 
-def record_lines(chart: Chart, records: list[Record], entity: str, before: Snapshot | None) -> Iterator[Line]:
-    """The steps that one line led to, in order; those of other entities by their name."""
-    earlier: dict[str, Snapshot] = {} if before is None else {entity: before}
+def record_lines(records: list[Record], entity: str, before: dict[str, Snapshot]) -> Iterator[Line]:
+    """The steps that one line led to, in order; those of other entities than this one with their name."""
+    earlier = dict(before)
     for record in records:
-        yield from step_lines(chart if record.entity == entity else None, record, earlier.get(record.entity))
+        whose = "" if record.entity == entity else f" of {record.entity}"
+        yield from step_lines(record, earlier.get(record.entity), whose)
         earlier[record.entity] = record.step.snapshot
 
 
-def step_lines(chart: Chart | None, record: Record, before: Snapshot | None) -> Iterator[Line]:
+def step_lines(record: Record, before: Snapshot | None, whose: str) -> Iterator[Line]:
     """One step: the event and how it was taken, then what changed, what was asked for, what went wrong."""
     step = record.step
     after = step.snapshot
     name = "start" if record.event is None else record.event.name
-    whose = "" if chart is not None else f" of {record.entity}"
     reason = f" ({step.reason})" if step.reason else ""
     head: list[Part] = [(f"{instant(record.time_ms)} ", "dim"), (name, "bold"), whose, " "]
     head += [(step.outcome, _OUTCOMES[step.outcome]), reason]
     if step.outcome == "applied":
-        was = "" if before is None else f"{_names(before)} → "
-        head.append(f": {was}{_names(after)} (version {after.version})")
+        head.append(f": {_change(before, after)} (version {after.version})")
     yield tuple(head)
     yield from _context_changes({} if before is None else before.context, after.context)
     for effect in step.effects:
@@ -77,18 +77,27 @@ def step_lines(chart: Chart | None, record: Record, before: Snapshot | None) -> 
         yield (("  ended    ", "bold"), f"{after.ended}{output}")
 
 
-def _names(snapshot: Snapshot) -> str:
-    return ", ".join(snapshot.configuration)
+def _change(before: Snapshot | None, after: Snapshot) -> str:
+    """The atomic states left and entered; of a step that changes none, those it stays in."""
+    was = () if before is None else before.configuration
+    left = [name for name in was if name not in after.configuration]
+    entered = [name for name in after.configuration if name not in was]
+    if not entered:
+        return f"left {', '.join(left)}" if left else f"stays in {', '.join(was)}"
+    return f"{', '.join(left)} → {', '.join(entered)}" if left else ", ".join(entered)
 
 
-def _context_changes(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Line]:
-    for name in dict.fromkeys([*before, *after]):
-        old, new = before.get(name), after.get(name)
-        if name not in after:
+def _context_changes(before: dict[str, Any], after: dict[str, Any], path: str = "") -> Iterator[Line]:
+    """What differs, a line each; inside a mapping that was there before only what differs in it."""
+    for key in dict.fromkeys([*before, *after]):
+        name, old, new = path + key, before.get(key), after.get(key)
+        if key not in after:
             yield ("  context  ", f"{name}: gone")
-        elif name not in before:
+        elif key not in before:
             yield ("  context  ", f"{name}: ", (value_text(new), "green"))
-        elif old != new or type(old) is not type(new):
+        elif isinstance(old, dict) and isinstance(new, dict):
+            yield from _context_changes(old, new, f"{name}.")
+        elif not same_value(old, new):
             yield ("  context  ", f"{name}: ", (value_text(old), "red"), " → ", (value_text(new), "green"))
 
 

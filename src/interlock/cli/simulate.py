@@ -78,7 +78,7 @@ def _begun(bound: BoundChart, context: dict[str, Any] | None) -> Play:
     try:
         return Play(bound, context)
     except RejectedError as error:
-        hint = error.hint or "give the context with --context JSON"
+        hint = error.hint or ("give it with --context JSON" if error.code.startswith("context.") else None)
         raise RejectedError(error.message, code=error.code, hint=hint) from error
 
 
@@ -92,7 +92,7 @@ class _Stage:
     def opening(self) -> None:
         """The first step, and what there is to do."""
         self._lines(scene.assumption_lines(self.play))
-        self._lines(scene.record_lines(self.play.chart, self.play.simulation.trace, self.play.entity, None))
+        self._lines(scene.record_lines(self.play.simulation.trace, self.play.entity, {}))
         self._status()
 
     def line(self, line: str) -> None:
@@ -107,9 +107,9 @@ class _Stage:
         elif word in _VIEWS and word == line:
             self._lines(_VIEWS[word](play))
         else:
-            before = play.snapshot
+            before = dict(play.simulation.snapshots)
             records = play.change(line)
-            self._lines(scene.record_lines(play.chart, records, play.entity, before))
+            self._lines(scene.record_lines(records, play.entity, before))
             self._meant(records)
             if word == "advance":
                 self.terminal.report(("  clock    ", "dim"), f"now {instant(play.simulation.time_ms)}")

@@ -19,7 +19,7 @@ from interlock.errors import Diagnostic, Place
 from interlock.expression.language import SAFE, Language
 from interlock.model import document as doc
 from interlock.model.action import Expression
-from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, StateKind, State, Transition
+from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, Late, State, StateKind, Transition
 from interlock.model.codec import content_hash
 from interlock.model.duration import parse_duration
 from interlock.model.field import UNSET, Field
@@ -39,13 +39,20 @@ def compile_document(document: doc.Document, *, language: Language = SAFE) -> Co
     """The chart that a document means, with every error and lint found on the way."""
     findings = Findings()
     if not _fits(document, findings):
-        return Compilation(chart=None, diagnostics=findings.sorted())
+        return Compilation(chart=None, diagnostics=_told(findings))
     written = document
     document = expanded(document, findings)
+    if document is not written and not _fits(document, findings):
+        return Compilation(chart=None, diagnostics=_told(findings))
     builder = _Builder(document, language, findings, content_hash(written))
     chart = builder.chart()
     check(chart, written, builder.names, findings)
-    return Compilation(chart=None if findings.failed else chart, diagnostics=findings.sorted())
+    return Compilation(chart=None if findings.failed else chart, diagnostics=_told(findings))
+
+
+def _told(findings: Findings) -> tuple[Diagnostic, ...]:
+    """The findings in order, each once: a line of a saga is read for the step and for its compensation."""
+    return tuple(dict.fromkeys(findings.sorted()))
 
 
 def _fits(document: doc.Document, findings: Findings) -> bool:
@@ -157,12 +164,12 @@ class _Builder:
 
     def _initial(self, index: int, written: doc.State) -> tuple[int, ...]:
         if written.initial is not None:
-            return self.names.inner(index, written.initial.targets, written.initial)
+            return self.names.inner(index, written.initial.targets, written.initial.place)
         first = [each for each in self.tree.children[index] if self.tree.states[each].type != "history"]
         return (first[0],) if first else ()
 
     def _default(self, index: int, written: doc.State) -> tuple[int, ...]:
-        return self.names.inner(self.tree.parents[index], written.targets, written)
+        return self.names.inner(self.tree.parents[index], written.targets, written.place)
 
     def _field(self, index: int, field: Field) -> Field:
         return field if field.default is UNSET else replace(field, default=self.names.value(index, field.default))
@@ -223,7 +230,7 @@ class _Builder:
             index=0,
             source=index,
             descriptors=descriptors,
-            targets=self.names.targets(index, written.targets, written),
+            targets=self.names.targets(index, written.targets, written.place),
             guard=self.names.guard(index, written.guard),
             block=self.names.block(index, written.actions),
             internal=written.reenter is False,
@@ -258,7 +265,23 @@ class _Builder:
             timeout_ms=self._duration(written.timeout, written.place),
             key=self.names.value(index, written.key),
             restore=written.restore or "keep",
+            late=self._late(index),
             place=written.place,
+        )
+
+    def _late(self, index: int) -> Late | None:
+        """What answers a good result of a saga step that comes after the saga was left (S30)."""
+        parent = self.tree.states[self.tree.parents[index]] if index > 0 else self.tree.states[0]
+        if parent.saga is None or parent.saga.compensation == "none":
+            return None
+        step = next((each for each in parent.saga.steps if each.id == self.tree.states[index].key), None)
+        if step is None or step.compensate is None:
+            return None
+        return Late(
+            name=step.compensate.src,
+            input=self.names.value(index, step.compensate.input),
+            output=step.do.output,
+            key=self.names.value(index, step.do.key),
         )
 
     def _inline(self, name: str, document: doc.Document) -> str:
@@ -285,8 +308,9 @@ class _Builder:
         script = self.document.script
         if script is not None and self.language.script(script) is None:
             hint = "move the work into registered functions or assign actions"
-            self.findings.error("script.untrusted", "scripts are refused: they run code", self.document.root.place,
-            hint)
+            self.findings.error(
+                "script.untrusted", "scripts are refused: they run code", self.document.root.place, hint
+            )
         return script
 
 

@@ -1,7 +1,7 @@
 """Everything that can be wrong with a chart once its names are resolved, and everything that is probably a mistake.
 
 Rule 1: all findings at once: a check never stops another.
-Rule 2: what follows from the graph of transitions is asked only when there is no error: with a target missing it would mislead.
+Rule 2: what follows from the graph of transitions is asked only when there is no error: it would mislead.
 """
 
 from __future__ import annotations

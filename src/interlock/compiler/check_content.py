@@ -44,7 +44,8 @@ def _check_fields(review: Review) -> None:
         for field in state.context:
             first = seen.setdefault(field.name, field)
             if first is not field:
-                message = f"the field `{field.name}` is declared twice; the other is at {first.place.line}:{first.place.column}"
+                other = f"the other is at {first.place.line}:{first.place.column}"
+                message = f"the field `{field.name}` is declared twice; {other}"
                 hint = "the context is one for the whole chart: rename one of them"
                 review.rule("context.duplicate", message, field.place, hint)
             _check_field(review, field, "context.default")
@@ -57,7 +58,9 @@ def _check_field(review: Review, field: Field, code: str) -> None:
     for each in field.enum or ():
         problem = refusal(each, _without_enum(field))
         if problem is not None:
-            review.rule("field.enum", f"a value of its own `enum` is refused: {problem}", field.place, "correct the list")
+            review.rule(
+                "field.enum", f"a value of its own `enum` is refused: {problem}", field.place, "correct the list"
+            )
     if field.min is not None and field.max is not None and field.min > field.max:
         message = f"`{field.name}` takes no value: {field.min} is more than {field.max}"
         review.rule("field.bounds", message, field.place, "exchange `min` and `max`")
@@ -110,7 +113,9 @@ def _check_value(review: Review, declared: dict[str, Field], path: str, value: o
         return
     problem = refusal(value, field, path)
     if problem is not None:
-        review.rule("assign.refused", f"the value is refused: {problem}", place, "correct the value or the field's type")
+        review.rule(
+            "assign.refused", f"the value is refused: {problem}", place, "correct the value or the field's type"
+        )
 
 
 def field_at(declared: dict[str, Field], path: str) -> Field | None:

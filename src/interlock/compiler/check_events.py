@@ -25,14 +25,14 @@ def check_events(review: Review) -> None:
     declared = {each.name: each for each in review.chart.events or ()}
     for event in review.chart.events or ():
         _check_declaration(review, event, declared)
-    for state, name, data, place in caused(review):
-        _check_caused(review, declared, state, name, data, place)
+    for name, data, place in _caused(review):
+        _check_caused(review, declared, name, data, place)
     for transition in review.chart.transitions:
         _check_descriptors(review, declared, transition)
         _check_roles(review, declared, transition)
-    for state_ in review.chart.states:
-        if state_.expect is not None and state_.expect.then != "alert":
-            _check_caused(review, declared, state_.index, state_.expect.then, None, state_.place)
+    for state in review.chart.states:
+        if state.expect is not None and state.expect.then != "alert":
+            _check_caused(review, declared, state.expect.then, None, state.place)
     if review.chart.events is not None:
         _lint_unused(review)
         _lint_roles(review)
@@ -57,22 +57,20 @@ def _reserved(review: Review, name: str, place: Place) -> None:
 # What the chart itself causes
 
 
-def caused(review: Review) -> Iterator[tuple[int, str, object, Place]]:
-    """Every event that the chart raises or sends to itself under a written name: state, name, data, place."""
+def _caused(review: Review) -> Iterator[tuple[str, object, Place]]:
+    """Every event that the chart raises or sends to itself under a written name."""
     for site in sites(review.chart):
         for action in site.actions():
             match action:
                 case Raise(event=str() as name):
-                    yield site.state, name, action.data, action.place
+                    yield name, action.data, action.place
                 case Send(event=str() as name) if action.to in (None, "self", "internal"):
-                    yield site.state, name, action.data, action.place
+                    yield name, action.data, action.place
                 case _:
                     pass
 
 
-def _check_caused(
-    review: Review, declared: dict[str, EventType], state: int, name: str, data: object, place: Place
-) -> None:
+def _check_caused(review: Review, declared: dict[str, EventType], name: str, data: object, place: Place) -> None:
     if name.startswith(RESERVED):
         if review.own:
             _reserved(review, name, place)
@@ -119,7 +117,9 @@ def _check_descriptors(review: Review, declared: dict[str, EventType], transitio
             continue
         found = [each for each in declared.values() if descriptor.matches(each.name)]
         if not found:
-            hint = suggestion(descriptor.text, declared) or "declare it under `events`; what is not declared is rejected"
+            hint = (
+                suggestion(descriptor.text, declared) or "declare it under `events`; what is not declared is rejected"
+            )
             message = f'the event "{descriptor.text}" is not declared, so it never arrives'
             review.lint("event.undeclared", message, transition.source, transition.place, hint)
         elif all(each.direction == "out" for each in found):
@@ -178,12 +178,10 @@ def _lint_roles(review: Review) -> None:
     arriving = [each for each in review.chart.events or () if each.direction == "in"]
     without = [each for each in arriving if not each.roles]
     if arriving and len(without) == len(arriving):
-        message = "no event says who may send it: the chart is open to whoever reaches it"
+        message = "no event says who may send it: only a local driver may run this chart"
         review.lint("event.no_roles", message, 0, without[0].place, "give the events `roles`")
         return
     for event in without:
         message = f'the event "{event.name}" has no roles, so nobody may send it'
         hint = "give it `roles`, or `direction: internal` when only the chart itself sends it"
         review.lint("event.no_roles", message, 0, event.place, hint)
-
-

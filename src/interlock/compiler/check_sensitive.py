@@ -8,6 +8,7 @@ from __future__ import annotations
 from interlock.compiler.check_events import is_by_itself
 from interlock.compiler.content import known_fields
 from interlock.compiler.graph import Graph
+from interlock.compiler.lint_states import ways_out
 from interlock.compiler.review import Review, trigger
 from interlock.model.chart import State, Transition
 from interlock.model.findings import suggestion
@@ -42,29 +43,30 @@ def _check_neutral(review: Review, state: State, neutral: str) -> None:
 
 def _check_ways(review: Review, graph: Graph, state: State) -> None:
     entering: set[str] = set()
-    leaving: list[tuple[Transition, set[str]]] = []
+    exits: list[tuple[Transition, set[str]]] = []
+    leaving = {each.index for each in ways_out(graph, state.index)}
     for transition in graph.transitions:
         inside = graph.is_within(transition.source, state.index)
         enters = not inside and state.index in graph.entered(transition, memory=True)
-        leaves = graph.leaves(transition, state.index) and graph.together(transition.source, state.index)
-        if not enters and not leaves:
+        if not enters and transition.index not in leaving:
             continue
         roles = _roles(review, transition)
         if roles is None or (is_by_itself(transition) and "system" not in (transition.roles or ())):
             wish = "name `system` in its `roles`" if is_by_itself(transition) else "give it or its event `roles`"
             way = "into" if enters else "out of"
-            message = f"the way {way} the hidden state {review.name(state)} by {trigger(transition)} does not say who may take it"
+            where = f"{way} the hidden state {review.name(state)} by {trigger(transition)}"
+            message = f"the way {where} does not say who may take it"
             review.lint("sensitive.no_roles", message, state.index, transition.place, wish)
         elif enters:
             entering |= roles
         else:
-            leaving.append((transition, roles))
-    for transition, roles in leaving:
+            exits.append((transition, roles))
+    for transition, roles in exits:
         more = sorted(roles - entering - {"system"})
         if more and entering:
             message = f"{', '.join(more)} may leave the hidden state {review.name(state)} but not enter it"
             hint = "leaving takes at least the right that entering takes"
-            review.error("sensitive.roles", message, transition.place, hint)
+            review.lint("sensitive.roles", message, state.index, transition.place, hint)
 
 
 def _roles(review: Review, transition: Transition) -> set[str] | None:

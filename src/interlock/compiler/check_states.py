@@ -87,8 +87,10 @@ def _check_history(review: Review, graph: Graph, state: State, written: doc.Stat
             message = f"the history {review.name(state)} does not say where it leads before anything was recorded"
             review.error("history.no_default", message, state.place, "write `target`")
         return
+    # XState's history of a parallel state falls back to that state itself (X17).
+    fallback = state.parent if graph.chart.dialect.name == "xstate" else None
     for each in state.default:
-        if not graph.is_descendant(each, state.parent):
+        if each != fallback and not graph.is_descendant(each, state.parent):
             message = f"the history {review.name(state)} cannot lead to {review.name(each)}, outside its parent"
             hint = f"name a descendant of {review.name(state.parent)}"
             review.error("history.outside", message, state.place, hint)
@@ -138,17 +140,7 @@ def _check_parallel(review: Review, graph: Graph, state: State) -> None:
 def _check_done(review: Review, graph: Graph, state: State) -> None:
     for number in state.transitions:
         transition = graph.transitions[number]
-        if transition.origin == "onDone" and not can_be_done(graph, state):
+        if transition.origin == "onDone" and not graph.can_be_done(state.index):
             message = f"{review.name(state)} can never be done, so its `onDone` is never taken"
             hint = "give it a final child" if state.type != "parallel" else "give each region a final child"
             review.rule("done.never", message, transition.place, hint)
-
-
-def can_be_done(graph: Graph, state: State) -> bool:
-    """Whether a state can be "in a final state" (S29)."""
-    children = [graph.states[each] for each in graph.regions(state)]
-    if state.type == "parallel":
-        return all(
-            can_be_done(graph, each) or (each.type == "final" and graph.chart.dialect.done == "nested") for each in children
-        )
-    return any(each.type == "final" for each in children)

@@ -45,7 +45,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An expression and where it stands: its state, its transition if it belongs to one, and whether an invoke takes it."""
+    """An expression and where it stands: its state, its transition if it has one, and whether an invoke takes it."""
 
     state: int
     expression: Expression

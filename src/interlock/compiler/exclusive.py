@@ -95,7 +95,7 @@ def _tree_facts(tree: ast.expr, *, holds: bool) -> Iterator[Fact]:
 
 def _comparison(left: ast.expr, sign: str, right: ast.expr, *, holds: bool) -> Iterator[Fact]:
     if not holds:
-        # A comparison of values that have no order fails, and a guard that fails does not hold: `not a < b` is `a >= b`.
+        # Comparing what has no order fails, and a guard that fails does not hold: so `not a < b` is `a >= b`.
         sign = _NEGATED[sign]
     if isinstance(left, ast.Constant) and sign in _MIRRORED:
         left, sign, right = right, _MIRRORED[sign], left

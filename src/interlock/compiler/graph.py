@@ -1,7 +1,7 @@
 """Where a chart can go: what each transition leaves and enters, which states can be active together, what is reachable.
 
-Rule 1: guards are ignored, so every answer errs on the side of "it can happen"; an unguarded inner transition that takes the
-        same events does hide an outer one.
+Rule 1: guards are ignored, so every answer errs on the side of "it can happen".
+        But an unguarded inner transition does hide an outer one for the same events.
 Rule 2: nothing here walks configurations, whose number is exponential: states and transitions only.
 """
 
@@ -94,10 +94,26 @@ class Graph:
         state = self.states[index]
         return state.type == "final" and state.parent == self.chart.top
 
+    def can_be_done(self, index: int) -> bool:
+        """Whether a state can be "in a final state" (S29)."""
+        state = self.states[index]
+        if state.type == "parallel":
+            return all(self.can_be_done(each) for each in self.regions(state))
+        if state.type == "final":
+            return self.chart.dialect.done == "nested"
+        return any(self.states[each].type == "final" for each in state.children)
+
+    def is_done_with(self, outer: int, index: int) -> bool:
+        """Whether the state around can be done while the inner one is active."""
+        inner = next(each for each in self.states[outer].children if self.is_within(index, each))
+        if self.states[outer].type == "compound":
+            return self.states[inner].type == "final"
+        return self.can_be_done(inner) if inner == index else self.is_done_with(inner, index)
+
     # Transitions
 
     def domain(self, transition: Transition) -> int | None:
-        """The state whose descendants the transition leaves; None without target. A history counts as where it stands."""
+        """The state whose descendants the transition leaves; None without target. A history counts where it stands."""
         targets, source = transition.targets, transition.source
         if not targets:
             return None
@@ -192,7 +208,13 @@ class Graph:
         )
 
     def is_hidden(self, transition: Transition, atom: int) -> bool:
-        """Whether, seen from an active atomic state, inner transitions always come before this one."""
+        """Whether an outer state's transition is never taken here: inner ones come first, or that state is not done."""
+        if (
+            transition.origin == "onDone"
+            and transition.source != atom
+            and not self.is_done_with(transition.source, atom)
+        ):
+            return True
         for index in self.path(atom):
             if index == transition.source:
                 return False
@@ -200,10 +222,8 @@ class Graph:
                 return True
         return False
 
-    def spread(
-        self, start: Iterable[int], *, memory: bool
-    ) -> Iterator[tuple[int, Transition, frozenset[int]]]:
-        """Everything that may be taken from these states on: the atomic state it is taken in, the transition, what it enters.
+    def spread(self, start: Iterable[int], *, memory: bool) -> Iterator[tuple[int, Transition, frozenset[int]]]:
+        """Whatever may be taken from these states on: the atomic state it is taken in, the transition, what it enters.
 
         Each transition comes once. With `memory`, histories may lead to whatever they can have recorded.
         """

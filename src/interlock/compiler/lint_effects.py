@@ -28,7 +28,9 @@ def lint_invokes(review: Review, graph: Graph) -> None:
 
 def _lint_invoke(review: Review, graph: Graph, state: State, invoke: Invoke) -> None:
     name = f"error.invoke.{invoke.id}" if invoke.id is not None else "error.invoke"
-    around = [graph.transitions[number] for each in graph.path(state.index) for number in graph.states[each].transitions]
+    around = [
+        graph.transitions[number] for each in graph.path(state.index) for number in graph.states[each].transitions
+    ]
     if not any(descriptor.matches(name) for each in around for descriptor in each.descriptors):
         message = f"no transition takes the failure of this invoke of {review.name(state)}"
         review.lint("invoke.no_error", message, state.index, invoke.place, "write `onError`")
@@ -49,7 +51,7 @@ def lint_sagas(review: Review, graph: Graph) -> None:
             message = f"no transition takes the failure of the saga of {review.name(state)}"
             review.lint("invoke.no_error", message, state.index, saga.place, "write `onError`")
         for transition in ways_out(graph, state.index):
-            if transition.origin != "onDone" or transition.source != state.index:
+            if transition.origin != "onDone":  # a saga that is done is not half done
                 message = f"{trigger(transition)} can leave the saga of {review.name(state)} half done"
                 hint = "take the event inside the saga's state, or `allow` it with the reason why that is right"
                 review.lint("saga.left_midway", message, state.index, transition.place, hint)
@@ -60,7 +62,11 @@ def _lint_steps(review: Review, state: State, saga: Saga) -> None:
         if step.timeout is None:
             message = f'the saga step "{step.id}" may run for ever'
             review.lint("invoke.no_timeout", message, state.index, step.place, "write `timeout`")
-        if step.compensate is None and step is not saga.steps[-1] and saga.compensation != "none":
+        call = step.compensate
+        if call is not None and call.input is not None and not isinstance(call.input, dict):
+            message = f'the input of the compensation of "{step.id}" is no mapping, so it cannot carry `compensates`'
+            review.lint("saga.input", message, state.index, call.place, "write a mapping of named inputs")
+        if call is None and step is not saga.steps[-1] and saga.compensation != "none":
             message = f'the saga step "{step.id}" has no `compensate`, so it stays done when a later step fails'
             hint = "write `compensate`, put it last, or say `compensation: none`"
             review.lint("saga.no_compensation", message, state.index, step.place, hint)
@@ -75,12 +81,16 @@ def lint_actions(review: Review, graph: Graph) -> None:
         if effects and moves and not review.is_generated(site.state):
             where = "on exit" if site.role == "exit" else "on a transition"
             message = f"an effect {where} of {review.name(site.state)}: effects on entry are easier to audit"
-            review.lint("effect.outside_entry", message, site.state, effects[0].place, "move it to the entry of the next state")
+            review.lint(
+                "effect.outside_entry", message, site.state, effects[0].place, "move it to the entry of the next state"
+            )
         asked = asked or next(((site, each) for each in effects if isinstance(each, Do)), None)
     takers = (one for each in graph.transitions for one in each.descriptors)
     if asked is not None and not any(each.matches("error.communication") for each in takers):
         message = f'no transition takes "error.communication", which comes when `{asked[1].name}` fails for good'
-        review.lint("error.unhandled", message, asked[0].state, asked[1].place, "add a transition for it, or watch the faults")
+        review.lint(
+            "error.unhandled", message, asked[0].state, asked[1].place, "add a transition for it, or watch the faults"
+        )
     _lint_swallowed(review)
 
 

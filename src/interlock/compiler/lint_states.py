@@ -27,7 +27,9 @@ def lint_sizes(review: Review) -> None:
         written = review.tree.states[state.index]
         count = sum(each.type != "history" for each in written.states)
         if count > CHILDREN_MAX and written.saga is None:
-            message = f"{review.name(state)} has {count} children; a flat list of more than {CHILDREN_MAX} hides a hierarchy"
+            message = (
+                f"{review.name(state)} has {count} children; a flat list of more than {CHILDREN_MAX} hides a hierarchy"
+            )
             review.lint("state.too_many_children", message, state.index, hint="group what belongs together")
     total = sum(1 for _ in _written(review.document.root)) - 1
     if total > STATES_MAX:
@@ -49,7 +51,9 @@ def lint_names(review: Review, graph: Graph) -> None:
         word = state.key.lower().replace("-", "_").rsplit("_", 1)[-1]
         if word.endswith("ing") and word not in _NO_VERBS:
             message = f'"{state.key}" names something that is done: usually two states in one'
-            review.lint("state.verb_name", message, state.index, hint="name what is so meanwhile, such as payment_pending")
+            review.lint(
+                "state.verb_name", message, state.index, hint="name what is so meanwhile, such as payment_pending"
+            )
         if state.key.lower() in _CATCH_ALL:
             _lint_catch_all(review, graph, state)
 
@@ -59,7 +63,9 @@ def _lint_catch_all(review: Review, graph: Graph, state: State) -> None:
     if len(causes) > 1:
         names = ", ".join(f"{review.name(each.source)} by {trigger(each)}" for each in causes.values())
         message = f"{review.name(state)} is entered for {len(causes)} causes ({names})"
-        review.lint("state.catch_all_failure", message, state.index, hint="one state per cause, each with its own way on")
+        review.lint(
+            "state.catch_all_failure", message, state.index, hint="one state per cause, each with its own way on"
+        )
 
 
 def lint_ways(review: Review, graph: Graph, reachable: frozenset[int]) -> None:
@@ -83,16 +89,26 @@ def _is_leaf(review: Review, state: State) -> bool:
 
 def ways_out(graph: Graph, index: int) -> Iterator[Transition]:
     """The transitions that may be taken while the state is active and leave it for another."""
-    for transition in graph.transitions:
-        if transition.targets in ((), (index,)) or not graph.leaves(transition, index):
-            continue
-        if graph.is_within(transition.source, index):
+    for transition in _possible(graph, index):
+        if transition.targets != (index,) and graph.leaves(transition, index):
             yield transition
-        elif graph.is_descendant(index, transition.source):
-            if not all(graph.is_hidden(transition, atom) for atom in graph.atoms(transition.source) if graph.together(atom, index)):
+
+
+def _possible(graph: Graph, index: int) -> Iterator[Transition]:
+    """What may be taken while the state is active: in it, around it unless hidden, and in regions beside it."""
+    for each in range(index, graph.states[index].last + 1):
+        yield from (graph.transitions[number] for number in graph.states[each].transitions)
+    for ancestor in graph.path(index)[1:]:
+        beside = [atom for atom in graph.atoms(ancestor) if graph.together(atom, index)]
+        for number in graph.states[ancestor].transitions:
+            transition = graph.transitions[number]
+            done = transition.origin != "onDone" or graph.is_done_with(ancestor, index)
+            if done and not all(graph.is_hidden(transition, atom) for atom in beside):
                 yield transition
-        elif graph.together(transition.source, index):
-            yield transition
+        if graph.states[ancestor].type == "parallel":
+            regions = [each for each in graph.regions(graph.states[ancestor]) if not graph.is_within(index, each)]
+            inside = [each for region in regions for each in range(region, graph.states[region].last + 1)]
+            yield from (graph.transitions[number] for each in inside for number in graph.states[each].transitions)
 
 
 def lint_waiting(review: Review, graph: Graph) -> None:

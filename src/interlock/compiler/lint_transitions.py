@@ -8,7 +8,16 @@ from interlock.compiler.content import guards
 from interlock.compiler.exclusive import exclusive
 from interlock.compiler.graph import DescriptorIndex, Graph, is_free
 from interlock.compiler.review import Review, trigger
-from interlock.model.action import Assign, AssignCall, Block, Foreach, GuardExpression, Script, block_actions, guard_parts
+from interlock.model.action import (
+    Assign,
+    AssignCall,
+    Block,
+    Foreach,
+    GuardExpression,
+    Script,
+    block_actions,
+    guard_parts,
+)
 from interlock.model.chart import State, Transition
 
 PAIRS_MAX = 10_000
@@ -25,13 +34,21 @@ def lint_choice(review: Review, graph: Graph) -> None:
             transition = graph.transitions[number]
             if free.covers(transition) or any(_is_repeated(each, transition) for each in _rivals(earlier, transition)):
                 message = f"{trigger(transition)} can never be chosen here: an earlier transition always takes it first"
-                review.lint("transition.shadowed", message, state.index, transition.place, "take it out, or put it first")
-            elif transition.guard is not None and not review.is_generated(state.index):
+                review.lint(
+                    "transition.shadowed", message, state.index, transition.place, "take it out, or put it first"
+                )
+            elif transition.guard is not None and not _is_of_saga(review, transition):
                 for rival in _rivals(earlier, transition):
                     pairs += 1
                     if pairs > PAIRS_MAX or _lint_overlap(review, rival, transition):
                         break
             (free if is_free(transition) else earlier).add(transition)
+
+
+def _is_of_saga(review: Review, transition: Transition) -> bool:
+    """Whether the compiler wrote the transition, so that its order is right."""
+    mine = review.tree.states[transition.source].saga is not None and transition.origin == "onDone"
+    return mine or review.is_generated(transition.source)
 
 
 def _rivals(earlier: DescriptorIndex, transition: Transition) -> Iterator[Transition]:
@@ -44,8 +61,7 @@ def _rivals(earlier: DescriptorIndex, transition: Transition) -> Iterator[Transi
 
 def _is_repeated(first: Transition, second: Transition) -> bool:
     """Whether the later of two transitions asks exactly what the earlier asked for the same events."""
-    same = (first.guard, first.roles, first.descriptors) == (second.guard, second.roles, second.descriptors)
-    return same
+    return (first.guard, first.roles, first.descriptors) == (second.guard, second.roles, second.descriptors)
 
 
 def _lint_overlap(review: Review, first: Transition, second: Transition) -> bool:
@@ -84,7 +100,9 @@ def lint_loops(review: Review, graph: Graph) -> None:
         if transition.guard is not None:
             if _comes_back(graph, transition) and not _changes(graph, transition):
                 message = "it leads back to where it was and changes nothing, so its guard holds again, for ever"
-                review.lint("always.loop", message, transition.source, transition.place, "let it change what its guard reads")
+                review.lint(
+                    "always.loop", message, transition.source, transition.place, "let it change what its guard reads"
+                )
             continue
         cycle = _cycle(graph, transition)
         if cycle is not None:
@@ -171,8 +189,8 @@ def _lint_conflicts(
             # Where both leave, the pair is told once, at the later one.
             continue
         message = (
-            f"{trigger(transition)} is also taken in {review.name(rival.source)}, where it leaves {review.name(parallel)}: "
-            "only the first in document order happens"
+            f"{trigger(transition)} is also taken in {review.name(rival.source)}, "
+            f"where it leaves {review.name(parallel)}: only the first in document order happens"
         )
         hint = f"let {review.name(parallel)} itself take the event, or give the regions different events"
         review.lint("parallel.conflict", message, transition.source, transition.place, hint)
@@ -191,7 +209,12 @@ def lint_wildcards(review: Review, graph: Graph) -> None:
         wide = [each for each in transition.descriptors if not each.exact]
         for ancestor in graph.path(transition.source)[1:] if wide else ():
             made = [graph.transitions[each] for each in graph.states[ancestor].transitions]
-            names = [one.text for each in made for one in each.descriptors if one.exact and one.tokens[0] in ("after", "done", "error")]
+            names = [
+                one.text
+                for each in made
+                for one in each.descriptors
+                if one.exact and one.tokens[0] in ("after", "done", "error")
+            ]
             hidden = next((name for name in names if any(each.matches(name) for each in wide)), None)
             if hidden is not None:
                 message = f'{trigger(transition)} also takes "{hidden}", which {review.name(ancestor)} waits for'

@@ -57,10 +57,11 @@ def _prove(review: Review, graph: Graph, order: list[int], place: Place) -> None
     for position, late in enumerate(order):
         path = _way_back(graph, late, order[:position])
         if path is not None:
-            first = order[position]
             steps = " ".join(f"-[{trigger(each)}]-> {review.name(_shown(graph, each, end))}" for each, end in path)
             earlier = next(each for each in order[:position] if graph.is_within(path[-1][1], each))
-            message = f"after {review.name(first)}, {review.name(earlier)} can be entered again: {review.name(first)} {steps}"
+            message = (
+                f"after {review.name(late)}, {review.name(earlier)} can be entered again: {review.name(late)} {steps}"
+            )
             hint = "take the transition out, lead it elsewhere, or take the state out of `monotonic`"
             review.error("monotonic.violated", message, place, hint)
             return
@@ -75,7 +76,9 @@ def _way_back(graph: Graph, late: int, earlier: list[int]) -> list[tuple[Transit
     """The shortest path from a state to one of those that should lie behind it, as (transition, state entered)."""
     if not earlier:
         return None
-    start = {state.index for state in graph.states if graph.is_atomic(state.index) and graph.together(state.index, late)}
+    start = {
+        state.index for state in graph.states if graph.is_atomic(state.index) and graph.together(state.index, late)
+    }
     origin: dict[int, tuple[int, Transition]] = {}
     for atom, transition, entered in graph.spread(start, memory=True):
         for each in sorted(entered):

@@ -22,8 +22,10 @@ def with_names(chart: Chart) -> Chart:
     calls = {action.name for action in actions if isinstance(action, Do)}
     return replace(
         chart,
-        guards=_sorted({part.name for guard in _guards(chart) for part in guard_parts(guard) if isinstance(part,
-        GuardName)}), assigns=_sorted({action.name for action in actions if isinstance(action, AssignCall)}),
+        guards=_sorted(
+            {part.name for guard in _guards(chart) for part in guard_parts(guard) if isinstance(part, GuardName)}
+        ),
+        assigns=_sorted({action.name for action in actions if isinstance(action, AssignCall)}),
         handlers=_sorted(calls | {src for src, is_chart in sources if not is_chart}),
         charts=_sorted({src for src, is_chart in sources if is_chart}),
     )

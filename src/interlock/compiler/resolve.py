@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from interlock.errors import Place
 from interlock.expression.language import Language
 from interlock.expression.parse import ExpressionError, Parsed
 from interlock.model.action import (
@@ -37,25 +38,34 @@ class Names:
         self.lenient = document.dialect == "scxml"
         self.parsed: dict[str, Parsed | None] = {}
 
-    def targets(self, source: int, texts: tuple[str, ...], owner: object) -> tuple[int, ...]:
-        """The states that a transition of `source` names; unknown ones are findings at the place of `owner`."""
-        return self._resolved(texts, owner, lambda text: self.tree.target(source, text))
+    def targets(self, source: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
+        """The states that a transition of `source` names; unknown ones are findings at its place.
 
-    def inner(self, parent: int, texts: tuple[str, ...], owner: object) -> tuple[int, ...]:
+        SCXML files with a transition that leads nowhere run as long as it is not taken (W3C 240), so they load.
+        """
+        return self._resolved(texts, place, lambda text: self.tree.target(source, text), lenient=self.lenient)
+
+    def inner(self, parent: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
         """The states that `initial`, or the default of a history, names among the children of `parent`."""
-        return self._resolved(texts, owner, lambda text: self.tree.inner(parent, text))
+        return self._resolved(texts, place, lambda text: self.tree.inner(parent, text), lenient=False)
 
     def _resolved(
-        self, texts: tuple[str, ...], owner: object, find: Callable[[str], int | Unresolved]
+        self, texts: tuple[str, ...], place: Place, find: Callable[[str], int | Unresolved], *, lenient: bool
     ) -> tuple[int, ...]:
         found = []
         for text in texts:
             index = find(text)
             if isinstance(index, Unresolved):
-                self.findings.error(index.code, index.message, owner.place, index.hint)  # type: ignore[attr-defined]  # every document value has a place
+                self._unresolved(index, place, lenient=lenient)
             else:
                 found.append(index)
         return tuple(found)
+
+    def _unresolved(self, problem: Unresolved, place: Place, *, lenient: bool) -> None:
+        if lenient:
+            self.findings.warning(problem.code, problem.message, place, problem.hint)
+        else:
+            self.findings.error(problem.code, problem.message, place, problem.hint)
 
     def value(self, source: int, value: Value) -> Value:
         """A value with every expression in it checked and resolved."""
@@ -65,13 +75,15 @@ class Names:
         """A guard with every name in it resolved."""
         if guard is None:
             return None
-        return guard_rewritten(guard, lambda each: self.expression(source, each), lambda each: self._inside(source,
-        each))
+        return guard_rewritten(
+            guard, lambda each: self.expression(source, each), lambda each: self._inside(source, each)
+        )
 
     def block(self, source: int, block: Block) -> Block:
         """A block with every name in it resolved."""
-        return block_rewritten(block, lambda each: self.expression(source, each), lambda each: self._inside(source,
-        each))
+        return block_rewritten(
+            block, lambda each: self.expression(source, each), lambda each: self._inside(source, each)
+        )
 
     def expression(self, source: int, expression: Expression) -> Expression:
         """The expression checked; its `In()` literals resolved where `source` stands."""
@@ -87,8 +99,7 @@ class Names:
             index = self.tree.inside(source, literal)
             if isinstance(index, Unresolved):
                 place = expression.place.shifted(offset, offset + len(literal))
-                if not self.lenient:
-                    self.findings.error(index.code, f"In(): {index.message}", place, index.hint)
+                self._unresolved(replace(index, message=f"In(): {index.message}"), place, lenient=self.lenient)
                 inside.append((literal, literal))
             else:
                 inside.append((literal, self.tree.ids[index]))

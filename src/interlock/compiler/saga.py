@@ -1,8 +1,317 @@
-"""placeholder"""
+"""Sagas become ordinary states: everything about what `saga:` means lives here (ADR 0008).
+
+    setup:                              setup:
+      saga:                               context: {saga_setup: {step, key, done: {address, volume}}}
+        steps: [address, volume]    ->    states: address -> volume -> completed
+                                                  volume_compensation -> address_compensation -> compensated | blocked
+
+Rule 1: the kernel knows no saga; it runs states, invokes and assigns.
+Rule 2: what is done is a fact in the context: only listed steps are compensated, and entering anew empties the list.
+Rule 3: a step that perhaps happened counts as done: its compensation must bear having nothing to do.
+Rule 4: every generated value has the place of the saga line that it comes from.
+"""
+
 from __future__ import annotations
-from interlock.model.document import Document
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from interlock.errors import Place
+from interlock.model.action import (
+    Assign,
+    Block,
+    Expression,
+    Guard,
+    GuardAll,
+    GuardAny,
+    GuardExpression,
+    GuardIn,
+    If,
+    Value,
+)
+from interlock.model.document import Document, Invoke, Saga, SagaCall, SagaStep, State, Transition
+from interlock.model.field import Field
 from interlock.model.findings import Findings
+
+RESERVED = ("completed", "compensated", "blocked", "compensation")
+"""Names of generated states that no step may have."""
+
+_NOT_DONE = "event.data != null and get(event.data, 'done') == 'no'"
+
+
+class _Names(NamedTuple):
+    """Fields of the context: those that the author wrote, and those made for sagas so far."""
+
+    written: set[str]
+    made: set[str]
 
 
 def expanded(document: Document, findings: Findings) -> Document:
-    return document
+    """The document with every saga written out as child states; the sagas themselves stay, for checks to see."""
+    if all(state.saga is None for state in _states(document.root)):
+        return document
+    names = _Names({field.name for state in _states(document.root) for field in state.context}, set())
+    if document.root.saga is not None:
+        message = "the root cannot be a saga: its end would be the end of the entity"
+        findings.error("saga.misplaced", message, document.root.saga.place, "put the saga into a state")
+        return document
+    return replace(document, root=_expanded(document.root, "", names, findings))
+
+
+def _states(state: State) -> Iterator[State]:
+    yield state
+    for child in state.states:
+        yield from _states(child)
+
+
+def _expanded(state: State, path: str, names: _Names, findings: Findings) -> State:
+    if state.saga is not None:
+        return _with_saga(state, state.saga, path, names, findings)
+    children = []
+    for child in state.states:
+        inner = f"{path}.{child.key}" if path else child.key
+        children.append(_expanded(child, inner, names, findings))
+    return replace(state, states=tuple(children))
+
+
+def _with_saga(state: State, saga: Saga, path: str, names: _Names, findings: Findings) -> State:
+    if not _fits(state, saga, findings):
+        return state
+    field = _field_name(path, names, saga.place, findings)
+    writer = _Writer(saga, path, field)
+    first_listener = next(
+        (position for position, each in enumerate(state.transitions) if each.origin in ("on", "transitions")),
+        len(state.transitions),
+    )
+    before, after = state.transitions[:first_listener], state.transitions[first_listener:]
+    default = writer.nothing_done()
+    return replace(
+        state,
+        context=(*state.context, Field(name=field, type="object", default=default, place=saga.place)),
+        entry=((writer.assign(saga.place, (field, default)),), *state.entry),
+        states=tuple(writer.states()),
+        transitions=(*before, *writer.results(), *after),
+    )
+
+
+def _fits(state: State, saga: Saga, findings: Findings) -> bool:
+    """Whether the saga can be written out where it stands; tells when not."""
+    count = len(findings.items)
+    if state.type != "state" or state.states or any(each.origin == "onDone" for each in state.transitions):
+        message = f'"{state.key}" has a saga, so it cannot have a type, states or `onDone` of its own'
+        findings.error(
+            "saga.misplaced", message, saga.place, "put them into another state; the saga has its own `onDone`"
+        )
+    if not saga.steps:
+        findings.error("saga.no_steps", "the saga has no steps", saga.place, "write at least one under `steps`")
+    if saga.compensation == "none" and saga.compensated:
+        message = "`onCompensated` is never taken under `compensation: none`"
+        findings.error("saga.compensated", message, saga.compensated[0].place, "use `onError`")
+    states = set(RESERVED)
+    for step in saga.steps:
+        made = {step.id, f"{step.id}_compensation"}
+        if states & made:
+            message = f'the saga has another state "{min(states & made)}"'
+            findings.error("saga.duplicate_step", message, step.place, "give the step another id")
+        states |= made
+    return len(findings.items) == count
+
+
+def _field_name(path: str, names: _Names, place: Place, findings: Findings) -> str:
+    """The reserved field of a saga: `saga_<state>`, in characters that every expression can read."""
+    wanted = name = "saga_" + re.sub(r"[^A-Za-z0-9_]", "_", path)
+    if name in names.written:
+        message = f"the field `{name}` is what the saga remembers its steps in"
+        findings.error("saga.field", message, place, "rename your field")
+    number = 1
+    while name in names.made:
+        number += 1
+        name = f"{wanted}_{number}"
+    names.made.add(name)
+    return name
+
+
+class _Writer:
+    """Writes the states of one saga."""
+
+    def __init__(self, saga: Saga, path: str, field: str) -> None:
+        self.saga = saga
+        self.path = path
+        self.field = field
+        self.steps = saga.steps
+        self.compensable = [] if saga.compensation == "none" else [each for each in saga.steps if each.compensate]
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether compensations run side by side: one alone has nobody beside it."""
+        return self.saga.compensation == "parallel" and len(self.compensable) > 1
+
+    def states(self) -> Iterator[State]:
+        for position, step in enumerate(self.steps):
+            following = self.steps[position + 1].id if position + 1 < len(self.steps) else "completed"
+            yield self.step(step, position, following)
+        if self.is_parallel:
+            yield self.side_by_side()
+        else:
+            yield from self.one_by_one()
+        place = self.saga.place
+        yield State(key="completed", type="final", place=place)
+        if self.saga.compensation != "none":
+            yield State(key="compensated", type="final", place=place)
+        yield State(key="blocked", type="final", place=place)
+
+    # Steps
+
+    def step(self, step: SagaStep, position: int, following: str) -> State:
+        """A step: skipped when its `if` does not hold on entry, else asked for."""
+        place = step.place
+        begin = self.assign(
+            place, (f"{self.field}.step", step.id), (f"{self.field}.key", None), (f"{self.field}.key", self.key(step))
+        )
+        entry: Block = (begin,)
+        skip: tuple[Transition, ...] = ()
+        if step.guard is not None:
+            # The guard is asked once, on entry: what the field then says cannot change while the step is under way.
+            entry = (
+                self.assign(place, (f"{self.field}.step", None)),
+                If(branches=((step.guard, (begin,)),), place=place),
+            )
+            skip = (self.always(f"context.{self.field}.step == null", following, place),)
+        done: list[tuple[str, Value]] = [self.listed(step)]
+        if step.do.output is not None:
+            done.append((step.do.output, Expression("event.data", step.do.place)))
+        invoke = Invoke(
+            id=f"{self.path}.{step.id}",
+            src=step.do.src,
+            input=step.do.input,
+            key=Expression(f"context.{self.field}.key", step.do.place),
+            retry=step.retry,
+            timeout=step.timeout,
+            done=(self.to(following, step.do.place, self.assign(step.do.place, *done)),),
+            error=self.errors(step, position),
+            place=step.do.place,
+        )
+        return State(key=step.id, entry=(entry,), transitions=skip, invokes=(invoke,), place=place)
+
+    def key(self, step: SagaStep) -> Value:
+        """The idempotency key of a step, new for each time that it is entered; its compensation names it."""
+        if step.do.key is not None:
+            return step.do.key
+        return Expression(f"entity.id + '/' + str(entity.version) + {f'/{self.path}.{step.id}'!r}", step.do.place)
+
+    def listed(self, step: SagaStep) -> tuple[str, Value]:
+        record = Expression(f"{{'step': {step.id!r}, 'key': context.{self.field}.key}}", step.do.place)
+        return f"{self.field}.done.{step.id}", record
+
+    def errors(self, step: SagaStep, position: int) -> tuple[Transition, ...]:
+        """Turn back: a step that certainly was not done is not listed, one that perhaps was done is."""
+        place = step.do.place
+        without = replace(self.to(self.back(position), place), guard=self.guard(_NOT_DONE, place))
+        perhaps = self.to(self.back(position + 1), place, self.assign(place, self.listed(step)))
+        return (without, perhaps)
+
+    def back(self, count: int) -> str:
+        """Where it goes on when the first `count` steps may be done and the rest will not be."""
+        if self.saga.compensation == "none":
+            return "blocked"
+        before = [each for each in self.steps[:count] if each in self.compensable]
+        if not before:
+            return "compensated"
+        return "compensation" if self.is_parallel else f"{before[-1].id}_compensation"
+
+    # Compensations
+
+    def one_by_one(self) -> Iterator[State]:
+        for position in reversed(range(len(self.compensable))):
+            step = self.compensable[position]
+            following = f"{self.compensable[position - 1].id}_compensation" if position else "compensated"
+            yield self.compensation(step, f"{step.id}_compensation", self.ref(following), self.ref("blocked"))
+
+    def side_by_side(self) -> State:
+        """A region for each step; when all have ended, whatever is still listed could not be compensated."""
+        place = self.saga.place
+        regions = []
+        for step in self.compensable:
+            region = f"compensation.{step.id}_compensation"
+            inner = (
+                self.compensation(step, "pending", self.ref(f"{region}.done"), self.ref(f"{region}.failed")),
+                State(key="done", type="final", place=step.place),
+                State(key="failed", type="final", place=step.place),
+            )
+            regions.append(State(key=f"{step.id}_compensation", states=inner, place=step.place))
+        free = GuardAll(guards=tuple(self.guard(self.free(each), place) for each in self.compensable), place=place)
+        ends = (
+            replace(self.to("compensated", place), origin="onDone", guard=free),
+            replace(self.to("blocked", place), origin="onDone"),
+        )
+        return State(key="compensation", type="parallel", states=tuple(regions), transitions=ends, place=place)
+
+    def compensation(self, step: SagaStep, key: str, following: str, failed: str) -> State:
+        """The state that answers a step which is listed; passed through when it is not."""
+        call = step.compensate
+        assert call is not None
+        off: list[tuple[str, Value]] = [(f"{self.field}.done.{step.id}", None)]
+        if step.do.output is not None:
+            off.append((step.do.output, None))
+        invoke = Invoke(
+            id=f"{self.path}.{step.id}_compensation",
+            src=call.src,
+            input=self.input(step, call),
+            key=call.key,
+            retry=step.retry,
+            timeout=step.timeout,
+            done=(Transition(targets=(following,), actions=(self.assign(call.place, *off),), place=call.place),),
+            error=(Transition(targets=(failed,), place=call.place),),
+            place=call.place,
+        )
+        skip = replace(self.always(self.free(step), "", step.place), targets=(following,))
+        return State(key=key, transitions=(skip,), invokes=(invoke,), place=step.place)
+
+    def input(self, step: SagaStep, call: SagaCall) -> Value:
+        """The compensation's input, with the key of the deed it answers: a service can then refuse that deed."""
+        if call.input is not None and not isinstance(call.input, dict):
+            return call.input
+        deed = Expression(f"context.{self.field}.done[{step.id!r}].key", call.place)
+        return {"compensates": deed, **(call.input or {})}
+
+    # Results
+
+    def results(self) -> Iterator[Transition]:
+        """The saga's `on...` as transitions on the completion of its state, each for its own final state."""
+        yield from self.result(self.saga.done, ["completed"])
+        yield from self.result(self.saga.compensated, ["compensated"])
+        both = not self.saga.compensated and self.saga.compensation != "none"
+        yield from self.result(self.saga.error, ["compensated", "blocked"] if both else ["blocked"])
+
+    def result(self, transitions: tuple[Transition, ...], finals: list[str]) -> Iterator[Transition]:
+        for each in transitions:
+            ends: list[Guard] = [GuardIn(state=f".{final}", place=each.place) for final in finals]
+            guard = ends[0] if len(ends) == 1 else GuardAny(guards=tuple(ends), place=each.place)
+            if each.guard is not None:
+                guard = GuardAll(guards=(guard, each.guard), place=each.place)
+            yield replace(each, origin="onDone", events=(), guard=guard)
+
+    # Small parts
+
+    def nothing_done(self) -> dict[str, Value]:
+        return {"step": None, "key": None, "done": {each.id: None for each in self.steps}}
+
+    def free(self, step: SagaStep) -> str:
+        return f"context.{self.field}.done[{step.id!r}] == null"
+
+    def ref(self, name: str) -> str:
+        return f"#{self.path}.{name}"
+
+    def to(self, name: str, place: Place, *actions: Assign) -> Transition:
+        return Transition(targets=(self.ref(name),), actions=actions, place=place)
+
+    def always(self, guard: str, name: str, place: Place) -> Transition:
+        return replace(self.to(name, place), origin="always", guard=self.guard(guard, place))
+
+    def guard(self, text: str, place: Place) -> GuardExpression:
+        return GuardExpression(expression=Expression(text, place), place=place)
+
+    def assign(self, place: Place, *values: tuple[str, Value]) -> Assign:
+        return Assign(values=values, place=place)

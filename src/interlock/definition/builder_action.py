@@ -7,6 +7,7 @@ Rule 2: the words are the vocabulary's; those that Python keeps for itself end i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from interlock.definition.builder_value import Json, here, items, misused, name, optional_text, refused, text, value
@@ -43,6 +44,18 @@ ActionLike: TypeAlias = Action | str
 
 Actions: TypeAlias = ActionLike | Sequence[ActionLike]
 """One action or several: a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Several blocks: an error in one does not keep the next from running."""
+
+    blocks: tuple[Block, ...]
+
+
+def blocks(*each: Actions) -> Blocks:
+    """Several blocks for `entry` or `exit`, where an error in one shall not skip the others."""
+    return Blocks(tuple(block_of(one) for one in each))
 
 
 def guard_of(given: object, what: str = "a guard") -> Guard:

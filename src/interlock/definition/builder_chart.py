@@ -32,7 +32,7 @@ from interlock.definition.builder_value import (
 )
 from interlock.definition.text import key_path
 from interlock.definition.vocabulary_names import EVENT, ID, KIND, NAME, TEXT
-from interlock.definition.yaml_check import check_names
+from interlock.definition.yaml_check import check_names, check_values
 from interlock.errors import DefinitionError
 from interlock.model.action import Expression
 from interlock.model.document import DialectName, Document, EventType, Initial, Sensitive, State, Transition
@@ -140,6 +140,7 @@ def chart(
     )
     findings = Findings()
     check_names(document, findings)
+    check_values(document, findings)
     if findings.failed:
         raise DefinitionError(findings.items)
     return document

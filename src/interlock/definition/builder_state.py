@@ -8,9 +8,9 @@ order written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
-from interlock.definition.builder_action import Actions, block_of
+from interlock.definition.builder_action import Actions, Blocks, block_of
 from interlock.definition.builder_transition import initial_of, targets_of
 from interlock.definition.builder_value import (
     FieldPart,
@@ -40,11 +40,8 @@ from interlock.definition.vocabulary_names import (
     TARGET,
     TEXT,
 )
-from interlock.model.action import Action, Block
+from interlock.model.action import Block
 from interlock.model.document import Expect, Initial, Invoke, Saga, Sensitive, State, Transition
-
-Blocks: TypeAlias = Actions | Sequence[Sequence[Action | str]]
-"""Actions that are one block; a list of lists is several blocks."""
 
 Part: TypeAlias = Transition | Invoke
 """What a state holds in order."""
@@ -79,8 +76,8 @@ def state(
     id: str | None = None,
     description: str | None = None,
     context: Sequence[FieldPart] = (),
-    entry: Blocks = (),
-    exit: Blocks = (),
+    entry: Actions | Blocks = (),
+    exit: Actions | Blocks = (),
     saga: Saga | None = None,
     expect: str | Expect | None = None,
     sensitive: Texts | Sensitive | None = None,
@@ -121,8 +118,8 @@ def parallel(
     id: str | None = None,
     description: str | None = None,
     context: Sequence[FieldPart] = (),
-    entry: Blocks = (),
-    exit: Blocks = (),
+    entry: Actions | Blocks = (),
+    exit: Actions | Blocks = (),
     expect: str | Expect | None = None,
     sensitive: Texts | Sensitive | None = None,
     allow: Mapping[str, str] | None = None,
@@ -158,8 +155,8 @@ def final(
     output: Json = None,
     id: str | None = None,
     description: str | None = None,
-    entry: Blocks = (),
-    exit: Blocks = (),
+    entry: Actions | Blocks = (),
+    exit: Actions | Blocks = (),
     expect: str | Expect | None = None,
     sensitive: Texts | Sensitive | None = None,
     allow: Mapping[str, str] | None = None,
@@ -305,11 +302,9 @@ def _expect(given: str | Expect | None) -> Expect | None:
     return given if given is None or isinstance(given, Expect) else expect(given)
 
 
-def _blocks(given: Blocks) -> tuple[Block, ...]:
-    """One block, or as many as there are lists in the list; nothing is no block."""
-    if not isinstance(given, str | Action):
-        found = items(given, "actions")
-        if found and not isinstance(found[0], str | Action):
-            return tuple(block_of(each) for each in found)
-    block = block_of(cast("Actions", given))
+def _blocks(given: Actions | Blocks) -> tuple[Block, ...]:
+    """One block, or what `blocks` made; no actions are no block."""
+    if isinstance(given, Blocks):
+        return given.blocks
+    block = block_of(given)
     return (block,) if block else ()

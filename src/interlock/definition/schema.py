@@ -12,7 +12,6 @@ from typing import Any
 from interlock.definition.shape import (
     Anything,
     Boolean,
-    Cases,
     Choice,
     Key,
     ListOf,
@@ -62,7 +61,7 @@ def _schema(shape: Shape) -> dict[str, Any]:
             return _map(shape)
         case Record():
             return _record(shape)
-        case Cases():
+        case _:
             return {"anyOf": [_schema(each.shape) for each in shape.cases]}
 
 

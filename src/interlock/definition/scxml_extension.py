@@ -120,7 +120,9 @@ def said(value: Any) -> Any:
         found = {each.name: getattr(value, each.name) for each in fields(value) if each.name != "place"}
         unsaid = {each.name for each in fields(value) if found.get(each.name) is _default(each)}
         return {
-            name: plain_value(each) if name in _VALUES else said(each) for name, each in found.items() if name not in unsaid
+            name: plain_value(each) if name in _VALUES else said(each)
+            for name, each in found.items()
+            if name not in unsaid
         }
     return [said(each) for each in value] if isinstance(value, tuple) else value
 

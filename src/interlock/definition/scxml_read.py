@@ -48,20 +48,20 @@ from interlock.model.findings import Findings, suggestion
 
 _DESCRIPTOR = re.compile(r"\*|[^\s.,*=]+(?:\.[^\s.,*=]+)*(?:\.\*?)?")
 _FIELD = re.compile(r"[^\s.]+")
-_NOT_KIND = re.compile(r"[^A-Za-z0-9_.-]+|\.(?=\.)")
+_NOT_KIND = re.compile(r"[^\w.-]+")
 
 
 class DocumentReader:
     """Reads one `<scxml>` element; an inline chart gets a reader of its own."""
 
     def __init__(self, root: Element, *, kind: str, source: str, findings: Findings, resolver: Resolver | None) -> None:
-        self.root, self.kind, self.source = root, kind, source
-        self.findings, self.resolver = findings, resolver
+        self.root, self.source, self.findings, self.resolver = root, source, findings, resolver
+        self.kind = self._kind(kind)
         self.content = ContentReader(self._datamodel(), findings, resolver)
         self.extension = self.content.extension
         self.dialect = cast(DialectName, self.extension.choice(root, "dialect", get_args(DialectName), "scxml"))
         self.ids = written_ids(root)
-        self.invokes = InvokeReader(self.content, source=source, transition=self._transition, nested=self._nested)
+        self.invokes = InvokeReader(self.content, source=source, transition=self._result, nested=self._nested)
 
     def _datamodel(self) -> Datamodel:
         name = self.root.get("datamodel") or "python"
@@ -76,13 +76,12 @@ class DocumentReader:
 
     def document(self) -> Document:
         root, extension = self.root, self.extension
-        kind = self._kind()
         events = own(root, "interlock:events")
         scripts = own(root, "script")
         binding = self.extension.choice(root, "binding", ("early", "late"), "early", "")
         renamed = extension.plain(root, "renamed", dict[str, str]) or {}
         document = Document(
-            kind=kind,
+            kind=self.kind,
             root=self._root(),
             revision=extension.text(root, "revision"),
             compatible=extension.text(root, "compatible"),
@@ -98,12 +97,12 @@ class DocumentReader:
         )
         return with_targets(document)
 
-    def _kind(self) -> str:
+    def _kind(self, otherwise: str) -> str:
         """The name of the chart; a kind is a dotted name of letters, digits, `_` and `-`."""
-        name = (self.root.get("name") or "").strip() or self.kind
-        kind = _NOT_KIND.sub("_", name).strip(".")
+        name = (self.root.get("name") or "").strip() or otherwise
+        kind = ".".join(filter(None, _NOT_KIND.sub("_", name).split(".")))
         if kind != name:
-            self.findings.warning("scxml.name", f'the chart is called "{kind}" here', self.root.at("name"))
+            self.findings.warning("scxml.name", f'the chart is called "{kind or "chart"}" here', self.root.at("name"))
         return kind or "chart"
 
     def _root(self) -> State:
@@ -242,14 +241,20 @@ class DocumentReader:
         made: list[Transition] = []
         results: dict[str, tuple[Transition, ...]] = {}
         for each in own(element, "transition"):
-            transition, result = self._transition(each), self.extension.text(each, "result")
-            if each.get("event") and not transition.events and transition.origin in ("on", "transitions"):
+            result = self.extension.text(each, "result")
+            if result is not None:
+                results[result] = (*results.get(result, ()), self._result(each))
                 continue
-            if result is None:
+            transition = self._transition(each)
+            unmatched = bool(each.get("event")) and not transition.events
+            if not unmatched or transition.origin not in ("on", "transitions"):
                 made.append(transition)
-            else:
-                results[result] = (*results.get(result, ()), replace(transition, origin="on", events=()))
         return tuple(made), results
+
+    def _result(self, element: Element) -> Transition:
+        """A transition for the result of an invoke or a saga; the compiler makes its descriptor."""
+        origin = self.extension.choice(element, "origin", get_args(Origin), "on")
+        return replace(self._transition(element), origin=origin, events=())
 
     def _events(self, element: Element) -> tuple[str, ...]:
         """The descriptors of a transition; what is none takes no event, so it is passed over and told."""

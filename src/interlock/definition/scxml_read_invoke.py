@@ -116,7 +116,7 @@ class InvokeReader:
     def saga(self, element: Element) -> Saga:
         def inside(name: str) -> tuple[Transition, ...]:
             found = (each for group in own(element, f"interlock:{name}") for each in own(group, "transition"))
-            return tuple(replace(self.transition(each), origin="on", events=()) for each in found)
+            return tuple(self.transition(each) for each in found)
 
         return Saga(
             steps=tuple(self._saga_step(each) for each in own(element, "interlock:step")),

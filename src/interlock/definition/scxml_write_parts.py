@@ -89,10 +89,14 @@ class PartWriter:
         for position, invoke in enumerate(state.invokes):
             name = self.invoke_id(index, position, invoke)
             for word, found in (("done", invoke.done), ("error", invoke.error)):
-                marks: Attributes = {"interlock:result": f"{word} {position}"}
-                made += [self.transition(index, each, f"{word}.invoke.{name}", marks) for each in found]
+                event, mark = f"{word}.invoke.{name}", f"{word} {position}"
+                made += [self._result(index, each, event, {"interlock:result": mark}) for each in found]
         made += [self._own(index, each) for each in state.transitions]
         return made
+
+    def _result(self, index: int, transition: Transition, event: str | None, marks: Attributes) -> Element:
+        origin = None if transition.origin == "on" else transition.origin
+        return self.transition(index, transition, event, marks | {"interlock:origin": origin})
 
     def _own(self, index: int, transition: Transition) -> Element:
         match transition.origin:
@@ -227,7 +231,7 @@ class PartWriter:
         children = [self._saga_step(each) for each in saga.steps]
         for name, found in (("done", saga.done), ("compensated", saga.compensated), ("error", saga.error)):
             if found:
-                inside = [self.transition(index, each, None, {}) for each in found]
+                inside = [self._result(index, each, None, {}) for each in found]
                 children.append(element(f"interlock:{name}", children=inside))
         compensation = None if saga.compensation == "reverse" else saga.compensation
         return element("interlock:saga", {"compensation": compensation}, children)

@@ -157,7 +157,8 @@ class Ref:
     name: str
 
 
-Shape = Text | Choice | Boolean | Number | Anything | ListOf | MapOf | Record | Cases | Never | Ref
+Refusing = Text | Choice | Boolean | Number | ListOf | MapOf | Record | Cases | Never
+Shape = Refusing | Anything | Ref
 
 
 def kind_of(node: Located) -> Kind:
@@ -175,11 +176,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern.replace(r"\p{L}\p{N}_", r"\w"))
 
 
-def what_fits(shape: Shape, shapes: Mapping[str, Shape]) -> str:
+def what_fits(shape: Refusing) -> str:
     """A few words for the values that fit a shape."""
     match shape:
-        case Ref():
-            return what_fits(shapes[shape.name], shapes)
         case Choice():
             words = [str(each).lower() if isinstance(each, bool) else str(each) for each in shape.options]
             return " or ".join(words + ["an expression"] * shape.expression)
@@ -187,8 +186,6 @@ def what_fits(shape: Shape, shapes: Mapping[str, Shape]) -> str:
             return "true or false"
         case Number():
             return "an integer" if shape.whole else "a number"
-        case Anything():
-            return "a value"
         case Never():
             return " or ".join(shape.options)
         case _:
@@ -226,7 +223,7 @@ class Checker:
                 return node if isinstance(node.value, bool) else self._wrong(node, shape)
             case Number():
                 return self._number(node, shape)
-            case Never():
+            case _:
                 return self._never(node, shape)
 
     def _cases(self, node: Located, shape: Cases) -> Located | None:
@@ -325,7 +322,7 @@ class Checker:
         if not isinstance(value, str):
             return self._wrong(node, shape)
         words = [each for each in shape.options if isinstance(each, str)]
-        message = f'"{value[:60]}" is not {what_fits(shape, self.shapes)}'
+        message = f'"{value[:60]}" is not {what_fits(shape)}'
         self.findings.error("value.choice", message, node.place, suggestion(value, words))
         return None
 
@@ -342,11 +339,11 @@ class Checker:
         if not isinstance(node.value, str):
             return self._wrong(node, shape)
         hint = dict(shape.hints).get(node.value) or suggestion(node.value, shape.options)
-        message = f'"{node.value[:60]}" is not {what_fits(shape, self.shapes)}'
+        message = f'"{node.value[:60]}" is not {what_fits(shape)}'
         self.findings.error("value.choice", message, node.place, hint)
         return None
 
-    def _wrong(self, node: Located, shape: Shape) -> Located | None:
+    def _wrong(self, node: Located, shape: Refusing) -> Located | None:
         hint = None
         if isinstance(shape, Text):
             hint = shape.hint or ("quote it to make it a string" if kind_of(node) == "scalar" else None)
@@ -354,6 +351,6 @@ class Checker:
             hint = "write {} for an empty one"
         elif isinstance(shape, ListOf) and kind_of(node) != "list":
             hint = "write it as a list: [ ... ]"
-        message = f"expected {what_fits(shape, self.shapes)}, found {type_name(node.value)}"
+        message = f"expected {what_fits(shape)}, found {type_name(node.value)}"
         self.findings.error("value.type", message, node.place, hint)
         return None

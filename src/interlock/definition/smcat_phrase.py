@@ -31,7 +31,6 @@ from interlock.model.action import (
     If,
     Log,
     Raise,
-    Script,
     Send,
     Value,
 )
@@ -81,7 +80,7 @@ def as_expression(guard: Guard) -> str | None:
         case GuardNot():
             inner = as_expression(guard.guard)
             return None if inner is None else f"not ({inner})"
-        case GuardName():
+        case _:
             return None
 
 
@@ -135,7 +134,7 @@ def action_text(action: Action) -> str:
             return " else ".join([*branches, *([f"({block_text(action.otherwise)})"] if action.otherwise else [])])
         case Foreach():
             return f"foreach {action.item} in {value_text(action.items)} ({block_text(action.block)})"
-        case Script():
+        case _:
             return "script"
 
 

@@ -133,7 +133,7 @@ class _Writer:
             self._children(children, index, indent + _INDENT)
             inner = f" {{\n{children.text()}{indent}}}"
         said = f": {activities(lines, indent + _INDENT)}" if lines else ""
-        tags = [f"tags: {', '.join(state.tags)}"] if state.tags else []
+        tags = [one_line(f"tags: {', '.join(state.tags)}")] if state.tags else []
         notes = _notes([*(state.description or "").splitlines(), *tags], indent)
         body.states.append(f"{notes}{indent}{state_name(name)} [{self._attributes(index, state)}]{said}{inner}")
         self._arrows(body, index, state, indent)
@@ -186,7 +186,9 @@ class _Writer:
             if targets:
                 content = Transition(origin="always", actions=state.actions, place=state.place)
                 self._arrow(body, name, targets, content, indent)
-        for transition in state.transitions:
+        if state.type == "final" and state.transitions:
+            self.findings.warning("export.transitions", "transitions of a final state are not written", state.place)
+        for transition in state.transitions if state.type != "final" else ():
             self._transition(body, index, transition, indent)
         for invoke in state.invokes:
             suffix = f".{invoke.id}" if invoke.id else ""

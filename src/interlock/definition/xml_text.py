@@ -67,11 +67,11 @@ class Element:
 
 
 class _Refused(Exception):
-    """Stops the parser from inside one of its handlers."""
+    """Stops the parser from inside one of its handlers; carries the finding."""
 
-    def __init__(self, code: str, message: str, hint: str | None = None) -> None:
+    def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
         super().__init__(message)
-        self.code, self.message, self.hint = code, message, hint
+        self.finding = (code, message, place, hint)
 
 
 def parse_xml(text: str | bytes, *, source: str, findings: Findings) -> Element | None:
@@ -83,7 +83,7 @@ def parse_xml(text: str | bytes, *, source: str, findings: Findings) -> Element 
     try:
         return tree.parse()
     except _Refused as refused:
-        findings.error(refused.code, refused.message, tree.here(), refused.hint)
+        findings.error(*refused.finding)
     except expat.ExpatError as error:
         place = Place(source, error.lineno, error.offset + 1, error.lineno, error.offset + 2)
         findings.error("scxml.syntax", f"not well-formed XML: {expat.ErrorString(error.code)}", place)
@@ -130,16 +130,15 @@ class _Tree:
         return Place(self.source, self.line, self.column, self.line, self.column + length)
 
     def doctype(self, *_: object) -> None:
-        raise _Refused(
-            "scxml.doctype", "a document type is refused: it can name files and define entities", "remove it"
-        )
+        message = "a document type is refused: it can name files and define entities"
+        raise _Refused("scxml.doctype", message, self.here(), "remove it")
 
     def namespace(self, prefix: str | None, uri: str | None) -> None:
         self.declared[f"xmlns:{prefix}" if prefix else "xmlns"] = uri or ""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self.open) >= SCXML_DEPTH_MAX:
-            raise _Refused("scxml.depth", f"elements are nested deeper than {SCXML_DEPTH_MAX}")
+            raise _Refused("scxml.depth", f"elements are nested deeper than {SCXML_DEPTH_MAX}", self.here())
         namespace, local = _split(name)
         begin = self.parser.CurrentByteIndex
         if self.declared:

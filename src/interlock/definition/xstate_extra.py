@@ -44,7 +44,8 @@ class _WrongError(Exception):
 
 
 @cache
-def _hints(made: type[Any]) -> dict[str, Any]:
+def type_hints(made: type[Any]) -> dict[str, Any]:
+    """The types of a dataclass's fields; looked up once, because that is slow."""
     return get_type_hints(made)
 
 
@@ -111,7 +112,7 @@ def _known(source: Source, extra: Mapping[str, Located], known: tuple[str, ...])
 def _filled(source: Source, node: Node, extra: Mapping[str, Located], made: T, names: tuple[str, ...]) -> T:
     for name in names:
         if name in extra:
-            value = _decoded(source, node, extra[name], _hints(type(made))[name])
+            value = _decoded(source, node, extra[name], type_hints(type(made))[name])
             if value is not None:
                 made = replace(made, **{name: value})  # type: ignore[type-var]  # every caller gives a dataclass
     return made
@@ -212,7 +213,7 @@ def _record(source: Source, node: Node, located: Located, hint: Any) -> Any:
     assert isinstance(hint, type)
     if not isinstance(located.value, dict):
         raise _WrongError(located, "a mapping")
-    hints = {key: each for key, each in _hints(hint).items() if key != "place"}
+    hints = {key: each for key, each in type_hints(hint).items() if key != "place"}
     for key, each in located.value.items():
         if key not in hints:
             wish = suggestion(key, hints)

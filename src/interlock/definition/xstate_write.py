@@ -86,12 +86,12 @@ class _Writer:
         content |= self.state(self.top)
         extra: Json = {"assigns": sorted(self.assigns) or None}
         if any(each != Field(name=each.name, default=each.default) or each.default is UNSET for each in fields):
-            extra["fields"] = [_typed(self.actions.record(each)) for each in fields]
+            extra["fields"] = [_typed(each) for each in self.actions.field(document.root, "context")]
             self.carried.add("typed context")
         for name in DOCUMENT_FIELDS:
             value = getattr(document, name)
             if value not in (None, (), "early") and not (name == "unhandled" and value == "ignore"):
-                extra[name] = self.actions.record(value)
+                extra[name] = self.actions.field(document, name)
                 self.carried.add(name)
         self._add_extra(content, extra)
         tell_losses(document, self.tree, self.findings, carried=self.carried, foreign=self.actions.foreign)
@@ -127,9 +127,18 @@ class _Writer:
             message = "XState enters states with numbers for keys first, in rising order"
             self.findings.warning("export.order", message, state.place)
         content["states"] = children or None
-        content["meta"] = dict(state.meta) if isinstance(state.meta, dict) else state.meta
+        content["meta"] = self._meta(state)
         self._state_extra(state, content, is_root=index == 0)
         return _without_nothing(content)
+
+    def _meta(self, owner: State | Transition) -> Json | None:
+        """The author's own `meta`; XState takes a mapping only, and ours has a key of its own in it."""
+        if isinstance(owner.meta, dict) and "interlock" not in owner.meta:
+            return dict(owner.meta) or None
+        if owner.meta is not None:
+            message = "`meta` must be a mapping without the key `interlock` in XState; it is left out"
+            self.findings.warning("export.meta", message, owner.place)
+        return None
 
     def _state_extra(self, state: State, content: Json, *, is_root: bool) -> None:
         extra: Json = {}
@@ -141,7 +150,7 @@ class _Writer:
                 or (name == "actions" and "actions" not in content)
             ):
                 continue
-            extra[name] = self.actions.record(value)
+            extra[name] = self.actions.field(state, name)
             self.carried.add("content of a history" if name == "actions" else name)
         content.pop("actions", None)
         for name, blocks in (("entry", state.entry), ("exit", state.exit)):
@@ -258,13 +267,13 @@ class _Writer:
             "actions": self.actions.block(transition.actions) or None,
             "reenter": self._reenter(index, transition, targets),
             "description": transition.description,
-            "meta": dict(transition.meta) if isinstance(transition.meta, dict) else transition.meta,
+            "meta": self._meta(transition),
         }
         extra: Json = {}
         for name in TRANSITION_FIELDS[:-1]:
             value = getattr(transition, name)
             if value is not None:
-                extra[name] = self.actions.record(value)
+                extra[name] = self.actions.field(transition, name)
                 self.carried.add(name)
         ms = parse_duration(transition.delay) if isinstance(transition.delay, str) else None
         if ms is not None and format_duration(ms) != transition.delay:
@@ -310,7 +319,7 @@ class _Writer:
             value = getattr(invoke, name)
             usual = ("chart" if inline else "handler") if name == "type" else False if name == "autoforward" else None
             if value != usual:
-                extra[name] = self.actions.record(value)
+                extra[name] = self.actions.field(invoke, name)
                 self.carried.add(name)
         self._add_extra(content, extra)
         return _without_nothing(content)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, get_args
 
+from interlock.definition.xstate_extra import type_hints
 from interlock.definition.xstate_source import written_value
 from interlock.definition.xstate_tree import in_javascript_order
 from interlock.model.action import (
@@ -124,21 +125,26 @@ class ActionWriter:
         self.foreign.add(name)
         return {"type": name, "params": params}
 
-    def record(self, value: Any) -> Any:
-        """A value of the model as `meta.interlock` holds it: no places, no defaults."""
+    def field(self, owner: Any, name: str) -> Any:
+        """A field of a model value as `meta.interlock` holds it: no places, no defaults; texts as what they are typed."""
+        return self._record(getattr(owner, name), is_value=_is_value(type_hints(type(owner))[name]))
+
+    def _record(self, value: Any, *, is_value: bool) -> Any:
         if isinstance(value, _GUARDS):
             return self.guard(value)
         if isinstance(value, _ACTIONS):
             return self.action(value)
         if isinstance(value, tuple):
-            return [self.record(each) for each in value]
+            return [self._record(each, is_value=is_value) for each in value]
         if is_dataclass(value) and not isinstance(value, Expression):
-            return {
-                each.name: self.record(found)
-                for each in fields(value)
-                if each.name != "place" and (found := getattr(value, each.name)) != each.default
-            }
-        return written_value(value)
+            names = [each.name for each in fields(value) if getattr(value, each.name) != each.default]
+            return {name: self.field(value, name) for name in names if name != "place"}
+        return value if isinstance(value, str) and not is_value else written_value(value)
+
+
+def _is_value(hint: Any) -> bool:
+    """Whether a type leaves room for an expression, so that a text in it needs its `=` escaped."""
+    return hint is Any or any(_is_value(each) for each in get_args(hint))
 
 
 def written_delay(delay: Value) -> Any:

@@ -22,13 +22,11 @@ from interlock.model.action import (
     GuardAll,
     GuardAny,
     GuardExpression,
-    GuardIn,
     GuardName,
     GuardNot,
     If,
     Log,
     Raise,
-    Script,
     Send,
     Value,
 )
@@ -77,7 +75,7 @@ def guard_tree(guard: Guard | None) -> Any:
             return {"any": [guard_tree(each) for each in guard.guards]}
         case GuardNot():
             return {"not": guard_tree(guard.guard)}
-        case GuardIn():
+        case _:
             return {"in": guard.state}
 
 
@@ -113,7 +111,7 @@ def _action(action: Action) -> Any:
         case Foreach():
             items = value_tree(action.items)
             return {"foreach": {"in": items, **told(item=action.item, index=action.index, do=block_tree(action.block))}}
-        case Script():
+        case _:
             return {"script": action.text}
 
 

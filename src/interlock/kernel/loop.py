@@ -70,6 +70,7 @@ class Loop:
             from_eventless = plan is not None
             if plan is None:
                 if not run.queue:
+                    run.active = configuration.ids
                     self._begin_invokes(run)
                     if run.queue:
                         continue
@@ -129,6 +130,7 @@ class Loop:
             for operation, place in operations:
                 run.carry(operation, place)
             if ended == "done" and state.type == "final" and state.parent == self.chart.top:
+                run.active = frozenset(self.chart.states[each].id for each in self.planner.structure.path(state.parent))
                 result.output = self._output(run, state)
         for event in run.queue:
             self.unhandled(run, event)

@@ -125,9 +125,9 @@ class Planner:
         self, configuration: Configuration, enabled: tuple[int, ...], history: dict[str, tuple[str, ...]] | None
     ) -> Plan:
         """The plan for these enabled transitions, kept from an earlier step or made now."""
-        reached = tuple(sorted({each for number in enabled for each in self.structure.reaches[number]}))
         key: Any = enabled
-        if reached:
+        if self.structure.histories:
+            reached = sorted({each for number in enabled for each in self.structure.reaches[number]})
             memory = history or {}
             key = (enabled, tuple(memory.get(self.states[each].id) for each in reached))
         self.lookups += 1
@@ -238,6 +238,10 @@ class _Work:
             self.operations.append((function, place))
             self.blocks.append(block)
 
+    def _look(self, place: str) -> None:
+        """`In()` in a value that is worked out next sees the states active at this moment (S17, S22)."""
+        self.operations.append((see(frozenset(self.states[each].id for each in self.active)), place))
+
     def leave(self, state: State) -> None:
         """Exit blocks, the state's timers, its invokes, then it is gone (S17, S38)."""
         for position, block in enumerate(state.exit):
@@ -257,10 +261,12 @@ class _Work:
         self.active.add(state.index)
         actions = self.planner.actions
         if self.chart.binding == "late" and state.context and state.index > 0:
+            self._look(f"{state.id}.context")
             self.operations.append((late_fields(state, actions), f"{state.id}.context"))
         for position, block in enumerate(state.entry):
             self.block(block, ("entry", state.index, position), f"{state.id}.entry")
         for after in state.after:
+            self._look(f"{state.id}.after")
             self.operations.append((set_after(after, actions, state.id), f"{state.id}.after"))
         if state.invokes:
             self._invoke(state)
@@ -277,6 +283,7 @@ class _Work:
             self.operations.append((wait_to_invoke(state), f"{state.id}.invoke"))
             return
         for position in range(len(state.invokes)):
+            self._look(f"{state.id}.invoke")
             self.operations.append((begin_invoke(state, position, self.planner.actions), f"{state.id}.invoke"))
 
     def _complete(self, state: State) -> None:
@@ -313,4 +320,5 @@ class _Work:
     def _done(self, state: State, final: State | None) -> None:
         name = f"done.state.{state.id}"
         output = None if final is None or final.output is None else output_of(final, self.planner.actions)
+        self._look(f"{state.id}.done")
         self.operations.append((queue_done(name, output), f"{state.id}.done"))

@@ -105,6 +105,7 @@ class Receiver:
     def _before(self, run: Run, configuration: Configuration, event: Event, over: Invocation | None) -> bool:
         """Finalize and autoforward, in document order (S9); whether either did something."""
         done = False
+        run.active = configuration.ids
         for state in configuration.invoking:
             mine = [each for each in run.invokes if each.state == state.id]
             for each in sorted(mine, key=lambda each: each.position):
@@ -116,7 +117,8 @@ class Receiver:
     def _before_invoke(self, run: Run, state: State, each: Invocation, event: Event, over: Invocation | None) -> bool:
         invoke = state.invokes[each.position]
         done = False
-        if invoke.finalize and event.invokeid == each.id and not event.forwarded:
+        mine = event.invokeid == each.id and event.source in (None, f"invoke/{each.key}")
+        if invoke.finalize and mine and not event.forwarded:
             function, _ = self.planner.function(invoke.finalize, ("finalize", state.index, each.position))
             run.carry(function, f"{state.id}.finalize")
             done = True

@@ -99,6 +99,20 @@ class After:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Late:
+    """What answers the result of a saga step that arrives after its saga was left (S30): a `call` of the compensation.
+
+    Its input is read with the result in the field `output`, and carries `compensates`: the key that the step was asked
+    under, which is `key`, or without one `<entity>/<version>/<state id>` with the version of the invoke's effect.
+    """
+
+    name: str
+    input: Value = None
+    output: str | None = None
+    key: Value = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invoke:
     """A handler or a child chart that lives as long as its state; an inline one is named in `Chart.inline`."""
 
@@ -113,6 +127,7 @@ class Invoke:
     timeout_ms: int | None = None
     key: Value = None
     restore: str = "keep"
+    late: Late | None = None
     place: Place = field(default=NOWHERE, compare=False)
 
 

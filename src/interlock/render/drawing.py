@@ -58,13 +58,13 @@ class Drawing:
 
     def title(self) -> str:
         """The chart's kind, with the label of its revision."""
-        return f"{self.chart.kind} {self.chart.label}" if self.chart.label else self.chart.kind
+        return clipped(f"{self.chart.kind} {self.chart.label or ''}")
 
     def name(self, state: State) -> str:
         """What a state is called in the drawing; the root by its kind."""
         if state.history is not None:
             return "H*" if state.history == "deep" else "H"
-        return state.key if state.parent >= 0 else self.chart.kind
+        return clipped(state.key if state.parent >= 0 else self.chart.kind)
 
     def is_active(self, state: State) -> bool:
         """Whether the state is to be lit."""

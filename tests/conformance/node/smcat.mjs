@@ -1,14 +1,14 @@
-// Parses smcat texts with state-machine-cat itself: a JSON list of texts in, one line per text out
-// (its parsed form, or null where it is refused).
+// Parses smcat texts with state-machine-cat itself: a JSON list of texts in, a JSON list of what it makes of them out
+// (null where a text is refused).
 import { readFileSync } from "node:fs";
 import { render } from "state-machine-cat";
 
+const answers = [];
 for (const text of JSON.parse(readFileSync(0, "utf8"))) {
-  let parsed = null;
   try {
-    parsed = await render(text, { outputType: "json" });
+    answers.push(await render(text, { outputType: "json" }));
   } catch {
-    // refused
+    answers.push(null);
   }
-  console.log(JSON.stringify(parsed));
 }
+console.log(JSON.stringify(answers));

@@ -214,7 +214,9 @@ DIFFERENCES = [
     ),
     pytest.param(AROUND, "H", "+p +x |H act => x", "+p +x |H act +x => x", id="history-of-the-source"),
     pytest.param(
-        LOST, "H L", "+p +r |H -r -p +p +r |L -r -p +z => z", "+p +r |H -r -p +r |L -r +z => z", id="history-of-a-parallel",
+        LOST, "H L",
+        "+p +r |H -r -p +p +r |L -r -p +z => z", "+p +r |H -r -p +r |L -r +z => z",
+        id="history-of-a-parallel",
     ),
     pytest.param(UPWARD, "R", "+m +a |R -a -m +m +a => a", "+m +a |R -a +m +a => a", id="root-as-target"),
 ]  # fmt: skip

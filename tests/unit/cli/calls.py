@@ -13,7 +13,7 @@ LAMP = """\
 interlock: 1
 kind: lamp
 states:
-  dark: {on: {press: bright}}
+  dark: {on: {press: bright}, expect: {within: forever}}
   bright: {on: {press: dark}, after: {10m: dark}}
 """
 BAD = LAMP.replace("press: bright", "press: brihgt")

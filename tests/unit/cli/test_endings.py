@@ -4,6 +4,7 @@ import errno
 import os
 import re
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import click
@@ -123,6 +124,24 @@ def test_every_command_has_help_and_the_common_options(name: str, call: Caller) 
 
     assert 0 == ended.code
     assert all(option in ended.out for option in ("--quiet", "--verbose", "--color"))
+
+
+def test_an_unknown_command_is_none(call: Caller) -> None:
+    """What completes command lines asks without failing."""
+    assert commands.get_command(click.Context(commands), "nothing") is None
+
+
+def test_the_version_of_a_package_that_is_not_installed_is_unknown(
+    call: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run from a source tree there is no metadata to read."""
+
+    def missing(_: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr("importlib.metadata.version", missing)
+
+    assert "interlock unknown (not installed)\n" == call("--version").out
 
 
 def test_the_version_is_that_of_the_package(call: Caller) -> None:

@@ -76,6 +76,45 @@ def test_a_reader_that_is_gone_at_once_is_no_error(folder: Path) -> None:
     assert (0, b"") == (run.returncode, run.stderr)
 
 
+def test_a_full_disk_behind_stdout_is_told(folder: Path) -> None:
+    """What could not be written is not silently lost."""
+    with Path("/dev/full").open("wb") as full:
+        run = subprocess.run(
+            [*COMMAND, "draw", "lamp.yaml"], stdout=full, stderr=subprocess.PIPE, env=environment(), check=False
+        )
+
+    assert 7 == run.returncode
+    assert run.stderr.startswith(b"error: ")
+    assert b"Traceback" not in run.stderr
+
+
+def test_a_definition_from_a_pipe_is_read_once(folder: Path) -> None:
+    """A shell's process substitution gives a path that can be read only once."""
+    reader, writer = os.pipe()
+    os.write(writer, LAMP.encode())
+    os.close(writer)
+    try:
+        run = subprocess.run(
+            [*COMMAND, "check", "--from", "yaml", f"/dev/fd/{reader}"],
+            pass_fds=(reader,),
+            capture_output=True,
+            env=environment(),
+            check=False,
+        )
+    finally:
+        os.close(reader)
+
+    assert (0, b"") == (run.returncode, run.stderr)
+
+
+def test_the_bare_command_shows_its_help(folder: Path) -> None:
+    """On stderr, with the code of a wrong call: a script that forgot the command notices."""
+    run = subprocess.run(COMMAND, capture_output=True, text=True, env=environment(), check=False)
+
+    assert (2, "") == (run.returncode, run.stdout)
+    assert "Commands:\n" in run.stderr
+
+
 def test_no_color_and_force_color_are_heard(folder: Path) -> None:
     """Without a terminal colour comes by FORCE_COLOR only, and NO_COLOR outranks it."""
 

@@ -304,7 +304,7 @@ def every_word() -> Document:
                 id="one",
                 description="the first",
                 context=[build.field("own", default=None)],
-                entry=[["a", build.script("y = 2")], [build.assign_from("count", [1])]],
+                entry=build.blocks(["a", build.script("y = 2")], build.assign_from("count", [1])),
                 exit=[
                     build.raise_("gone"),
                     build.raise_(expr("event.name"), {"x": 1}),

@@ -29,7 +29,7 @@ EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.interlock.yam
 VALIDATOR = jsonschema_rs.Draft7Validator(json_schema())
 
 NOT_IN_THE_SCHEMA = {"name.reserved", "context.no_value", "invoke.no_src", "invoke.type", "duration.range"}
-"""What only the reader sees: names that depend on the dialect, keys of which one must be there, and the order of a range."""
+"""What only the reader sees: names that depend on the dialect, keys of which one must be there, falling ranges."""
 
 
 @cache
@@ -82,7 +82,7 @@ def test_examples_use_every_key() -> None:
 
 
 @given(documents())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_every_written_document_is_valid(document: Document) -> None:
     """What the writer writes, the schema accepts."""
     tree = document_tree(document, findings=Findings())
@@ -90,9 +90,10 @@ def test_every_written_document_is_valid(document: Document) -> None:
 
 
 POOL: list[Any] = [
-    None, True, False, 0, -1, 2.5, "", "x", "= x", "a b", "30s", "30", "1s..2s", "#a.b", ".a", "a, b.*", "*", "parallel",
-    "final", "string", "forever", [], ["x"], [5], [["x"]], [{"assign": {"a": 1}}], {}, {"x": 1}, {"target": "x"},
-    {"states": {"x": {}}}, {"name": "g"}, {"type": "final"}, {"type": "string"}, {"src": "h"}, {"do": "n"}, {"30s": "x"},
+    None, True, False, 0, -1, 2.5, "", "x", "= x", "a b", "30s", "30", "1s..2s", "#a.b", ".a", "a, b.*", "*",
+    "parallel", "final", "string", "forever", [], ["x"], [5], [["x"]], [{"assign": {"a": 1}}], {}, {"x": 1},
+    {"target": "x"}, {"states": {"x": {}}}, {"name": "g"}, {"type": "final"}, {"type": "string"}, {"src": "h"},
+    {"do": "n"}, {"30s": "x"},
 ]  # fmt: skip
 WORDS = sorted({key.name for shape in SHAPES.values() if isinstance(shape, Record) for key in shape.keys})
 
@@ -123,7 +124,7 @@ def mutated(draw: st.DrawFn) -> Any:
 
 
 @given(mutated())
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_reader_and_schema_refuse_the_same_shapes(tree: Any) -> None:
     """However an example is spoiled, schema and reader agree on whether its shape is right."""
     problems = shape_problems(tree)

@@ -136,6 +136,7 @@ PROBLEMS = {
     "a; /* b": "this comment is not closed",
     "a [tpye=final];": '"tpye" is not an attribute here; did you mean "type"?',
     "a [x; b -> c;": '"x" is not an attribute here',
+    "a -> b [x; c -> d;": '"x" is not an attribute here',
     "a [=];": '"=" is not an attribute here; the attributes here are label',
     "a [type final];": "`type` needs a value",
     "a [type=finale];": '"finale" is not a type here; did you mean "final"?',

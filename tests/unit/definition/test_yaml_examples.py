@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.compiler.build import compile_document
 from interlock.definition.vocabulary import SCHEMA_LINE
 from interlock.definition.yaml import FORMAT
 
@@ -23,6 +24,14 @@ def test_an_example_reads_without_findings_and_survives_a_rewrite(path: Path) ->
     writing = FORMAT.write(reading.document)
     assert () == writing.diagnostics
     assert reading.document == FORMAT.read(writing.text, source="again").document
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda each: each.name)
+def test_an_example_compiles_without_warnings(path: Path) -> None:
+    """An example is one to copy, so the compiler has nothing to warn of."""
+    document = FORMAT.read(path.read_bytes(), source=path.name).document
+    assert document is not None
+    assert [] == [str(each) for each in compile_document(document).diagnostics if each.severity != "info"]
 
 
 def test_the_examples_are_there() -> None:

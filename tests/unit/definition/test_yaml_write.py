@@ -1,4 +1,4 @@
-"""Documents to YAML: reads back as the same document, keeps the order of transitions, quotes what others would mistype."""
+"""Documents to YAML: reads back as the same document, keeps the order of transitions, quotes what others mistype."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def on(*events: str, **parts: Any) -> Transition:
 @given(documents())
 @settings(max_examples=100)
 def test_a_written_document_reads_back_equal(document: Document) -> None:
-    """read(write(document)) == document for every class of the model, nothing is lost, and rewriting changes nothing."""
+    """read(write(document)) == document for every class of the model, and rewriting changes nothing."""
     writing = FORMAT.write(document)
     assert () == writing.diagnostics
     again = read(writing.text)
@@ -194,7 +194,7 @@ def test_scalars_have_quotes_only_where_needed(value: Any, expected: str) -> Non
 
 
 def test_layout_is_for_people() -> None:
-    """Short things share a line, long ones stand in blocks, `states` always does, texts of several lines are literal."""
+    """Short things share a line, long ones and `states` stand in blocks, texts of several lines are literal."""
     long = "x" * 90
     tree = {
         "context": {"a": {"type": "string"}, "b": "any"},

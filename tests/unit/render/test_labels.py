@@ -39,6 +39,7 @@ STAFF = GuardName(name="is_staff")
     ("action", "text"),
     [
         (Do(name="bill"), "bill"),
+        (Do(name="bill", arguments=[1, Expression("context.x")]), "bill([1, context.x])"),
         (
             Do(name="bill", arguments={"amount": Expression("context.amount"), "to": "anna"}),
             'bill(amount: context.amount, to: "anna")',

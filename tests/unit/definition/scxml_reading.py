@@ -1,0 +1,38 @@
+"""Short ways to read SCXML in tests."""
+
+from __future__ import annotations
+
+from interlock.definition.format import Resolver
+from interlock.definition.scxml import read_scxml
+from interlock.definition.scxml_structure import INTERLOCK, SCXML
+from interlock.model.action import Block
+from interlock.model.document import Document, State
+
+
+def scxml(inside: str, attributes: str = 'datamodel="python"') -> str:
+    """A whole file around some elements."""
+    return f'<scxml xmlns="{SCXML}" xmlns:interlock="{INTERLOCK}" version="1.0" {attributes}>{inside}</scxml>'
+
+
+def read(inside: str, attributes: str = 'datamodel="python"', resolver: Resolver | None = None) -> Document:
+    """The document of a file that must be fine."""
+    reading = read_scxml(scxml(inside, attributes), source="chart.scxml", resolver=resolver)
+    assert () == reading.diagnostics
+    assert reading.document is not None
+    return reading.document
+
+
+def codes(inside: str, attributes: str = "", resolver: Resolver | None = None) -> list[str]:
+    """The codes of all findings about a file, errors without a mark, others with their severity."""
+    found = read_scxml(scxml(inside, attributes), source="chart.scxml", resolver=resolver).diagnostics
+    return [each.code if each.severity == "error" else f"{each.severity} {each.code}" for each in found]
+
+
+def state(inside: str) -> State:
+    """The one state of a file with this inside."""
+    return read(f'<state id="s">{inside}</state>').root.states[0]
+
+
+def block(inside: str) -> Block:
+    """The block of actions that these elements are."""
+    return state(f"<onentry>{inside}</onentry>").entry[0]
