@@ -175,11 +175,11 @@ def microstep(progress: Progress, enabled: list[Transition]) -> None:
     if progress.microsteps > limits.MICROSTEPS_MAX:
         raise StepFailed("step.microsteps_max")
     progress.chosen += [each.index for each in enabled]
-    domains = [progress.structure.get_transition_domain(each, progress.history) for each in enabled]
+    before = dict(progress.history)
     exit_states(progress, enabled)
     for transition in enabled:
         execute_content(transition.block, progress)
-    enter_states(progress, compute_entry_set(progress, enabled, domains))
+    enter_states(progress, compute_entry_set(progress, enabled, before))
 
 
 def exit_states(progress: Progress, enabled: list[Transition]) -> None:
@@ -229,19 +229,25 @@ class EntrySet:
         self.history_content: dict[int, State] = {}
 
 
-def compute_entry_set(progress: Progress, transitions: list[Transition], domains: list[int | None]) -> EntrySet:
-    """S19: every target added down, then every effective target added up to the domain that was left."""
+def compute_entry_set(progress: Progress, transitions: list[Transition], before: History) -> EntrySet:
+    """S19: every target added down, then every effective target added up to the domain.
+
+    Domains are those of the exit set, so they follow from the history `before` the microstep. A target that is the
+    domain itself stays (XState's self-target); only what is inside it is entered anew.
+    """
     entry = EntrySet()
     structure = progress.structure
-    for transition, domain in zip(transitions, domains, strict=True):
+    for transition in transitions:
+        domain = structure.get_transition_domain(transition, before)
         if domain is None:
             continue
-        for target in transition.targets:
-            if structure.get_effective_target_states([target], progress.history) == [domain]:
-                add_children_to_enter(progress, domain, entry)
-            else:
-                add_descendant_states_to_enter(progress, target, entry)
-        for effective in structure.get_effective_target_states(transition.targets, progress.history):
+        staying = [each for each in transition.targets if structure.get_effective_target_states([each], before) == [domain]]
+        entering = [each for each in transition.targets if each not in staying]
+        if staying:
+            add_children_to_enter(progress, domain, entry)
+        for target in entering:
+            add_descendant_states_to_enter(progress, target, entry)
+        for effective in structure.get_effective_target_states(entering, progress.history):
             add_ancestor_states_to_enter(progress, effective, domain, entry)
         if structure.is_parallel_state(domain):
             add_missing_regions(progress, domain, entry, by_default=False)

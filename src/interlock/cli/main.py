@@ -78,14 +78,22 @@ def _version(context: click.Context, parameter: click.Parameter, value: object) 
     context.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version.")
 @common
-def commands() -> None:
+@click.pass_context
+def commands(context: click.Context) -> None:
     """Durable statecharts: check, convert, draw and play charts.
 
     FILE may be - for stdin (with --from FORMAT). Data goes to stdout, messages to stderr.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(exits.USAGE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -117,9 +125,6 @@ def _ended(terminal: Terminal, arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         terminal.message("interrupted")
         return exits.INTERRUPTED
-    except click.exceptions.NoArgsIsHelpError as error:
-        terminal.note(error.format_message())
-        return exits.USAGE
     except click.ClickException as error:
         terminal.failure(_usage(error))
         return exits.USAGE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,12 @@ def simulate(
     if file == STDIN and script in {None, STDIN}:
         raise click.UsageError("stdin cannot be both the definition and the play; name a file for one of them")
     document, chart = sound(read_source(file, source_format), terminal)
-    lines = _script_lines(script)
+    typed = script is None and sys.stdin.isatty()
+    lines = iter(()) if typed else _script_lines(script)
     play = _begun(BoundChart(chart, document), _context(context))
     show = _JsonStage(terminal, play) if as_json else _Stage(terminal, play)
     show.opening()
-    if script is None and sys.stdin.isatty():
+    if typed:
         return _interactive(show, play)
     name = "<stdin>" if script in {None, STDIN} else str(script)
     return _scripted(show, name, lines)
@@ -160,14 +161,22 @@ class _JsonStage(_Stage):
         self.terminal.data(msgspec.json.encode(scene.turn(self.play, line, records)).decode() + "\n")
 
 
-def _script_lines(script: str | None) -> Iterable[str]:
-    """The lines of a script; a file is read at once, stdin as it comes."""
+def _script_lines(script: str | None) -> Iterator[str]:
+    """The lines of a script; a file is read now, stdin as it comes.
+
+    Raises UsageError, when the line is taken, for one that is not UTF-8.
+    """
     if script is None or script == STDIN:
-        return sys.stdin
-    try:
-        return read_bytes(Path(script)).decode().splitlines()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{script} is not UTF-8 text (byte {error.start})", code="file.encoding") from None
+        return _decoded("<stdin>", sys.stdin.buffer)
+    return _decoded(script, read_bytes(Path(script)).splitlines())
+
+
+def _decoded(name: str, lines: Iterable[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            raise UsageError(f"{name}:{number}: this line is not UTF-8 text", code="file.encoding") from None
 
 
 def _scripted(show: _Stage, name: str, lines: Iterable[str]) -> int:

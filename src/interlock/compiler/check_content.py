@@ -48,10 +48,21 @@ def _check_fields(review: Review) -> None:
                 message = f"the field `{field.name}` is declared twice; {other}"
                 hint = "the context is one for the whole chart: rename one of them"
                 review.rule("context.duplicate", message, field.place, hint)
+            _check_first(review, field, root=state.index == 0)
             _check_field(review, field, "context.default")
     for event in review.chart.events or ():
         for field in event.payload or ():
             _check_field(review, field, "payload.default")
+
+
+def _check_first(review: Review, field: Field, *, root: bool) -> None:
+    """Every field must get a first value, and only the root's can be given at creation."""
+    if field.required and not root:
+        message = f"the field `{field.name}` cannot be required: only the root's fields are given at creation"
+        review.rule("context.required", message, field.place, "move it to the root, or give it a default")
+    elif field.default is UNSET and not (field.required or field.nullable or field.type == "any"):
+        message = f'the field "{field.name}" has no first value'
+        review.rule("context.no_value", message, field.place, "say one of default, required or nullable")
 
 
 def _check_field(review: Review, field: Field, code: str) -> None:

@@ -39,7 +39,7 @@ def check_effects(review: Review, graph: Graph) -> None:
 
 def _check_invoke(review: Review, invoke: Invoke) -> None:
     if invoke.src is None:
-        review.rule("invoke.no_src", "the invoke does not say what it asks for", invoke.place, "write `src`")
+        review.rule("invoke.no_src", 'an invoke needs the key "src"', invoke.place)
     if invoke.retry is not None:
         _check_backoff(review, invoke.retry, invoke.place)
 
@@ -63,8 +63,8 @@ def _check_backoff(review: Review, retry: Retry, place: Place) -> None:
         message = f'"{retry.backoff}" is not a duration or a range of durations'
         review.error("duration.syntax", message, place, "such as 1s or 1s..30s")
     elif (waits[0] or 0) > (waits[-1] or 0):
-        message = f'the range "{retry.backoff}" falls'
-        review.error("duration.syntax", message, place, f'write "{parts[-1]}..{parts[0]}"')
+        message = f'the backoff "{retry.backoff}" falls'
+        review.error("duration.range", message, place, f"write {parts[-1]}..{parts[0]}")
 
 
 def _check_duration(review: Review, text: str, place: Place, what: str) -> None:

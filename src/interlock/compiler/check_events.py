@@ -49,9 +49,8 @@ def _check_declaration(review: Review, event: EventType, declared: dict[str, Eve
 
 
 def _reserved(review: Review, name: str, place: Place) -> None:
-    start = next(each for each in RESERVED if name.startswith(each))
-    message = f'the name "{name}" belongs to the kernel'
-    review.rule("event.reserved", message, place, f'use a name that does not begin with "{start}"')
+    message = f'the event "{name}" has a name of the kernel\'s'
+    review.rule("name.reserved", message, place, "names in `_`, `done.`, `error.` and `after.` are reserved")
 
 
 # What the chart itself causes

@@ -87,11 +87,12 @@ class Names:
 
     def expression(self, source: int, expression: Expression) -> Expression:
         """The expression checked; its `In()` literals resolved where `source` stands."""
-        try:
-            parsed = self.language.check(expression.text)
-        except ExpressionError as error:
-            return self._malformed(expression, error)
-        self.parsed[expression.text] = parsed
+        if expression.text not in self.parsed:
+            try:
+                self.parsed[expression.text] = self.language.check(expression.text)
+            except ExpressionError as error:
+                return self._malformed(expression, error)
+        parsed = self.parsed[expression.text]
         if parsed is None:
             return expression
         inside = []

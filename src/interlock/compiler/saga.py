@@ -191,7 +191,7 @@ class _Writer:
             timeout=step.timeout,
             done=(self.to(following, step.do.place, self.assign(step.do.place, *done)),),
             error=self.errors(step, position),
-            place=step.do.place,
+            place=step.place,
         )
         return State(key=step.id, entry=(entry,), transitions=skip, invokes=(invoke,), place=place)
 
@@ -264,7 +264,7 @@ class _Writer:
             timeout=step.timeout,
             done=(Transition(targets=(following,), actions=(self.assign(call.place, *off),), place=call.place),),
             error=(Transition(targets=(failed,), place=call.place),),
-            place=call.place,
+            place=step.place,
         )
         skip = replace(self.always(self.free(step), "", step.place), targets=(following,))
         return State(key=key, transitions=(skip,), invokes=(invoke,), place=step.place)

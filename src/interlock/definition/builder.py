@@ -3,7 +3,8 @@
 What they make equals what the YAML reader makes of the same chart: it is compiled, checked and drawn the same way.
 
 Rule 1: one function per word of the vocabulary; strings are literals or names, expressions are marked with `expr`.
-Rule 2: this file only gathers; what the functions do stands in the modules `builder_...` beside it.
+Rule 2: this file only gathers; what the functions do stands in the modules `builder_...` beside it. The classes are
+what they give, for annotations in the caller's code.
 Rule 3: places are the caller's file and line, so that the compiler's findings point into Python code.
 """
 
@@ -33,8 +34,12 @@ from interlock.definition.builder_invoke import call, invoke, retry, saga, saga_
 from interlock.definition.builder_state import deep_history, expect, final, hidden, history, parallel, state
 from interlock.definition.builder_transition import after, always, initial, on, on_done, to, transition
 from interlock.definition.builder_value import boolean, expr, field, integer, number, string
+from interlock.model.document import Invoke, State, Transition
 
 __all__ = (
+    "Invoke",
+    "State",
+    "Transition",
     "after",
     "all_of",
     "always",

@@ -125,7 +125,8 @@ def do(handler: str, arguments: Mapping[str, Json] | Expression | None = None) -
 def assign(values: Mapping[str, Json] | None = None, /, **fields: Json) -> Assign:
     """Writes values into the context, in the order given; a mapping for dotted paths, keywords for plain fields.
 
-    >>> assign({"address.city": "Ulm"}, visits=expr("context.visits + 1"))
+    >>> assign({"address.city": "Ulm"}, visits=1).values
+    (('address.city', 'Ulm'), ('visits', 1))
     """
     if values is not None and not isinstance(values, Mapping):
         raise misused("what is assigned", "a mapping", values)

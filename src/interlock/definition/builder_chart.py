@@ -6,7 +6,7 @@ Rule 2: places get the path of keys that a finding of the YAML reader would show
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -34,7 +34,7 @@ from interlock.definition.text import key_path
 from interlock.definition.vocabulary_names import EVENT, ID, KIND, NAME, TEXT
 from interlock.definition.yaml_check import check_names, check_values
 from interlock.errors import DefinitionError
-from interlock.model.action import Expression
+from interlock.model.action import Block, Expression, block_rewritten, guard_rewritten
 from interlock.model.document import DialectName, Document, EventType, Initial, Sensitive, State, Transition
 from interlock.model.findings import Findings
 from interlock.model.limits import DEPTH_MAX
@@ -101,10 +101,6 @@ def chart(
     >>> [each.key for each in door.root.states]
     ['closed', 'open']
     """
-    transitions, invokes = split_parts(parts, kind)
-    if invokes or any(each.origin == "onDone" for each in transitions):
-        message = "the root holds only `on`, `always`, `after` and `transition`"
-        raise refused("state.place", message, "put it into a state")
     inner = states_of(states, f'the states of "{kind}"')
     if not inner:
         raise refused("value.empty", f'chart "{kind}" has no states', "write states=[...]")
@@ -113,7 +109,7 @@ def chart(
         type="state" if choice(type, (None, "parallel"), "`type`") is None else "parallel",
         initial=initial_of(initial),
         states=inner,
-        transitions=transitions,
+        transitions=_root_transitions(parts, kind),
         context=context_fields(context),
         sensitive=sensitive_of(sensitive),
         monotonic=monotonic_of(monotonic),
@@ -123,21 +119,26 @@ def chart(
         meta=literal(meta, "`meta`"),
         place=here(),
     )
-    document = Document(
-        kind=text(kind, KIND, "the kind of a chart"),
-        root=_located(root, "", 0),
-        revision=optional_text(revision, TEXT, "the revision"),
-        compatible=optional_text(compatible, TEXT, "`compatible`"),
-        dialect=choice(dialect, ("interlock", "scxml", "xstate"), "`dialect`"),
-        unhandled=choice(unhandled, (None, "reject", "ignore", "defer"), "`unhandled`"),
-        errors=choice(errors, (None, "event", "raise"), "`errors`"),
-        binding=choice(binding, ("early", "late"), "`binding`"),
-        events=None if events is None else _events(events),
-        script=optional_text(script, TEXT, "the script"),
-        properties=literal(properties, "`properties`"),
-        renamed=_renamed(renamed),
-        source=root.place.file,
+    return _checked(
+        Document(
+            kind=text(kind, KIND, "the kind of a chart"),
+            root=_located(root, "", 0),
+            revision=optional_text(revision, TEXT, "the revision"),
+            compatible=optional_text(compatible, TEXT, "`compatible`"),
+            dialect=choice(dialect, ("interlock", "scxml", "xstate"), "`dialect`"),
+            unhandled=choice(unhandled, (None, "reject", "ignore", "defer"), "`unhandled`"),
+            errors=choice(errors, (None, "event", "raise"), "`errors`"),
+            binding=choice(binding, ("early", "late"), "`binding`"),
+            events=None if events is None else _events(events),
+            script=optional_text(script, TEXT, "the script"),
+            properties=literal(properties, "`properties`"),
+            renamed=_renamed(renamed),
+            source=root.place.file,
+        )
     )
+
+
+def _checked(document: Document) -> Document:
     findings = Findings()
     check_names(document, findings)
     check_values(document, findings)
@@ -146,15 +147,23 @@ def chart(
     return document
 
 
+def _root_transitions(parts: Sequence[Transition], kind: str) -> tuple[Transition, ...]:
+    transitions, invokes = split_parts(parts, kind)
+    if invokes or any(each.origin == "onDone" for each in transitions):
+        message = "the root holds only `on`, `always`, `after` and `transition`"
+        raise refused("state.place", message, "put it into a state")
+    return transitions
+
+
 def _events(given: Sequence[EventType]) -> tuple[EventType, ...]:
-    events: list[EventType] = []
+    events: dict[str, EventType] = {}
     for each in items(given, "the events"):
         if not isinstance(each, EventType):
             raise misused("each of the events", "what `event` makes", each)
-        if any(each.name == other.name for other in events):
+        if each.name in events:
             raise refused("key.duplicate", f'the event "{each.name}" is declared twice')
-        events.append(each)
-    return tuple(events)
+        events[each.name] = each
+    return tuple(events.values())
 
 
 def _renamed(given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
@@ -173,9 +182,29 @@ def _located(state: State, path: str, depth: int) -> State:
     return replace(
         state,
         place=state.place.at(path),
-        transitions=tuple(replace(each, place=each.place.at(_path(path, each))) for each in state.transitions),
+        entry=tuple(_located_block(block, key_path(path, "entry")) for block in state.entry),
+        exit=tuple(_located_block(block, key_path(path, "exit")) for block in state.exit),
+        transitions=tuple(_located_transition(each, _path(path, each)) for each in state.transitions),
         states=tuple(_located(each, key_path(inner, each.key), depth + 1) for each in state.states),
     )
+
+
+def _located_transition(transition: Transition, path: str) -> Transition:
+    guard = transition.guard
+    return replace(
+        transition,
+        guard=None if guard is None else guard_rewritten(guard, _at(path), lambda inside: inside),
+        actions=_located_block(transition.actions, path),
+        place=transition.place.at(path),
+    )
+
+
+def _located_block(block: Block, path: str) -> Block:
+    return block_rewritten(block, _at(path), lambda inside: inside)
+
+
+def _at(path: str) -> Callable[[Expression], Expression]:
+    return lambda expression: replace(expression, place=expression.place.at(path))
 
 
 def _path(path: str, transition: Transition) -> str:

@@ -261,14 +261,14 @@ def split_parts(parts: Sequence[Part], key: str) -> tuple[tuple[Transition, ...]
 
 def states_of(given: Sequence[State], what: str) -> tuple[State, ...]:
     """Child states, each key once."""
-    states: list[State] = []
+    states: dict[str, State] = {}
     for each in items(given, what):
         if not isinstance(each, State):
             raise misused(f"each of {what}", "a state", each)
-        if any(each.key == other.key for other in states):
+        if each.key in states:
             raise refused("key.duplicate", f'there are two states "{each.key}" among {what}')
-        states.append(each)
-    return tuple(states)
+        states[each.key] = each
+    return tuple(states.values())
 
 
 def sensitive_of(given: Texts | Sensitive | None) -> Sensitive | None:

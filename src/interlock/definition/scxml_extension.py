@@ -84,7 +84,7 @@ def guard_plain(guard: Guard) -> Any:
             return {"any": [guard_plain(each) for each in guard.guards]}
         case GuardNot():
             return {"not": guard_plain(guard.guard)}
-        case GuardIn():
+        case _:
             return {"in": guard.state}
 
 

@@ -151,7 +151,7 @@ class ContentWriter:
                 return " and ".join(f"({self.condition(each)})" for each in guard.guards) or "true"
             case GuardAny():
                 return " or ".join(f"({self.condition(each)})" for each in guard.guards) or "false"
-            case GuardName():
+            case _:
                 self.losses.tell("guard", f"the guard `{guard.name}` is a registered function", guard.place)
                 return "false"
 
@@ -187,7 +187,7 @@ class ContentWriter:
             case AssignCall():
                 self.losses.tell("assign", f"the function `{action.name}` is registered code", action.place)
                 return [element("interlock:assign", {"name": action.name}, self.payload(action.arguments))]
-            case Emit():
+            case _:
                 self.losses.tell("emit", "a message goes to the outbox", action.place)
                 return [
                     element("interlock:emit", self.either(action.type, "type", "typeexpr"), self.payload(action.data))

@@ -21,7 +21,6 @@ from interlock.model.findings import Findings
 
 _NOT_IN_KEY = re.compile(r"[^\w-]+")
 _NOT_IN_EVENT = re.compile(r"[^\w.-]+")
-_AFTER = re.compile(r"after\b\s*(?:\(\s*(.*?)\s*\)|(.*))", re.DOTALL)
 _ACTIVITY = re.compile(r"(entry|exit|do|activity)\s*/\s*(.*)")
 _QUOTES = "'\""
 _OPENING, _CLOSING = "([{", ")]}"
@@ -94,10 +93,9 @@ class LabelReader:
         if label.eventless or not text:
             return
         label.said = True
-        after = _AFTER.fullmatch(text)
         if text == "onDone":
             label.origin = "onDone"
-        elif after is not None and (delay := _delay((after[1] or after[2] or "").strip(), place)) is not None:
+        elif (delay := _delay(text, place)) is not None:
             label.origin, label.delay = "after", delay
         else:
             label.origin = "on"
@@ -171,35 +169,39 @@ class LabelReader:
 
 
 def _delay(text: str, place: Place) -> str | Expression | None:
-    if text.startswith("="):
-        return Expression(text[1:].strip(), place)
-    joined = text.replace(" ", "")
+    """The delay of `after 5m`, `after(5m)` or `after = expression`; None when the text is something else."""
+    if not text.startswith("after") or text[5:6] not in {" ", "\t", "\n", "(", "="}:
+        return None
+    said = text[5:].strip()
+    if said.startswith("(") and said.endswith(")"):
+        said = said[1:-1].strip()
+    if said.startswith("="):
+        return Expression(said[1:].strip(), place)
+    joined = said.replace(" ", "")
     return joined if parse_duration(joined) is not None else None
 
 
 def _split(text: str) -> list[str]:
     """The parts between commas and line ends that stand in no bracket and no quotes."""
+    parts = [part.strip() for line in text.split("\n") for part in _split_line(line)]
+    return list(filter(None, parts))
+
+
+def _split_line(line: str) -> list[str]:
     parts, start, depth, quote = [], 0, 0, ""
-    for index, each in enumerate(text):
+    for index, each in enumerate(line):
         if quote:
             quote = "" if each == quote else quote
-        elif each in _QUOTES and _closes(text, index):
+        elif each in _QUOTES and line.find(each, index + 1) >= 0:  # an apostrophe (`customer's`) opens no quotation
             quote = each
         elif each in _OPENING:
             depth += 1
         elif each in _CLOSING:
             depth = max(0, depth - 1)
-        elif each == "\n" or (each == "," and depth == 0):
-            parts.append(text[start:index])
-            start, depth = index + 1, 0
-    parts.append(text[start:])
-    return list(filter(None, (part.strip() for part in parts)))
-
-
-def _closes(text: str, index: int) -> bool:
-    """Whether a quote opens a quotation on its line: an apostrophe (`customer's`) does not."""
-    line_end = text.find("\n", index)
-    return text.find(text[index], index + 1, line_end if line_end >= 0 else len(text)) >= 0
+        elif each == "," and depth == 0:
+            parts.append(line[start:index])
+            start = index + 1
+    return [*parts, line[start:]]
 
 
 def _closing(text: str, start: int) -> int:

@@ -19,6 +19,7 @@ from interlock.definition.text import Lines, admitted_text, key_path
 from interlock.errors import Place
 from interlock.model.document import Document, Initial, State, StateType, Transition
 from interlock.model.findings import Findings
+from interlock.model.limits import EFFECTS_MAX
 
 _ORDER = {"always": 0, "after": 1, "onDone": 2, "on": 3}
 _TYPES: dict[str, StateType] = {
@@ -92,7 +93,10 @@ def _rewrite_fork(fork: Draft, findings: Findings) -> None:
     for transition in list(fork.incoming):
         targets = [each for target in transition.targets for each in (outgoing if target is fork else [target])]
         transition.retarget(list(dict.fromkeys(targets)))
-        transition.actions += actions
+        if len(transition.actions) + len(actions) > EFFECTS_MAX:  # forks that lead to forks can double them each time
+            findings.error("smcat.fork", f"more than {EFFECTS_MAX:,} actions meet here", transition.place)
+        else:
+            transition.actions += actions
     _remove(fork)
 
 

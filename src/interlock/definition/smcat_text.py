@@ -25,7 +25,7 @@ FORWARD = ("->", "=>>", "=>", ">>", ":>", "--", "==")
 BACKWARD = ("<-", "<<=", "<=", "<<", "<:")
 
 _PROBLEMS_MAX = 100  # a text that is no smcat at all should not give a finding per character
-_SPACE = re.compile(r"(?:[ \t\r\n]++|//[^\r\n]*+|/\*.*?\*/)*+", re.DOTALL)
+_SPACE = re.compile(r"(?:[ \t\r\n]++|//[^\r\n]*+)*+")
 _BARE = re.compile(r'[^;, "\t\n\r=\-><:{}\[]+')
 _QUOTED = re.compile(r'"((?:\\"|[^"])*+)"')
 _NOTE = re.compile(r"#([^\r\n]*)")
@@ -98,6 +98,7 @@ class _Parser:
         self.lines = lines
         self.findings = findings
         self.position = 0
+        self.comments_end = text.rfind("*/")
         self.problems = 0
         self.states = 0
         self.arrows = 0
@@ -342,9 +343,14 @@ class _Parser:
         return found is not None and found[0] != ":>"
 
     def _space(self) -> None:
-        found = _SPACE.match(self.text, self.position)
-        assert found is not None  # the pattern takes an empty text too
-        self.position = found.end()
+        while True:  # ends: each turn goes behind a comment
+            found = _SPACE.match(self.text, self.position)
+            assert found is not None  # the pattern takes an empty text too
+            self.position = found.end()
+            # Looking ahead for an end that is not there, again for each label, would take quadratic time.
+            if not self.text.startswith("/*", self.position) or self.position + 2 > self.comments_end:
+                return
+            self.position = self.text.index("*/", self.position + 2) + 2
 
     def _eat(self, token: str) -> bool:
         if self.text.startswith(token, self.position):

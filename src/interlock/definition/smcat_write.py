@@ -67,6 +67,7 @@ class _Writer:
         self.lost: dict[str, Place] = {}
         self.names = _names(self.tree)
         self.taken = set(self.names)
+        self.numbers: Counter[str] = Counter()
         # An arrow without a label that leaves one of these would be read as its completion.
         self.completing = {
             index
@@ -94,9 +95,10 @@ class _Writer:
         return Writing(text=head + body.text(), diagnostics=self.findings.sorted())
 
     def _free(self, wish: str) -> str:
-        name, number = wish, 2
+        name = wish
         while name in self.taken:  # ends: only finitely many names are taken
-            name, number = f"{wish}_{number}", number + 1
+            self.numbers[wish] += 1
+            name = f"{wish}_{self.numbers[wish] + 1}"
         self.taken.add(name)
         return name
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -31,6 +30,7 @@ INVOKE_FIELDS = ("type", "id_location", "autoforward", "finalize", "retry", "tim
 DOCUMENT_FIELDS = ("compatible", "unhandled", "errors", "binding", "events", "script", "properties", "renamed")
 BLOCK_KEYS = ("entry", "exit")
 _ROOT_KEYS = ("assigns", "fields", *DOCUMENT_FIELDS)
+_HINTS: dict[type[Any], dict[str, Any]] = {}
 _SCALARS: dict[Any, str] = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 
 
@@ -43,10 +43,11 @@ class _WrongError(Exception):
         self.wish = wish
 
 
-@cache
 def type_hints(made: type[Any]) -> dict[str, Any]:
-    """The types of a dataclass's fields; looked up once, because that is slow."""
-    return get_type_hints(made)
+    """The types of a dataclass's fields; looked up once for each of the few classes, because that is slow."""
+    if made not in _HINTS:
+        _HINTS[made] = get_type_hints(made)
+    return _HINTS[made]
 
 
 def extra_of(source: Source, located: Located) -> Mapping[str, Located]:

@@ -65,7 +65,7 @@ class ActionWriter:
                 return self._built_in("xstate.or", {"guards": [self.guard(each) for each in guard.guards]})
             case GuardNot():
                 return self._built_in("xstate.not", {"guards": [self.guard(guard.guard)]})
-            case GuardIn():
+            case _:  # GuardIn; mypy knows
                 return self._built_in("xstate.stateIn", {"stateValue": self.inside(guard.state)})
 
     def block(self, block: Block) -> list[Any]:
@@ -101,7 +101,7 @@ class ActionWriter:
                 params = {"in": written_value(action.items), "item": action.item, "index": action.index}
                 said = {key: each for key, each in params.items() if key != "index" or each is not None}
                 return self._built_in("interlock.foreach", said | {"actions": self.block(action.block)})
-            case Script():
+            case _:  # Script; mypy knows
                 return self._built_in("interlock.script", {"text": action.text})
 
     def _send(self, action: Send) -> Any:
@@ -126,7 +126,7 @@ class ActionWriter:
         return {"type": name, "params": params}
 
     def field(self, owner: Any, name: str) -> Any:
-        """A field of a model value as `meta.interlock` holds it: no places, no defaults; texts as what they are typed."""
+        """A field of a model value as `meta.interlock` holds it: no places, no defaults, texts by their type."""
         return self._record(getattr(owner, name), is_value=_is_value(type_hints(type(owner))[name]))
 
     def _record(self, value: Any, *, is_value: bool) -> Any:

@@ -154,11 +154,10 @@ class Structure:
     def entry_set(self, chosen: tuple[int, ...], before: Recorded, recorded: Recorded) -> Entry:
         """The states that these transitions enter together (S19).
 
-        Domains are those of the exit set, by the history `before` the microstep: what it records itself may lie
-        deeper than
-        the default it replaces (a parallel's history that falls back to the parallel), and all that was left is
-        entered.
-        A target that is the domain itself, by name or by history, stays; only what is inside it is entered anew (X13).
+        Domains are those of the exit set, by the history `before` the microstep: what it records itself may lie deeper
+        than the default it replaces (a parallel's history that falls back to the parallel), and all that was left is
+        entered. A target that is the domain itself, by name or by history, stays; only what is inside it is entered
+        anew (X13).
         """
         entry = Entry()
         for number in chosen:
@@ -167,7 +166,7 @@ class Structure:
             if domain is None:
                 continue
             for target in transition.targets:
-                if self.effective_targets((target,), recorded) == [domain]:
+                if self.effective_targets((target,), before) == [domain]:
                     self._add_inside(domain, entry, recorded)
                 else:
                     self._add_down(target, entry, recorded)

@@ -16,6 +16,7 @@ from interlock.errors import UsageError
 from interlock.model.action import Block
 from interlock.model.chart import Chart, State
 from interlock.model.findings import suggestion
+from interlock.render.bookkeeping import without_notes
 from interlock.render.labels import block_text, blocks_lines, clipped, invoke_line, transition_text, value_text
 
 LABEL_LINES_MAX = 6
@@ -106,6 +107,7 @@ def drawing(chart: Chart, active: frozenset[str] = frozenset()) -> Drawing:
     known = {state.id for state in chart.states}
     for name in sorted(active - known):
         raise UsageError(f'no state "{name}" in chart {chart.kind}', code="state.unknown", hint=suggestion(name, known))
+    chart = without_notes(chart)
     edges = _merged(edge for state in chart.states for edge in _edges(chart, state))
     return Drawing(
         chart=chart,

@@ -264,12 +264,12 @@ def test_every_line_of_a_json_play_is_an_object(call: Caller, folder: Path, type
 
 
 def test_a_script_that_is_not_text_is_refused(call: Caller, folder: Path) -> None:
-    """With the byte where it goes wrong."""
-    (folder / "play.txt").write_bytes(b"press\xff")
+    """With the line where it goes wrong."""
+    (folder / "play.txt").write_bytes(b"press\npress\xff\n")
 
     ended = call("simulate", "lamp.yaml", "--script", "play.txt")
 
-    assert (2, "error: play.txt is not UTF-8 text (byte 5)\n") == (ended.code, ended.err)
+    assert (2, "error: play.txt:2: this line is not UTF-8 text\n") == (ended.code, ended.err)
 
 
 def test_a_context_may_stand_in_a_file(call: Caller, folder: Path, typed: Callable[[str], None]) -> None:

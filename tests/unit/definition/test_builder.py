@@ -1,5 +1,6 @@
 """The Python builder makes the documents that YAML makes, and refuses wrong use where it stands."""
 
+import doctest
 import inspect
 import re
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from interlock.model.document import Document, Initial, Invoke
 from interlock.model.limits import DEPTH_MAX, VALUE_DEPTH_MAX
 from tests.unit.definition.built_charts import EVERY_WORD, every_word, order, vm
 
+FUNCTIONS = [name for name in build.__all__ if name.islower()]
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
@@ -40,8 +42,8 @@ def test_everything_that_yaml_can_say_can_be_said_in_python() -> None:
 
 
 def test_every_public_name_is_documented_and_typed() -> None:
-    """The namespace holds functions only, each with a docstring and types for all it takes and gives."""
-    for name in build.__all__:
+    """Each function has a docstring and types for all it takes and gives."""
+    for name in FUNCTIONS:
         function = getattr(build, name)
         signature = inspect.signature(function)
 
@@ -53,27 +55,39 @@ def test_every_public_name_is_documented_and_typed() -> None:
 
 def test_no_public_signature_says_any() -> None:
     """A type checker sees what each function takes."""
-    texts = [str(inspect.signature(getattr(build, name))) for name in build.__all__]
+    texts = [str(inspect.signature(getattr(build, name))) for name in FUNCTIONS]
 
     assert [] == [each for each in texts if re.search(r"\bAny\b", each)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_examples_in_docstrings_run(name: str) -> None:
+    """An example that lies is a bug."""
+    for example in doctest.DocTestFinder().find(getattr(build, name), name, globs=dict(vars(build))):
+        results = doctest.DocTestRunner().run(example)
+
+        assert 0 == results.failed
 
 
 def test_a_place_is_the_callers_line() -> None:
     """Findings of the compiler point into Python code, with the path that YAML would show."""
     line = inspect.currentframe().f_lineno  # type: ignore[union-attr]  # CPython always has frames
     pushed = build.on("pushed", "open")
-    states = [build.state("closed", pushed, build.after(build.expr("5"), "open"), build.always("open"))]
+    always = build.always("open", guard=build.expr("context.wind"))
+    states = [build.state("closed", pushed, build.after(build.expr("5"), "open"), always)]
     chart = build.chart("door", states=states)
     closed = chart.root.states[0]
     eventless, delayed, pushed = closed.transitions
 
     assert __file__ == pushed.place.file == chart.source
     assert line + 1 == pushed.place.line
-    assert line + 2 == closed.place.line
+    assert line + 3 == closed.place.line
     assert "states.closed" == closed.place.path
     assert "states.closed.on.pushed" == pushed.place.path
     assert "states.closed.after[= 5]" == delayed.place.path
     assert "states.closed.always" == eventless.place.path
+    assert isinstance(eventless.guard, GuardExpression)
+    assert "states.closed.always" == eventless.guard.expression.place.path
 
 
 def test_an_expression_is_marked_and_a_string_stays_a_string() -> None:

@@ -192,7 +192,7 @@ def test_keys_from_before_are_refused(key: str) -> None:
 @pytest.mark.parametrize("key", ["predictableActionArguments", "preserveActionOrder", "strict"])
 def test_settings_of_version_four_mean_nothing_here(key: str) -> None:
     """They are dropped without a word: actions always run in order."""
-    assert [] == codes(simple(**{key: True}), 4)
+    assert [] == codes(simple() | {key: True}, 4)
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_a_chart_in_place_comes_back_equal() -> None:
 
 
 @given(documents())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_any_document_can_be_written_and_what_is_read_back_is_stable(document: Document) -> None:
     """Writing never fails; once read, a document comes back equal from then on."""
     first = read_xstate(write_xstate(document).text, source="m.json")

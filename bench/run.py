@@ -1,0 +1,154 @@
+"""Run the in-process benchmark: every implementation side by side, a verdict per goal, JSON and a page.
+
+    python bench/run.py                      everything; some minutes on a quiet machine
+    python bench/run.py --quick              a smoke run: tiny sizes, nothing is judged
+    python bench/run.py --only W2,interlock  these workloads, these implementations (and hand-written, the base)
+    python bench/run.py --page-only          the page anew, from the newest results
+
+Exit code 0 when it ran, whatever it found: a busy machine must not look like a broken build. With `--judge` it is 1
+when a goal is missed or could not be measured. Without peers (an import that fails, no Node.js) it says so and goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from bench import measure, report, results  # noqa: E402  # the paths above come first
+from bench.goals import verdicts  # noqa: E402  # as above
+from bench.workloads import WORKLOADS  # noqa: E402  # as above
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, keep, print; 0 unless `--judge` finds a goal that is not met."""
+    options = parsed(arguments)
+    folder, page = Path(options.results), Path(options.page)
+    if not options.page_only:
+        effort = measure.QUICK if options.quick else measure.FULL
+        if options.repeats is not None:
+            effort = dataclasses.replace(effort, repeats=options.repeats)
+        workloads, keys = chosen(options.only)
+        kept = results.write(measured(workloads, keys, effort, quick=options.quick), folder)
+        print(report.text(results.read(kept)))
+    newest = results.newest(folder)
+    if newest is None:
+        print(f"bench: no results in {folder}", file=sys.stderr)
+        return 2
+    run = results.read(newest)
+    page.write_text(report.page(run), encoding="utf-8")
+    return 1 if options.judge and not all(each.met for each in verdicts(run)) else 0
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, nothing is judged")
+    parser.add_argument("--only", default="", metavar="NAMES", help="workloads and implementations, by commas")
+    parser.add_argument("--repeats", type=_positive, metavar="N", help="samples per figure; 5 unless told")
+    parser.add_argument("--judge", action="store_true", help="exit 1 when a goal is not met")
+    parser.add_argument("--page-only", action="store_true", help="write the page from the newest results, run nothing")
+    parser.add_argument("--results", default=ROOT / "bench" / "results", metavar="FOLDER")
+    parser.add_argument("--page", default=ROOT / "docs" / "benchmarks.md", metavar="FILE")
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def chosen(only: str) -> tuple[list[str], list[str]]:
+    """The workloads and implementations that `--only` names; a name stands for all that begin with it.
+
+    Raises SystemExit on a name that stands for none.
+    """
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    workloads = [each for each in WORKLOADS if each in names]
+    keys = [key for key in measure.COMMANDS if any(key.startswith(name) for name in names)]
+    for name in names:
+        if name not in WORKLOADS and not any(key.startswith(name) for key in measure.COMMANDS):
+            known = ", ".join((*WORKLOADS, *measure.COMMANDS))
+            raise SystemExit(f"bench: no workload or implementation {name!r}; there are {known}")
+    if keys and "hand-written" not in keys:
+        keys.insert(0, "hand-written")
+    return workloads or list(WORKLOADS), keys or list(measure.COMMANDS)
+
+
+def measured(workloads: list[str], keys: list[str], effort: measure.Effort, *, quick: bool) -> results.Run:
+    """One whole run."""
+    load_before = os.getloadavg()[0]
+    running, left_out = measure.started(keys)
+    figures: dict[str, dict[str, results.Figure]] = {}
+    try:
+        for workload in workloads:
+            measure.tell(f"bench: {workload} ...")
+            driven = workload != "W5"
+            figures[workload] = (
+                measure.driven(workload, running, effort) if driven else measure.created(running, effort)
+            )
+    finally:
+        for process in running.values():
+            process.close()
+    memory = None
+    if "W6" in workloads and "interlock-fold" in running:
+        memory = results.Memory(**measure.folded_memory(effort))
+    imports: dict[str, list[float]] = {}
+    if "interlock-step" in running and workloads == list(WORKLOADS):
+        measure.tell("bench: imports ...")
+        imports = measure.imports(effort.repeats if quick else max(effort.repeats, measure.IMPORT_REPEATS_MIN))
+    return results.Run(
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        quick=quick,
+        repeats=effort.repeats,
+        python=platform.python_version(),
+        commit=commit(),
+        machine=computer(load_before),
+        lines={key: process.line for key, process in running.items()},
+        left_out=left_out,
+        figures=figures,
+        imports=imports,
+        memory=memory,
+    )
+
+
+def computer(load_before: float) -> results.Machine:
+    """What the suite ran on."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return results.Machine(
+        system=platform.system(),
+        architecture=platform.machine(),
+        processors=os.cpu_count() or 1,
+        memory_gib=round(memory / 2**30, 1),
+        load_before=round(load_before, 2),
+        load_after=round(os.getloadavg()[0], 2),
+    )
+
+
+def commit() -> str:
+    """The commit that was measured, with a plus when the tree had changes; `unknown` outside a repository."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        found = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no", "src"], capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        return "unknown"
+    if found.returncode != 0:
+        return "unknown"
+    return found.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Small definitions and what the compiler says about them, in one line per finding."""
+
+from interlock.compiler.build import Compilation, compile_document
+from interlock.definition.yaml import FORMAT
+from interlock.expression.language import SAFE, Language
+from interlock.model.chart import Chart
+from interlock.model.document import Document
+
+HEAD = "interlock: 1\nkind: test\n"
+"""What stands before every definition of these tests, so that line 3 is the first of its own."""
+
+
+def read(text: str) -> Document:
+    """The document of a definition; its shape must be right."""
+    reading = FORMAT.read(HEAD + text, source="test.yaml")
+
+    assert reading.document is not None, [str(each) for each in reading.diagnostics]
+    return reading.document
+
+
+def compiled(text: str, *, language: Language = SAFE) -> Compilation:
+    """What the compiler makes of a definition."""
+    return compile_document(read(text), language=language)
+
+
+def chart_of(text: str) -> Chart:
+    """The chart of a definition without errors."""
+    compilation = compiled(text)
+
+    assert compilation.chart is not None, [str(each) for each in compilation.diagnostics]
+    return compilation.chart
+
+
+def told(definition: str | Document, code: str) -> list[str]:
+    """Every finding of a code: severity, line and column, message and hint."""
+    document = read(definition) if isinstance(definition, str) else definition
+    return [
+        f"{each.severity} {each.place.line}:{each.place.column} {each.message}" + (f"; {each.hint}" if each.hint else "")
+        for each in compile_document(document).diagnostics
+        if each.code == code
+    ]
+
+
+def errors(definition: str | Document) -> list[str]:
+    """The codes of all errors."""
+    document = read(definition) if isinstance(definition, str) else definition
+    return [each.code for each in compile_document(document).diagnostics if each.severity == "error"]
