@@ -91,9 +91,10 @@ class Process:
     def __init__(self, key: str) -> None:
         self.key = key
         self.on_node = COMMANDS[key][0].endswith(".mjs")
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        command = command_of(key)
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the process is
         self._process = subprocess.Popen(
-            command_of(key),
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -102,8 +102,11 @@ def facts(run: Run) -> list[str]:
 def text(run: Run) -> str:
     """The run as it is printed."""
     parts = ["\n".join(line.replace("**", "") for line in facts(run))]
-    for workload in (each for each in WORKLOADS if each in run.figures):
-        parts.append(f"{workload} {TITLES[workload]}\n{_aligned(workload_table(run, workload))}")
+    parts += [
+        f"{workload} {TITLES[workload]}\n{_aligned(workload_table(run, workload))}"
+        for workload in WORKLOADS
+        if workload in run.figures
+    ]
     if run.imports:
         parts.append(_aligned(imports_table(run)))
     judged = verdicts(run)
@@ -128,14 +131,18 @@ def _aligned(table: Table) -> str:
 
 def page(run: Run) -> str:
     """The run as a page of the documentation."""
-    parts = ["# Benchmarks", "Written by `make bench`; do not edit.", _standing(run), "\n".join(facts(run))]
+    parts = [
+        "# Benchmarks",
+        "Written by `make bench`; do not edit.",
+        _standing(run),
+        "\n".join(f"- {fact}" for fact in facts(run)),
+    ]
     judged = verdicts(run)
     if judged:
         parts += ["## Goals", _markdown(goals_table(judged))]
     parts += [
         "## Overview",
-        "Nanoseconds of CPU per event, the median; in brackets the ratio to hand-written code in the same run.\n"
-        "`-`: the implementation cannot express the workload, or the line is not about it.",
+        OVERVIEW,
         _markdown(overview(run)),
     ]
     for workload in (each for each in WORKLOADS if each in run.figures):
@@ -161,6 +168,10 @@ def _markdown(table: Table) -> str:
     lines = [heading, tuple("---" for _ in heading), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in lines)
 
+
+OVERVIEW = """\
+Nanoseconds of CPU per event, the median; in brackets the ratio to hand-written code in the same run.
+`-`: the implementation cannot express the workload, or the line is not about it."""
 
 METHOD = """\
 - All implementations run in one run, each in a process of its own, asked in turn: a slow spell of the machine hits all.

@@ -67,10 +67,14 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """All of one run. `imports` are CPU milliseconds beyond the bare interpreter, by what was imported."""
+    """All of one run. `imports` are CPU milliseconds beyond the bare interpreter, by what was imported.
+
+    A `quick` run shows that the suite works, a `partial` one was asked for some lines only; neither stands for more.
+    """
 
     date: str
     quick: bool
+    partial: bool
     repeats: int
     python: str
     commit: str
@@ -88,9 +92,10 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 def write(run: Run, folder: Path) -> Path:
-    """Keep a run under its date. A quick one has a name of its own, so that it never stands for a real one."""
+    """Keep a run under its date. A quick or partial one has a name of its own, so that it never stands for a whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{run.date}-inprocess{'-quick' if run.quick else ''}.json"
+    kind = "-partial" if run.partial else "-quick" if run.quick else ""
+    path = folder / f"{run.date}-inprocess{kind}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
     return path
 
@@ -101,10 +106,9 @@ def read(path: Path) -> Run:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest real run, or the newest quick one while there is no real one. Names begin with the date."""
-    found = sorted(folder.glob("*-inprocess*.json"))
-    real = [path for path in found if not path.stem.endswith("-quick")]
-    return next(iter(reversed(real or found)), None)
+    """The newest whole run, or the newest quick one while there is no whole one. Names begin with the date."""
+    found = sorted(folder.glob("*-inprocess.json")) or sorted(folder.glob("*-inprocess-quick.json"))
+    return found[-1] if found else None
 
 
 def median(samples: Iterable[float]) -> float:

@@ -6,14 +6,15 @@
     python bench/run.py --page-only          the page anew, from the newest results
 
 Exit code 0 when it ran, whatever it found: a busy machine must not look like a broken build. With `--judge` it is 1
-when a goal is missed or could not be measured. Without peers (an import that fails, no Node.js) it says so and goes on.
+when a goal is missed or, in a whole run, could not be measured. A peer that cannot be started is left out, loudly.
+A run of `--only` some is printed and kept, but never becomes the page.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
+import datetime as dt
 import os
 import platform
 import subprocess
@@ -31,21 +32,31 @@ from bench.workloads import WORKLOADS  # noqa: E402  # as above
 def main(arguments: list[str] | None = None) -> int:
     """Measure, keep, print; 0 unless `--judge` finds a goal that is not met."""
     options = parsed(arguments)
-    folder, page = Path(options.results), Path(options.page)
-    if not options.page_only:
-        effort = measure.QUICK if options.quick else measure.FULL
-        if options.repeats is not None:
-            effort = dataclasses.replace(effort, repeats=options.repeats)
-        workloads, keys = chosen(options.only)
-        kept = results.write(measured(workloads, keys, effort, quick=options.quick), folder)
-        print(report.text(results.read(kept)))
+    folder = Path(options.results)
+    missed = False if options.page_only else is_missed(_measured_and_kept(options, folder))
     newest = results.newest(folder)
-    if newest is None:
-        print(f"bench: no results in {folder}", file=sys.stderr)
+    if newest is not None:
+        Path(options.page).write_text(report.page(results.read(newest)), encoding="utf-8")
+    elif options.page_only:
+        measure.tell("bench: no results to write a page from")
         return 2
-    run = results.read(newest)
-    page.write_text(report.page(run), encoding="utf-8")
-    return 1 if options.judge and not all(each.met for each in verdicts(run)) else 0
+    return 1 if options.judge and missed else 0
+
+
+def _measured_and_kept(options: argparse.Namespace, folder: Path) -> results.Run:
+    effort = measure.QUICK if options.quick else measure.FULL
+    if options.repeats is not None:
+        effort = dataclasses.replace(effort, repeats=options.repeats)
+    workloads, keys = chosen(options.only)
+    run = measured(workloads, keys, effort, quick=options.quick, partial=bool(options.only))
+    print(report.text(run))
+    measure.tell(f"bench: wrote {results.write(run, folder).name}")
+    return run
+
+
+def is_missed(run: results.Run) -> bool:
+    """Whether a goal is not met. In a whole run, one that could not be measured is not met either."""
+    return any(each.met is False or (each.met is None and not run.partial) for each in verdicts(run))
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
@@ -85,7 +96,9 @@ def chosen(only: str) -> tuple[list[str], list[str]]:
     return workloads or list(WORKLOADS), keys or list(measure.COMMANDS)
 
 
-def measured(workloads: list[str], keys: list[str], effort: measure.Effort, *, quick: bool) -> results.Run:
+def measured(
+    workloads: list[str], keys: list[str], effort: measure.Effort, *, quick: bool, partial: bool
+) -> results.Run:
     """One whole run."""
     load_before = os.getloadavg()[0]
     running, left_out = measure.started(keys)
@@ -108,8 +121,9 @@ def measured(workloads: list[str], keys: list[str], effort: measure.Effort, *, q
         measure.tell("bench: imports ...")
         imports = measure.imports(effort.repeats if quick else max(effort.repeats, measure.IMPORT_REPEATS_MIN))
     return results.Run(
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        date=dt.datetime.now(dt.UTC).date().isoformat(),
         quick=quick,
+        partial=partial,
         repeats=effort.repeats,
         python=platform.python_version(),
         commit=commit(),

@@ -98,7 +98,7 @@ class Nested(StateChart):  # type: ignore[misc]  # see above
             A2b = State(enter="entered", exit="exited")
             NEXT = A2a.to(A2b) | A2b.to(A2a)
 
-        HOP = A1.to(A2) | A2.to(A1)  # type: ignore[attr-defined]  # a class turned into a state
+        HOP = A1.to(A2) | A2.to(A1)
 
     class B(State.Compound):  # type: ignore[misc]  # see above
         class B1(State.Compound):  # type: ignore[misc]  # see above
@@ -106,7 +106,7 @@ class Nested(StateChart):  # type: ignore[misc]  # see above
             B1b = State(enter="entered", exit="exited")
             NEXT = B1a.to(B1b) | B1b.to(B1a)
 
-    JUMP = A.to(B) | B.to(A)  # type: ignore[attr-defined]  # a class turned into a state
+    JUMP = A.to(B) | B.to(A)
 
     def entered(self) -> None:
         self.entries += 1
@@ -114,8 +114,8 @@ class Nested(StateChart):  # type: ignore[misc]  # see above
     def exited(self) -> None:
         self.exits += 1
 
-    on_enter_A = on_enter_A1 = on_enter_A2 = on_enter_B = on_enter_B1 = entered
-    on_exit_A = on_exit_A1 = on_exit_A2 = on_exit_B = on_exit_B1 = exited
+    on_enter_A = on_enter_A1 = on_enter_A2 = on_enter_B = on_enter_B1 = entered  # noqa: N815  # its convention
+    on_exit_A = on_exit_A1 = on_exit_A2 = on_exit_B = on_exit_B1 = exited  # noqa: N815  # its convention
 
 
 class Parallel(StateChart):  # type: ignore[misc]  # see above

@@ -134,7 +134,7 @@ class ChartMaker:
         states = tuple(self.state(each) for each in bone.children)
         fields = (
             Field(name="n", type="integer", default=self.random.choice((0, 1, Expression("3 - 2"))), min=-8, max=8),
-            Field(name="fuel", type="integer", default=self.random.choice((2, 6))),
+            Field(name="fuel", type="integer", default=self.random.choice((1, 3))),
             Field(name="m"),
             Field(name="xs", type="array", default=[1, 2, 3]),
             Field(name="obj", type="object", default={"k": 0, "deep": {"l": 1}}),
@@ -270,7 +270,7 @@ class ChartMaker:
             reenter = self.random.choice((True, False)) if proper else True
             if self.dialect != "interlock":
                 reenter = self.random.choice((None, True, False) if proper else (None, True))
-        refill = (Assign(values=(("fuel", 5),)),) if not first and self.chance(0.5) else ()
+        refill = (Assign(values=(("fuel", 3),)),) if not first and self.chance(0.5) else ()
         actions = self.block() if self.chance(0.6) else ()
         given = {"origin": "on", **fields, "targets": tuple(f"#{each.id}" for each in targets)}
         return Transition(actions=(*first, *refill, *actions), reenter=reenter, **given)
@@ -324,7 +324,7 @@ class ChartMaker:
         )
 
     def flat_value(self) -> Any:
-        """A value that does not hold the field it goes into: repeated often enough, that would pass the limit of depth."""
+        """A value that does not hold the field it goes into: repeated often, that would pass the limit of depth."""
         value = self.value()
         return 1 if value == Expression("context.obj") else value
 

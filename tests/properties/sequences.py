@@ -1,4 +1,4 @@
-"""Random events for an entity: declared and foreign names, firings of its timers, results of its invokes, late ones of each.
+"""Random events for an entity: declared and foreign names, firings of timers, results of invokes, late ones of each.
 
 What may come next depends on where the entity is, so a sequence is drawn while it runs.
 """

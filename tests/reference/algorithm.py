@@ -241,14 +241,16 @@ def compute_entry_set(progress: Progress, transitions: list[Transition], before:
         domain = structure.get_transition_domain(transition, before)
         if domain is None:
             continue
-        staying = [each for each in transition.targets if structure.get_effective_target_states([each], before) == [domain]]
+        staying = [
+            each for each in transition.targets if structure.get_effective_target_states([each], before) == [domain]
+        ]
         entering = [each for each in transition.targets if each not in staying]
         if staying:
             add_children_to_enter(progress, domain, entry)
         for target in entering:
             add_descendant_states_to_enter(progress, target, entry)
-        for effective in structure.get_effective_target_states(entering, progress.history):
-            add_ancestor_states_to_enter(progress, effective, domain, entry)
+        for target in structure.get_effective_target_states(entering, progress.history):
+            add_ancestor_states_to_enter(progress, target, domain, entry)
         if structure.is_parallel_state(domain):
             add_missing_regions(progress, domain, entry, by_default=False)
     return entry

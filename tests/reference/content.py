@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from interlock.model import limits
@@ -34,7 +33,7 @@ from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.field import Field, refusal
 from interlock.model.snapshot import Timer
 from tests.reference.evaluator import Failure
-from tests.reference.progress import Function, Progress, StepFailed
+from tests.reference.progress import Function, Progress, StepFailed, fresh
 
 SEND_TYPES = (None, "scxml", SCXML_PROCESSOR)
 
@@ -45,7 +44,7 @@ class Undeliverable(Failure):
 
 def call(function: Function, progress: Progress, arguments: Any) -> Any:
     """The answer of a registered function; whatever it raises is an error of the chart's."""
-    context = copy.deepcopy(progress.context)
+    context = fresh(progress.context)
     given = () if arguments is None else (progress.evaluator().value(arguments),)
     try:
         return function(context, progress.event, *given)
@@ -170,7 +169,7 @@ def assign(progress: Progress, path: str, value: Any) -> None:
     field = field_of(progress, name)
     if field is None and name not in progress.context:
         raise Failure("assign.unknown_field", f"{name} is not a field")
-    whole = written(progress.context.get(name), keys, copy.deepcopy(value))
+    whole = written(progress.context.get(name), keys, fresh(value))
     if field is not None and refusal(whole, field) is not None:
         raise Failure("assign.refused", f"{name} refuses the value")
     progress.context[name] = whole
@@ -283,7 +282,7 @@ def set_timer(progress: Progress, timer: Timer) -> None:
         version=timer.version,
         ordinal=timer.ordinal,
         id=timer.id,
-        data=copy.deepcopy(timer.data),
+        data=fresh(timer.data),
         to=timer.to,
         type=timer.type,
         restore=timer.restore,

@@ -117,7 +117,7 @@ class Interpreter:
         selected = select_transitions(progress, event)
         if not selected:
             note_fault(progress, event)
-            if event.name.startswith("error.invoke.") and self.chart.dialect.errors == "raise":
+            if invocation and event.name == f"error.invoke.{invocation.id}" and self.chart.dialect.errors == "raise":
                 progress.ended = "failed"
                 exit_interpreter(progress)
                 return self._step(progress, outcome="applied", reason="failed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable
 
 from interlock.model import limits
@@ -11,7 +10,7 @@ from interlock.model.field import UNSET, Field, refusal
 from interlock.model.snapshot import Invocation, Timer
 from tests.reference.content import after_delay, assign, set_timer
 from tests.reference.evaluator import Failure
-from tests.reference.progress import Progress, StepFailed
+from tests.reference.progress import Progress, StepFailed, fresh
 
 
 def set_after_timers(progress: Progress, state: State) -> None:
@@ -48,7 +47,7 @@ def bind_fields(progress: Progress, fields: Iterable[Field], given: dict[str, ob
     for field in fields:
         try:
             if field.name in given:
-                value = copy.deepcopy(given[field.name])
+                value = fresh(given[field.name])
             else:
                 value = None if field.default is UNSET else progress.evaluator().value(field.default)
             if refusal(value, field) is not None:

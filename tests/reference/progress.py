@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,6 +16,15 @@ from tests.reference.evaluator import Evaluator, Failure
 from tests.reference.structure import History, Structure
 
 Function = Callable[..., Any]
+
+
+def fresh(value: Any) -> Any:
+    """A copy of a JSON value that shares nothing with it."""
+    if isinstance(value, dict):
+        return {key: fresh(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [fresh(each) for each in value]
+    return value
 
 
 class StepFailed(Exception):
@@ -83,7 +91,7 @@ class Progress:
             entity=snapshot.entity,
             version=snapshot.version + 1,
             time_ms=time_ms,
-            context=copy.deepcopy(snapshot.context),
+            context=fresh(snapshot.context),
             parent=snapshot.parent,
             configuration=sorted(active),
             history=dict(snapshot.history or {}),
@@ -112,7 +120,7 @@ class Progress:
         """Put one more effect at the end."""
         if self.ordinal >= limits.EFFECTS_MAX:
             raise StepFailed("step.effects_max")
-        effect = Effect(type, self.ordinal, self.key(), copy.deepcopy(payload))
+        effect = Effect(type, self.ordinal, self.key(), fresh(payload))
         self.ordinal += 1
         self.effects.append(effect)
         return effect

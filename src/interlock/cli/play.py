@@ -29,6 +29,9 @@ CHANGING = ("advance", "done", "fail", "guard", "send")
 LOOKING = ("context", "effects", "events", "timers", "tree")
 COMMANDS = (*CHANGING, *LOOKING, "back", "help", "quit")
 
+NOT_JSON = (msgspec.MsgspecError, RecursionError, UnicodeError)
+"""What decoding raises: for other text, for nesting without end, for bytes that are no text."""
+
 _MINE = ("after.", "done.", "error.")
 """How the events begin that nobody sends: the kernel makes them."""
 
@@ -236,7 +239,7 @@ def payload(text: str, texts: frozenset[str] = frozenset()) -> Any:
         return None
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         pairs = _pairs(text, texts)
         if pairs is None:
             problem = str(error).removeprefix("JSON is malformed: ")
@@ -263,7 +266,7 @@ def _pairs(text: str, texts: frozenset[str]) -> dict[str, Any] | None:
 def _value(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return text
 
 

@@ -15,7 +15,7 @@ from interlock.cli import exits, scene
 from interlock.cli.check import sound
 from interlock.cli.files import STDIN, read_bytes, read_source
 from interlock.cli.options import common, format_option, json_option, pass_terminal
-from interlock.cli.play import LOOKING, Play, instant
+from interlock.cli.play import LOOKING, NOT_JSON, Play, instant
 from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, RejectedError, UsageError
 
@@ -67,10 +67,10 @@ def simulate(
 def _context(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
-    said = read_bytes(Path(text[1:])) if text.startswith("@") else text.encode()
+    said = read_bytes(Path(text[1:])) if text.startswith("@") else text
     try:
         return msgspec.json.decode(said, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+    except NOT_JSON as error:
         hint = """write it like --context '{"amount": 5}'"""
         raise UsageError(f"--context is not a JSON object: {error}", code="simulate.context", hint=hint) from None
 

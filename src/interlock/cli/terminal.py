@@ -23,8 +23,11 @@ _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) i
 
 
 def harmless(text: str) -> str:
-    """The text with control characters written out, so that a file cannot move the cursor or rename the window."""
-    return text.translate(_CONTROLS)
+    """The text with control characters written out, so that a file cannot move the cursor or rename the window.
+
+    What is no text at all, such as the bytes of a strange file name, is written out too.
+    """
+    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(slots=True)

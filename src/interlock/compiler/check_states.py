@@ -73,7 +73,7 @@ def _check_begin(review: Review, graph: Graph, state: State, written: doc.State)
 
 def _check_final(review: Review, graph: Graph, state: State, written: doc.State) -> None:
     for what, place in _content(written):
-        review.rule("final.content", f"the final state {review.name(state)} cannot have {what}", place, "take it out")
+        review.rule("final.content", f"the final state {review.name(state)} cannot have {what}", place, "take that out")
     if state.index > 0 and graph.states[state.parent].type == "parallel" and graph.chart.dialect.done == "scxml":
         message = f"the final state {review.name(state)} cannot be a region of {review.name(state.parent)}"
         review.error("final.region", message, state.place, "put it inside a region")
@@ -81,7 +81,7 @@ def _check_final(review: Review, graph: Graph, state: State, written: doc.State)
 
 def _check_history(review: Review, graph: Graph, state: State, written: doc.State) -> None:
     for what, place in _content(written):
-        review.rule("history.content", f"the history {review.name(state)} cannot have {what}", place, "take it out")
+        review.rule("history.content", f"the history {review.name(state)} cannot have {what}", place, "take that out")
     if not state.default:
         if not written.targets:
             message = f"the history {review.name(state)} does not say where it leads before anything was recorded"

@@ -113,7 +113,10 @@ def lint_loops(review: Review, graph: Graph) -> None:
 
 
 def _comes_back(graph: Graph, transition: Transition) -> bool:
-    return transition.targets in ((), (transition.source,)) and graph.states[transition.source].type == "atomic"
+    """Whether a transition certainly leads to where it was; a region beside it might change what its guard reads."""
+    alone = all(graph.states[each].type == "compound" for each in graph.path(transition.source)[1:])
+    here = transition.targets in ((), (transition.source,))
+    return here and alone and graph.states[transition.source].type == "atomic"
 
 
 def _changes(graph: Graph, transition: Transition) -> bool:
@@ -206,7 +209,7 @@ def _conflicting(review: Review, leaving: DescriptorIndex, transition: Transitio
 def lint_wildcards(review: Review, graph: Graph) -> None:
     """Wildcards in a state that hide the timers and results of a state around it."""
     for transition in graph.transitions:
-        wide = [each for each in transition.descriptors if not each.exact]
+        wide = [each for each in transition.descriptors if not each.exact] if is_free(transition) else []
         for ancestor in graph.path(transition.source)[1:] if wide else ():
             made = [graph.transitions[each] for each in graph.states[ancestor].transitions]
             names = [

@@ -189,7 +189,7 @@ def field(
     made = Field(
         name=text(name, FIELD, "a field's name"),
         type=choice(type, FIELD_TYPES, "a field's type"),
-        default=UNSET if default is UNSET else _value(default, f"the default of {name}", 0),
+        default=UNSET if default is UNSAID else _value(default, f"the default of {name}", 0),
         nullable=nullable,
         enum=None if enum is None else tuple(literal(enum, f"the enum of {name}")),
         min=min,

@@ -40,7 +40,7 @@ def read_smcat(text: str | bytes, /, *, source: str = "<definition>", resolver: 
         return Reading(document=None, diagnostics=findings.sorted())
     lines = Lines(admitted, source)
     body = parse_smcat(admitted, lines, findings)
-    if body is not None and not (body.declarations or body.arrows):
+    if body is not None and not findings.failed and not (body.declarations or body.arrows):
         findings.error("smcat.empty", "there is no state in this text", Place(source), "begin with `initial -> first;`")
     if body is None or findings.failed:
         return Reading(document=None, diagnostics=findings.sorted())
@@ -249,14 +249,6 @@ class _Building:
         if any(target is source or source in target.ancestors() for target in targets):
             proper = all(source in target.ancestors() for target in targets)
             reenter = not (transition.internal and proper and source.type != "parallel")
-        key = (
-            ", ".join(transition.events)
-            if transition.origin == "on"
-            else str(transition.delay)
-            if transition.origin == "after"
-            else ""
-        )
-        where = key_path(path, transition.origin)
         return Transition(
             origin=transition.origin,
             events=transition.events,
@@ -267,8 +259,15 @@ class _Building:
             delay=transition.delay,
             description="\n".join(transition.notes) or None,
             meta=_meta(transition.attributes),
-            place=transition.place.at(key_path(where, key) if key else where),
+            place=transition.place.at(_path(transition, path)),
         )
+
+
+def _path(transition: DraftTransition, path: str) -> str:
+    where = key_path(path, transition.origin)
+    if transition.origin == "on":
+        return key_path(where, ", ".join(transition.events))
+    return key_path(where, str(transition.delay)) if isinstance(transition.delay, str) else where
 
 
 def _initial(draft: Draft, path: str) -> Initial | None:

@@ -110,9 +110,9 @@ class _Writer:
             self._state(body, child, indent)
 
     def _begin(self, body: _Body, parent: int, initial: Initial | None, indent: str) -> None:
-        if initial is None:
-            targets, actions = self.tree.children[parent][:1], ()
-        else:
+        targets = self.tree.children[parent][:1]
+        actions: Block = ()
+        if initial is not None:
             found = [self.tree.inner(parent, text) for text in initial.targets]
             targets, actions = self._resolved(found, initial.place), initial.actions
         if targets:

@@ -22,6 +22,9 @@ from interlock.model.document import Document, State, Transition
 from interlock.model.findings import Findings
 from interlock.model.tree import Tree, Unresolved
 
+_SILENT = frozenset({"allow", "compatible", "monotonic", "properties", "renamed"})
+"""What changes no behaviour: losing it to XState costs only a check."""
+
 
 def tell_losses(
     document: Document, tree: Tree, findings: Findings, *, carried: Collection[str], foreign: Collection[str]
@@ -32,7 +35,8 @@ def tell_losses(
         findings.info("export.actions", message, document.root.place)
     for what in sorted(carried):
         message = f"{what.replace('_', ' ')}: kept in `meta.interlock`, on which XState does not act"
-        findings.warning(f"export.{_code(what)}", message, document.root.place)
+        tell = findings.info if what in _SILENT else findings.warning
+        tell(f"export.{what.replace(' ', '_')}", message, document.root.place)
     if document.dialect == "xstate":
         return
     if document.unhandled in (None, "reject"):
@@ -43,10 +47,6 @@ def tell_losses(
         findings.warning("export.errors", message, document.root.place)
     for index, state in enumerate(tree.states):
         _tell_state(tree, index, state, findings)
-
-
-def _code(what: str) -> str:
-    return what.replace(" ", "_")
 
 
 def _tell_state(tree: Tree, index: int, state: State, findings: Findings) -> None:

@@ -118,6 +118,9 @@ def state_of(source: Source, node: Node) -> State:
         return State(key=node.name, place=written.place)
     source.unknown(written, _ROOT_KEYS if is_root else _STATE_KEYS, "a state")
     kind = _type(source, node)
+    if is_root and kind in ("final", "history"):
+        source.error("state.type", f"the root cannot be a {kind} state", written.place)
+        kind = "state"
     children = tuple(state_of(source, each) for each in node.children.values())
     initial = _initial(source, node, kind)
     made = State(

@@ -59,6 +59,7 @@ class _Writer:
         self.assigns = _assign_names(self.tree)
         self.actions = ActionWriter(self._inside, self.assigns)
         self.carried: set[str] = set()
+        self.source = 0
 
     def _foreign_id(self, index: int) -> str:
         """`#id` by which any state can be a target in XState: its own id, else its path from the root."""
@@ -73,7 +74,8 @@ class _Writer:
         return f"#{'.'.join([_escaped(self.document.kind), *reversed(keys)])}"
 
     def _inside(self, text: str) -> str:
-        index = self.tree.inside(0, text)
+        """XState's `#id` for a state that a guard of the state being written names."""
+        index = self.tree.inside(self.source, text)
         return text if isinstance(index, Unresolved) else self.foreign_ids[index]
 
     def document_json(self) -> Json:
@@ -108,6 +110,8 @@ class _Writer:
         """One state with everything in it."""
         tree, state = self.tree, self.tree.states[index]
         is_top = index == self.top
+        children = {tree.states[each].key: self.state(each) for each in tree.children[index]}
+        self.source = index
         content: Json = {}
         if state.id is not None and not is_top:
             content["id"] = state.id
@@ -122,7 +126,6 @@ class _Writer:
         content["invoke"] = [self._invoke(index, each) for each in state.invokes] or None
         self._transitions(index, state, content)
         content["output"] = self._output(index, state)
-        children = {tree.states[each].key: self.state(each) for each in tree.children[index]}
         if in_javascript_order(children) != list(children):
             message = "XState enters states with numbers for keys first, in rising order"
             self.findings.warning("export.order", message, state.place)

@@ -15,22 +15,44 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from interlock.expression.compile import Typed, compile_typed
+from interlock.expression.language import SAFE
+from interlock.expression.parse import parse
 from interlock.kernel.actions import Actions, Writer
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
-from interlock.model.action import Action, Assign, Block, Do, If, Value
+from interlock.model.action import Action, Assign, Block, Do, Expression, If, Value
 from interlock.model.chart import Chart
 from interlock.model.effect import Effect
 from interlock.model.event import Event
+from interlock.model.field import UNSET, Field, fields_refusal
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
 
 HITS = 64
 """Uses of a configuration and event before a function is generated for them: about what making it costs."""
+
+_SMALL = 2**63 - 1
+"""Sums beyond this go the general way, which checks them against the real limit."""
+
+_CARRIED = "snapshot.history, snapshot.timers, snapshot.invokes, (), snapshot.entered, None, None, snapshot.parent"
+"""What a plain step takes over from the snapshot, in the order of its fields."""
+
+_WHOLE = (
+    "def whole(snapshot, event):",
+    "    if event.source is not None or event.invokeid is not None or snapshot.ended is not None or snapshot.deferred:",
+    "        return None",
+    "    context, entity, version = snapshot.context, snapshot.entity, snapshot.version + 1",
+)
 
 Advanced = tuple[Configuration, dict[str, Any], tuple[Effect, ...], tuple[int, ...]]
 """What a fast step gives: the next configuration, the context, the effects, the transitions chosen."""
 
 Fast = Callable[[dict[str, Any], Event, str, int], Advanced | None]
 """(context, event, entity, version) to what the step gives, or None: not this way."""
+
+Whole = Callable[[Snapshot, Event], Step | None]
+"""The same over a snapshot, for `step`: what the step gives is put together inside, which spares a hand-over."""
 
 
 class _NotFast(Exception):
@@ -45,9 +67,7 @@ class Accelerator:
         self.planner = planner
         self.selector = selector
         self.actions = actions
-        declared = chart.events or ()
-        self.refused = {each.name for each in declared if each.payload is not None or each.direction != "in"}
-        self.only = None if chart.events is None else {each.name for each in declared}
+        self.events = None if chart.events is None else {each.name: each for each in chart.events}
 
     def heat(self, configuration: Configuration, name: str) -> None:
         """Count one use; when there were enough, make the function."""
@@ -59,17 +79,22 @@ class Accelerator:
             configuration.heat[name] = -1
             if self._is_eligible(configuration, name):
                 try:
-                    configuration.fast[name] = self._made(configuration, name)
+                    configuration.fast[name], configuration.whole[name] = self._made(configuration, name)
                 except _NotFast:
                     return
 
     def _is_eligible(self, configuration: Configuration, name: str) -> bool:
-        declared = self.only is None or name in self.only
-        return declared and name not in self.refused and not configuration.invoking and configuration.quiet
+        known = None if self.events is None else self.events.get(name)
+        declared = self.events is None or (known is not None and known.direction == "in")
+        defaults = known is not None and any(each.default is not UNSET for each in known.payload or ())
+        return declared and not defaults and not configuration.invoking and configuration.quiet
 
-    def _made(self, configuration: Configuration, name: str) -> Fast:
+    def _made(self, configuration: Configuration, name: str) -> tuple[Fast, Whole]:
         candidates = self.selector.candidates(configuration, self.selector.event_class(name))
         writer = _FastWriter(self.actions)
+        known = None if self.events is None else self.events[name]
+        if known is not None and known.payload is not None:
+            writer.add(f"if is_refused(event.data, {writer.constant(known.payload)}): return None")
         if candidates.enabled is not None:
             self._write_plan(writer, configuration, candidates.enabled)
         elif len(configuration.atoms) == 1:
@@ -77,7 +102,7 @@ class Accelerator:
                 self._write_candidate(writer, configuration, number)
         else:
             raise _NotFast
-        return writer.made(configuration.ids)
+        return writer.made(configuration.ids, self.chart)
 
     def _write_candidate(self, writer: _FastWriter, configuration: Configuration, number: int) -> None:
         transition = self.chart.transitions[number]
@@ -105,9 +130,16 @@ class _FastWriter(Writer):
 
     def __init__(self, actions: Actions) -> None:
         super().__init__(actions)
-        self.namespace["Effect"] = Effect
+        self.namespace |= {"Effect": Effect, "Step": Step, "Snapshot": Snapshot}
+        self.namespace |= {"is_refused": _is_refused, "go_general": _go_general}
+        self.answers: dict[str, tuple[str, str]] = {}
         self.effects: list[str] = []
         self.nested = False
+        self.types = {
+            name: field.type
+            for name, field in actions.fields.items()
+            if field.type in ("integer", "string", "boolean") and not field.nullable
+        }
 
     def begin(self) -> None:
         """Begin one plan: its own copy of the context once it writes, its own effects."""
@@ -119,27 +151,49 @@ class _FastWriter(Writer):
         if self.writes:
             self.lines.insert(self.mark, "    " * self.indent + "context = context.copy()")
         effects = f"({', '.join(self.effects)},)" if self.effects else "()"
-        self.add(f"return {self.constant(configuration)}, context, {effects}, {self.constant(chosen)}")
+        mark = f"answer {len(self.answers)}"
+        names, transitions = self.constant(configuration.names), self.constant(chosen)
+        snapshot = f"Snapshot(kind, entity, version, revision, {names}, context, {_CARRIED})"
+        advanced = f"return {self.constant(configuration)}, context, {effects}, {transitions}"
+        self.answers[mark] = (advanced, f"return Step({snapshot}, {effects}, 'applied', None, {transitions})")
+        self.add(mark)
 
-    def made(self, active: frozenset[str]) -> Fast:
-        """The function. Long operands find no meter, raise, and so go the general way."""
+    def made(self, active: frozenset[str], chart: Chart) -> tuple[Fast, Whole]:
+        """Both forms of the function. Long operands find no meter, raise, and so go the general way."""
         if "entity" in self.uses:
             raise _NotFast
-        opening = ["def fast(context, event, entity, version):"]
-        if "meter" in self.uses:
-            opening.append("    meter = None")
-        if "active" in self.uses:
-            opening.append(f"    active = {self.constant(active)}")
+        self.namespace |= {"kind": chart.kind, "revision": chart.revision}
+        names = (["    meter = None"] if "meter" in self.uses else []) + (
+            [f"    active = {self.constant(active)}"] if "active" in self.uses else []
+        )
+        text = [
+            "def fast(context, event, entity, version):",
+            *names,
+            *self._answered(0),
+            *_WHOLE,
+            *names,
+            *self._answered(1),
+        ]
         # As in `actions`: our own text over checked trees, without builtins.
-        exec(compile("\n".join(opening + self.lines), "<fast>", "exec"), self.namespace)  # noqa: S102
-        function: Fast = self.namespace["fast"]  # type: ignore[assignment]  # what the text just defined
-        return function
+        exec(compile("\n".join(text), "<fast>", "exec"), self.namespace)  # noqa: S102
+        fast: Fast = self.namespace["fast"]  # type: ignore[assignment]  # what the text just defined
+        whole: Whole = self.namespace["whole"]  # type: ignore[assignment]  # what the text just defined
+        return fast, whole
+
+    def _answered(self, form: int) -> list[str]:
+        """The lines with each plan's answer in one of its two forms."""
+        return [
+            line.replace(mark, self.answers[mark][form]) if (mark := line.strip()) in self.answers else line
+            for line in self.lines
+        ]
 
     def lines_of(self, block: Block) -> None:
-        before = "active" in self.uses
+        """A block. `In()` inside one sees the configuration of its moment, which only the general path knows."""
+        outside, self.uses = self.uses, set()
         super().lines_of(block)
-        if "active" in self.uses and not before:
-            raise _NotFast  # `In()` inside a block sees the configuration of its moment
+        if "active" in self.uses:
+            raise _NotFast
+        self.uses |= outside
 
     def action(self, action: Action) -> None:
         match action:
@@ -160,6 +214,36 @@ class _FastWriter(Writer):
                 raise _NotFast
 
     def assign(self, path: str, value: Value) -> None:
-        if path not in self.actions.fields:
+        """One write. Where the type is certain, no check is left but that a sum stays a machine's number."""
+        field = self.actions.fields.get(path)
+        if field is None:
             raise _NotFast
-        super().assign(path, value)
+        typed = self.typed(value)
+        if typed is None or typed.type != field.type or not _is_unbounded(field):
+            super().assign(path, value)
+            return
+        self.writes = True
+        self.uses |= typed.uses
+        self.add(f"context[{path!r}] = v = {typed.source}")
+        if typed.unchecked:
+            self.add(f"if type(v) is not {self.constant(int)} or not -{_SMALL} <= v <= {_SMALL}: go_general()")
+
+    def typed(self, value: Value) -> Typed | None:
+        """The source of an expression with what is known of its type; None for other values and other languages."""
+        if not isinstance(value, Expression) or value.malformed is not None or self.actions.language is not SAFE:
+            return None
+        return compile_typed(parse(value.text), inside=dict(value.inside), fields=self.types)
+
+
+def _go_general() -> None:
+    raise _NotFast
+
+
+def _is_refused(data: Any, fields: tuple[Field, ...]) -> bool:
+    """Whether a payload is not plainly right: the general path then completes or refuses it."""
+    return type(data) is not dict or fields_refusal(data, fields) is not None
+
+
+def _is_unbounded(field: Field) -> bool:
+    bounds = (field.enum, field.min, field.max, field.length_max)
+    return all(each is None for each in bounds)

@@ -31,10 +31,19 @@ from interlock.model.chart import Chart, State
 from interlock.model.limits import PLANS_MAX
 
 
+class FastTable(dict[str, Any]):
+    """Event name -> fast function. A name without one gives None: no exception on the way to the general path."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
 class Configuration:
     """A set of states active together, with what was worked out for it so far."""
 
-    __slots__ = ("active", "atoms", "candidates", "fast", "heat", "ids", "invoking", "names", "plans", "quiet")
+    __slots__ = ("active", "atoms", "candidates", "fast", "heat", "ids", "invoking", "names", "plans", "quiet", "whole")
 
     def __init__(self, atoms: tuple[int, ...], active: frozenset[int], chart: Chart) -> None:
         self.atoms = atoms
@@ -44,7 +53,8 @@ class Configuration:
         self.invoking = tuple(chart.states[each] for each in sorted(active) if chart.states[each].invokes)
         self.candidates: dict[int, Any] = {}
         self.plans: dict[Any, Plan] = {}
-        self.fast: dict[str, Any] = {}
+        self.fast = FastTable()
+        self.whole = FastTable()
         self.heat: dict[str, int] = {}
         self.quiet = not any(
             not chart.transitions[number].descriptors for each in active for number in chart.states[each].transitions
@@ -156,6 +166,7 @@ class Planner:
             each.plans.clear()
             each.candidates.clear()
             each.fast.clear()
+            each.whole.clear()
             each.heat.clear()
         self.table.clear()
         self.count = self.lookups = 0

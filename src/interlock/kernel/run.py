@@ -122,7 +122,7 @@ class Run:
     # Errors
 
     def carry(self, operation: Callable[[Run], Any], place: str, failed: Any = None) -> Any:
-        """Do one operation. An error ends that operation only (S23), which then gives `failed`; `fail` says the rest."""
+        """Do one operation. An error ends that operation only (S23), which then gives `failed`; `fail` tells it."""
         try:
             return operation(self)
         except Exception as error:  # noqa: BLE001  # content and registered functions may raise anything

@@ -61,10 +61,6 @@ class Simulation:
 
     `handlers` answer calls and invokes by name: what one returns becomes the result, an exception the error. `charts`
     are invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a name.
-
-    >>> simulation = Simulation(kernel)                                     # doctest: +SKIP
-    >>> simulation.create("order/A-1", {"amount": 5}).snapshot.configuration # doctest: +SKIP
-    ('unpaid',)
     """
 
     def __init__(
@@ -123,8 +119,9 @@ class Simulation:
         if ms < 0:
             raise UsageError("the clock only moves forward", code="clock.backwards")
         self._steps = 0
-        self._until(self.time_ms + ms)
-        self.time_ms = self._target
+        target = self.time_ms + ms
+        self._until(target)
+        self.time_ms = target
 
     def run(self, limit_ms: int = RUN_MS_MAX) -> None:
         """Settle and move the clock from timer to timer until nothing is left to happen, or the limit is reached."""
@@ -166,7 +163,8 @@ class Simulation:
         self.trace.append(Record(time_ms=self.time_ms, entity=entity, event=event, step=step))
         self._queue.extend((entity, effect) for effect in step.effects)
         if step.snapshot.ended == "failed" and step.snapshot.parent is not None:
-            self._child_failed(entity, step.snapshot.parent)
+            problem = _problem("child_failed", f"the chart of `{entity}` failed", "unknown")
+            self._queue.append((entity, Effect("done", len(step.effects), "", {"error": problem})))
         return step
 
     def _settle(self) -> None:
@@ -175,7 +173,6 @@ class Simulation:
             self._perform(entity, effect)
 
     def _until(self, target: int) -> None:
-        self._target = target
         self._settle()
         while self._due and self._due[0].due_ms <= target:
             due = heappop(self._due)
@@ -225,15 +222,16 @@ class Simulation:
             case "forward":
                 self._forward(entity, effect)
             case "done":
-                self._done(entity, payload["data"])
+                self._done(entity, payload)
             case "call":
                 self._ask(entity, effect)
             case "message":
                 self.messages.append((entity, payload["type"], payload.get("data")))
             case "log":
                 self.logs.append((entity, payload.get("label"), payload.get("value")))
-            case "timer_cancel":
-                pass
+            case _:
+                # A timer that was cancelled is no longer in the snapshot, which is asked when it comes due.
+                assert effect.type == "timer_cancel"
 
     def _wait(self, entity: str, due_ms: int, *, name: str = "", version: int = 0, key: str | None = None) -> None:
         self._order += 1
@@ -243,33 +241,27 @@ class Simulation:
         """An event that comes from inside: stamped with its sender and with the system as principal."""
         fields.setdefault("origin", f"#_scxml_{entity}")
         fields.setdefault("origintype", SCXML_PROCESSOR)
-        principal = {"id": entity, "kind": "system", "roles": ["system"]}
-        return Event(name, data, time_ms=self.time_ms, principal=principal, **fields)
+        fields.setdefault("principal", {"id": entity, "kind": "system", "roles": ["system"]})
+        return Event(name, data, time_ms=self.time_ms, **fields)
 
     def _deliver(self, entity: str, effect: Effect) -> None:
         payload = effect.payload
-        to: str = payload["to"]
-        fields: dict[str, Any] = {name: payload[name] for name in ("sendid", "id", "key") if name in payload}
-        snapshot = self.snapshots[entity]
-        if to == "#_parent":
+        fields = {name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload}
+        target: str | None = payload["to"]
+        if target == "#_parent":
+            snapshot = self.snapshots[entity]
             parent = snapshot.parent
-            target = parent.entity if parent is not None else None
-            if parent is not None:
-                fields |= {
-                    "invokeid": parent.invokeid,
-                    "source": f"invoke/{parent.key}",
-                    "last": snapshot.ended == "done",
-                }
-        elif to.startswith("#_"):
-            target = self.children(entity).get(to[2:])
+            assert parent is not None
+            target, last = parent.entity, snapshot.ended == "done"
+            fields |= {"invokeid": parent.invokeid, "source": f"invoke/{parent.key}", "last": last}
+        elif target is not None and target.startswith("#_"):
+            target = self.children(entity).get(target[2:])
+        if target in self.snapshots:
+            self._step(target, self._own_event(entity, payload["event"], payload.get("data"), **fields))
         else:
-            target = to
-        if target is None or target not in self.snapshots:
             data = {"effect": "send", "key": effect.key, "code": "undeliverable"}
             error = self._own_event(entity, "error.communication", data, type="platform", sendid=payload.get("sendid"))
             self._step(entity, error)
-        else:
-            self._step(target, self._own_event(entity, payload["event"], payload.get("data"), **fields))
 
     def _forward(self, entity: str, effect: Effect) -> None:
         child = self.children(entity).get(effect.payload["id"])
@@ -367,14 +359,13 @@ class Simulation:
         if child is not None and self.snapshots[child].ended is None:
             self._step(child, Event("_cancel", time_ms=self.time_ms, type="platform"))
 
-    def _done(self, entity: str, data: Any) -> None:
+    def _done(self, entity: str, payload: Mapping[str, Any]) -> None:
+        """A child ended by itself: its parent hears, last of all."""
         parent = self.snapshots[entity].parent
         assert parent is not None
-        self._answer(parent.entity, parent.invokeid, parent.key, "done", data, last=True)
-
-    def _child_failed(self, entity: str, parent: Parent) -> None:
-        problem = _problem("child_failed", f"the chart of `{entity}` failed", "unknown")
-        self._answer(parent.entity, parent.invokeid, parent.key, "error", problem, last=True)
+        word = "error" if "error" in payload else "done"
+        data = payload.get("error", payload.get("data"))
+        self._answer(parent.entity, parent.invokeid, parent.key, word, data, last=True)
 
 
 def _problem(code: str, message: str, done: str) -> dict[str, Any]:

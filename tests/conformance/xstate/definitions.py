@@ -12,6 +12,8 @@ Rule 3: nothing in a parallel state targets a history of it that has no default:
 and does not enter it again, though it stays in its regions. And a transition to a history around its source re-enters:
 where the history gives the source itself, XState enters it without leaving it, and can end in two children of one
 compound state.
+Rule 4: a definition has delays, or targets histories further out than among the source's siblings, not both. What lies
+between is then entered without being left (by SCXML too), and XState keeps two timers of one state.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ class Generator:
         self.count = 0
         self.transitions = 0
         self.around = False
+        self.timed = self.chance(0.5)
         self.root = self.shape(None, 0)
         self.states = self.root.below()
         self.settle_eventless(self.root, allowed=True)
@@ -138,7 +141,7 @@ class Generator:
             made["on"] = on
         if shape.eventless and self.chance(0.3):
             made["always"] = self.always(shape)
-        if self.chance(0.15):
+        if self.timed and self.chance(0.2):
             made["after"] = {str(self.random.choice((10, 20, 30))): self.candidates(shape)}
         if shape.children:
             if self.chance(0.5) and shape.parent is not None:
@@ -208,9 +211,11 @@ class Generator:
             children = [each for each in parallel.children if each.kind != "history"]
             if len(children) > 1:
                 chosen = self.random.sample(children, 2)
-                found = [[each for each in child.below() if not _is_trap(shape, each)] for child in chosen]
+                found = [[each for each in child.below() if not self.is_trap(shape, each)] for child in chosen]
                 return [self.spelled(shape, self.random.choice(each)) for each in found]
-        return self.spelled(shape, self.random.choice([each for each in self.states[1:] if not _is_trap(shape, each)]))
+        return self.spelled(
+            shape, self.random.choice([each for each in self.states[1:] if not self.is_trap(shape, each)])
+        )
 
     def spelled(self, source: Shape, target: Shape) -> str:
         """A target as XState lets one write it; `around` is set when it is a history around the source (rule 3)."""
@@ -236,6 +241,13 @@ class Generator:
         test = self.random.choice(("context.n % 2 == 0", "context.n < 3", "context.k < context.n", "context.n > 1"))
         return {"type": "interlock.expression", "params": {"expression": test}}
 
+    def is_trap(self, source: Shape, target: Shape) -> bool:
+        """Whether rule 3 or 4 of this file keeps the source from this target."""
+        above = target.parent
+        if target.kind != "history" or above is None or above not in (source, *source.above):
+            return False
+        return above.kind == "parallel" or (self.timed and above in source.above[1:])
+
     def extra_actions(self, share: float) -> list[Any]:
         """Now and then an assign or a raise."""
         if not self.chance(share):
@@ -248,14 +260,6 @@ class Generator:
         """A sequence of events, with time passing in between."""
         count = self.random.randint(4, 12)
         return [{"advance": 10} if self.chance(0.15) else {"type": self.random.choice(EVENTS)} for _ in range(count)]
-
-
-def _is_trap(source: Shape, target: Shape) -> bool:
-    """Rule 3 of this file."""
-    above = target.parent
-    return (
-        target.kind == "history" and above is not None and above.kind == "parallel" and above in (source, *source.above)
-    )
 
 
 def _assign(name: str, value: Any) -> Json:

@@ -282,6 +282,19 @@ def test_a_context_may_stand_in_a_file(call: Caller, folder: Path, typed: Callab
     assert 6 == call("simulate", "till.yaml", "--context", "@none.json").code
 
 
+@pytest.mark.parametrize(
+    "context",
+    ["[1]", "{", "5", '{"n": "\udcff"}', "[" * 100_000, '{"a":' * 100_000],
+    ids=["list", "open", "number", "no_text", "deep_list", "deep_object"],
+)
+def test_a_context_that_is_no_object_is_refused(call: Caller, folder: Path, context: str) -> None:
+    """Also text that is no text, and nesting without end."""
+    ended = call("simulate", "lamp.yaml", "--context", context)
+
+    assert 2 == ended.code
+    assert ended.err.startswith("error: --context is not a JSON object")
+
+
 class Keyboard(io.StringIO):
     """A stdin that says it is a terminal."""
 

@@ -100,7 +100,9 @@ def test_back_forgets_a_verdict(play: Play) -> None:
         ("go 'a", "neither JSON"),
         ("go 1a=2", "neither JSON"),
         ("go word", "neither JSON"),
+        ("go " + "[" * 100_000, "neither JSON"),
     ],
+    ids=lambda value: str(value)[:20],
 )
 def test_a_line_that_makes_no_sense_changes_nothing(play: Play, line: str, words: str) -> None:
     """It is told what is wrong with it, and is not remembered."""

@@ -60,6 +60,7 @@ def test_control_characters_are_shown_and_not_sent(capsys: pytest.CaptureFixture
 
     assert "a\\x1b[2J\\x9b\\x07b\tc\n" == capsys.readouterr().out
     assert "\n" == harmless("\n")
+    assert "a\\udcff" == harmless("a\udcff")
 
 
 def test_quiet_keeps_errors_and_drops_messages(capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,8 @@ def told(definition: str | Document, code: str) -> list[str]:
     """Every finding of a code: severity, line and column, message and hint."""
     document = read(definition) if isinstance(definition, str) else definition
     return [
-        f"{each.severity} {each.place.line}:{each.place.column} {each.message}" + (f"; {each.hint}" if each.hint else "")
+        f"{each.severity} {each.place.line}:{each.place.column} {each.message}"
+        + (f"; {each.hint}" if each.hint else "")
         for each in compile_document(document).diagnostics
         if each.code == code
     ]

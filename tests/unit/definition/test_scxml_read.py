@@ -89,7 +89,8 @@ def test_a_chart_without_a_name_is_called_like_its_file(source: str, attributes:
         ('<state id="a.b"/><state id="a:b"/>', [("a_b", "a.b"), ("a_b_2", "a:b")]),
         ("<state/><state/><final/>", [("state_1", None), ("state_2", None), ("final_1", None)]),
         ('<state/><state id="state_1"/>', [("state_2", None), ("state_1", None)]),
-        ('<state id="a"><state/></state><state id="a.state_1"/>', [("a", None), ("state_2", None), ("a_state_1", "a.state_1")]),
+        ('<state id="a"><state/></state><state id="a.state_1"/>',
+         [("a", None), ("state_2", None), ("a_state_1", "a.state_1")]),
         ('<state id="x" interlock:key="y"/>', [("y", "x")]),
         ('<state id="x" interlock:id="x"/>', [("x", "x")]),
     ],
@@ -125,7 +126,10 @@ def test_history_has_a_kind_and_a_default() -> None:
 
 def test_a_transition_says_whether_it_is_internal() -> None:
     """External is SCXML's default, so saying it says nothing; files of ours say `reenter` by it."""
-    text = '<state id="s"><transition target="s"/><transition type="internal" target="s"/><transition type="external"/></state>'
+    text = (
+        '<state id="s"><transition target="s"/><transition type="internal" target="s"/><transition type="external"/>'
+        "</state>"
+    )
     plain, ours = read(text), read(text, 'interlock:dialect="interlock"')
 
     assert [None, False, None] == [each.reenter for each in plain.root.states[0].transitions]
@@ -137,8 +141,8 @@ def test_marks_of_the_writer_bring_the_original_back() -> None:
     """`after`, `onDone`, roles and the rest are SCXML for others and themselves for us."""
     found = read(
         '<state id="s"><onentry interlock:generated="after"><send event="after.5m.s" delay="300s"/></onentry>'
-        '<transition event="after.5m.s" target="s" interlock:origin="after" interlock:delay=\'"5m"\' interlock:restore="restart"'
-        ' interlock:reenter="true"/>'
+        '<transition event="after.5m.s" target="s" interlock:origin="after" interlock:delay=\'"5m"\''
+        ' interlock:restore="restart" interlock:reenter="true"/>'
         '<transition event="done.state.s" interlock:origin="onDone" interlock:roles=\'["a"]\' interlock:description="d"'
         ' interlock:meta=\'{"x": "= 1"}\' interlock:target=\'["#s"]\' target="s"/>'
         '<transition event="go" target="s"/><transition cond="x"/></state>',
@@ -198,7 +202,8 @@ def test_an_invoke_starts_a_chart_unless_it_says_otherwise() -> None:
     other = '<scxml xmlns="http://www.w3.org/2005/07/scxml" name="other"><final id="f"/></scxml>'
     document = read(
         '<state id="s">'
-        '<invoke id="one" namelist="Var1"><param name="b" expr="2"/><content><scxml><final id="f"/></scxml></content></invoke>'
+        '<invoke id="one" namelist="Var1"><param name="b" expr="2"/><content><scxml><final id="f"/></scxml></content>'
+        "</invoke>"
         '<invoke type="http://www.w3.org/TR/scxml/" src="file:other.scxml" idlocation="Var1" autoforward="true"/>'
         '<invoke type="scxml" src="interlock:order"/>'
         '<invoke srcexpr="Var1" typeexpr="Var1"/>'
@@ -246,17 +251,20 @@ def test_an_empty_finalize_takes_the_locations_from_the_answer() -> None:
 def test_the_extension_carries_what_scxml_cannot() -> None:
     """Everything a state, an invoke or the whole document may say beyond SCXML."""
     document = read(
-        '<interlock:events>[{"name": "a", "payload": [{"name": "x", "type": "array", "default": "= 1", "items": {"name": "",'
-        ' "min": 0}}, {"name": "o", "fields": [{"name": "p"}]}], "permit": "= true", "dedupe": "= event.id"}]</interlock:events>'
+        '<interlock:events>[{"name": "a", "payload": [{"name": "x", "type": "array", "default": "= 1", "items":'
+        ' {"name": "", "min": 0}}, {"name": "o", "fields": [{"name": "p"}]}], "permit": "= true",'
+        ' "dedupe": "= event.id"}]</interlock:events>'
         '<state id="s" interlock:expect=\'{"within": "1h"}\' interlock:sensitive=\'{"fields": ["a"], "hidden": true}\''
         ' interlock:monotonic="true" interlock:allow=\'{"x": "y"}\' interlock:tags=\'["t"]\' interlock:meta="[1]"'
         ' interlock:description="d"><state id="i" interlock:monotonic=\'["i"]\'/>'
         '<transition event="done.invoke.s.0" target="s" interlock:result="done 0"/>'
         '<transition event="error.invoke.s.0" target="s" interlock:result="error 0" interlock:origin="onDone"/>'
         '<invoke id="s.0" type="https://interlock.dev/scxml/1#handler" src="f" interlock:auto="true"'
-        ' interlock:retry=\'{"max": 2, "on": ["a"]}\' interlock:timeout="1m" interlock:idempotency=\'"= 1"\' interlock:restore="fail"'
+        ' interlock:retry=\'{"max": 2, "on": ["a"]}\' interlock:timeout="1m" interlock:idempotency=\'"= 1"\''
+        ' interlock:restore="fail"'
         " interlock:input='[]'/></state>",
-        'name="k" interlock:revision="1" interlock:compatible="&gt;1" interlock:unhandled="defer" interlock:errors="raise"'
+        'name="k" interlock:revision="1" interlock:compatible="&gt;1" interlock:unhandled="defer"'
+        ' interlock:errors="raise"'
         ' interlock:properties=\'{"a": 1}\' interlock:renamed=\'{"a": "b"}\' interlock:id="root"',
     )  # fmt: skip
     field = Field(name="x", type="array", default=Expression("1"), items=Field(name="", min=0))
@@ -311,7 +319,8 @@ def test_the_extension_carries_what_scxml_cannot() -> None:
 def test_a_saga_is_read_from_our_namespace() -> None:
     """Steps with calls and compensations, and the three ways out."""
     found = state(
-        '<interlock:saga compensation="none"><interlock:step id="a" cond="x" timeout="1m" interlock:retry=\'{"max": 1}\'>'
+        '<interlock:saga compensation="none">'
+        '<interlock:step id="a" cond="x" timeout="1m" interlock:retry=\'{"max": 1}\'>'
         '<interlock:call src="f" output="x" interlock:idempotency=\'"k"\'><param name="p" expr="1"/></interlock:call>'
         '<interlock:compensate src="g"/></interlock:step>'
         '<interlock:step id="b" interlock:guard=\'"fine"\'><interlock:call src="h"/></interlock:step>'
@@ -347,7 +356,8 @@ def test_a_synthetic_outer_state_is_taken_away_again() -> None:
     """What the writer put into it belongs to the root; finals go back to their place among the others."""
     document = read(
         '<state id="_root" initial="a" interlock:root="true" interlock:order=\'["a","f","b"]\'>'
-        '<transition event="x" target="b" type="internal" interlock:reenter="null"/><state id="a"/><state id="b"/></state>'
+        '<transition event="x" target="b" type="internal" interlock:reenter="null"/>'
+        '<state id="a"/><state id="b"/></state>'
         '<final id="f"/>',
         'initial="_root" interlock:dialect="interlock" interlock:tags=\'["t"]\'',
     )
@@ -373,7 +383,8 @@ def test_a_parallel_root_comes_back() -> None:
         ("<state/>", 'binding="never"', ["scxml.value"]),
         ('<state initial="a"/>', "", ["scxml.initial"]),
         ('<state><initial><transition target="a"/></initial></state>', "", ["scxml.initial"]),
-        ('<state initial="a"><initial><transition target="a"/></initial><state id="a"/></state>', "", ["scxml.exclusive"]),
+        ('<state initial="a"><initial><transition target="a"/></initial><state id="a"/></state>', "",
+         ["scxml.exclusive"]),
         ("<state><initial/><state/></state>", "", ["scxml.default"]),
         ('<state><initial><transition event="x" target="a"/></initial><state id="a"/></state>', "", ["scxml.default"]),
         ('<state><history><transition target="a" cond="x"/></history><state id="a"/></state>', "", ["scxml.default"]),

@@ -1,4 +1,4 @@
-"""UML's pseudo-states in smcat: initial, history, choice, junction, fork, join, terminate, and types guessed from names."""
+"""The pseudo-states of UML in smcat: initial, history, choice, junction, fork, join, terminate, and guessed types."""
 
 import pytest
 

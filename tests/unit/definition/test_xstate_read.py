@@ -164,6 +164,12 @@ def test_a_root_may_name_itself_by_a_transition() -> None:
     assert [] == codes(simple(on={"E": {"target": "#m", "reenter": True}}))
 
 
+@pytest.mark.parametrize("given", [{"type": "final"}, {"history": "deep"}])
+def test_the_root_cannot_be_a_leaf(given: Json) -> None:
+    """Neither a final state nor a history."""
+    assert ["state.type"] == codes({"id": "m", **given})
+
+
 # Keys, ids, order
 
 

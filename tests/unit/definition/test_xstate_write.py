@@ -133,6 +133,15 @@ def test_a_guard_of_a_state_that_is_none_keeps_its_text() -> None:
     assert {"type": "xstate.stateIn", "params": {"stateValue": "none"}} == guard
 
 
+def test_a_guard_finds_its_state_from_where_it_stands() -> None:
+    """`In` looks outward from the source, as a target does."""
+    inner = State(key="x", transitions=(Transition(events=("E",), guard=GuardIn(state="y")),))
+    made = written(own(State(key="a", states=(inner, State(key="y"))), State(key="b")))
+    guard = made["states"]["a"]["states"]["x"]["on"]["E.*"]["guard"]
+
+    assert "#m.a.y" == guard["params"]["stateValue"]
+
+
 def test_names_used_by_assigns_only_are_ordinary_actions() -> None:
     """The root lists them; a name that is a handler too needs the long form."""
     document = own(

@@ -1,0 +1,385 @@
+"""Fields of the context, what is assigned to them, what expressions read."""
+
+from tests.unit.compiler.findings import told
+
+
+def test_a_field_is_declared_once() -> None:
+    """The context is one for the whole chart, so a second declaration would overwrite the first."""
+    bad = """\
+context: {n: {type: integer, default: 0}}
+states:
+  a: {context: {n: {type: string, default: x}}}
+"""
+    good = """\
+context: {n: {type: integer, default: 0}}
+states:
+  a: {context: {m: {type: string, default: x}}}
+"""
+
+    assert [
+        (
+            "error 5:17 the field `n` is declared twice; the other is at 3:11; the context is one for "
+            "the whole chart: rename one of them"
+        ),
+    ] == told(bad, "context.duplicate")
+    assert [] == told(good, "context.duplicate")
+
+
+def test_a_field_has_a_first_value() -> None:
+    """Otherwise its type would be broken from the start."""
+    bad = """\
+context: {n: {type: integer}}
+states: {a: {}}
+"""
+    good = """\
+context: {n: {type: integer, nullable: true}}
+states: {a: {}}
+"""
+
+    assert [
+        'error 3:11 the field "n" has no first value; say one of default, required or nullable',
+    ] == told(bad, "context.no_value")
+    assert [] == told(good, "context.no_value")
+
+
+def test_only_the_root_requires_fields() -> None:
+    """What is required is given at creation, and only the root's fields can be."""
+    bad = "states: {a: {context: {n: {type: integer, required: true}}}}"
+    good = """\
+context: {n: {type: integer, required: true}}
+states: {a: {}}
+"""
+
+    assert [
+        (
+            "error 3:24 the field `n` cannot be required: only the root's fields are given at "
+            "creation; move it to the root, or give it a default"
+        ),
+    ] == told(bad, "context.required")
+    assert [] == told(good, "context.required")
+
+
+def test_a_default_fits_its_own_field() -> None:
+    """A default that its type refuses would fail in every entity."""
+    bad = """\
+context: {n: {type: integer, default: one}}
+states: {a: {}}
+"""
+    good = """\
+context: {n: {type: integer, default: 1}}
+states: {a: {}}
+"""
+
+    assert [
+        ("error 3:11 the default is refused: `n` must be an integer, not a string; correct the default or the type"),
+    ] == told(bad, "context.default")
+    assert [] == told(good, "context.default")
+
+
+def test_a_computed_default_is_left_to_the_step() -> None:
+    """What an expression gives is not known yet."""
+    bad = """\
+context: {n: {type: integer, min: 1, default: 0}}
+states: {a: {}}
+"""
+    good = """\
+context: {n: {type: integer, min: 1, default: '= 1 - 1'}}
+states: {a: {}}
+"""
+
+    assert [
+        "error 3:11 the default is refused: `n` must be at least 1; correct the default or the type",
+    ] == told(bad, "context.default")
+    assert [] == told(good, "context.default")
+
+
+def test_a_payload_default_fits_its_own_field() -> None:
+    """So does a default of a payload."""
+    bad = """\
+events: {e: {payload: {n: {type: integer, default: one}}}}
+states: {a: {on: {e: {}}}}
+"""
+    good = """\
+events: {e: {payload: {n: {type: integer, default: 1}}}}
+states: {a: {on: {e: {}}}}
+"""
+
+    assert [
+        ("error 3:24 the default is refused: `n` must be an integer, not a string; correct the default or the type"),
+    ] == told(bad, "payload.default")
+    assert [] == told(good, "payload.default")
+
+
+def test_an_enum_holds_values_of_its_type() -> None:
+    """A value that the type refuses could never be taken."""
+    bad = """\
+context: {n: {type: string, enum: [s, 3], default: s}}
+states: {a: {}}
+"""
+    good = """\
+context: {n: {type: string, enum: [s, '3'], default: s}}
+states: {a: {}}
+"""
+
+    assert [
+        ("error 3:11 a value of its own `enum` is refused: `n` must be a string, not an integer; correct the list"),
+    ] == told(bad, "field.enum")
+    assert [] == told(good, "field.enum")
+
+
+def test_bounds_leave_room_for_a_value() -> None:
+    """A least value above the greatest leaves none."""
+    bad = """\
+context: {n: {type: integer, min: 3, max: 1, nullable: true}}
+states: {a: {}}
+"""
+    good = """\
+context: {n: {type: integer, min: 1, max: 3, nullable: true}}
+states: {a: {}}
+"""
+
+    assert [
+        "error 3:11 `n` takes no value: 3 is more than 1; exchange `min` and `max`",
+    ] == told(bad, "field.bounds")
+    assert [] == told(good, "field.bounds")
+
+
+def test_an_assign_names_a_field() -> None:
+    """Only declared fields can be written."""
+    bad = """\
+context: {count: {type: integer, default: 0}}
+states: {a: {entry: [{assign: {counts: 1}}]}}
+"""
+    good = """\
+context: {count: {type: integer, default: 0}}
+states: {a: {entry: [{assign: {count: 1}}]}}
+"""
+
+    assert [
+        'error 4:22 `counts` is no field of the context; did you mean "count"?',
+    ] == told(bad, "assign.unknown_field")
+    assert [] == told(good, "assign.unknown_field")
+
+
+def test_an_assign_without_any_near_field_says_where_to_declare_it() -> None:
+    """Without a near name the hint says what to do."""
+    bad = "states: {a: {entry: [{assign: {x: 1}}]}}"
+    good = "states: {a: {entry: [{foreach: {in: [1], item: x, do: [{assign: {x: 2}}]}}]}}"
+
+    assert [
+        "error 3:22 `x` is no field of the context; declare it under `context`",
+    ] == told(bad, "assign.unknown_field")
+    assert [] == told(good, "assign.unknown_field")
+
+
+def test_a_send_keeps_its_id_in_a_field() -> None:
+    """`idLocation` is written like an assign."""
+    bad = "states: {a: {entry: [{send: {event: e, idLocation: sent, delay: 1s}}]}}"
+    good = """\
+context: {sent: {type: string, nullable: true}}
+states: {a: {entry: [{send: {event: e, idLocation: sent, delay: 1s}}]}}
+"""
+
+    assert [
+        "error 3:22 `sent` is no field of the context; declare it under `context`",
+    ] == told(bad, "assign.unknown_field")
+    assert [] == told(good, "assign.unknown_field")
+
+
+def test_an_invoke_keeps_its_id_in_a_field() -> None:
+    """`idLocation` of an invoke is written like an assign."""
+    bad = "states: {a: {invoke: {src: s, idLocation: asked}}}"
+    good = """\
+context: {asked: {type: string, nullable: true}}
+states: {a: {invoke: {src: s, idLocation: asked}}}
+"""
+
+    assert [
+        "error 3:22 `asked` is no field of the context; declare it under `context`",
+    ] == told(bad, "assign.unknown_field")
+    assert [] == told(good, "assign.unknown_field")
+
+
+def test_a_literal_fits_its_field() -> None:
+    """A written value that its field refuses would fail in every step."""
+    bad = """\
+context: {n: {type: integer, default: 0}}
+states: {a: {entry: [{assign: {n: one}}]}}
+"""
+    good = """\
+context: {n: {type: integer, default: 0}}
+states: {a: {entry: [{assign: {n: 1}}]}}
+"""
+
+    assert [
+        (
+            "error 4:22 the value is refused: `n` must be an integer, not a string; correct the value "
+            "or the field's type"
+        ),
+    ] == told(bad, "assign.refused")
+    assert [] == told(good, "assign.refused")
+
+
+def test_a_literal_fits_the_field_its_path_leads_to() -> None:
+    """A path is followed through objects and arrays as far as their types say."""
+    bad = """\
+context: {o: {type: object, default: {}, fields: {xs: {type: array, items: integer}}}}
+states: {a: {entry: [{assign: {o.xs.0: one}}]}}
+"""
+    good = """\
+context: {o: {type: object, default: {}, fields: {xs: {type: array, items: integer}}}}
+states: {a: {entry: [{assign: {o.xs.0: 1, o.ys.z: 1}}]}}
+"""
+
+    assert [
+        (
+            "error 4:22 the value is refused: `o.xs.0` must be an integer, not a string; correct the "
+            "value or the field's type"
+        ),
+    ] == told(bad, "assign.refused")
+    assert [] == told(good, "assign.refused")
+
+
+def test_a_script_is_refused() -> None:
+    """Scripts run code."""
+    bad = "states: {a: {entry: [{if: '= event.name == null', then: [{script: x = 1}]}]}}"
+    good = "states: {a: {entry: [{if: '= event.name == null', then: [{log: x}]}]}}"
+
+    assert [
+        ("error 3:58 scripts are refused: they run code; move the work into registered functions or assign actions"),
+    ] == told(bad, "script.untrusted")
+    assert [] == told(good, "script.untrusted")
+
+
+def test_an_expression_reads_declared_fields() -> None:
+    """A field that nobody declared is missing when it is read."""
+    bad = """\
+context: {count: {type: integer, default: 0}}
+states: {a: {on: {e: {guard: '= context.cuont > 1'}}}}
+"""
+    good = """\
+context: {count: {type: integer, default: 0}}
+states: {a: {on: {e: {guard: '= context.count > 1'}}}}
+"""
+
+    assert [
+        'warning 4:41 the context has no field `cuont`; did you mean "count"?',
+    ] == told(bad, "expression.unknown_field")
+    assert [] == told(good, "expression.unknown_field")
+
+
+def test_what_a_foreach_makes_may_be_read() -> None:
+    """`item` and `index` of a foreach are fields once it ran."""
+    bad = "states: {a: {entry: [{foreach: {in: [1], item: x, do: [{log: '= context.y'}]}}]}}"
+    good = """\
+states: {a: {entry: [{foreach: {in: [1], item: x, index: y,
+    do: [{log: '= context.y + context.x'}]}}]}}
+"""
+
+    assert [
+        "warning 3:73 the context has no field `y`; declare it under `context`",
+    ] == told(bad, "expression.unknown_field")
+    assert [] == told(good, "expression.unknown_field")
+
+
+def test_a_policy_may_read_the_principal() -> None:
+    """`permit` alone may read who sends; what it gets wrong is told at its place."""
+    bad = """\
+events: {e: {roles: [r], permit: '= principals.id == 1'}}
+states: {a: {on: {e: {}}}}
+"""
+    good = """\
+events: {e: {roles: [r], permit: '= principal.id == 1'}}
+states: {a: {on: {e: {}}}}
+"""
+
+    assert [
+        'error 3:37 no name "principals"; did you mean "principal"?',
+    ] == told(bad, "expression.name")
+    assert [] == told(good, "expression.name")
+
+
+def test_a_transition_reads_what_its_event_carries() -> None:
+    """A field that the payload does not have is missing in every event."""
+    bad = """\
+events: {e: {payload: {size: string}}}
+states: {a: {on: {e: {guard: '= event.data.sise == 1'}}}}
+"""
+    good = """\
+events: {e: {payload: {size: string}}}
+states: {a: {on: {e: {guard: "= event.data['size'] == 1"}}}}
+"""
+
+    assert [
+        'error 4:44 the payload of "e" has no field `sise`; did you mean "size"?',
+    ] == told(bad, "payload.type")
+    assert [] == told(good, "payload.type")
+
+
+def test_a_transition_reads_inner_fields_that_exist() -> None:
+    """Objects inside a payload are followed; what lies below a missing field is not told again."""
+    bad = """\
+events: {e: {payload: {o: {type: object, fields: {x: string}}}}}
+states: {a: {on: {e: {actions: [{log: '= event.data.o.y.z'}]}}}}
+"""
+    good = """\
+events: {e: {payload: {o: {type: object, fields: {x: object}}}}}
+states: {a: {on: {e: {actions: [{log: '= event.data.o.x.z'}]}}}}
+"""
+
+    assert [
+        'error 4:55 the payload of "e" has no field `o.y`; its fields are o',
+    ] == told(bad, "payload.type")
+    assert [] == told(good, "payload.type")
+
+
+def test_one_of_several_events_may_carry_the_field() -> None:
+    """A transition for several events may read what one of them carries."""
+    bad = """\
+events: {e.a: {payload: {}}, e.b: {payload: {m: string}}}
+states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
+"""
+    good = """\
+events: {e.a: {payload: {}}, e.b: {payload: {x: string}}}
+states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
+"""
+
+    assert [
+        'error 4:44 the payload of "e.a", "e.b" has no field `x`; its fields are m',
+    ] == told(bad, "payload.type")
+    assert [] == told(good, "payload.type")
+
+
+def test_an_event_without_payload_carries_anything() -> None:
+    """Without `payload` nothing is known."""
+    bad = """\
+events: {e: {payload: {}}}
+states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
+"""
+    good = """\
+events: {e: {}}
+states: {a: {on: {e: {guard: '= event.data.x == 1'}}}}
+"""
+
+    assert [
+        'error 4:44 the payload of "e" has no field `x`; its fields are none',
+    ] == told(bad, "payload.type")
+    assert [] == told(good, "payload.type")
+
+
+def test_results_are_not_declared_events() -> None:
+    """What the kernel sends has its own data."""
+    bad = """\
+events: {e: {payload: {}}}
+states: {a: {on: {'e, f': {guard: '= event.data.x == 1'}}}}
+"""
+    good = """\
+events: {e: {payload: {}}}
+states: {a: {on: {'error.execution, e': {guard: '= event.data.x == 1'},
+    '*': {guard: '= event.data.x == 1'}}}}
+"""
+
+    assert [
+        'error 4:49 the payload of "e" has no field `x`; its fields are none',
+    ] == told(bad, "payload.type")
+    assert [] == told(good, "payload.type")

@@ -1,0 +1,334 @@
+"""Reserved names, the `events` block, roles, what is raised and sent."""
+
+from tests.unit.compiler.findings import told
+
+
+def test_declared_events_leave_the_kernels_names_alone() -> None:
+    """V6: `_`, `done.`, `error.` and `after.` belong to the kernel."""
+    bad = """\
+events: {done.shopping: {}}
+states: {a: {on: {done.shopping: {}}}}
+"""
+    good = """\
+events: {shopping.done: {}}
+states: {a: {on: {shopping.done: {}}}}
+"""
+
+    assert [
+        (
+            'error 3:10 the event "done.shopping" has a name of the kernel\'s; names in `_`, `done.`, '
+            "`error.` and `after.` are reserved"
+        ),
+    ] == told(bad, "name.reserved")
+    assert [] == told(good, "name.reserved")
+
+
+def test_raised_events_leave_the_kernels_names_alone() -> None:
+    """V6 holds for what a chart raises."""
+    bad = "states: {a: {entry: [{raise: error.mine}]}}"
+    good = "states: {a: {entry: [{raise: mine.error}]}}"
+
+    assert [
+        (
+            'error 3:22 the event "error.mine" has a name of the kernel\'s; names in `_`, `done.`, '
+            "`error.` and `after.` are reserved"
+        ),
+    ] == told(bad, "name.reserved")
+    assert [] == told(good, "name.reserved")
+
+
+def test_a_raised_event_is_declared() -> None:
+    """The `events` block is complete when it is there."""
+    bad = """\
+events: {paid: {direction: internal}}
+states: {a: {entry: [{raise: payd}], on: {paid: {}}}}
+"""
+    good = """\
+events: {paid: {direction: internal}}
+states: {a: {entry: [{raise: paid}], on: {paid: {}}}}
+"""
+
+    assert [
+        'error 4:22 the event "payd" is not declared; did you mean "paid"?',
+    ] == told(bad, "event.undeclared")
+    assert [] == told(good, "event.undeclared")
+
+
+def test_an_event_sent_to_itself_is_declared() -> None:
+    """What comes back undeclared would be rejected."""
+    bad = """\
+events: {e: {}}
+states: {a: {entry: [{send: {event: later, delay: 1s}}, {send: {event: x, to: parent}}],
+    on: {e: {}}}}
+"""
+    good = """\
+events: {e: {}, later: {direction: internal}}
+states: {a: {entry: [{send: {event: later, delay: 1s}}, {send: {event: x, to: parent}}],
+    on: {e: {}, later: {}}}}
+"""
+
+    assert [
+        (
+            'error 4:22 the event "later" is not declared; declare it under `events`, such as later: '
+            "{direction: internal}"
+        ),
+    ] == told(bad, "event.undeclared")
+    assert [] == told(good, "event.undeclared")
+
+
+def test_what_the_system_sends_when_stuck_is_declared() -> None:
+    """`then` of `expect` names an event."""
+    bad = """\
+events: {e: {}}
+states: {a: {expect: {within: 1h, then: stuck}, on: {e: {}}}}
+"""
+    good = """\
+events: {e: {}, stuck: {roles: [system]}}
+states: {a: {expect: {within: 1h, then: stuck}, on: {e: {}, stuck: {}}}}
+"""
+
+    assert [
+        (
+            'error 4:10 the event "stuck" is not declared; declare it under `events`, such as stuck: '
+            "{direction: internal}"
+        ),
+    ] == told(bad, "event.undeclared")
+    assert [] == told(good, "event.undeclared")
+
+
+def test_a_transition_waits_for_declared_events() -> None:
+    """An event that is not declared is rejected and never arrives."""
+    bad = """\
+events: {order.cancelled: {}}
+states: {a: {on: {order.canceled: {}, order.cancelled: {}}}}
+"""
+    good = """\
+events: {order.cancelled: {}}
+states: {a: {on: {order: {}, done.state.a: {}, '*': {actions: [x]}}}}
+"""
+
+    assert [
+        (
+            'warning 4:35 the event "order.canceled" is not declared, so it never arrives; did you '
+            'mean "order.cancelled"?'
+        ),
+    ] == told(bad, "event.undeclared")
+    assert [] == told(good, "event.undeclared")
+
+
+def test_nothing_waits_for_an_outgoing_event() -> None:
+    """`out` documents a message that leaves."""
+    bad = """\
+events: {e: {direction: out}}
+states: {a: {entry: [{emit: {type: e}}], on: {e: {}}}}
+"""
+    good = """\
+events: {e: {direction: internal}}
+states: {a: {entry: [{raise: e}], on: {e: {}}}}
+"""
+
+    assert [
+        'error 4:50 the event "e" is declared `out`: it never arrives; declare it `in` or `internal`',
+    ] == told(bad, "event.direction")
+    assert [] == told(good, "event.direction")
+
+
+def test_nobody_raises_an_outgoing_event() -> None:
+    """The entity itself cannot receive it."""
+    bad = """\
+events: {e: {direction: out}}
+states: {a: {entry: [{raise: e}]}}
+"""
+    good = """\
+events: {e: {direction: out}}
+states: {a: {entry: [{emit: {type: e}}]}}
+"""
+
+    assert [
+        (
+            'error 4:22 the event "e" is declared `out`: this entity cannot receive it; publish it '
+            "with `emit`, or declare it `internal`"
+        ),
+    ] == told(bad, "event.direction")
+    assert [] == told(good, "event.direction")
+
+
+def test_raised_data_fits_the_payload() -> None:
+    """Written data must be what the event's payload takes."""
+    bad = """\
+events: {e: {direction: internal, payload: {n: integer, m: integer}}}
+states: {a: {entry: [{raise: {event: e, data: {n: one, m: '= 1 + 1'}}}], on: {e: {}}}}
+"""
+    good = """\
+events: {e: {direction: internal, payload: {n: integer, m: integer}}}
+states: {a: {entry: [{raise: {event: e, data: {n: 1, m: '= 1 + 1'}}}], on: {e: {}}}}
+"""
+
+    assert [
+        'error 4:22 the payload of "e" is refused: `n` must be an integer, not a string; correct `data`',
+    ] == told(bad, "payload.type")
+    assert [] == told(good, "payload.type")
+
+
+def test_raised_data_has_no_unknown_field() -> None:
+    """Unknown fields are refused."""
+    bad = """\
+events: {e: {direction: internal, payload: {}}}
+states: {a: {entry: [{raise: {event: e, data: {n: 1}}}], on: {e: {}}}}
+"""
+    good = """\
+events: {e: {direction: internal, payload: {}}}
+states: {a: {entry: [{raise: e}], on: {e: {}}}}
+"""
+
+    assert [
+        'error 4:22 the payload of "e" is refused: `n` is no field of it; correct `data`',
+    ] == told(bad, "payload.type")
+    assert [] == told(good, "payload.type")
+
+
+def test_raised_data_is_an_object() -> None:
+    """A payload has named fields."""
+    bad = """\
+events: {e: {direction: internal, payload: {}}}
+states: {a: {entry: [{raise: {event: e, data: 1}}], on: {e: {}}}}
+"""
+    good = """\
+events: {e: {direction: internal, payload: {}}}
+states: {a: {entry: [{raise: {event: e, data: '= event.data'}}], on: {e: {}}}}
+"""
+
+    assert [
+        'error 4:22 the payload of "e" is refused: it must be an object; correct `data`',
+    ] == told(bad, "payload.type")
+    assert [] == told(good, "payload.type")
+
+
+def test_a_transition_narrows_roles() -> None:
+    """Its roles never let in who may not send the event."""
+    bad = """\
+events: {e: {roles: [owner]}}
+states: {a: {on: {e: {roles: [ower], actions: [x]}}}}
+"""
+    good = """\
+events: {e: {roles: [owner, admin]}}
+states: {a: {on: {e: {roles: [owner, system], actions: [x]}}}}
+"""
+
+    assert [
+        (
+            'error 4:22 the role "ower" may not send this event: a transition narrows roles and never '
+            'widens them; did you mean "owner"?'
+        ),
+    ] == told(bad, "roles.widened")
+    assert [] == told(good, "roles.widened")
+
+
+def test_roles_without_declared_senders_are_left_alone() -> None:
+    """Where an event has no roles, nothing is known about senders."""
+    bad = """\
+events: {e: {roles: [owner]}}
+states: {a: {on: {e: {roles: [boss], actions: [x]}}}}
+"""
+    good = """\
+events: {e: {}}
+states: {a: {on: {e: {roles: [boss], actions: [x]}, f: {roles: [boss], actions: [x]}}}}
+"""
+
+    assert [
+        (
+            'error 4:22 the role "boss" may not send this event: a transition narrows roles and never '
+            "widens them; add it to the roles of the event, or take it out here"
+        ),
+    ] == told(bad, "roles.widened")
+    assert [] == told(good, "roles.widened")
+
+
+def test_what_happens_by_itself_acts_as_system() -> None:
+    """A timer or an eventless transition with other roles is never taken."""
+    bad = """\
+states:
+  a: {after: {1s: {target: b, roles: [owner]}}}
+  b: {}
+"""
+    good = """\
+states:
+  a: {after: {1s: {target: b, roles: [owner, system]}}}
+  b: {}
+"""
+
+    assert [
+        (
+            "error 4:19 this happens by itself, as role `system`, which its roles leave out: it is "
+            "never taken; add `system` to its roles, or take the roles out"
+        ),
+    ] == told(bad, "roles.system")
+    assert [] == told(good, "roles.system")
+
+
+def test_every_declared_event_is_taken_somewhere() -> None:
+    """An event that no transition takes is always rejected."""
+    bad = """\
+events: {e: {}, f: {}}
+states: {a: {on: {e: {}, '*': {}}}}
+"""
+    good = """\
+events: {e: {}, f: {}}
+states: {a: {on: {e: {}, f: {}}}}
+"""
+
+    assert [
+        'warning 3:17 no transition takes the event "f"; add a transition for it, or take it out',
+    ] == told(bad, "event.unused")
+    assert [] == told(good, "event.unused")
+
+
+def test_every_outgoing_event_is_emitted() -> None:
+    """`out` documents a message that the chart publishes."""
+    bad = """\
+events: {e: {direction: out}}
+states: {a: {entry: [{emit: {type: f}}]}}
+"""
+    good = """\
+events: {e: {direction: out}}
+states: {a: {entry: [{emit: {type: '= event.name'}}]}}
+"""
+
+    assert [
+        'warning 3:10 nothing emits "e", which is declared `out`; emit it, or take it out',
+    ] == told(bad, "event.unused")
+    assert [] == told(good, "event.unused")
+
+
+def test_an_event_says_who_may_send_it() -> None:
+    """Once one event has roles, an event without is denied to all."""
+    bad = """\
+events: {e: {roles: [owner]}, f: {}, g: {direction: internal}}
+states: {a: {on: {e: {}, f: {}, g: {}}}}
+"""
+    good = """\
+events: {e: {roles: [owner]}, f: {roles: [owner]}, g: {direction: internal}}
+states: {a: {on: {e: {}, f: {}, g: {}}}}
+"""
+
+    assert [
+        (
+            'warning 3:31 the event "f" has no roles, so nobody may send it; give it `roles`, or '
+            "`direction: internal` when only the chart itself sends it"
+        ),
+    ] == told(bad, "event.no_roles")
+    assert [] == told(good, "event.no_roles")
+
+
+def test_a_chart_without_any_roles_is_told_once() -> None:
+    """Without roles only a local driver may run the chart."""
+    bad = """\
+events: {e: {}, f: {}}
+states: {a: {on: {e: {}, f: {}}}}
+"""
+    good = "states: {a: {on: {e: {}, f: {}}}}"
+
+    assert [
+        ("warning 3:10 no event says who may send it: only a local driver may run this chart; give the events `roles`"),
+    ] == told(bad, "event.no_roles")
+    assert [] == told(good, "event.no_roles")

@@ -1,0 +1,182 @@
+"""What is hidden: masked fields, and states shown under a neutral name."""
+
+from tests.unit.compiler.findings import told
+
+
+def test_masked_fields_exist() -> None:
+    """A misspelt field would be shown to all."""
+    bad = """\
+context: {card: {type: string, nullable: true}}
+states: {a: {sensitive: [crd]}}
+"""
+    good = """\
+context: {card: {type: string, nullable: true}}
+states: {a: {sensitive: [card.number]}}
+"""
+
+    assert [
+        'error 4:10 sensitive: the context has no field `crd`; did you mean "card"?',
+    ] == told(bad, "sensitive.unknown_field")
+    assert [] == told(good, "sensitive.unknown_field")
+
+
+def test_a_neutral_name_is_no_state() -> None:
+    """A viewer could not tell a hidden state from one that looks the same."""
+    bad = """\
+states:
+  a: {on: {e: b}}
+  b: {sensitive: {as: a}}
+"""
+    good = """\
+states:
+  a: {on: {e: b}}
+  b: {sensitive: {as: c}}
+"""
+
+    assert [
+        (
+            'error 5:3 sensitive: "b" would be shown as "a", which is a state of the chart; choose '
+            "another name with `as`"
+        ),
+    ] == told(bad, "sensitive.neutral")
+    assert [] == told(good, "sensitive.neutral")
+
+
+def test_the_neutral_name_is_processing_unless_said() -> None:
+    """It must be no state, either."""
+    bad = """\
+states:
+  processing: {on: {e: b}}
+  b: {sensitive: true}
+"""
+    good = """\
+states:
+  a: {on: {e: b}}
+  b: {sensitive: true}
+"""
+
+    assert [
+        (
+            'error 5:3 sensitive: "b" would be shown as "processing", which is a state of the chart; '
+            "choose another name with `as`"
+        ),
+    ] == told(bad, "sensitive.neutral")
+    assert [] == told(good, "sensitive.neutral")
+
+
+def test_entering_a_hidden_state_takes_roles() -> None:
+    """Whoever may enter it can tell that it is there."""
+    bad = """\
+events: {e: {}, f: {roles: [fraud]}}
+states:
+  a: {on: {e: h}}
+  h: {sensitive: true, on: {f: a}}
+"""
+    good = """\
+events: {e: {roles: [fraud]}, f: {roles: [fraud]}}
+states:
+  a: {on: {e: h}}
+  h: {sensitive: true, on: {f: a}}
+"""
+
+    assert [
+        (
+            'warning 5:15 the way into the hidden state "h" by "e" does not say who may take it; give '
+            "it or its event `roles`"
+        ),
+    ] == told(bad, "sensitive.no_roles")
+    assert [] == told(good, "sensitive.no_roles")
+
+
+def test_a_timer_out_of_a_hidden_state_names_system() -> None:
+    """What happens by itself must be meant."""
+    bad = """\
+events: {e: {roles: [fraud]}}
+states:
+  a: {on: {e: h}}
+  h: {sensitive: true, after: {1h: a}}
+"""
+    good = """\
+events: {e: {roles: [fraud]}}
+states:
+  a: {on: {e: h}}
+  h: {sensitive: true, after: {1h: {target: a, roles: [system]}}}
+"""
+
+    assert [
+        (
+            'warning 6:36 the way out of the hidden state "h" by "after 1h" does not say who may take '
+            "it; name `system` in its `roles`"
+        ),
+    ] == told(bad, "sensitive.no_roles")
+    assert [] == told(good, "sensitive.no_roles")
+
+
+def test_a_timer_into_a_hidden_state_names_system() -> None:
+    """So must what leads in."""
+    bad = """\
+events: {e: {roles: [fraud]}}
+states:
+  a: {after: {1h: h}, on: {e: h}}
+  h: {sensitive: true, on: {e: a}}
+"""
+    good = """\
+events: {e: {roles: [fraud]}}
+states:
+  a: {after: {1h: {target: h, roles: [system]}}, on: {e: h}}
+  h: {sensitive: true, on: {e: a}}
+"""
+
+    assert [
+        (
+            'warning 5:19 the way into the hidden state "h" by "after 1h" does not say who may take '
+            "it; name `system` in its `roles`"
+        ),
+    ] == told(bad, "sensitive.no_roles")
+    assert [] == told(good, "sensitive.no_roles")
+
+
+def test_an_undeclared_event_says_nothing_about_roles() -> None:
+    """Without an `events` block anybody may send anything."""
+    bad = """\
+states:
+  a: {on: {e: h}}
+  h: {sensitive: true, on: {e: {target: a, roles: [fraud]}}}
+"""
+    good = """\
+states:
+  a: {on: {e: {target: h, roles: [fraud]}}}
+  h: {sensitive: true, on: {e: {target: a, roles: [fraud]}}}
+"""
+
+    assert [
+        (
+            'warning 4:15 the way into the hidden state "h" by "e" does not say who may take it; give '
+            "it or its event `roles`"
+        ),
+    ] == told(bad, "sensitive.no_roles")
+    assert [] == told(good, "sensitive.no_roles")
+
+
+def test_leaving_takes_at_least_the_right_to_enter() -> None:
+    """Otherwise somebody who may not enter could end what was hidden."""
+    bad = """\
+events: {e: {roles: [fraud]}, f: {roles: [fraud, customer]}, g: {direction: internal}}
+states:
+  a: {on: {e: h, g: {}}}
+  h: {sensitive: true, on: {f: a, g: a}}
+"""
+    good = """\
+events: {e: {roles: [fraud]}, f: {roles: [fraud]}, g: {direction: internal}}
+states:
+  a: {on: {e: h, g: {}}}
+  h: {sensitive: true, on: {f: a, g: a}}
+"""
+
+    assert [
+        (
+            'warning 6:32 customer may leave the hidden state "h" but not enter it; leaving takes at '
+            "least the right that entering takes"
+        ),
+    ] == told(bad, "sensitive.roles")
+    assert [] == told(good, "sensitive.roles")

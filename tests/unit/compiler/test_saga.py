@@ -1,0 +1,580 @@
+"""A saga is ordinary states: what its compiled form does, step by step, in the kernel."""
+
+import pytest
+
+from interlock.errors import Place
+from interlock.kernel.kernel import Kernel
+from interlock.model.chart import Invoke, Late
+from interlock.model.document import Document, Saga, SagaCall, SagaStep, State, Transition
+from interlock.model.event import Event
+from interlock.model.snapshot import Invocation
+from interlock.model.step import Step
+from tests.unit.compiler.findings import chart_of, compiled, errors, read, told
+
+TRIP = """\
+context: {flight: {type: string, nullable: true}, hotel: {type: string, nullable: true}}
+initial: idle
+states:
+  idle: {on: {go: trip}}
+  trip:
+    saga:
+      compensation: reverse
+      steps:
+        - {id: flight, do: {src: flight.book, output: flight}, compensate: {src: flight.cancel, input: {id: "= context.flight"}}}
+        - {id: hotel, do: {src: hotel.book, output: hotel}, compensate: {src: hotel.cancel}}
+        - {id: mail, do: {src: mail.send, input: {to: "= context.hotel"}}}
+      onDone: booked
+      onCompensated: refused
+      onError: stuck
+  booked: {on: {again: trip}}
+  refused: {on: {again: trip}}
+  stuck: {}
+"""
+
+
+class Life:
+    """One entity of a chart, told what its handlers answered."""
+
+    def __init__(self, text: str, **guards: bool) -> None:
+        made = {name: (lambda *_, answer=answer: answer) for name, answer in guards.items()}
+        self.kernel = Kernel(chart_of(text), guards=made)
+        self.step: Step = self.kernel.start(entity="trip/1")
+
+    def send(self, name: str) -> "Life":
+        """An event from outside."""
+        self.step = self.kernel.step(self.step.snapshot, Event(name))
+        return self
+
+    def done(self, data: object = None, *, of: str | None = None) -> "Life":
+        """A good result of the handler that is asked, or of the one named."""
+        return self._answer("done", data, of)
+
+    def failed(self, done: str = "no", *, of: str | None = None) -> "Life":
+        """A failure; `done` says whether the deed may have happened."""
+        return self._answer("error", {"code": "x", "message": "", "attempts": 1, "done": done}, of)
+
+    def _answer(self, what: str, data: object, of: str | None) -> "Life":
+        asked = self.asked(of)
+        event = Event(f"{what}.invoke.{asked.id}", data, invokeid=asked.id, source=f"invoke/{asked.key}")
+        self.step = self.kernel.step(self.step.snapshot, event)
+        return self
+
+    def asked(self, of: str | None = None) -> Invocation:
+        """The invoke that is under way."""
+        found = [each for each in self.step.snapshot.invokes if of is None or each.state.endswith(of)]
+
+        assert len(found) == 1
+        return found[0]
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The atomic states."""
+        return self.step.snapshot.configuration
+
+    @property
+    def effects(self) -> list[tuple[str | None, object]]:
+        """The handlers asked by the last step, with their input."""
+        return [(each.name, each.input) for each in self.step.effects if each.type == "invoke"]
+
+    def listed(self, state: str = "trip") -> list[str]:
+        """The steps that count as done."""
+        return [name for name, record in self.step.snapshot.context[f"saga_{state}"]["done"].items() if record]
+
+
+def test_every_step_succeeds() -> None:
+    """Steps are asked one after the other; results go to their fields; the end is `onDone`."""
+    life = Life(TRIP).send("go")
+
+    assert [("flight.book", None)] == life.effects
+    assert [("hotel.book", None)] == life.done("F1").effects
+    assert [("mail.send", {"to": "H1"})] == life.done("H1").effects
+    assert ("booked",) == life.done().states
+    assert ("F1", "H1") == (life.step.snapshot.context["flight"], life.step.snapshot.context["hotel"])
+    assert ["flight", "hotel", "mail"] == life.listed()
+
+
+def test_the_first_step_that_was_not_done_leaves_nothing_to_compensate() -> None:
+    """An error with `done: no` turns back at once."""
+    life = Life(TRIP).send("go").failed("no")
+
+    assert ("refused",) == life.states
+    assert [] == life.listed()
+
+
+def test_a_step_that_was_not_done_turns_back_to_the_one_before() -> None:
+    """Only what is listed is compensated."""
+    life = Life(TRIP).send("go").done("F1").failed("no")
+
+    assert ("trip.flight_compensation",) == life.states
+    assert ["flight"] == life.listed()
+
+
+def test_a_step_that_was_perhaps_done_is_compensated_too() -> None:
+    """An error with `done: unknown` lists the step before turning back."""
+    life = Life(TRIP).send("go").done("F1").failed("unknown")
+
+    assert ("trip.hotel_compensation",) == life.states
+    assert ["flight", "hotel"] == life.listed()
+
+
+@pytest.mark.parametrize("data", [None, {}, {"done": None}])
+def test_a_failure_that_does_not_say_counts_as_perhaps_done(data: object) -> None:
+    """Whatever does not say `no` may have happened."""
+    life = Life(TRIP).send("go")
+    life._answer("error", data, None)
+
+    assert ("trip.flight_compensation",) == life.states
+    assert () == life.step.faults
+
+
+def test_a_last_step_without_compensation_turns_back_through_the_others() -> None:
+    """Compensation goes from the last listed step to the first, and clears list and fields on its way."""
+    life = Life(TRIP).send("go").done("F1").done("H1").failed("unknown")
+
+    assert ["flight", "hotel", "mail"] == life.listed()
+    assert ("trip.hotel_compensation",) == life.states
+    life.done()
+    assert (None, "F1") == (life.step.snapshot.context["hotel"], life.step.snapshot.context["flight"])
+    life.done()
+    assert ("refused",) == life.states
+    assert ["mail"] == life.listed()
+    assert life.step.snapshot.context["flight"] is None
+
+
+def test_a_compensation_knows_the_key_of_what_it_answers() -> None:
+    """`compensates` is the key that the step was asked under."""
+    life = Life(TRIP).send("go")
+    key = life.step.effects[-1].payload["key"]
+    life.done("F1").failed("no")
+
+    assert "trip/1/2/trip.flight" == key
+    assert [("flight.cancel", {"id": "F1", "compensates": key})] == life.effects
+
+
+def test_a_key_of_the_author_is_kept() -> None:
+    """The key is computed once, on entry, and both the step and its compensation carry it."""
+    text = TRIP.replace("output: flight}", "output: flight, key: \"= entity.id + '/flight'\"}")
+    life = Life(text).send("go")
+
+    assert "trip/1/flight" == life.step.effects[-1].payload["key"]
+    assert [("flight.cancel", {"id": None, "compensates": "trip/1/flight"})] == life.failed("unknown").effects
+
+
+def test_a_key_that_cannot_be_computed_is_not_that_of_another_step() -> None:
+    """A failing key leaves none, so that the default is used; it never leaves an older one."""
+    text = TRIP.replace("output: hotel}", 'output: hotel, key: "= context.flight.x"}')
+    life = Life(text).send("go").done("F1")
+
+    assert life.step.effects[-1].payload["key"] is None
+
+
+def test_a_compensation_that_fails_for_good_needs_a_person() -> None:
+    """`onError`, and the list still tells what is left."""
+    life = Life(TRIP).send("go").done("F1").done("H1").failed("no").failed()
+
+    assert ("stuck",) == life.states
+    assert ["flight", "hotel"] == life.listed()
+
+
+def test_entering_the_saga_again_empties_the_list() -> None:
+    """Each try counts for itself."""
+    life = Life(TRIP).send("go").done("F1").done("H1").done().send("again")
+
+    assert [] == life.listed()
+    assert ("trip.flight",) == life.states
+
+
+CONDITIONAL = """\
+context: {address: {type: string, nullable: true}}
+initial: setup
+states:
+  setup:
+    saga:
+      steps:
+        - {id: one, if: wanted, do: {src: a}, compensate: {src: b}}
+        - {id: two, if: "= context.address == null", do: {src: c, output: address}, compensate: {src: d}}
+        - {id: three, if: wanted, do: {src: e}}
+      onDone: live
+      onError: failed
+  live: {on: {again: setup}}
+  failed: {on: {again: setup}}
+"""
+
+
+def test_a_step_whose_if_does_not_hold_is_skipped() -> None:
+    """It is not asked for, not listed and not compensated."""
+    life = Life(CONDITIONAL, wanted=False)
+
+    assert ("setup.two",) == life.states
+    assert [("c", None)] == life.effects
+    assert ("live",) == life.done("10.0.0.1").states
+    assert ["two"] == life.listed("setup")
+
+
+def test_an_if_tells_the_truth_on_the_next_try() -> None:
+    """The output is there, so the step is not repeated; after its compensation it is null again."""
+    life = Life(CONDITIONAL, wanted=False).done("10.0.0.1").send("again")
+
+    assert ("live",) == life.states
+    assert [] == life.listed("setup")
+
+
+def test_an_if_is_asked_on_entry_only() -> None:
+    """What its own result changes does not send the step away."""
+    life = Life(CONDITIONAL, wanted=True).done().done("10.0.0.1").failed("no")
+
+    assert ("setup.two_compensation",) == life.states
+    assert ("setup.one_compensation",) == life.done().states
+    assert ("failed",) == life.done().states
+
+
+def test_an_if_that_fails_counts_as_no() -> None:
+    """A guard in error does not hold (S33)."""
+    life = Life(
+        CONDITIONAL.replace("if: wanted, do: {src: a}", 'if: "= context.address.x", do: {src: a}'), wanted=False
+    )
+
+    assert ("setup.two",) == life.states
+
+
+def test_without_on_compensated_on_error_takes_both() -> None:
+    """Compensated or blocked: `onError` hears of it."""
+    compensated = Life(CONDITIONAL, wanted=True).failed("no")
+    blocked = Life(CONDITIONAL, wanted=True).failed("unknown").failed()
+
+    assert ("failed",) == compensated.states
+    assert ("failed",) == blocked.states
+
+
+PARALLEL = TRIP.replace("compensation: reverse", "compensation: parallel")
+
+
+def test_parallel_compensations_run_side_by_side() -> None:
+    """A region for each step, and the end when all have ended."""
+    life = Life(PARALLEL).send("go").done("F1").done("H1").failed("no")
+
+    assert ["flight.cancel", "hotel.cancel"] == [name for name, _ in life.effects]
+    assert 2 == len(life.done(of="hotel_compensation.pending").states)
+    assert ("refused",) == life.done(of="flight_compensation.pending").states
+    assert [] == life.listed()
+
+
+def test_a_parallel_compensation_that_fails_lets_the_others_end() -> None:
+    """Whatever is still listed then could not be compensated."""
+    life = Life(PARALLEL).send("go").done("F1").done("H1").failed("no")
+    life.failed(of="hotel_compensation.pending")
+
+    assert ["flight.cancel"] == [
+        life.kernel.chart.state(each.state).invokes[0].src  # type: ignore[union-attr]  # active states exist
+        for each in life.step.snapshot.invokes
+    ]
+    assert ("stuck",) == life.done(of="flight_compensation.pending").states
+    assert ["hotel"] == life.listed()
+
+
+def test_a_parallel_region_of_a_step_that_is_not_listed_is_done_at_once() -> None:
+    """The same guards as one by one."""
+    life = Life(PARALLEL).send("go").done("F1").failed("no")
+
+    assert ["flight.cancel"] == [name for name, _ in life.effects]
+    assert ("refused",) == life.done().states
+
+
+def test_one_compensation_alone_has_nobody_beside_it() -> None:
+    """With one step to compensate `parallel` means the same as `reverse`."""
+    text = PARALLEL.replace(", compensate: {src: hotel.cancel}", "")
+    life = Life(text).send("go").done("F1").failed("unknown")
+
+    assert ("trip.flight_compensation",) == life.states
+
+
+def test_without_any_compensation_a_failure_is_compensated_as_it_is() -> None:
+    """There is nothing to give back."""
+    text = TRIP.replace(", compensate: {src: hotel.cancel}", "").replace(
+        ', compensate: {src: flight.cancel, input: {id: "= context.flight"}}', ""
+    )
+    life = Life(text).send("go").done("F1").failed("unknown")
+
+    assert ("refused",) == life.states
+    assert ["flight", "hotel"] == life.listed()
+
+
+def test_compensation_none_goes_forward_only() -> None:
+    """Any failure is `onError`; what was done stays done."""
+    text = TRIP.replace("compensation: reverse", "compensation: none").replace("      onCompensated: refused\n", "")
+    chart = chart_of(text.replace("refused: {on: {again: trip}}", "refused: {}"))
+    life = Life(text).send("go").done("F1").failed("unknown")
+
+    assert chart.state("trip.compensated") is None
+    assert chart.state("trip.flight_compensation") is None
+    assert ("stuck",) == life.states
+    assert ["flight", "hotel"] == life.listed()
+
+
+NESTED = """\
+states:
+  outer:
+    type: parallel
+    onDone: finished
+    states:
+      left: {saga: {steps: [{id: step, do: {src: a}, timeout: 1m}], onError: "#outer.trouble"}}
+      trouble:
+        states:
+          none: {saga: {steps: [{id: step, do: {src: b}, timeout: 1m}], onDone: settled, onError: settled}}
+          settled: {type: final}
+  finished: {}
+"""
+
+
+def test_sagas_in_regions_do_not_disturb_each_other() -> None:
+    """Each has its own states, its own list and its own keys; its end completes its region."""
+    life = Life(NESTED)
+
+    assert ("outer.left.step", "outer.trouble.none.step") == life.states
+    keys = [each.payload["key"] for each in life.step.effects]
+    assert ["trip/1/1/outer.left.step", "trip/1/1/outer.trouble.none.step"] == keys
+    life.done(of="left.step")
+    assert ["step"] == life.listed("outer_left")
+    assert [] == life.listed("outer_trouble_none")
+    assert ("finished",) == life.done(of="none.step").states
+
+
+def test_results_come_before_the_events_of_the_state() -> None:
+    """A state's own `*` cannot hide the end of its saga, and its timers stay before it."""
+    text = """\
+states:
+  a:
+    after: {1h: b}
+    on: {"*": {actions: [x]}}
+    saga: {steps: [{id: s, do: {src: f}}], onDone: {target: b, guard: "= event.name != null"}}
+  b: {}
+"""
+    chart = chart_of(text)
+    made = [chart.transitions[each].label for each in chart.states[1].transitions]
+
+    assert ["after 1h", "done", "*"] == made
+    assert ("b",) == Life(text).done().states
+
+
+def test_a_late_result_names_what_answers_it() -> None:
+    """S30: the chart carries the compensation of a step that was left, for the kernel to call."""
+    chart = chart_of(TRIP.replace("src: hotel.book", "src: hotel.book, key: k"))
+    invokes: dict[str, Invoke] = {
+        each.id: state.invokes[0] for state in chart.states if state.invokes for each in [state]
+    }
+
+    assert "flight.cancel" == getattr(invokes["trip.flight"].late, "name", None)
+    assert Late(name="hotel.cancel", output="hotel", key="k") == invokes["trip.hotel"].late
+    assert invokes["trip.mail"].late is None
+    assert invokes["trip.flight_compensation"].late is None
+
+
+def test_nothing_answers_a_late_result_under_compensation_none() -> None:
+    """Forward only means that nothing is given back."""
+    text = TRIP.replace("compensation: reverse", "compensation: none").replace("      onCompensated: refused\n", "")
+
+    assert [None] * 3 == [each.late for state in chart_of(text).states for each in state.invokes]
+
+
+def test_what_is_generated_points_to_its_lines() -> None:
+    """A finding about a step is told where the step is written."""
+    text = TRIP.replace("output: hotel", "output: hotl")
+
+    assert {'error 12:25 `hotl` is no field of the context; did you mean "hotel"?'} == {
+        each for each in told(text, "assign.unknown_field") if ":25 " in each
+    }
+
+
+def test_the_output_of_a_step_that_can_be_compensated_is_nullable() -> None:
+    """It is null again once the step is compensated."""
+    text = TRIP.replace("hotel: {type: string, nullable: true}", "hotel: {type: string, default: none}")
+
+    assert [
+        "error 12:66 the value is refused: `hotel` must be a string, not null; correct the value or the field's type"
+    ] == told(text, "assign.refused")
+
+
+def test_two_sagas_never_share_a_field() -> None:
+    """Paths that look the same once they are made readable get different fields."""
+    text = """\
+states:
+  a-b: {saga: {steps: [{id: s, do: {src: f}}], onDone: a_b}}
+  a_b: {saga: {steps: [{id: s, do: {src: f}}], onDone: c}}
+  c: {}
+"""
+    chart = chart_of(text)
+
+    assert ["saga_a_b", "saga_a_b_2"] == [field.name for state in chart.states for field in state.context]
+
+
+def test_the_sagas_field_is_its_own() -> None:
+    """A field of that name would be overwritten."""
+    bad = "context: {saga_a: {type: any}}\nstates: {a: {saga: {steps: [{id: s, do: {src: f}}]}}}"
+    good = "context: {saga_b: {type: any}}\nstates: {a: {saga: {steps: [{id: s, do: {src: f}}]}}}"
+
+    assert ["error 4:20 the field `saga_a` is what the saga remembers its steps in; rename your field"] == told(
+        bad, "saga.field"
+    )
+    assert [] == told(good, "saga.field")
+
+
+def test_steps_have_different_names() -> None:
+    """Each becomes a state, and so does its compensation."""
+    for first, second in (("s", "s"), ("s", "s_compensation"), ("s_compensation", "s"), ("s", "completed")):
+        text = (
+            f"states: {{a: {{saga: {{steps: [{{id: {first}, do: {{src: f}}}}, {{id: {second}, do: {{src: g}}}}]}}}}}}"
+        )
+
+        assert "saga.duplicate_step" in errors(text)
+    assert [] == told(
+        "states: {a: {saga: {steps: [{id: s, do: {src: f}}, {id: t, do: {src: g}}]}}}", "saga.duplicate_step"
+    )
+
+
+def test_a_state_with_a_saga_has_no_states_of_its_own() -> None:
+    """Its children are the saga's."""
+    text = "states: {a: {saga: {steps: [{id: s, do: {src: f}}]}, states: {b: {}}}}"
+    done = "states:\n  a: {saga: {steps: [{id: s, do: {src: f}}]}, onDone: b}\n  b: {}"
+
+    assert ["saga.misplaced"] == errors(text)
+    assert ["saga.misplaced"] == errors(done)
+
+
+def test_nothing_is_compensated_under_compensation_none() -> None:
+    """`onCompensated` would never be taken."""
+    text = "states:\n  a: {saga: {compensation: none, steps: [{id: s, do: {src: f}}], onCompensated: b}}\n  b: {}"
+
+    assert ["error 4:82 `onCompensated` is never taken under `compensation: none`; use `onError`"] == told(
+        text, "saga.compensated"
+    )
+
+
+def test_the_root_is_no_saga() -> None:
+    """Its end would be the end of the entity."""
+    saga = Saga(steps=(SagaStep(id="s", do=SagaCall(src="f")),), place=Place(line=7))
+    document = Document(kind="test", root=State(saga=saga, states=(State(key="a"),)))
+
+    assert [
+        "error 7:1 the root cannot be a saga: its end would be the end of the entity; put the saga into a state"
+    ] == told(document, "saga.misplaced")
+
+
+def test_a_saga_has_steps() -> None:
+    """Without one there is nothing to do."""
+    document = Document(kind="test", root=State(states=(State(key="a", saga=Saga(steps=())),)))
+
+    assert ["saga.no_steps"] == errors(document)
+
+
+def test_a_final_state_has_no_saga() -> None:
+    """Nothing happens in a final state."""
+    saga = Saga(steps=(SagaStep(id="s", do=SagaCall(src="f")),))
+    document = Document(kind="test", root=State(states=(State(key="a", type="final", saga=saga),)))
+
+    assert ["saga.misplaced"] == errors(document)
+
+
+def test_the_states_of_a_saga_count() -> None:
+    """The limits hold for what is generated, too."""
+    steps = tuple(SagaStep(id=f"s{each}", do=SagaCall(src="f")) for each in range(2_000))
+    document = Document(kind="test", root=State(states=(State(key="a", saga=Saga(steps=steps)),)))
+
+    assert ["chart.states"] == errors(document)
+
+
+def test_a_chart_without_sagas_is_left_as_it_is() -> None:
+    """Nothing is rewritten that need not be."""
+    from interlock.compiler.saga import expanded
+    from interlock.model.findings import Findings
+
+    document = read("states: {a: {}}")
+
+    assert expanded(document, Findings()) is document
+
+
+def test_a_step_before_the_last_should_be_compensated() -> None:
+    """Otherwise it stays done when a later step fails."""
+    bad = TRIP.replace(", compensate: {src: hotel.cancel}", "")
+
+    assert [
+        'warning 12:11 the saga step "hotel" has no `compensate`, so it stays done when a later step fails; '
+        "write `compensate`, put it last, or say `compensation: none`"
+    ] == told(bad, "saga.no_compensation")
+    assert [] == told(TRIP, "saga.no_compensation")
+    forward = bad.replace("compensation: reverse", "compensation: none").replace("      onCompensated: refused\n", "")
+    assert [] == told(forward, "saga.no_compensation")
+
+
+def test_a_saga_should_not_be_left_half_done() -> None:
+    """An outer transition that leaves it is meant, or it is a mistake."""
+    bad = "on: {stop: idle}\n" + TRIP
+    good = bad.replace("  trip:\n", "  trip:\n    on: {stop: {}}\n")
+
+    assert [
+        'warning 3:12 "stop" can leave the saga of "trip" half done; '
+        "take the event inside the saga's state, or `allow` it with the reason why that is right"
+    ] == told(bad, "saga.left_midway")
+    assert [] == told(good, "saga.left_midway")
+    assert [] == told(
+        bad.replace("  trip:\n", "  trip:\n    allow: {saga.left_midway: idle cleans up}\n"), "saga.left_midway"
+    )
+
+
+def test_the_failure_of_a_saga_should_be_taken() -> None:
+    """Without `onError` the entity waits in a final state of the saga."""
+    bad = "states:\n  a: {saga: {steps: [{id: s, do: {src: f}, timeout: 1m}], onDone: b}}\n  b: {}"
+    good = bad.replace("onDone: b", "onDone: b, onError: b")
+
+    assert ['warning 4:13 no transition takes the failure of the saga of "a"; write `onError`'] == told(
+        bad, "invoke.no_error"
+    )
+    assert [] == told(good, "invoke.no_error")
+
+
+def test_a_step_should_end_some_time() -> None:
+    """A handler that hangs would hold the saga for ever."""
+    bad = "states:\n  a: {saga: {steps: [{id: s, do: {src: f}}], onDone: b, onError: b}}\n  b: {}"
+    good = bad.replace("do: {src: f}", "do: {src: f}, timeout: 1m")
+
+    assert ['warning 4:22 the saga step "s" may run for ever; write `timeout`'] == told(bad, "invoke.no_timeout")
+    assert [] == told(good, "invoke.no_timeout")
+
+
+def test_the_input_of_a_compensation_should_be_a_mapping() -> None:
+    """Otherwise it cannot carry the key of what it answers, and is passed on as it is."""
+    bad = TRIP.replace("input: {id:", "input: [{id:").replace('"= context.flight"}}}', '"= context.flight"}]}}')
+    life = Life(bad).send("go").failed("unknown")
+
+    assert [("flight.cancel", [{"id": None}])] == life.effects
+    assert [
+        'warning 11:76 the input of the compensation of "flight" is no mapping, so it cannot carry `compensates`; '
+        "write a mapping of named inputs"
+    ] == told(bad, "saga.input")
+    assert [] == told(TRIP, "saga.input")
+
+
+def test_generated_states_get_no_lints() -> None:
+    """Nobody wrote them, so nobody can mend them."""
+    found = [each for each in compiled(PARALLEL).diagnostics if "trip." in each.message]
+
+    assert [] == found
+
+
+def test_the_results_of_a_saga_follow_the_rule_of_reenter() -> None:
+    """V2 holds for `onError: <the saga itself>`."""
+    document = read("states: {a: {saga: {steps: [{id: s, do: {src: f}}], onError: a}}}")
+    again = read("states: {a: {saga: {steps: [{id: s, do: {src: f}}], onError: {target: a, reenter: true}}}}")
+
+    assert ["transition.reenter"] == errors(document)
+    assert [] == errors(again)
+
+
+def test_a_result_without_a_guard_of_its_own_and_one_with() -> None:
+    """Guards of the author are asked after the saga's own."""
+    saga = Saga(
+        steps=(SagaStep(id="s", do=SagaCall(src="f")),),
+        done=(Transition(targets=("b",)),),
+    )
+    document = Document(kind="test", root=State(states=(State(key="a", saga=saga), State(key="b"))))
+
+    assert [] == errors(document)
