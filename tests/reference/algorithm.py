@@ -308,10 +308,13 @@ def add_missing_regions(progress: Progress, parallel: int, entry: EntrySet, *, b
 def enter_states(progress: Progress, entry: EntrySet) -> None:
     """S22: in entry order, everything that happens to a state when it is entered."""
     completed: list[int] = []
-    for index in sorted(entry.states):
+    # SCXML 3.13: a state that is active and was not left is not entered; XState enters it a second time.
+    staying = progress.configuration if progress.chart.dialect.internal == "scxml" else []
+    for index in sorted(entry.states - set(staying)):
         state = progress.structure.state(index)
-        progress.configuration = sorted([*progress.configuration, index])
-        progress.states_to_invoke.append(index)
+        progress.configuration = sorted({*progress.configuration, index})
+        if index not in progress.states_to_invoke:
+            progress.states_to_invoke.append(index)
         bind_late_fields(progress, index)
         for block in state.entry:
             execute_content(block, progress)

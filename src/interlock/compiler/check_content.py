@@ -14,7 +14,6 @@ from interlock.model.action import Action, Assign, Expression, Script, Send, val
 from interlock.model.chart import Transition
 from interlock.model.document import EventType
 from interlock.model.field import UNSET, Field, plain_refusal, refusal
-from interlock.model.findings import suggestion
 
 
 def check_content(review: Review) -> None:
@@ -112,7 +111,7 @@ def _check_location(review: Review, path: str | None, place: Place, known: set[s
     name = path.split(".", 1)[0]
     if name in known:
         return True
-    hint = suggestion(name, known) or "declare it under `context`"
+    hint = review.suggestion(name, known) or "declare it under `context`"
     review.rule("assign.unknown_field", f"`{name}` is no field of the context", place, hint)
     return False
 
@@ -161,7 +160,7 @@ def _check_reads(review: Review, reading: Reading, known: set[str]) -> None:
     for name, offset in () if parsed is None else parsed.reads:
         if name not in known:
             place = reading.expression.place.shifted(offset, offset + len(name))
-            hint = suggestion(name, known) or "declare it under `context`"
+            hint = review.suggestion(name, known) or "declare it under `context`"
             message = f"the context has no field `{name}`"
             review.lint("expression.unknown_field", message, reading.state, place, hint)
 
@@ -178,7 +177,7 @@ def _check_payload_reads(review: Review, reading: Reading, transition: Transitio
         if not any(_has_path(each, path) for each in payloads) and any(_has_path(each, path[:-1]) for each in payloads):
             names = ", ".join(f'"{each.name}"' for each in events)
             known = {field.name for each in events for field in each.payload or ()}
-            hint = suggestion(path[-1], known) or f"its fields are {', '.join(sorted(known)) or 'none'}"
+            hint = review.suggestion(path[-1], known) or f"its fields are {', '.join(sorted(known)) or 'none'}"
             message = f"the payload of {names} has no field `{'.'.join(path)}`"
             review.rule("payload.type", message, _within(reading.expression, path), hint)
 
@@ -190,13 +189,12 @@ def _within(expression: Expression, path: list[str]) -> Place:
 
 def taken(review: Review, transition: Transition) -> list[EventType]:
     """The declared events that a transition takes; none when it may be something else that it takes, too."""
-    events = [each for each in review.chart.events or () if each.direction != "out"]
-    found = []
+    found: list[EventType] = []
     for descriptor in transition.descriptors:
         if not descriptor.tokens or descriptor.tokens[0] in ("done", "error", "after"):
             return []
-        found += [each for each in events if descriptor.matches(each.name) and each not in found]
-    return found
+        found += review.events.taken(descriptor)
+    return [each for each in found if each.direction != "out"]
 
 
 def _data_paths(tree: ast.expr) -> Iterator[list[str]]:

@@ -12,7 +12,6 @@ from interlock.model.action import Send
 from interlock.model.chart import Invoke, State
 from interlock.model.document import Retry
 from interlock.model.duration import parse_duration
-from interlock.model.findings import suggestion
 
 _RANGE = re.compile(r"(?:>=|<=|>|<|=)?\s*[0-9]+(?:\.[0-9]+)*(?:\s+(?:>=|<=|>|<|=)?\s*[0-9]+(?:\.[0-9]+)*)*")
 
@@ -79,7 +78,7 @@ def _check_chart(review: Review) -> None:
         review.error("compatible.syntax", message, root, 'such as ">=3.0 <4"')
     for old, new in document.renamed:
         if new not in review.tree.by_id:
-            hint = suggestion(new, review.tree.ids[1:])
+            hint = review.suggestion(new, review.tree.ids[1:])
             review.error("renamed.unknown", f'renamed: no state has the id "{new}"', root, hint)
         if old in review.tree.by_id:
             message = f'renamed: "{old}" is still a state of the chart'
@@ -90,7 +89,7 @@ def _check_allow(review: Review) -> None:
     for state in review.tree.states:
         for code, reason in state.allow:
             if code not in LINTS:
-                hint = suggestion(code, LINTS) or "see the reference of diagnostics for the lints there are"
+                hint = review.suggestion(code, LINTS) or "see the reference of diagnostics for the lints there are"
                 review.error("allow.unknown", f'"{code}" is no lint that can be allowed', state.place, hint)
             if not reason.strip():
                 message = f'allowing "{code}" needs a reason'

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from interlock.compiler.content import sites
+from interlock.compiler.descriptors import exact
+from interlock.compiler.graph import DescriptorIndex
 from interlock.compiler.review import Review
 from interlock.errors import Place
 from interlock.model.action import Emit, Expression, Raise, Send, value_expressions
 from interlock.model.chart import Transition
 from interlock.model.document import EventType
 from interlock.model.field import Field, fields_refusal
-from interlock.model.findings import suggestion
 from interlock.model.limits import NAME_BYTES_MAX
 
 RESERVED = ("_", "done.", "error.", "after.")
@@ -29,7 +30,7 @@ def check_events(review: Review) -> None:
         _check_caused(review, declared, name, data, place)
     for transition in review.chart.transitions:
         _check_descriptors(review, declared, transition)
-        _check_roles(review, declared, transition)
+        _check_roles(review, transition)
     for state in review.chart.states:
         if state.expect is not None and state.expect.then != "alert":
             _check_caused(review, declared, state.expect.then, None, state.place)
@@ -78,7 +79,9 @@ def _check_caused(review: Review, declared: dict[str, EventType], name: str, dat
         return
     event = declared.get(name)
     if event is None:
-        hint = suggestion(name, declared) or f"declare it under `events`, such as {name}: {{direction: internal}}"
+        hint = (
+            review.suggestion(name, declared) or f"declare it under `events`, such as {name}: {{direction: internal}}"
+        )
         review.rule("event.undeclared", f'the event "{name}" is not declared', place, hint)
     elif event.direction == "out":
         message = f'the event "{name}" is declared `out`: this entity cannot receive it'
@@ -114,10 +117,11 @@ def _check_descriptors(review: Review, declared: dict[str, EventType], transitio
     for descriptor in transition.descriptors:
         if not descriptor.tokens or descriptor.tokens[0] in _OWN:
             continue
-        found = [each for each in declared.values() if descriptor.matches(each.name)]
+        found = review.events.taken(descriptor)
         if not found:
             hint = (
-                suggestion(descriptor.text, declared) or "declare it under `events`; what is not declared is rejected"
+                review.suggestion(descriptor.text, declared)
+                or "declare it under `events`; what is not declared is rejected"
             )
             message = f'the event "{descriptor.text}" is not declared, so it never arrives'
             review.lint("event.undeclared", message, transition.source, transition.place, hint)
@@ -126,7 +130,7 @@ def _check_descriptors(review: Review, declared: dict[str, EventType], transitio
             review.rule("event.direction", message, transition.place, "declare it `in` or `internal`")
 
 
-def _check_roles(review: Review, declared: dict[str, EventType], transition: Transition) -> None:
+def _check_roles(review: Review, transition: Transition) -> None:
     """The roles of a transition narrow those of its events; what happens by itself acts as `system`."""
     if transition.roles is None:
         return
@@ -135,14 +139,14 @@ def _check_roles(review: Review, declared: dict[str, EventType], transition: Tra
             message = "this happens by itself, as role `system`, which its roles leave out: it is never taken"
             review.rule("roles.system", message, transition.place, "add `system` to its roles, or take the roles out")
         return
-    events = [each for each in declared.values() if any(one.matches(each.name) for one in transition.descriptors)]
+    events = [each for descriptor in transition.descriptors for each in review.events.taken(descriptor)]
     if not events or any(each.roles is None for each in events):
         return
     senders = {role for each in events for role in each.roles or ()}
     for role in transition.roles:
         if role not in senders and role != "system":
             message = f'the role "{role}" may not send this event: a transition narrows roles and never widens them'
-            hint = suggestion(role, senders) or "add it to the roles of the event, or take it out here"
+            hint = review.suggestion(role, senders) or "add it to the roles of the event, or take it out here"
             review.rule("roles.widened", message, transition.place, hint)
 
 
@@ -162,13 +166,15 @@ def _lint_unused(review: Review) -> None:
                 emitted.add(str(action.type))
                 computed |= isinstance(action.type, Expression)
     # `"*": {}` takes every event and uses none.
-    users = [each for each in review.chart.transitions if each.targets or each.block or each.label != "*"]
+    users = DescriptorIndex(
+        each for each in review.chart.transitions if each.targets or each.block or each.label != "*"
+    )
     for event in review.chart.events or ():
         if event.direction == "out":
             if event.name not in emitted and not computed:
                 message = f'nothing emits "{event.name}", which is declared `out`'
                 review.lint("event.unused", message, 0, event.place, "emit it, or take it out")
-        elif not any(one.matches(event.name) for each in users for one in each.descriptors):
+        elif not any(True for _ in users.taking(exact(event.name))):
             message = f'no transition takes the event "{event.name}"'
             review.lint("event.unused", message, 0, event.place, "add a transition for it, or take it out")
 

@@ -11,7 +11,6 @@ from interlock.compiler.graph import Graph
 from interlock.compiler.lint_states import ways_out
 from interlock.compiler.review import Review, trigger
 from interlock.model.chart import State, Transition
-from interlock.model.findings import suggestion
 
 NEUTRAL = "processing"
 """What a hidden state is shown as when its author gives no name."""
@@ -27,7 +26,7 @@ def check_sensitive(review: Review, graph: Graph) -> None:
         for path in sensitive.fields:
             name = path.split(".", 1)[0]
             if name not in known:
-                hint = suggestion(name, known) or "declare it under `context`"
+                hint = review.suggestion(name, known) or "declare it under `context`"
                 message = f"sensitive: the context has no field `{name}`"
                 review.error("sensitive.unknown_field", message, state.place, hint)
         if sensitive.hidden:
@@ -77,7 +76,7 @@ def _roles(review: Review, transition: Transition) -> set[str] | None:
         return None
     found: set[str] = set()
     for descriptor in transition.descriptors:
-        events = [each for each in review.chart.events or () if descriptor.matches(each.name)]
+        events = review.events.taken(descriptor)
         if not events or any(not each.roles and each.direction == "in" for each in events):
             return None
         for each in events:

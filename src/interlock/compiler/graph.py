@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import takewhile
 
 from interlock.model.chart import Chart, Descriptor, State, Transition
 
@@ -57,6 +58,7 @@ class Graph:
         self.transitions = chart.transitions
         self.xstate = chart.dialect.domain == "lca"
         self._down: dict[int, frozenset[int]] = {}
+        self._leaving: dict[int, list[Transition]] = {}
 
     # Shape
 
@@ -105,7 +107,7 @@ class Graph:
 
     def is_done_with(self, outer: int, index: int) -> bool:
         """Whether the state around can be done while the inner one is active."""
-        inner = next(each for each in self.states[outer].children if self.is_within(index, each))
+        inner = self.child(outer, index)
         if self.states[outer].type == "compound":
             return self.states[inner].type == "final"
         return self.can_be_done(inner) if inner == index else self.is_done_with(inner, index)
@@ -197,7 +199,26 @@ class Graph:
             return {each for each in range(parent.index + 1, parent.last + 1) if self.states[each].type != "history"}
         return {each for region in self.regions(parent) for each in self.below(region)}
 
+    def leaving(self, parallel: int) -> list[Transition]:
+        """The transitions inside a parallel state that leave it."""
+        found = self._leaving.get(parallel)
+        if found is None:
+            inside = range(parallel + 1, self.states[parallel].last + 1)
+            numbers = [number for each in inside for number in self.states[each].transitions]
+            found = [each for number in numbers if self.leaves(each := self.transitions[number], parallel)]
+            self._leaving[parallel] = found
+        return found
+
+    def child(self, outer: int, index: int) -> int:
+        """The child of a state in which one of its descendants lies."""
+        return next(each for each in self.states[outer].children if self.is_within(index, each))
+
     # Choice
+
+    @cached_property
+    def listeners(self) -> tuple[DescriptorIndex, ...]:
+        """Per state, its transitions by what they take."""
+        return tuple(DescriptorIndex(self.transitions[each] for each in state.transitions) for state in self.states)
 
     @cached_property
     def takers(self) -> tuple[DescriptorIndex, ...]:
@@ -215,12 +236,8 @@ class Graph:
             and not self.is_done_with(transition.source, atom)
         ):
             return True
-        for index in self.path(atom):
-            if index == transition.source:
-                return False
-            if self.takers[index].covers(transition):
-                return True
-        return False
+        inner = takewhile(lambda each: each != transition.source, self.path(atom))
+        return any(self.takers[each].covers(transition) for each in inner)
 
     def spread(self, start: Iterable[int], *, memory: bool) -> Iterator[tuple[int, Transition, frozenset[int]]]:
         """Whatever may be taken from these states on: the atomic state it is taken in, the transition, what it enters.

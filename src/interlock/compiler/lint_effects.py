@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interlock.compiler.content import readings, sites
+from interlock.compiler.descriptors import exact
 from interlock.compiler.graph import Graph
 from interlock.compiler.lint_states import ways_out
 from interlock.compiler.review import Review, trigger
@@ -27,11 +28,9 @@ def lint_invokes(review: Review, graph: Graph) -> None:
 
 
 def _lint_invoke(review: Review, graph: Graph, state: State, invoke: Invoke) -> None:
-    name = f"error.invoke.{invoke.id}" if invoke.id is not None else "error.invoke"
-    around = [
-        graph.transitions[number] for each in graph.path(state.index) for number in graph.states[each].transitions
-    ]
-    if not any(descriptor.matches(name) for each in around for descriptor in each.descriptors):
+    failure = exact("error.invoke") if invoke.id is None else exact(f"error.invoke.{invoke.id}")
+    around = [graph.listeners[each] for each in graph.path(state.index)]
+    if not any(True for each in around for _ in each.taking(failure)):
         message = f"no transition takes the failure of this invoke of {review.name(state)}"
         review.lint("invoke.no_error", message, state.index, invoke.place, "write `onError`")
     timed = any(graph.states[each].after for each in graph.path(state.index))

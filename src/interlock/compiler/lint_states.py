@@ -99,16 +99,25 @@ def _possible(graph: Graph, index: int) -> Iterator[Transition]:
     for each in range(index, graph.states[index].last + 1):
         yield from (graph.transitions[number] for number in graph.states[each].transitions)
     for ancestor in graph.path(index)[1:]:
-        beside = [atom for atom in graph.atoms(ancestor) if graph.together(atom, index)]
         for number in graph.states[ancestor].transitions:
-            transition = graph.transitions[number]
-            done = transition.origin != "onDone" or graph.is_done_with(ancestor, index)
-            if done and not all(graph.is_hidden(transition, atom) for atom in beside):
-                yield transition
+            if _is_taken(graph, graph.transitions[number], index):
+                yield graph.transitions[number]
         if graph.states[ancestor].type == "parallel":
-            regions = [each for each in graph.regions(graph.states[ancestor]) if not graph.is_within(index, each)]
-            inside = [each for region in regions for each in range(region, graph.states[region].last + 1)]
-            yield from (graph.transitions[number] for each in inside for number in graph.states[each].transitions)
+            region = graph.child(ancestor, index)
+            yield from (each for each in graph.leaving(ancestor) if not graph.is_within(each.source, region))
+
+
+def _is_taken(graph: Graph, transition: Transition, index: int) -> bool:
+    """Whether an outer state's transition may be taken while this one is active, for it or for a region beside it."""
+    if transition.origin == "onDone" and not graph.is_done_with(transition.source, index):
+        return False
+    if not all(graph.is_hidden(transition, atom) for atom in graph.atoms(index)):
+        return True
+    around = graph.path(index)[1:]
+    if not any(graph.states[each].type == "parallel" and graph.is_within(each, transition.source) for each in around):
+        return False
+    beside = (atom for atom in graph.atoms(transition.source) if graph.together(atom, index))
+    return not all(graph.is_hidden(transition, atom) for atom in beside)
 
 
 def lint_waiting(review: Review, graph: Graph) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from interlock.compiler.content import guards
 from interlock.compiler.exclusive import exclusive
@@ -21,7 +22,10 @@ from interlock.model.action import (
 from interlock.model.chart import State, Transition
 
 PAIRS_MAX = 10_000
-"""Pairs of transitions compared for overlap in one chart: keeps a hostile definition from taking quadratic time."""
+"""Pairs of guards compared for overlap in one chart: keeps a hostile definition from taking quadratic time."""
+
+RIVALS_MAX = 100
+"""Transitions for one event that a single one is compared with, for the same reason."""
 
 
 def lint_choice(review: Review, graph: Graph) -> None:
@@ -32,13 +36,14 @@ def lint_choice(review: Review, graph: Graph) -> None:
         free = DescriptorIndex()
         for number in state.transitions:
             transition = graph.transitions[number]
-            if free.covers(transition) or any(_is_repeated(each, transition) for each in _rivals(earlier, transition)):
+            rivals = list(islice(_rivals(earlier, transition), RIVALS_MAX))
+            if free.covers(transition) or any(_is_repeated(each, transition) for each in rivals):
                 message = f"{trigger(transition)} can never be chosen here: an earlier transition always takes it first"
                 review.lint(
                     "transition.shadowed", message, state.index, transition.place, "take it out, or put it first"
                 )
             elif transition.guard is not None and not _is_of_saga(review, transition):
-                for rival in _rivals(earlier, transition):
+                for rival in rivals:
                     pairs += 1
                     if pairs > PAIRS_MAX or _lint_overlap(review, rival, transition):
                         break
@@ -93,23 +98,16 @@ def lint_loops(review: Review, graph: Graph) -> None:
     """Eventless transitions that follow each other for ever."""
     if review.chart.dialect.eventless != "loop":
         return
-    told: set[int] = set()
-    for transition in graph.transitions:
-        if transition.descriptors or transition.index in told:
-            continue
-        if transition.guard is not None:
-            if _comes_back(graph, transition) and not _changes(graph, transition):
-                message = "it leads back to where it was and changes nothing, so its guard holds again, for ever"
-                review.lint(
-                    "always.loop", message, transition.source, transition.place, "let it change what its guard reads"
-                )
-            continue
-        cycle = _cycle(graph, transition)
-        if cycle is not None:
-            told.update(each.index for each in cycle)
-            names = " -> ".join(review.name(each.source) for each in (*cycle, cycle[0]))
-            message = f"eventless transitions without a guard go round for ever: {names}"
-            review.lint("always.loop", message, transition.source, transition.place, "give one of them a guard")
+    eventless = [each for each in graph.transitions if not each.descriptors]
+    for transition in eventless:
+        if transition.guard is not None and _comes_back(graph, transition) and not _changes(graph, transition):
+            message = "it leads back to where it was and changes nothing, so its guard holds again, for ever"
+            hint = "let it change what its guard reads"
+            review.lint("always.loop", message, transition.source, transition.place, hint)
+    for cycle in _cycles(graph, [each for each in eventless if each.guard is None]):
+        names = " -> ".join(review.name(each.source) for each in (*cycle, cycle[0]))
+        message = f"eventless transitions without a guard go round for ever: {names}"
+        review.lint("always.loop", message, cycle[0].source, cycle[0].place, "give one of them a guard")
 
 
 def _comes_back(graph: Graph, transition: Transition) -> bool:
@@ -130,21 +128,23 @@ def _writes(block: Block) -> bool:
     return any(isinstance(each, Assign | AssignCall | Foreach | Script) for each in block_actions(block))
 
 
-def _cycle(graph: Graph, start: Transition) -> list[Transition] | None:
-    """The circle of unguarded eventless transitions that begins with this one, if it is in one."""
-    origin: dict[int, Transition] = {}
-    queue = [start]
-    for each in queue:  # grows by each transition at most once
-        for following in _following(graph, each):
-            if following.index == start.index:
-                path = [each]
-                while path[0].index != start.index:
-                    path.insert(0, origin[path[0].index])
-                return path
-            if following.index not in origin:
-                origin[following.index] = each
-                queue.append(following)
-    return None
+def _cycles(graph: Graph, transitions: list[Transition]) -> Iterator[list[Transition]]:
+    """The circles of transitions that certainly follow each other, found in one walk without recursion."""
+    over: set[int] = set()
+    for start in transitions:
+        path = [] if start.index in over else [start]
+        following = [_following(graph, each) for each in path]
+        while path:
+            each = next(following[-1], None)
+            numbers = [one.index for one in path]
+            if each is None:
+                over.add(path.pop().index)
+                following.pop()
+            elif each.index in numbers:
+                yield path[numbers.index(each.index) :]
+            elif each.index not in over:
+                path.append(each)
+                following.append(_following(graph, each))
 
 
 def _following(graph: Graph, transition: Transition) -> Iterator[Transition]:
@@ -166,30 +166,21 @@ def _following(graph: Graph, transition: Transition) -> Iterator[Transition]:
 def lint_regions(review: Review, graph: Graph) -> None:
     """Regions that react to the same event, where one of them leaves them all: their order decides."""
     for state in graph.states:
-        if state.type != "parallel" or review.is_generated(state.index):
-            continue
-        regions = graph.regions(state)
-        inside = {region: _targeted(graph, region) for region in regions}
-        for region in regions:
-            leaving = DescriptorIndex(each for each in inside[region] if graph.leaves(each, state.index))
-            for other in regions:
-                if other != region:
-                    _lint_conflicts(review, graph, state, leaving, inside[other])
+        if state.type == "parallel" and not review.is_generated(state.index) and graph.leaving(state.index):
+            _lint_region(review, graph, state, DescriptorIndex(graph.leaving(state.index)))
 
 
-def _targeted(graph: Graph, region: int) -> list[Transition]:
-    first, last = region, graph.states[region].last
-    numbers = [number for each in range(first, last + 1) for number in graph.states[each].transitions]
-    return [graph.transitions[each] for each in numbers if graph.transitions[each].targets]
-
-
-def _lint_conflicts(
-    review: Review, graph: Graph, parallel: State, leaving: DescriptorIndex, others: list[Transition]
-) -> None:
-    for transition in others:
-        rival = next(_conflicting(review, leaving, transition), None)
+def _lint_region(review: Review, graph: Graph, parallel: State, leaving: DescriptorIndex) -> None:
+    numbers = [
+        number
+        for each in range(parallel.index + 1, parallel.last + 1)
+        for number in graph.states[each].transitions
+        if graph.transitions[number].targets
+    ]
+    for transition in (graph.transitions[each] for each in numbers):
+        rival = next(_conflicting(review, graph, parallel, leaving, transition), None)
+        # Where both leave, the pair is told once, at the later one.
         if rival is None or (graph.leaves(transition, parallel.index) and transition.index < rival.index):
-            # Where both leave, the pair is told once, at the later one.
             continue
         message = (
             f"{trigger(transition)} is also taken in {review.name(rival.source)}, "
@@ -199,31 +190,35 @@ def _lint_conflicts(
         review.lint("parallel.conflict", message, transition.source, transition.place, hint)
 
 
-def _conflicting(review: Review, leaving: DescriptorIndex, transition: Transition) -> Iterator[Transition]:
-    for rival in _rivals(leaving, transition):
-        both = rival.guard is not None and transition.guard is not None
-        if not (both and exclusive(rival.guard, transition.guard, review.names.parsed)):  # type: ignore[arg-type]
+def _conflicting(
+    review: Review, graph: Graph, parallel: State, leaving: DescriptorIndex, transition: Transition
+) -> Iterator[Transition]:
+    region = graph.child(parallel.index, transition.source)
+    for rival in islice(_rivals(leaving, transition), RIVALS_MAX):
+        apart = rival.guard and transition.guard and exclusive(rival.guard, transition.guard, review.names.parsed)
+        if not apart and not graph.is_within(rival.source, region):
             yield rival
 
 
 def lint_wildcards(review: Review, graph: Graph) -> None:
     """Wildcards in a state that hide the timers and results of a state around it."""
+    waiting = [_awaited(graph, state) for state in graph.states]
     for transition in graph.transitions:
         wide = [each for each in transition.descriptors if not each.exact] if is_free(transition) else []
-        for ancestor in graph.path(transition.source)[1:] if wide else ():
-            made = [graph.transitions[each] for each in graph.states[ancestor].transitions]
-            names = [
-                one.text
-                for each in made
-                for one in each.descriptors
-                if one.exact and one.tokens[0] in ("after", "done", "error")
-            ]
-            hidden = next((name for name in names if any(each.matches(name) for each in wide)), None)
+        for ancestor in graph.path(transition.source)[1:]:
+            hidden = next((waiting[ancestor][each.tokens] for each in wide if each.tokens in waiting[ancestor]), None)
             if hidden is not None:
                 message = f'{trigger(transition)} also takes "{hidden}", which {review.name(ancestor)} waits for'
                 hint = "name the events you mean, or give it a guard on `event.name`"
                 review.lint("descriptor.hides_timer", message, transition.source, transition.place, hint)
                 break
+
+
+def _awaited(graph: Graph, state: State) -> dict[tuple[str, ...], str]:
+    """The events that the compiler made for a state, under every prefix that takes them."""
+    made = [one for each in state.transitions for one in graph.transitions[each].descriptors if one.exact]
+    kernels = [each for each in made if each.tokens[0] in ("after", "done", "error")]
+    return {each.tokens[:length]: each.text for each in kernels for length in range(len(each.tokens) + 1)}
 
 
 def lint_completion(review: Review, graph: Graph) -> None:

@@ -12,6 +12,9 @@ from interlock.errors import Place
 from interlock.model.chart import Transition
 from interlock.model.tree import Unresolved
 
+ORDER_MAX = 100
+"""States in one order: each is followed through the whole chart, and people order a handful."""
+
 
 def check_monotonic(review: Review, graph: Graph, reachable: frozenset[int]) -> None:
     """Every order that the chart promises to keep, proved or refuted with a path."""
@@ -22,7 +25,10 @@ def check_monotonic(review: Review, graph: Graph, reachable: frozenset[int]) -> 
             order = list(graph.regions(graph.states[index]))
         else:
             order = _named(review, index, written.monotonic, written.place)
-        if _is_order(review, graph, order, written.place):
+        if len(order) > ORDER_MAX:
+            message = f"monotonic orders {len(order)} states; at most {ORDER_MAX} can be proved"
+            review.error("monotonic.order", message, written.place, "name the states that matter")
+        elif _is_order(review, graph, order, written.place):
             _prove(review, graph, [each for each in order if each in reachable], written.place)
 
 

@@ -7,11 +7,13 @@ Rule 3: everything about which lints exist and how bad each is lives in `LINTS`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from interlock.compiler.resolve import Names
 from interlock.errors import NOWHERE, Place, Severity
-from interlock.model.chart import Chart, State, Transition
-from interlock.model.document import Document
-from interlock.model.findings import Findings
+from interlock.model.chart import Chart, Descriptor, State, Transition
+from interlock.model.document import Document, EventType
+from interlock.model.findings import Findings, suggestion
 
 LINTS: dict[str, Severity] = {
     "always.loop": "error",
@@ -61,6 +63,27 @@ HABITS = frozenset(
 """Lints about habits of durable charts: worth knowing, and no more, in a definition imported from another tool."""
 
 
+SLIPS_MAX = 100
+"""Misspelt names of one chart for which a near word is looked up."""
+
+
+class EventIndex:
+    """Declared events under every prefix of their names, so that those a descriptor takes are found at once."""
+
+    def __init__(self, events: Iterable[EventType]) -> None:
+        self.prefixes: dict[tuple[str, ...], list[EventType]] = {}
+        self.names: dict[tuple[str, ...], list[EventType]] = {}
+        for each in events:
+            tokens = tuple(each.name.split("."))
+            self.names.setdefault(tokens, []).append(each)
+            for length in range(len(tokens) + 1):
+                self.prefixes.setdefault(tokens[:length], []).append(each)
+
+    def taken(self, descriptor: Descriptor) -> list[EventType]:
+        """The declared events that a descriptor takes."""
+        return (self.names if descriptor.exact else self.prefixes).get(descriptor.tokens, [])
+
+
 class Review:
     """A chart, the document it was written as, the tree it was built from, and the findings so far.
 
@@ -74,6 +97,8 @@ class Review:
         self.tree = names.tree
         self.findings = findings
         self.own = document.dialect == "interlock"
+        self.slips = 0
+        self.events = EventIndex(chart.events or ())
 
     def error(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
         """A finding that makes the chart unusable in every dialect."""
@@ -95,6 +120,11 @@ class Review:
             severity = "info" if code in HABITS or severity == "info" else "warning"
         report = {"error": self.findings.error, "warning": self.findings.warning, "info": self.findings.info}[severity]
         report(code, message, self.tree.states[state].place if place is None else place, hint)
+
+    def suggestion(self, word: str, known: Iterable[str]) -> str | None:
+        """`did you mean ...?`, for as many slips as anybody reads: looking for near words is slow."""
+        self.slips += 1
+        return suggestion(word, known) if self.slips <= SLIPS_MAX else None
 
     def allows(self, code: str, state: int) -> bool:
         """Whether the state or an ancestor says that this lint is meant."""

@@ -216,10 +216,10 @@ class _Writer:
         """Where it goes on when the first `count` steps may be done and the rest will not be."""
         if self.saga.compensation == "none":
             return "blocked"
-        before = [each for each in self.steps[:count] if each in self.compensable]
-        if not before:
+        last = next((each for each in reversed(self.steps[:count]) if each.compensate is not None), None)
+        if last is None:
             return "compensated"
-        return "compensation" if self.is_parallel else f"{before[-1].id}_compensation"
+        return "compensation" if self.is_parallel else f"{last.id}_compensation"
 
     # Compensations
 

@@ -8,7 +8,11 @@ from interlock.definition.format import Format, Reading, Resolver
 from interlock.definition.scxml_read import read_root
 from interlock.definition.scxml_write import write_scxml
 from interlock.definition.xml_text import parse_xml
+from interlock.errors import Place, UsageError
 from interlock.model.findings import Findings
+
+RESOLVED_MAX = 64
+"""Texts that one definition may ask its resolver for: a file that invokes itself would ask for ever."""
 
 _STEM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)[^/\\]*$")
 
@@ -18,9 +22,27 @@ def read_scxml(text: str | bytes, /, *, source: str = "<definition>", resolver: 
     findings = Findings()
     root = parse_xml(text, source=source, findings=findings)
     document = None
-    if root is not None:
-        document = read_root(root, kind=_kind(source), source=source, findings=findings, resolver=resolver)
+    limited = None if resolver is None else _limited(resolver)
+    try:
+        if root is not None:
+            document = read_root(root, kind=_kind(source), source=source, findings=findings, resolver=limited)
+    except RecursionError:
+        # One file is bounded by its depth; files that invoke files, or themselves, add up.
+        findings.error("scxml.nesting", "files invoke files too deep", Place(source))
     return Reading(document=document, diagnostics=findings.sorted())
+
+
+def _limited(resolver: Resolver) -> Resolver:
+    count = 0
+
+    def limited(src: str) -> str:
+        nonlocal count
+        count += 1
+        if count > RESOLVED_MAX:
+            raise UsageError(f"more than {RESOLVED_MAX} texts are asked for", code="scxml.src")
+        return resolver(src)
+
+    return limited
 
 
 def _kind(source: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from interlock.errors import Place
 from interlock.expression.parse import ExpressionError, parse
+from interlock.expression.scan import TEXT_LENGTH_MAX
 from interlock.expression.vocabulary import CONSTANTS
 from interlock.model.action import Expression, Value
 from interlock.model.event import SCXML_PROCESSOR
@@ -55,7 +56,7 @@ Tokens = list[tuple[str, str]]
 
 def imported(text: str, datamodel: Datamodel) -> str:
     """The text in our language, as far as tokens can tell."""
-    if datamodel == "interlock":
+    if datamodel == "interlock" or len(text) > TEXT_LENGTH_MAX:
         return text
     text = "".join(word for _, word in _renamed(_tokens(text.strip()), datamodel))
     return _UNDEFINED.sub(_unset, text) if datamodel == "ecmascript" else text
@@ -91,7 +92,7 @@ def _renamed(found: Tokens, datamodel: Datamodel) -> Tokens:
 
 def exported(text: str, datamodel: Datamodel) -> str:
     """The text with SCXML's names; `imported` gives our text again, or the writer must not use it."""
-    if datamodel == "interlock":
+    if datamodel == "interlock" or len(text) > TEXT_LENGTH_MAX:
         return text
     text = text.replace(PROCESSORS, "_ioprocessors")
     text = re.sub(r"\bentity\.kind\b", "_name", re.sub(r"\bentity\.id\b", "_sessionid", text))

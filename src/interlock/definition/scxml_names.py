@@ -8,12 +8,13 @@ Rule 3: `target_text` is how a target is written when nothing says otherwise; th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from interlock.definition.scxml_structure import tag
 from interlock.definition.xml_text import Element
 from interlock.model.document import Document, State, Transition
+from interlock.model.limits import STATES_MAX
 from interlock.model.tree import Tree
 
 STATE_TAGS = ("state", "parallel", "final", "history")
@@ -39,20 +40,37 @@ def default_key(name: str, parent: str) -> str:
     return rest if _KEY.fullmatch(rest) else _OTHER.sub("_", name)
 
 
-def free_key(wanted: str, used: Iterable[str]) -> str:
-    """The wanted key, or that with the first number that no sibling has."""
-    key, number = wanted, 2
-    while key in used:
-        key, number = f"{wanted}_{number}", number + 1
-    return key
+class Keys:
+    """Gives the children of one state keys that differ, and paths that are nobody's id.
 
+    Numbers count on: looking for the first free one anew would take a hostile file the square of its length.
+    """
 
-def anonymous_key(kind: str, parent: str, used: Iterable[str], ids: set[str]) -> str:
-    """A key for a state without an id, such that its dotted path is nobody's id."""
-    number = 1
-    while f"{kind}_{number}" in used or f"{parent}{kind}_{number}" in ids:
-        number += 1
-    return f"{kind}_{number}"
+    def __init__(self, parent: str, ids: set[str]) -> None:
+        self.prefix = f"{parent}." if parent else ""
+        self.parent, self.ids = parent, ids
+        self.used: set[str] = set()
+        self.numbers: dict[str, int] = {}
+
+    def named(self, name: str, wanted: str | None) -> str:
+        """The key of a state with an id: the wanted one, else what its id says, with a number if a sibling has that."""
+        key = first = wanted or default_key(name, self.parent)
+        while key in self.used:
+            key = f"{first}_{self._next(first, 2)}"
+        self.used.add(key)
+        return key
+
+    def anonymous(self, kind: str) -> str:
+        """The key of a state without an id."""
+        key = f"{kind}_{self._next(kind, 1)}"
+        while key in self.used or f"{self.prefix}{key}" in self.ids:
+            key = f"{kind}_{self._next(kind, 1)}"
+        self.used.add(key)
+        return key
+
+    def _next(self, word: str, first: int) -> int:
+        self.numbers[word] = self.numbers.get(word, first - 1) + 1
+        return self.numbers[word]
 
 
 def target_text(tree: Tree, source: int, index: int) -> str:
@@ -85,8 +103,12 @@ KEEP = "##"
 
 
 def with_targets(document: Document) -> Document:
-    """The document with every target that the reader took from an id written as we would."""
-    return replace(document, root=_with_targets(Tree(document), 0))
+    """The document with every target that the reader took from an id written as we would.
+
+    One with more states than a chart may have is left as it is: it will be refused, and naming costs more than reading.
+    """
+    tree = Tree(document)
+    return document if len(tree.states) > STATES_MAX else replace(document, root=_with_targets(tree, 0))
 
 
 def _with_targets(tree: Tree, index: int) -> State:

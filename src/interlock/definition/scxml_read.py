@@ -14,15 +14,7 @@ from typing import Any, cast, get_args
 from interlock.definition.format import Resolver
 from interlock.definition.scxml_content import ContentReader, parsed_text
 from interlock.definition.scxml_expression import Datamodel
-from interlock.definition.scxml_names import (
-    KEEP,
-    STATE_TAGS,
-    anonymous_key,
-    default_key,
-    free_key,
-    with_targets,
-    written_ids,
-)
+from interlock.definition.scxml_names import KEEP, STATE_TAGS, Keys, with_targets, written_ids
 from interlock.definition.scxml_read_invoke import InvokeReader
 from interlock.definition.scxml_structure import (
     DATAMODELS,
@@ -123,18 +115,14 @@ class DocumentReader:
     # States
 
     def _states(self, elements: list[Element], parent: str) -> tuple[State, ...]:
-        used: set[str] = set()
+        keys = Keys(parent, self.ids)
         made = []
-        prefix = f"{parent}." if parent else ""
         for element in elements:
             name, kind = element.get("id"), cast(StateType, tag(element))
-            if name is None:
-                key = anonymous_key(kind, prefix, used, self.ids)
-            else:
-                key = free_key(self.extension.text(element, "key") or default_key(name, parent), used)
-            used.add(key)
-            state = self._state(element, kind=kind, key=key, path=f"{prefix}{key}", children=own_states(element))
-            made.append(state if name in (None, f"{prefix}{key}") else replace(state, id=name))
+            key = keys.anonymous(kind) if name is None else keys.named(name, self.extension.text(element, "key"))
+            path = f"{keys.prefix}{key}"
+            state = self._state(element, kind=kind, key=key, path=path, children=own_states(element))
+            made.append(state if name in (None, path) else replace(state, id=name))
         return tuple(made)
 
     def _state(self, element: Element, *, kind: StateType, key: str, path: str, children: list[Element]) -> State:
@@ -307,8 +295,7 @@ def _tuple(found: list[str] | None) -> tuple[str, ...] | None:
 def read_root(
     root: Element, *, kind: str, source: str, findings: Findings, resolver: Resolver | None
 ) -> Document | None:
-    """The document of a root element; None when it is not an `<scxml>`."""
-    check_structure(root, findings)
-    if tag(root) != "scxml":
+    """The document of a root element; None when there is no use in going on."""
+    if not check_structure(root, findings):
         return None
     return DocumentReader(root, kind=kind, source=source, findings=findings, resolver=resolver).document()

@@ -16,6 +16,9 @@ CHART_TYPES = ("http://www.w3.org/TR/scxml/", "http://www.w3.org/TR/scxml", "scx
 HANDLER_TYPE = f"{INTERLOCK}#handler"
 DATAMODELS = ("interlock", "null", "python", "ecmascript")
 
+FINDINGS_MAX = 200
+"""Findings about the structure of one file: each looks for the nearest known name, and a file may have a million."""
+
 _CONTENT = "raise if foreach send cancel log assign script interlock:do interlock:assign interlock:emit"
 ACTIONS = frozenset(_CONTENT.split())
 _STATE = "state parallel history datamodel onentry onexit transition invoke interlock:saga"
@@ -104,17 +107,23 @@ def own(element: Element, name: str) -> list[Element]:
     return [each for each in element.elements if tag(each) == name]
 
 
-def check_structure(root: Element, findings: Findings) -> None:
-    """Tell everything about elements and attributes that are unknown, misplaced, missing or at odds."""
+def check_structure(root: Element, findings: Findings) -> bool:
+    """Tell everything about elements and attributes that are unknown, misplaced, missing or at odds.
+
+    False when there is no use in going on: it is no SCXML, or too much is wrong.
+    """
     if tag(root) != "scxml":
         findings.error("scxml.root", f"the root element is <{root.name}>, not <scxml>", root.place)
-        return
+        return False
     if root.namespace == "":
         hint = f'write xmlns="{SCXML}"'
         findings.warning("scxml.namespace", "the file declares no namespace and is read as SCXML", root.place, hint)
-    stack = [root]
+    stack, last = [root], len(findings.items) + FINDINGS_MAX
     while stack:
         element = stack.pop()
+        if len(findings.items) > last:
+            findings.error("scxml.findings", f"more than {FINDINGS_MAX} findings; reading stops here", element.place)
+            return False
         attributes, children = _RULES[tag(element) or ""]
         _check_attributes(element, attributes, findings)
         if "*" in children:
@@ -122,6 +131,7 @@ def check_structure(root: Element, findings: Findings) -> None:
         stack += [each for each in reversed(element.elements) if _belongs(each, element, children, findings)]
         if tag(element) not in ("script", "interlock:events") and element.text.strip():
             findings.error("scxml.text", f"<{element.name}> holds no text", element.place)
+    return True
 
 
 def _belongs(child: Element, parent: Element, known: frozenset[str], findings: Findings) -> bool:

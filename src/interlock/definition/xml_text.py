@@ -22,11 +22,29 @@ _TAG = re.compile(rb"<[^\s/>]+")
 _UNPLACEABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The namespaces that one element declares, by attribute, and what is in scope around it."""
+
+    declared: dict[str, str]
+    outer: Scope | None
+
+
+def _declared(scope: Scope | None) -> Iterator[tuple[str, str]]:
+    chain = []
+    while scope is not None:
+        chain.append(scope)
+        scope = scope.outer
+    for each in reversed(chain):
+        yield from each.declared.items()
+
+
 @dataclass(slots=True, eq=False)
 class Element:
     """One element: its name and namespace, attributes by (namespace, name), children, and where it stands.
 
-    `span` is the text it was read from, its first and last byte there, and the namespaces in scope.
+    `span` is the text it was read from, its first and last byte there, and the namespaces in scope: a chain, innermost
+    first, because a copy for every element could grow with the square of the text.
     """
 
     name: str
@@ -35,7 +53,7 @@ class Element:
     children: list[Element | str] = field(default_factory=list)
     place: Place = NOWHERE
     places: dict[tuple[str, str], Place] = field(default_factory=dict)
-    span: tuple[bytes, int, int, dict[str, str]] = (b"", 0, 0, {})
+    span: tuple[bytes, int, int, Scope | None] = (b"", 0, 0, None)
 
     def get(self, name: str, namespace: str = "") -> str | None:
         """The text of an attribute, or None."""
@@ -62,7 +80,8 @@ class Element:
         head = _TAG.match(data, begin)
         assert head is not None
         own = {match[1].decode() for match in _attributes(data, head.end())}
-        known = "".join(f" {key}={_quoted(uri)}" for key, uri in scope.items() if key not in own and uri)
+        declared = dict(_declared(scope))
+        known = "".join(f" {key}={_quoted(uri)}" for key, uri in declared.items() if key not in own and uri)
         return data[begin : head.end()].decode() + known + data[head.end() : end].decode()
 
 
@@ -98,7 +117,7 @@ class _Tree:
         self.offset, self.line, self.column = 0, 1, 1
         self.root: Element | None = None
         self.open: list[Element] = []
-        self.scopes: list[dict[str, str]] = [{}]
+        self.scopes: list[Scope | None] = [None]
         self.declared: dict[str, str] = {}
         # The name of the encoding overrides what the text declares: it is UTF-8 by now, whatever it says of itself.
         parser = expat.ParserCreate("utf-8", " ")
@@ -141,11 +160,9 @@ class _Tree:
             raise _Refused("scxml.depth", f"elements are nested deeper than {SCXML_DEPTH_MAX}", self.here())
         namespace, local = _split(name)
         begin = self.parser.CurrentByteIndex
-        if self.declared:
-            self.scopes.append(self.scopes[-1] | self.declared)
-            self.declared = {}
-        else:
-            self.scopes.append(self.scopes[-1])
+        outer = self.scopes[-1]
+        self.scopes.append(Scope(self.declared, outer) if self.declared else outer)
+        self.declared = {}
         element = Element(local, namespace, place=self.place(begin, len(local) + 1))
         element.attributes = {_split(each): text for each, text in attributes.items()}
         element.span = (self.data, begin, begin, self.scopes[-1])

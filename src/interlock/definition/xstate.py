@@ -3,7 +3,7 @@
 Reading gives a document of dialect `xstate`, which the kernel runs as XState would; writing takes any document and
 tells what XState cannot carry or would do otherwise. Reading what was written gives an equal document again, for every
 document that the reader makes.
-See docs/internals/formats.md for `meta.interlock` and the action types of ours.
+The action types of ours are listed in `xstate_action`, the keys of `meta.interlock` in `xstate_extra`.
 """
 
 from __future__ import annotations

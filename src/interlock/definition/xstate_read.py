@@ -12,10 +12,10 @@ from typing import Any
 
 from interlock.definition.located import Located
 from interlock.definition.xstate_action import block_of, guard_of
+from interlock.definition.xstate_begin import ROOT_ENTERED, initial_of, with_default
 from interlock.definition.xstate_event import imported_descriptor, is_old_name
 from interlock.definition.xstate_extra import (
     extra_document,
-    extra_initial,
     extra_invoke,
     extra_of,
     extra_state,
@@ -43,7 +43,6 @@ _TYPES: dict[str, StateType] = {
     "final": "final",
     "history": "history",
 }
-_ROOT_ENTERED = "XState enters its root here without leaving it first; here it is left and entered"
 _DESCRIPTOR = re.compile(r"\*|[^\s.,*=#]+(?:\.[^\s.,*=#]+)*(?:\.\*)?")
 _WHOLE = re.compile(r"[0-9]{1,12}")
 
@@ -122,7 +121,7 @@ def state_of(source: Source, node: Node) -> State:
         source.error("state.type", f"the root cannot be a {kind} state", written.place)
         kind = "state"
     children = tuple(state_of(source, each) for each in node.children.values())
-    initial = _initial(source, node, kind)
+    initial = initial_of(source, node, kind)
     made = State(
         key=node.name,
         id=node.id if not is_root and source.text(content.get("id"), "an id") is not None else None,
@@ -140,7 +139,7 @@ def state_of(source: Source, node: Node) -> State:
         place=written.place,
     )
     if kind == "history":
-        made = _history(source, node, made)
+        made = with_default(source, node, made)
     return extra_state(source, node, extra_of(source, written), made)
 
 
@@ -176,83 +175,6 @@ def _type(source: Source, node: Node) -> StateType:
     if not has_states and said in ("compound", "parallel"):
         source.error("state.type", f"a state of type {said} needs `states`", content["type"].place)
     return _TYPES[said]
-
-
-def _initial(source: Source, node: Node, kind: StateType) -> Initial | None:
-    located = node.content.get("initial")
-    if kind != "state" or not node.children:
-        if located is not None:
-            _idle_initial(source, node, located)
-        return None
-    if located is None:
-        message = f'"{node.foreign_id}" does not say where it begins'
-        hint = f'add "initial": "{next(iter(node.children))}"'
-        source.error("initial.missing", message, node.written.place, hint)
-        return None
-    content = (
-        {"target": located} if isinstance(located.value, str) else source.mapping(located, "a key or {target, actions}")
-    )
-    if content is None:
-        return None
-    key = source.text(content.get("target", located), "the key of a child")
-    if key is None:
-        return None
-    if key not in node.children:
-        message = f'"{key}" is no child of "{node.foreign_id}"'
-        source.error("target.unknown", message, located.place, suggestion(key, node.children))
-        return None
-    child = node.children[key]
-    made = Initial(targets=(child.name,), actions=block_of(source, node, content.get("actions")), place=located.place)
-    return extra_initial(source, extra_of(source, located), made)
-
-
-def _idle_initial(source: Source, node: Node, located: Located) -> None:
-    if isinstance(located.value, dict) and "actions" in located.value:
-        message = "actions of `initial` stand in a state that has no initial child"
-        source.error("initial.idle", message, located.place, "move them to `entry`")
-    else:
-        message = f'`initial` means nothing in "{node.foreign_id}": it is not a compound state'
-        source.findings.warning("initial.idle", message, located.place)
-
-
-def _history(source: Source, node: Node, made: State) -> State:
-    """A history with its default filled in: where its parent begins, with that content; or its parallel (X17)."""
-    assert node.parent is not None
-    said = node.content["history"].value if "history" in node.content else True
-    if said not in (True, False, "shallow", "deep"):
-        source.error("state.history", "history is `shallow` or `deep`", node.content["history"].place)
-    made = replace(made, history="deep" if said == "deep" else "shallow")
-    located = node.content.get("target")
-    if located is not None:
-        found = [_default(source, node.parent, each) for each in items(located)]
-        return replace(made, targets=tuple(f"#{each.id}" for each in found if each is not None))
-    if node.parent.is_parallel:
-        if node.parent.parent is None:
-            source.findings.warning("xstate.root_target", _ROOT_ENTERED, node.written.place)
-        return replace(made, targets=(f"#{node.parent.id}",))
-    silent = Source(Findings(), source.states, source.name, source.four, source.assigns, source.ids)
-    initial = _initial(silent, node.parent, "state")
-    if initial is None:
-        return made
-    if initial.targets == (node.name,):
-        message = "the parent begins in this history, and this history falls back to where the parent begins"
-        source.error("history.cycle", message, node.written.place, "give the history a `target`")
-    begin = next(each for each in node.parent.children.values() if each.name == initial.targets[0])
-    return replace(made, targets=(f"#{begin.id}",), actions=initial.actions)
-
-
-def _default(source: Source, parent: Node, located: Located) -> Node | None:
-    text = source.text(located, "a target")
-    if text is None:
-        return None
-    if text.startswith("."):
-        source.error("target.unknown", f'"{text}": a history has no states in it', located.place, "name a sibling")
-        return None
-    found = source.states.target(parent, text if text.startswith("#") else f".{text}")
-    if isinstance(found, str):
-        source.error("target.unknown", found, located.place)
-        return None
-    return found
 
 
 def _transitions(source: Source, node: Node) -> tuple[Transition, ...]:
@@ -371,7 +293,7 @@ def _targets(source: Source, node: Node, located: Located) -> tuple[tuple[str, .
         return (), False
     found = [each for each in (source.target(node, each) for each in items(located)) if each is not None]
     if any(each.parent is None for each in found) and node.parent is not None:
-        source.findings.warning("xstate.root_target", _ROOT_ENTERED, located.place)
+        source.findings.warning("xstate.root_target", ROOT_ENTERED, located.place)
     return tuple(f"#{each.id}" for each in found), any(each is node or each.is_below(node) for each in found)
 
 

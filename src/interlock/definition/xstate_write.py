@@ -212,7 +212,8 @@ class _Writer:
         """The whole has the output that the root says, so there all finals must agree; deeper ones have their own."""
         finals = [self.tree.states[each] for each in self.tree.children[self.top]]
         outputs = [each.output for each in finals if each.type == "final"]
-        shared = bool(outputs) and outputs[0] is not None and all(each == outputs[0] for each in outputs)
+        # Compared as texts: True equals 1 in Python, and is another output.
+        shared = outputs[:1] not in ([], [None]) and len({json.dumps(written_value(each)) for each in outputs}) == 1
         if index == self.top:
             return written_value(outputs[0]) if shared else None
         if state.type != "final" or state.output is None or (self.tree.parents[index] == self.top and shared):

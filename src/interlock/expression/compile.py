@@ -110,7 +110,8 @@ def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[
             source = f"({left.text} {sign} {right.text})"
             return Typed(source, frozenset(writer.uses), "integer", unchecked=True)
     source = writer.write(tree).text
-    return Typed(source, frozenset(writer.uses), static_type(tree, fields), unchecked=False)
+    # A plain copy is not certain: the context may come from another revision, in which the field had another type.
+    return Typed(source, frozenset(writer.uses), static_type(tree, {}), unchecked=False)
 
 
 def static_type(node: ast.expr, fields: Mapping[str, str]) -> str | None:

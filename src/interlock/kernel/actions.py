@@ -174,17 +174,14 @@ class Writer:
             case GuardAny():
                 return "(" + " or ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "False"
             case GuardName():
-                return self.call(guard.name, self.actions.guards, guard.arguments, "guard")
+                return self.call(guard.name, self.actions.guards, guard.arguments)
 
-    def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value, what: str) -> str:
-        """The source of a call of a registered function."""
+    def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value) -> str:
+        """The source of a call of a registered function; the kernel has seen to it that there is one."""
         self.uses |= {"context", "event"}
         self.evaluations += 1
-        function = known.get(name)
-        if function is None:
-            raise UsageError(f"the {what} `{name}` is not registered", code=f"{what}.unregistered")
         given = "" if arguments is None else f", {self.value(arguments)}"
-        return f"{self.constant(function)}(context, event{given})"
+        return f"{self.constant(known[name])}(context, event{given})"
 
     # Actions
 
@@ -202,7 +199,7 @@ class Writer:
                     self.assign(path, value)
             case AssignCall():
                 self.writes = True
-                result = self.call(action.name, self.actions.assigns, action.arguments, "assign")
+                result = self.call(action.name, self.actions.assigns, action.arguments)
                 self.add(f"run.assign_all({result}, {action.name!r})")
             case Raise():
                 self.add(f"run.raise_event({self.value(action.event)}, {self.value(action.data)})")
@@ -305,13 +302,20 @@ class Writer:
         outside, self.evaluations = self.evaluations, 0
         mark = len(self.lines)
         self.indent += 1
-        self.add(f"context[{action.item!r}] = {item}")
+        self.turn(action.item, item)
         if action.index is not None:
-            self.add(f"context[{action.index!r}] = {index}")
+            self.turn(action.index, index)
         self.lines_of(action.block)
         self.lines.insert(mark, "    " * self.indent + f"meter.charge({self.evaluations + 1})")
         self.indent -= 1
         self.evaluations = outside
+
+    def turn(self, name: str, value: str) -> None:
+        """One turn's item or index into its field; a declared one takes only what its type does (S25)."""
+        field = self.actions.fields.get(name)
+        if field is not None and not field.plain:
+            self.add(f"refuse({value}, {self.constant(field)})")
+        self.add(f"context[{name!r}] = {value}")
 
     def script(self, action: Script) -> None:
         script = self.actions.language.script(action.text)

@@ -26,6 +26,7 @@ from interlock.model.chart import Chart
 from interlock.model.effect import Effect
 from interlock.model.event import Event
 from interlock.model.field import UNSET, Field, fields_refusal
+from interlock.model.limits import EFFECTS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
@@ -153,7 +154,7 @@ class _FastWriter(Writer):
         effects = f"({', '.join(self.effects)},)" if self.effects else "()"
         mark = f"answer {len(self.answers)}"
         names, transitions = self.constant(configuration.names), self.constant(chosen)
-        snapshot = f"Snapshot(kind, entity, version, revision, {names}, context, {_CARRIED})"
+        snapshot = f"Snapshot(snapshot.kind, entity, version, revision, {names}, context, {_CARRIED})"
         advanced = f"return {self.constant(configuration)}, context, {effects}, {transitions}"
         self.answers[mark] = (advanced, f"return Step({snapshot}, {effects}, 'applied', None, {transitions})")
         self.add(mark)
@@ -162,7 +163,7 @@ class _FastWriter(Writer):
         """Both forms of the function. Long operands find no meter, raise, and so go the general way."""
         if "entity" in self.uses:
             raise _NotFast
-        self.namespace |= {"kind": chart.kind, "revision": chart.revision}
+        self.namespace["revision"] = chart.revision
         names = (["    meter = None"] if "meter" in self.uses else []) + (
             [f"    active = {self.constant(active)}"] if "active" in self.uses else []
         )
@@ -197,7 +198,7 @@ class _FastWriter(Writer):
 
     def action(self, action: Action) -> None:
         match action:
-            case Do() if not self.nested:
+            case Do() if not self.nested and len(self.effects) < EFFECTS_MAX:
                 given = "" if action.arguments is None else f", 'input': {self.value(action.arguments)}"
                 number = len(self.effects)
                 name = f"effect_{number}"

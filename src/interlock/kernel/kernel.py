@@ -16,7 +16,7 @@ from interlock.expression.language import SAFE, Language
 from interlock.kernel.actions import Actions
 from interlock.kernel.begin import Beginning
 from interlock.kernel.explain import Candidate, Explainer
-from interlock.kernel.fast import Accelerator, Advanced
+from interlock.kernel.fast import Accelerator
 from interlock.kernel.judge import Judge
 from interlock.kernel.loop import Loop
 from interlock.kernel.plan import Configuration, Plan, Planner
@@ -147,19 +147,6 @@ class Kernel:
         if self.fast:
             self.accelerator.heat(configuration, event.name)
         return self.receiver.take(snapshot, configuration, event)
-
-    def advance(
-        self, configuration: Configuration, context: dict[str, Any], event: Event, entity: str, version: int
-    ) -> Advanced | None:
-        """The inner step over plain values: what a fast step gives, or None: take `step`."""
-        fast = configuration.fast.get(event.name)
-        if fast is None:
-            return None
-        try:
-            found: Advanced | None = fast(context, event, entity, version)
-            return found
-        except Exception:  # noqa: BLE001  # whatever it is, the general path meets it again and says it
-            return None
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """The snapshot after all these events, effects discarded: replay. Fast steps make no snapshot between them."""

@@ -46,7 +46,8 @@ def wait_to_invoke(state: State) -> Operation:
     """Begin the state's invokes on settling, if it is still active then (S8)."""
 
     def waiting(run: Run) -> None:
-        run.pending.append(state)
+        if all(each is not state for each in run.pending):
+            run.pending.append(state)
 
     return waiting
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock.errors import CorruptionError
 from interlock.kernel.actions import Actions, Operation
 from interlock.kernel.operations import (
     begin_invoke,
@@ -126,6 +127,9 @@ class Planner:
         return self.table.get(names) or self._kept(Configuration(atoms, active, self.chart))
 
     def _kept(self, configuration: Configuration) -> Configuration:
+        # Plans bound the table where steps are made; events refused in ever new configurations make none.
+        if len(self.table) >= 2 * PLANS_MAX:
+            self.forget()
         self.table[configuration.names] = configuration
         return configuration
 
@@ -175,6 +179,12 @@ class Planner:
         if not history:
             return {}
         by_id = self.by_id
+        unknown = [each for name, states in history.items() if name in by_id for each in states if each not in by_id]
+        if unknown:
+            chart = f"`{self.chart.kind}` {self.chart.revision}"
+            message = f"a history remembers states that chart {chart} does not have: {', '.join(unknown)}"
+            hint = "the snapshot was written by another revision; migrate it, or load that revision"
+            raise CorruptionError(message, code="snapshot.history", hint=hint)
         return {by_id[name]: tuple(by_id[each] for each in states) for name, states in history.items() if name in by_id}
 
     def _made(self, configuration: Configuration, enabled: tuple[int, ...], recorded: Recorded) -> Plan:
@@ -264,7 +274,11 @@ class _Work:
         self.active.discard(state.index)
 
     def enter(self, entry: Entry) -> None:
-        for index in sorted(entry.states):
+        """Enter what is not active: by SCXML 3.13 a state that was not left is not entered, though appendix D adds it up
+        to a history's parent. XState enters it a second time.
+        """
+        xstate = self.planner.structure.xstate
+        for index in sorted(entry.states if xstate else entry.states - self.active):
             self.enter_state(self.states[index], entry)
 
     def enter_state(self, state: State, entry: Entry) -> None:

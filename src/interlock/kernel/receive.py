@@ -88,6 +88,9 @@ class Receiver:
             carried = Result(configuration) if plan is None else self.loop.carried(run, plan)
             result = self.loop.settled(run, carried)
             result.handled |= handled
+            deferred = snapshot.deferred
+            if deferred and result.configuration.names != snapshot.configuration and result.ended is None:
+                deferred = self.judge.returned_deferred(snapshot, run)
         except StepFailed as failure:
             return self.judge.failed(snapshot, failure.fault, timer, over)
         if not run.chosen and not result.handled:
@@ -95,9 +98,6 @@ class Receiver:
         outcome: Outcome = "applied" if result.handled else "ignored"
         if outcome == "ignored" and not ours:
             return Step(snapshot, (), outcome, "no_content", tuple(run.chosen), tuple(run.faults))
-        deferred = snapshot.deferred
-        if deferred and result.configuration.names != snapshot.configuration and result.ended is None:
-            deferred = self.judge.returned_deferred(snapshot, run)
         after = self.judge.snapshot(run, result, run.version, deferred)
         reason = None if outcome == "applied" else "no_content"
         return Step(after, tuple(run.effects), outcome, reason, tuple(run.chosen), tuple(run.faults))
@@ -117,8 +117,7 @@ class Receiver:
     def _before_invoke(self, run: Run, state: State, each: Invocation, event: Event, over: Invocation | None) -> bool:
         invoke = state.invokes[each.position]
         done = False
-        mine = event.invokeid == each.id and event.source in (None, f"invoke/{each.key}")
-        if invoke.finalize and mine and not event.forwarded:
+        if invoke.finalize and _is_from(event, each) and not event.forwarded:
             function, _ = self.planner.function(invoke.finalize, ("finalize", state.index, each.position))
             run.carry(function, f"{state.id}.finalize")
             done = True
@@ -133,8 +132,8 @@ class Receiver:
             return self._fired(snapshot, configuration, event, source)
         if event.invokeid is None or event.forwarded:
             return self._finished(snapshot, configuration, event, self._run(snapshot, event))
-        found = next((each for each in snapshot.invokes if each.id == event.invokeid), None)
-        if found is None or (source and source != f"invoke/{found.key}"):
+        found = next((each for each in snapshot.invokes if _is_from(event, each)), None)
+        if found is None:
             if event.last:
                 return self._finished(snapshot, configuration, event, self._run(snapshot, event))
             after = replaced(snapshot, self.chart.revision) if source else snapshot
@@ -164,16 +163,18 @@ class Receiver:
         run = self._run(snapshot, event)
         if event.name == "_cancel":
             return self._ended_as(snapshot, configuration, run, "cancelled")
-        if event.name == "_timer.moved" and isinstance(event.data, dict):
-            wanted = (event.data.get("name"), event.data.get("version"))
-            timers = tuple(
-                _moved(each, event.data["due_ms"]) if (each.name, each.version) == wanted else each
-                for each in snapshot.timers
-            )
-            if wanted not in {(each.name, each.version) for each in snapshot.timers}:
-                return Step(snapshot, (), "ignored", "timer_gone")
-            return Step(replaced(snapshot, self.chart.revision, timers=timers), (), "applied", "moved")
+        due_ms = event.data.get("due_ms") if isinstance(event.data, dict) else None
+        if event.name == "_timer.moved" and type(due_ms) is int:
+            return self._timer_moved(snapshot, event.data, due_ms)
         return Step(snapshot, (), "rejected", "undeclared")
+
+    def _timer_moved(self, snapshot: Snapshot, data: dict[str, Any], due_ms: int) -> Step:
+        wanted = (data.get("name"), data.get("version"))
+        timer = next((each for each in snapshot.timers if (each.name, each.version) == wanted), None)
+        if timer is None:
+            return Step(snapshot, (), "ignored", "timer_gone")
+        timers = tuple(_moved(each, due_ms) if each is timer else each for each in snapshot.timers)
+        return Step(replaced(snapshot, self.chart.revision, timers=timers), (), "applied", "moved")
 
     def _ended_as(
         self,
@@ -191,6 +192,11 @@ class Receiver:
             return self.judge.failed(snapshot, failure.fault, None, over)
         after = self.judge.snapshot(run, result, run.version, ())
         return Step(after, tuple(run.effects), "applied", ended, (), tuple(run.faults))
+
+
+def _is_from(event: Event, invocation: Invocation) -> bool:
+    """Whether an event came from this very invoke; two may have the same id, one after the other or at once."""
+    return event.invokeid == invocation.id and event.source in (None, f"invoke/{invocation.key}")
 
 
 def _moved(timer: Timer, due_ms: int) -> Timer:

@@ -196,7 +196,7 @@ class Run:
 
     def field_init(self, field: Field, value: Any) -> None:
         """Give a field its first value; raises when its own type refuses it."""
-        problem = refusal(value, field) if not (field.nullable and value is None) else None
+        problem = refusal(value, field)
         if problem is not None:
             raise ContentError("context.refused", problem)
         self.own()[field.name] = value

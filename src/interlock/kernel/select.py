@@ -169,5 +169,5 @@ def is_permitted(roles: tuple[str, ...], event: Event | None) -> bool:
     """Whether the sender has one of the roles. What the kernel does by itself acts as `system`."""
     if event is None or event.type != "external" or event.source is not None:
         return "system" in roles
-    held = event.principal.get("roles", ()) if isinstance(event.principal, dict) else ()
-    return any(role in roles for role in held)
+    held = event.principal.get("roles") if isinstance(event.principal, dict) else None
+    return isinstance(held, list | tuple | set | frozenset) and any(role in roles for role in held)

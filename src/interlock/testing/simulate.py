@@ -246,7 +246,9 @@ class Simulation:
 
     def _deliver(self, entity: str, effect: Effect) -> None:
         payload = effect.payload
-        fields = {name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload}
+        fields: dict[str, Any] = {
+            name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload
+        }
         target: str | None = payload["to"]
         if target == "#_parent":
             snapshot = self.snapshots[entity]

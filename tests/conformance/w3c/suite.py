@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from interlock.definition.scxml import read_scxml
 from interlock.errors import InterlockError
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.kernel import Kernel
+from interlock.model.document import Document
 from interlock.testing.simulate import Simulation
 from tests.conformance.w3c.macros import expanded
 from tests.conformance.w3c.trusted import TrustedLanguage
@@ -107,28 +109,32 @@ def verdict(folder: Path, case: Case) -> str | None:
     return None if case.files else "no file in this form"
 
 
-def file_verdict(folder: Path, name: str, language: Language) -> str | None:
+def file_verdict(
+    folder: Path, name: str, language: Language, rewrite: Callable[[Document], str] | None = None
+) -> str | None:
     """None when one file passes, else what happened instead."""
     try:
-        simulation, entity = simulated(folder, name, language)
+        simulation, entity = simulated(folder, name, language, rewrite=rewrite)
     except InterlockError as error:
         return str(error).splitlines()[0]
     ended = simulation.snapshots[entity].configuration
     return None if ended == ("pass",) else f"ended in {', '.join(ended) or 'no state'}"
 
 
-def simulated(folder: Path, name: str, language: Language = SAFE) -> tuple[Simulation, str]:
-    """The simulation after a file has run, and its entity."""
+def simulated(
+    folder: Path, name: str, language: Language = SAFE, *, rewrite: Callable[[Document], str] | None = None
+) -> tuple[Simulation, str]:
+    """The simulation after a file has run, and its entity. `rewrite` gives another text for the document it means."""
     path = folder / name
 
     def resolved(src: str) -> str:
         return definition(path.parent / src.removeprefix("file:").replace(".scxml", path.suffix))
 
     def kernel(text: str, source: str) -> Kernel:
-        reading = read_scxml(text, source=source, resolver=resolved)
-        if reading.document is None:
-            raise InterlockError(str(reading.diagnostics[0]))
-        compilation = compile_document(reading.document, language=language)
+        document = read_document(text, source, resolved)
+        if rewrite is not None:
+            document = read_document(rewrite(document), source, resolved)
+        compilation = compile_document(document, language=language)
         if compilation.chart is None:
             raise InterlockError(str(next(each for each in compilation.diagnostics if each.severity == "error")))
         return Kernel(compilation.chart, language=language)
@@ -141,6 +147,14 @@ def simulated(folder: Path, name: str, language: Language = SAFE) -> tuple[Simul
     simulation.create(entity)
     simulation.run(RUN_MS)
     return simulation, entity
+
+
+def read_document(text: str, source: str, resolved: Callable[[str], str]) -> Document:
+    """The document of a text. Raises InterlockError when there is none."""
+    reading = read_scxml(text, source=source, resolver=resolved)
+    if reading.document is None:
+        raise InterlockError(str(reading.diagnostics[0]))
+    return reading.document
 
 
 def definition(path: Path) -> str:

@@ -333,28 +333,6 @@ def test_a_verb_is_two_states_in_one() -> None:
     assert [] == told(good, "state.verb_name")
 
 
-def test_a_flat_list_hides_a_hierarchy() -> None:
-    """More than twenty children should be grouped."""
-    bad = """\
-states: {a: {states: {s0: {}, s1: {}, s2: {}, s3: {}, s4: {}, s5: {}, s6: {}, s7: {}, s8: {},
-    s9: {}, s10: {}, s11: {}, s12: {}, s13: {}, s14: {}, s15: {}, s16: {}, s17: {}, s18: {},
-    s19: {}, s20: {}}}}
-"""
-    good = """\
-states: {a: {states: {s0: {}, s1: {}, s2: {}, s3: {}, s4: {}, s5: {}, s6: {}, s7: {}, s8: {},
-    s9: {}, s10: {}, s11: {}, s12: {}, s13: {}, s14: {}, s15: {}, s16: {}, s17: {}, s18: {},
-    s19: {}, h: {type: history, target: s1}}}}
-"""
-
-    assert [
-        (
-            'warning 3:10 "a" has 21 children; a flat list of more than 20 hides a hierarchy; group '
-            "what belongs together"
-        ),
-    ] == told(bad, "state.too_many_children")
-    assert [] == told(good, "state.too_many_children")
-
-
 def _list(count: int) -> str:
     return ", ".join(f"s{each}: {{}}" for each in range(count))
 

@@ -20,7 +20,8 @@ states:
     saga:
       compensation: reverse
       steps:
-        - {id: flight, do: {src: flight.book, output: flight}, compensate: {src: flight.cancel, input: {id: "= context.flight"}}}
+        - {id: flight, do: {src: flight.book, output: flight},
+           compensate: {src: flight.cancel, input: {id: "= context.flight"}}}
         - {id: hotel, do: {src: hotel.book, output: hotel}, compensate: {src: hotel.cancel}}
         - {id: mail, do: {src: mail.send, input: {to: "= context.hotel"}}}
       onDone: booked
@@ -291,7 +292,7 @@ def test_one_compensation_alone_has_nobody_beside_it() -> None:
 def test_without_any_compensation_a_failure_is_compensated_as_it_is() -> None:
     """There is nothing to give back."""
     text = TRIP.replace(", compensate: {src: hotel.cancel}", "").replace(
-        ', compensate: {src: flight.cancel, input: {id: "= context.flight"}}', ""
+        ',\n           compensate: {src: flight.cancel, input: {id: "= context.flight"}}', ""
     )
     life = Life(text).send("go").done("F1").failed("unknown")
 
@@ -377,12 +378,13 @@ def test_nothing_answers_a_late_result_under_compensation_none() -> None:
 
 
 def test_what_is_generated_points_to_its_lines() -> None:
-    """A finding about a step is told where the step is written."""
+    """A finding about a step is told where the step is written: at what it asks for, and at its compensation."""
     text = TRIP.replace("output: hotel", "output: hotl")
 
-    assert {'error 12:25 `hotl` is no field of the context; did you mean "hotel"?'} == {
-        each for each in told(text, "assign.unknown_field") if ":25 " in each
-    }
+    assert [
+        'error 13:27 `hotl` is no field of the context; did you mean "hotel"?',
+        'error 13:72 `hotl` is no field of the context; did you mean "hotel"?',
+    ] == told(text, "assign.unknown_field")
 
 
 def test_the_output_of_a_step_that_can_be_compensated_is_nullable() -> None:
@@ -390,7 +392,7 @@ def test_the_output_of_a_step_that_can_be_compensated_is_nullable() -> None:
     text = TRIP.replace("hotel: {type: string, nullable: true}", "hotel: {type: string, default: none}")
 
     assert [
-        "error 12:66 the value is refused: `hotel` must be a string, not null; correct the value or the field's type"
+        "error 13:73 the value is refused: `hotel` must be a string, not null; correct the value or the field's type"
     ] == told(text, "assign.refused")
 
 
@@ -444,7 +446,7 @@ def test_nothing_is_compensated_under_compensation_none() -> None:
     """`onCompensated` would never be taken."""
     text = "states:\n  a: {saga: {compensation: none, steps: [{id: s, do: {src: f}}], onCompensated: b}}\n  b: {}"
 
-    assert ["error 4:82 `onCompensated` is never taken under `compensation: none`; use `onError`"] == told(
+    assert ["error 4:81 `onCompensated` is never taken under `compensation: none`; use `onError`"] == told(
         text, "saga.compensated"
     )
 
@@ -497,8 +499,10 @@ def test_a_step_before_the_last_should_be_compensated() -> None:
     bad = TRIP.replace(", compensate: {src: hotel.cancel}", "")
 
     assert [
-        'warning 12:11 the saga step "hotel" has no `compensate`, so it stays done when a later step fails; '
-        "write `compensate`, put it last, or say `compensation: none`"
+        (
+            'warning 13:11 the saga step "hotel" has no `compensate`, so it stays done when a later step fails; '
+            "write `compensate`, put it last, or say `compensation: none`"
+        )
     ] == told(bad, "saga.no_compensation")
     assert [] == told(TRIP, "saga.no_compensation")
     forward = bad.replace("compensation: reverse", "compensation: none").replace("      onCompensated: refused\n", "")
@@ -511,8 +515,10 @@ def test_a_saga_should_not_be_left_half_done() -> None:
     good = bad.replace("  trip:\n", "  trip:\n    on: {stop: {}}\n")
 
     assert [
-        'warning 3:12 "stop" can leave the saga of "trip" half done; '
-        "take the event inside the saga's state, or `allow` it with the reason why that is right"
+        (
+            'warning 3:12 "stop" can leave the saga of "trip" half done; '
+            "take the event inside the saga's state, or `allow` it with the reason why that is right"
+        )
     ] == told(bad, "saga.left_midway")
     assert [] == told(good, "saga.left_midway")
     assert [] == told(
@@ -547,8 +553,10 @@ def test_the_input_of_a_compensation_should_be_a_mapping() -> None:
 
     assert [("flight.cancel", [{"id": None}])] == life.effects
     assert [
-        'warning 11:76 the input of the compensation of "flight" is no mapping, so it cannot carry `compensates`; '
-        "write a mapping of named inputs"
+        (
+            'warning 12:24 the input of the compensation of "flight" is no mapping, so it cannot carry `compensates`; '
+            "write a mapping of named inputs"
+        )
     ] == told(bad, "saga.input")
     assert [] == told(TRIP, "saga.input")
 

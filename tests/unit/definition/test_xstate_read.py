@@ -423,6 +423,7 @@ def test_what_a_state_handles_under_its_own_key_replaces_on() -> None:
         ({"initial": "z", "states": {"x": {}}}, ["target.unknown"]),
         ({"initial": 3, "states": {"x": {}}}, ["value.type"]),
         ({"initial": {"actions": "x"}, "states": {"x": {}}}, ["value.type"]),
+        ({"initial": {"target": "x", "action": "y"}, "states": {"x": {}}}, ["key.unknown"]),
         ({"initial": "x"}, ["initial.idle"]),
         ({"type": "parallel", "initial": "x", "states": {"x": {}, "y": {}}}, ["initial.idle"]),
         ({"initial": {"target": "x", "actions": "y"}}, ["initial.idle"]),

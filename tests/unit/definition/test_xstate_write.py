@@ -174,6 +174,32 @@ def test_an_output_that_all_finals_share_is_the_root_s() -> None:
     assert "export.output" in losses(other)
 
 
+def test_outputs_of_deeper_finals_are_their_own() -> None:
+    """They travel with the done event of their parent."""
+    inner = State(key="f", type="final", output={"n": N})
+    document = own(State(key="a", states=(State(key="x"), inner)), State(key="b"))
+
+    assert {"type": "final", "output": {"n": "= context.n"}} == written(document)["states"]["a"]["states"]["f"]
+
+
+def test_true_is_not_one() -> None:
+    """Outputs that only look alike are not shared."""
+    document = own(State(key="a", type="final", output=1), State(key="b", type="final", output=True))
+
+    assert "output" not in written(document)
+
+
+@pytest.mark.parametrize(
+    ("targets", "expected"), [(("#p",), {"type": "history"}), (("r",), {"type": "history", "target": "#m.p.r"})]
+)
+def test_the_history_of_a_parallel_state(targets: tuple[str, ...], expected: Json) -> None:
+    """The fallback to the parallel state itself is XState's own; any other default is written."""
+    history = State(key="h", type="history", targets=targets)
+    parallel = State(key="p", type="parallel", states=(State(key="r"), State(key="s"), history))
+
+    assert expected == written(own(parallel, State(key="b")))["states"]["p"]["states"]["h"]
+
+
 # Losses
 
 PARALLEL = State(key="p", type="parallel", states=(State(key="r", states=(State(key="a"),)), State(key="s")))

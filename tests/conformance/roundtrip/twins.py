@@ -1,0 +1,219 @@
+"""Two charts that must behave alike, run side by side under the same random events, and where they first differ.
+
+Everything that a driver can see is compared: outcome, reason, codes of faults, every effect with its key, order and
+payload, and the whole snapshot but for the revision, which names the text and not the behaviour.
+Rule: ids of states may differ where a format has its own; then states answer to each other by their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+from zlib import crc32
+
+from interlock.errors import RejectedError
+from interlock.expression.language import SAFE, Language
+from interlock.kernel.kernel import Kernel
+from interlock.model.chart import Chart, State
+from interlock.model.codec import encode, plain
+from interlock.model.event import Event
+from interlock.model.step import Step
+from tests.conformance.roundtrip.senders import ChartSender
+
+SEQUENCES = 4
+STEPS_MAX = 12
+
+Functions = Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Where two charts first did not do the same."""
+
+    what: str
+    expected: Any
+    actual: Any
+    trail: tuple[str, ...]
+
+    def __str__(self) -> str:
+        trail = " ".join(self.trail) or "the start"
+        return f"{self.what} after [{trail}]\n    expected {self.expected}\n    actual   {self.actual}"
+
+
+@dataclass(slots=True)
+class Tally:
+    """How much was compared, and what was found."""
+
+    charts: int = 0
+    steps: int = 0
+    differences: int = 0
+
+
+class Twins:
+    """An original and what came back from its trip."""
+
+    def __init__(
+        self,
+        original: Chart,
+        twin: Chart,
+        *,
+        guards: Functions | None = None,
+        assigns: Functions | None = None,
+        language: Callable[[], Language] = lambda: SAFE,
+    ) -> None:
+        self.original = original
+        self.there, self.back = _names(original, twin)
+        self.kernels = [
+            Kernel(
+                each,
+                guards=guards if guards is not None else made_guards(each),
+                assigns=assigns if assigns is not None else made_assigns(original, each),
+                language=language(),
+            )
+            for each in (original, twin)
+        ]
+
+    def difference(self, seed: object, tally: Tally) -> Difference | None:
+        """The first difference in a few random sequences; adds to the tally what was compared."""
+        tally.charts += 1
+        for number in range(SEQUENCES):
+            found = self._sequence(Random(f"{seed}/{number}"), tally)
+            if found is not None:
+                tally.differences += 1
+                return found
+        return None
+
+    def _sequence(self, random: Random, tally: Tally) -> Difference | None:
+        sender = ChartSender(self.original, random)
+        context = sender.context()
+        steps = [_answer(each, lambda kernel: kernel.start(context, entity="a/1", time_ms=1_000)) for each in self.kernels]
+        trail: list[str] = []
+        for _ in range(STEPS_MAX):
+            tally.steps += 1
+            found = self._compared(steps, trail)
+            if found is not None or isinstance(steps[0], RejectedError):
+                return found
+            snapshots = [each.snapshot for each in steps if isinstance(each, Step)]
+            event = sender.event(snapshots[0])
+            trail.append(event.name)
+            events = (event, _renamed(event, self.back))
+            steps = [
+                _answer(kernel, lambda each, one=snapshot, two=given: each.step(one, two))
+                for kernel, snapshot, given in zip(self.kernels, snapshots, events, strict=True)
+            ]
+        return None
+
+    def _compared(self, steps: list[Step | RejectedError], trail: list[str]) -> Difference | None:
+        expected, actual = seen(steps[0]), _mapped(seen(steps[1]), self.there)
+        what = path_of_difference(expected, actual)
+        if what is None:
+            return None
+        return Difference(what=what, expected=_at(expected, what), actual=_at(actual, what), trail=tuple(trail))
+
+
+def seen(step: Step | RejectedError) -> dict[str, Any]:
+    """What a driver can see of a step, as plain JSON."""
+    if isinstance(step, RejectedError):
+        return {"refused": step.code}
+    snapshot = plain(step.snapshot)
+    del snapshot["revision"]
+    return {
+        "outcome": step.outcome,
+        "reason": step.reason,
+        "faults": [each.code for each in step.faults],
+        "snapshot": snapshot,
+        "effects": {str(number): plain(effect) for number, effect in enumerate(step.effects)},
+    }
+
+
+def path_of_difference(expected: Any, actual: Any) -> str | None:
+    """The path of the first value in which two mappings differ, or None."""
+    for name in {**expected, **actual}:
+        left, right = expected.get(name), actual.get(name)
+        if encode(left) != encode(right):
+            inner = path_of_difference(left, right) if isinstance(left, dict) and isinstance(right, dict) else None
+            return f"{name}/{inner}" if inner else str(name)
+    return None
+
+
+def _at(value: Any, path: str) -> Any:
+    for name in path.split("/"):
+        value = value.get(name) if isinstance(value, dict) else value
+    return value
+
+
+def _answer(kernel: Kernel, call: Callable[[Kernel], Step]) -> Step | RejectedError:
+    try:
+        return call(kernel)
+    except RejectedError as error:
+        return error
+
+
+# Names
+
+
+def _names(original: Chart, twin: Chart) -> tuple[dict[str, str], dict[str, str]]:
+    """Texts of the twin that stand for other texts of the original, and the other way round."""
+    there = {}
+    if [each.id for each in original.states] != [each.id for each in twin.states]:
+        ours, theirs = original.states[original.top + 1 :], twin.states[twin.top + 1 :]
+        assert [each.key for each in ours] == [each.key for each in theirs], "the twin has other states"
+        for one, other in zip(ours, theirs, strict=True):
+            there |= dict(zip(_texts(other), _texts(one), strict=True))
+    there = {name: text for name, text in there.items() if name != text}
+    return there, {text: name for name, text in there.items()}
+
+
+def _texts(state: State) -> list[str]:
+    return [state.id, f"done.state.{state.id}", *(each.event for each in state.after)]
+
+
+def _mapped(value: Any, names: Mapping[str, str]) -> Any:
+    if not names:
+        return value
+    if isinstance(value, str):
+        return names.get(value, value)
+    if isinstance(value, dict):
+        return {_mapped(key, names): _mapped(each, names) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mapped(each, names) for each in value]
+    return value
+
+
+def _renamed(event: Event, names: Mapping[str, str]) -> Event:
+    return Event(**_mapped({name: getattr(event, name) for name in event.__struct_fields__}, names))
+
+
+# Functions that a chart asks code for: pure, of their arguments only, so that both charts get the same answers
+
+
+def made_guards(chart: Chart) -> Functions:
+    """A guard for every name: now true, now false."""
+    return {name: _guard(name) for name in chart.guards}
+
+
+def _guard(name: str) -> Callable[..., bool]:
+    def guard(context: Any, event: Any, *arguments: Any) -> bool:
+        return bool(_number(name, context, event, arguments) % 2)
+
+    return guard
+
+
+def made_assigns(original: Chart, chart: Chart) -> Functions:
+    """An assign function for every name: it writes one field of the original's context with another value."""
+    names = [each.name for each in original.states[0].context if each.type in ("integer", "number", "any")]
+    return {name: _assign(name, names) for name in chart.assigns}
+
+
+def _assign(name: str, names: list[str]) -> Callable[..., dict[str, Any]]:
+    def assign(context: Any, event: Any, *arguments: Any) -> dict[str, Any]:
+        number = _number(name, context, event, arguments)
+        return {names[number % len(names)]: number % 5} if names else {}
+
+    return assign
+
+
+def _number(name: str, context: Any, event: Any, arguments: Any) -> int:
+    return crc32(encode([name, dict(context), event.name if event is not None else None, arguments]))

@@ -1,0 +1,102 @@
+"""Small charts made runnable, and the few steps that the tests of the kernel are about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from textwrap import dedent
+from typing import Any
+
+from interlock.assemble import compiled, loads, read
+from interlock.compiler.build import compile_document
+from interlock.expression.language import Language
+from interlock.kernel.kernel import Kernel
+from interlock.model.chart import Chart
+from interlock.model.effect import Effect
+from interlock.model.event import Event
+from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.step import Step
+
+HEAD = "interlock: 1\nkind: test\n"
+"""What stands before every definition of these tests."""
+
+ENTITY = "test/1"
+PARENT = Parent(entity="boss/1", invokeid="child", key="boss/1/1/0")
+
+
+def chart_of(text: str, *, language: Language | None = None) -> Chart:
+    """The chart of a definition without its first two lines; it must have no errors."""
+    if language is None:
+        return loads(HEAD + dedent(text)).chart
+    reading = read(HEAD + dedent(text), format="yaml", source="test.yaml")
+
+    assert reading.document is not None, [str(each) for each in reading.diagnostics]
+    compilation = compile_document(reading.document, language=language)
+
+    assert compilation.chart is not None, [str(each) for each in compilation.diagnostics]
+    return compilation.chart
+
+
+def kernel_of(text: str, **settings: Any) -> Kernel:
+    """A definition made runnable."""
+    return Kernel(chart_of(text, language=settings.get("language")), **settings)
+
+
+def xstate_kernel(text: str, **settings: Any) -> Kernel:
+    """An XState definition made runnable."""
+    compilation = compiled(read(dedent(text), format="xstate", source="test.json"))
+
+    assert compilation.chart is not None, [str(each) for each in compilation.diagnostics]
+    return Kernel(compilation.chart, **settings)
+
+
+def started(kernel: Kernel, context: Mapping[str, Any] | None = None, *, parent: Parent | None = None) -> Snapshot:
+    """The first snapshot of an entity."""
+    return kernel.start(context, entity=ENTITY, parent=parent).snapshot
+
+
+def event_of(event: Event | str) -> Event:
+    """An event, or a sender's plain one of this name."""
+    return Event(event) if isinstance(event, str) else event
+
+
+def last_step(kernel: Kernel, *events: Event | str, context: Mapping[str, Any] | None = None) -> Step:
+    """The step of the last event, after all those before it; without events, the first step of the entity."""
+    step = kernel.start(context, entity=ENTITY)
+    for event in events:
+        step = kernel.step(step.snapshot, event_of(event))
+    return step
+
+
+def payloads(step: Step, type: str) -> list[dict[str, Any]]:
+    """The payloads of a step's effects of one type, in order."""
+    return [effect.payload for effect in step.effects if effect.type == type]
+
+
+def calls(step: Step) -> list[str | None]:
+    """The names of the handlers that a step asks, in order."""
+    return [effect.name for effect in step.effects if effect.type == "call"]
+
+
+def faults(step: Step) -> list[str]:
+    """The codes of a step's faults, in order."""
+    return [each.code for each in step.faults]
+
+
+def effect_of(step: Step, type: str) -> Effect:
+    """The only effect of a type."""
+    (found,) = (effect for effect in step.effects if effect.type == type)
+    return found
+
+
+def fired(snapshot: Snapshot, name: str) -> Event:
+    """The event by which the timer of this name fires."""
+    (timer,) = (each for each in snapshot.timers if each.name == name)
+    source = f"timer/{timer.name}/{timer.version}"
+    return Event(timer.event, timer.data, time_ms=timer.due_ms, sendid=timer.id, source=source)
+
+
+def result_of(snapshot: Snapshot, id: str, data: Any = None, *, word: str = "done", **fields: Any) -> Event:
+    """The event by which the active invoke of this id ends."""
+    (invoke,) = (each for each in snapshot.invokes if each.id == id)
+    fields.setdefault("source", f"invoke/{invoke.key}")
+    return Event(f"{word}.invoke.{id}", data, type="platform", invokeid=id, **fields)

@@ -1,0 +1,245 @@
+"""Errors of content: each ends its block only, has a code, and leaves what it could not do undone (S23, S25, S33)."""
+
+import pytest
+
+from interlock.model.event import Event
+from interlock.model.step import Fault
+from tests.unit.kernel.charts import calls, faults, kernel_of, last_step, payloads
+
+CONTEXT = """
+context:
+  n: {type: integer, default: 0, max: 9}
+  text: {type: string, default: ok}
+  short: {type: string, default: '', length_max: 3}
+  tree: {type: any, default: {a: {b: 1}, list: [1, [2, 3]]}}
+"""
+
+
+def after(actions: str, data: object = None, *, dialect: str = "interlock") -> tuple[list[tuple[str, str]], list[str | None]]:
+    """Code and message of the faults of a block, and the named actions that still ran."""
+    kernel = kernel_of(f"dialect: {dialect}\n{CONTEXT}\nstates: {{a: {{on: {{go: {{actions: [{actions}, rest]}}}}}}}}")
+    step = last_step(kernel, Event("go", data))
+    return [(each.code, each.message) for each in step.faults], calls(step)
+
+
+@pytest.mark.parametrize(
+    ("actions", "data", "code", "message"),
+    [
+        ("{assign: {n: '= event.data'}}", "x", "assign.refused", "`n` must be an integer, not a string"),
+        ("{assign: {n: '= event.data'}}", True, "assign.refused", "`n` must be an integer, not a boolean"),
+        ("{assign: {n: '= event.data'}}", 10, "assign.refused", "`n` must be at most 9"),
+        ("{assign: {text: '= event.data'}}", None, "assign.refused", "`text` must be a string, not null"),
+        ("{assign: {short: '= event.data'}}", "long", "assign.refused", "`short` must not be longer than 3"),
+        ("{assign: {tree.x.y: 1}}", None, "assign.path", "there is no `tree.x`"),
+        ("{assign: {tree.a.b.c: 1}}", None, "assign.path", "`tree.a.b` has no `c`"),
+        ("{assign: {tree.list.2: 1}}", None, "assign.path", "`tree.list` has no `2`"),
+        ("{assign: {tree.list.x: 1}}", None, "assign.path", "`tree.list` has no `x`"),
+        ("{assign: {text.x: 1}}", None, "assign.path", "`text` has no `x`"),
+        ("{raise: '= event.data'}", 5, "raise.event", "the name of a raised event must be a string"),
+        ("{raise: '= event.data'}", "", "raise.event", "the name of a raised event must be a string"),
+        ("{send: {event: '= event.data'}}", 5, "send.event", "the name of an event must be a string"),
+        ("{send: {event: '= event.data'}}", "", "send.event", "the name of an event must be a string"),
+        ("{send: {event: e, id: '= event.data'}}", 5, "send.id", "the id of a send must be a string"),
+        ("{send: {event: e, type: '= event.data'}}", "smtp", "send.type", "no event processor for 'smtp'"),
+        ("{send: {event: e, type: '= event.data'}}", 5, "send.type", "no event processor for '5'"),
+        ("{cancel: '= event.data'}", 5, "cancel.id", "the id to cancel must be a string"),
+        ("{foreach: {in: '= event.data', item: i, do: [x]}}", 5, "foreach.items", "foreach needs a list"),
+        ("{foreach: {in: '= event.data', item: i, do: [x]}}", {}, "foreach.items", "foreach needs a list"),
+        ("{foreach: {in: [x], item: n, do: [x]}}", None, "assign.refused", "`n` must be an integer, not a string"),
+        ("{foreach: {in: [x], item: i, index: text, do: [x]}}", None, "assign.refused", "`text` must be a string, not an integer"),
+        ("{log: {value: '= context.none'}}", None, "expression.missing_key", 'no field "none"'),
+        ("{do: f, with: {x: '= 1 // 0'}}", None, "expression.zero_division", "division by zero"),
+        ("{emit: {type: t, data: '= event.data.x'}}", None, "expression.type", "null has no fields or items"),
+    ],
+)  # fmt: skip
+def test_an_error_ends_its_block(actions: str, data: object, code: str, message: str) -> None:
+    """S23: the rest is skipped, and an error that no transition takes is told (S33)."""
+    assert ([(code, message)], []) == after(actions, data)
+
+
+@pytest.mark.parametrize("delay", [-1, 1.5, "soon", "", True, [], "10"])
+def test_a_delay_is_a_duration_or_whole_milliseconds(delay: object) -> None:
+    """Anything else is refused, not guessed."""
+    found = after("{send: {event: e, delay: '= event.data'}}", delay)
+
+    assert ([("send.delay", "a delay is a duration such as '30s', or whole milliseconds")], []) == found
+
+
+@pytest.mark.parametrize("name", ["not a name", "1x", "a.b"])
+def test_an_item_of_foreach_has_a_usable_name(name: str) -> None:
+    """152, in a dialect in which that is an error of the step."""
+    found = after(f"{{foreach: {{in: [1], item: {name!r}, do: [x]}}}}", dialect="scxml")
+
+    assert ([("foreach.name", f"`{name}` cannot be a field of the context")], []) == found
+
+
+def test_an_index_of_foreach_has_a_usable_name() -> None:
+    """The same for the index."""
+    found = after("{foreach: {in: [1], item: i, index: '2', do: [x]}}", dialect="scxml")
+
+    assert ([("foreach.name", "`2` cannot be a field of the context")], []) == found
+
+
+def test_an_undeclared_field_cannot_be_assigned() -> None:
+    """286, in a dialect that lets it load."""
+    found = after("{assign: {other: 1}}", dialect="scxml")
+
+    assert ([("assign.unknown_field", "`other` is no field of the context")], []) == found
+
+
+def test_a_constant_that_the_field_refuses_fails_when_it_is_assigned() -> None:
+    """In a dialect that lets it load; the message is the same as for a computed value."""
+    found = after("{assign: {n: 10}}", dialect="scxml")
+
+    assert ([("assign.refused", "`n` must be at most 9")], []) == found
+
+
+def test_a_malformed_expression_fails_when_it_is_evaluated() -> None:
+    """S35: in SCXML it is an error of the step, not of the definition."""
+    found, ran = after("{log: {value: '= 1 +'}}", dialect="scxml")
+
+    assert (["expression.syntax"], []) == ([code for code, _ in found], ran)
+
+
+def test_a_nested_write_copies_its_path_and_nothing_else() -> None:
+    """P7: what the old snapshot holds is never changed in place."""
+    kernel = kernel_of(f"{CONTEXT}\nstates: {{a: {{on: {{go: {{actions: [{{assign: {{tree.list.1.0: 9, tree.new: 5}}}}]}}}}}}}}")
+    before = last_step(kernel).snapshot
+    step = kernel.step(before, Event("go"))
+
+    assert {"a": {"b": 1}, "list": [1, [9, 3]], "new": 5} == step.snapshot.context["tree"]
+    assert {"a": {"b": 1}, "list": [1, [2, 3]]} == before.context["tree"]
+    assert before.context["tree"]["a"] is step.snapshot.context["tree"]["a"]
+
+
+def test_a_field_that_foreach_made_can_be_assigned() -> None:
+    """`item` and `index` become fields where they are none (151), and stay."""
+    kernel = kernel_of("""
+        states:
+          a:
+            on:
+              go: {actions: [{foreach: {in: [7, 8], item: i, index: at, do: [{do: f, with: {i: "= context.i"}}]}}]}
+              set: {actions: [{assign: {i: 1}}]}
+    """)
+
+    assert [7, 8] == [each["input"]["i"] for each in payloads(last_step(kernel, "go"), "call")]
+    assert {"i": 8, "at": 1} == last_step(kernel, "go").snapshot.context
+    assert {"i": 1, "at": 1} == last_step(kernel, "go", "set").snapshot.context
+
+
+def test_foreach_walks_a_copy() -> None:
+    """525: what the block does to the list does not change the walk."""
+    kernel = kernel_of("""
+        context: {list: {type: array, default: [1, 2]}}
+        states:
+          a: {on: {go: {actions: [{foreach: {in: "= context.list", item: i, do: [{assign: {list: []}}, seen]}}]}}}
+    """)
+    step = last_step(kernel, "go")
+
+    assert ["seen", "seen"] == calls(step)
+    assert [] == step.snapshot.context["list"]
+
+
+def test_an_error_in_one_turn_ends_the_whole_block() -> None:
+    """S23: turns before it have happened."""
+    kernel = kernel_of("""
+        states:
+          a: {on: {go: {actions: [{foreach: {in: [1, 0, 1], item: i, do: [{do: f, with: {x: "= 1 // context.i"}}]}}, rest]}}}
+    """)
+    step = last_step(kernel, "go")
+
+    assert ["f"] == calls(step)
+    assert ["expression.zero_division"] == faults(step)
+
+
+IF = """
+context: {n: {type: integer, default: 0}}
+states:
+  a:
+    on:
+      go:
+        actions:
+          - if: "= 1 // event.data > 0"
+            then: [one]
+            elif: [{if: "= event.data == 0", then: [two]}, {if: "= event.data == 5", then: []}]
+            else: [three]
+          - rest
+      pick: {actions: [{if: "= event.data", then: [{if: "= context.n == 0", then: [inner]}], else: []}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "ran", "codes"),
+    [
+        (1, ["one", "rest"], []),
+        (0, ["two", "rest"], ["expression.zero_division"]),
+        (5, ["rest"], []),
+        (2, ["three", "rest"], []),
+        ("x", ["three", "rest"], ["expression.type"]),
+    ],
+)
+def test_a_failing_branch_counts_as_false_and_the_next_is_asked(data: object, ran: list[str], codes: list[str]) -> None:
+    """S33 holds for the guards of `if`; no further one is asked once one holds."""
+    step = last_step(kernel_of(IF), Event("go", data))
+
+    assert (ran, codes) == (calls(step), faults(step))
+
+
+@pytest.mark.parametrize(("data", "ran"), [(True, ["inner"]), (False, [])])
+def test_an_if_may_stand_in_an_if(data: bool, ran: list[str]) -> None:
+    """Each keeps its own choice."""
+    assert ran == calls(last_step(kernel_of(IF), Event("pick", data)))
+
+
+def test_each_block_fails_alone() -> None:
+    """S23: several entry blocks of one state have nothing to do with each other."""
+    kernel = kernel_of("""
+        states: {a: {on: {go: b}}, b: {entry: [[{log: {value: "= 1 // 0"}}, lost], [kept]]}}
+    """)
+
+    assert ["kept"] == calls(last_step(kernel, "go"))
+
+
+def test_an_error_event_carries_code_and_message() -> None:
+    """S23: the chart may take it, and then it is no fault."""
+    kernel = kernel_of("""
+        states:
+          a:
+            on:
+              go: {actions: [{log: {value: "= 1 // 0"}}]}
+              error.execution: {actions: [{do: told, with: {data: "= event.data"}}]}
+    """)
+    step = last_step(kernel, "go")
+
+    assert [{"data": {"code": "expression.zero_division", "message": "division by zero"}}] == [
+        each["input"] for each in payloads(step, "call")
+    ]
+    assert [] == faults(step)
+
+
+def test_an_error_event_without_data_is_told_by_its_name() -> None:
+    """A chart may be sent one from outside that says nothing else."""
+    step = last_step(kernel_of("unhandled: ignore\nstates: {a: {}}"), Event("error.communication"))
+
+    assert (Fault("error.communication", ""),) == step.faults
+
+
+def test_under_errors_raise_the_first_error_ends_the_step() -> None:
+    """S34: nothing is committed; the caller gets code, message and place."""
+    kernel = kernel_of("errors: raise\nstates: {a: {on: {go: b}}, b: {entry: [{log: {value: '= 1 // 0'}}]}}")
+    before = last_step(kernel).snapshot
+    step = kernel.step(before, Event("go"))
+
+    assert ("rejected", "failed", ()) == (step.outcome, step.reason, step.effects)
+    assert (Fault("expression.zero_division", "division by zero", "b.entry"),) == step.faults
+    assert before is step.snapshot
+
+
+def test_under_errors_raise_a_failing_guard_ends_the_step() -> None:
+    """X10: later candidates are not tried."""
+    kernel = kernel_of("""
+        errors: raise
+        states: {a: {on: {go: [{target: b, guard: "= 1 // 0 > 0"}, c]}}, b: {}, c: {}}
+    """)
+
+    assert (Fault("expression.zero_division", "division by zero", "guard of transition 0"),) == last_step(kernel, "go").faults
