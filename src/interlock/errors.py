@@ -124,6 +124,18 @@ class NotFoundError(InterlockError):
     code = "not_found"
 
 
+class ConflictError(InterlockError):
+    """The compare-and-swap was lost again and again: retry on a fresh snapshot. The driver already did, several times."""
+
+    code = "conflict"
+
+
+class UnavailableError(InterlockError):
+    """The store cannot keep its promise now: retry later with the same key. Nothing was acknowledged."""
+
+    code = "unavailable"
+
+
 class CorruptionError(InterlockError):
     """Stored bytes do not mean what they should: stop this entity, call a person, keep the evidence."""
 

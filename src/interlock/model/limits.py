@@ -85,3 +85,21 @@ INTEGER_DIGITS_MAX = 80
 
 PLANS_MAX = 4_096
 """Memoised plans of a chart: 6 regions of 4 states and 6 events would make 24,576, about 300 bytes each."""
+
+ENTRY_BYTES_MAX = 262_144
+"""Bytes of an encoded entry (256 KiB): one write, one row."""
+
+KEY_BYTES_MAX = 200
+"""Bytes of an idempotency key: keys are primary keys of rows."""
+
+CONFLICT_RETRIES_MAX = 16
+"""Lost swaps before a driver gives up: with full jitter, sixteen in a row mean that others starve this caller."""
+
+BACKOFF_MS_MIN = 2
+"""First upper bound of the wait after a lost swap; it doubles each time."""
+
+BACKOFF_MS_MAX = 500
+"""Cap of the wait after a lost swap."""
+
+SNAPSHOTS_CACHED_MAX = 10_000
+"""Snapshots a runtime keeps in memory. A stale one costs one conflict, never a wrong step."""

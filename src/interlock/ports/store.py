@@ -1,0 +1,137 @@
+"""What a driver needs of a store: append under compare-and-swap, load, read, list, close.
+
+Rule 1: when `append` returns `Appended`, the record is durable, in exactly one place, by the store's own definition of durable.
+Rule 2: a lost swap and a known key are answers, not exceptions; the store never retries and never merges.
+Rule 3: a store knows no charts: what it loads may be a snapshot, or an older one with the records to replay on it.
+Rule 4: what cannot be kept raises: UnavailableError (nothing was acknowledged; the same key may be sent again) or CorruptionError.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from interlock.model.entry import Entry
+from interlock.model.record import Record
+from interlock.model.snapshot import Snapshot
+
+PAGE_MAX = 1_000
+"""Rows of one answer of `find` and entries of one answer of `read`: longer ones are asked for page by page."""
+
+
+class Append(Struct, frozen=True):
+    """One step to keep: the entry, the snapshot it leads to, and the version it was computed on (0: creation).
+
+    `states` are the ids of all active states after it, compounds too; `tags` those of the active states: for lists and counts.
+    """
+
+    kind: str
+    entity: str
+    expected: int
+    entry: Entry
+    snapshot: Snapshot
+    states: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+
+
+class Appended(Struct, frozen=True):
+    """The record is durable."""
+
+    version: int
+    head: str
+
+
+class Duplicate(Struct, frozen=True):
+    """The key was kept before, with this version; nothing was written."""
+
+    version: int
+
+
+class Conflict(Struct, frozen=True):
+    """The entity is at another version than expected (0: it does not exist); nothing was written."""
+
+    version: int
+
+
+class Loaded(Struct, frozen=True):
+    """What is known of an entity: its version and time, a snapshot of it or of an earlier version, the records after that.
+
+    `time_ms` is the time of its last entry: the next one is never before it.
+    """
+
+    version: int
+    time_ms: int
+    snapshot: Snapshot | None
+    records: tuple[Record, ...] = ()
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """Which entities to list: of a kind, in a state (atomic or not), for at least so long, with a tag, from a cursor on."""
+
+    kind: str
+    state: str | None = None
+    entered_before_ms: int | None = None
+    tag: str | None = None
+    revision: str | None = None
+    prefix: str | None = None
+    after: str | None = None
+    limit: int = 50
+
+
+class Row(Struct, frozen=True):
+    """One entity in a list."""
+
+    entity: str
+    version: int
+    revision: str
+    configuration: tuple[str, ...]
+    created_ms: int
+    entered_ms: int
+    changed_ms: int
+    ended: str | None = None
+
+
+class Page(Struct, frozen=True):
+    """Rows in order, and the cursor of the next page, or None when this was the last."""
+
+    rows: tuple[Row, ...]
+    after: str | None = None
+
+
+class Refusal(Struct, frozen=True):
+    """An attempt that changed nothing: who, what, when, and why not. Kept apart from journals."""
+
+    entity: str
+    event: str
+    outcome: str
+    reason: str
+    time_ms: int
+    principal: str | None = None
+    trace: str | None = None
+
+
+class Store(Protocol):
+    """Where journals live. Safe for many callers at once, in one process and in several."""
+
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+        """Keep one step, if the entity still is at the expected version and its key is new."""
+
+    async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
+        """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
+
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+        """The verified records after a version, in order. Raises CorruptionError at the first bad link."""
+
+    async def find(self, query: Query) -> Page:
+        """Entities by kind, state, age and tag, oldest in their state first, page by page."""
+
+    async def close(self) -> None:
+        """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
+
+
+class RefusalLog(Protocol):
+    """A store that also keeps the attempts that were refused."""
+
+    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+        """Keep refusals; losing some under pressure is allowed, blocking a step is not."""

@@ -1,0 +1,70 @@
+"""The charts a runtime has: which kernel runs an entity, by its kind and the revision it was last written by.
+
+Rule 1: an entity runs on the revision that wrote it, else on a chart that says it is compatible with that; never on a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from interlock.errors import NotFoundError, UnavailableError
+from interlock.kernel.kernel import Kernel
+from interlock.model.findings import suggestion
+
+_BOUND = re.compile(r"(<=|>=|<|>|=)?\s*([0-9]+(?:\.[0-9]+)*)")
+
+
+class Charts:
+    """Kernels by kind and revision; the last one given of a kind creates new entities."""
+
+    def __init__(self, kernels: Iterable[Kernel]) -> None:
+        self._current: dict[str, Kernel] = {}
+        self._all: dict[tuple[str, str], Kernel] = {}
+        for kernel in kernels:
+            chart = kernel.chart
+            self._current[chart.kind] = kernel
+            self._all[chart.kind, chart.revision] = kernel
+
+    def current(self, kind: str) -> Kernel:
+        """The chart for new entities of a kind. Raises NotFoundError when there is none."""
+        found = self._current.get(kind)
+        if found is None:
+            known = ", ".join(self._current) or "none"
+            hint = suggestion(kind, self._current) or f"the kinds here are {known}"
+            raise NotFoundError(f"no chart of kind `{kind}`", code="kind.unknown", hint=hint)
+        return found
+
+    def revision(self, kind: str, revision: str) -> Kernel:
+        """The chart for an entity last written by this revision. Raises UnavailableError when none here may run it."""
+        found = self._all.get((kind, revision))
+        if found is not None:
+            return found
+        current = self.current(kind)
+        label = revision.partition("+")[0]
+        if current.chart.compatible is not None and is_within(label, current.chart.compatible):
+            return current
+        message = f"this process has no chart for revision {revision} of `{kind}`"
+        hint = f"load that revision too, or declare `compatible` in {current.chart.revision}"
+        raise UnavailableError(message, code="revision.unknown", hint=hint)
+
+
+def is_within(label: str, bounds: str) -> bool:
+    """Whether a revision's label lies in a range such as `>=3.0 <4`."""
+    version = _numbers(label)
+    if version is None:
+        return False
+    for sign, text in _BOUND.findall(bounds):
+        limit = tuple(int(part) for part in text.split("."))
+        width = max(len(version), len(limit))
+        left, right = (each + (0,) * (width - len(each)) for each in (version, limit))
+        holds = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}.get(sign, left == right)
+        if not holds:
+            return False
+    return True
+
+
+def _numbers(label: str) -> tuple[int, ...] | None:
+    if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)*", label):
+        return None
+    return tuple(int(part) for part in label.split("."))

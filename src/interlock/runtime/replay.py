@@ -1,0 +1,43 @@
+"""Replay: fold entries through the step, effects discarded. How a snapshot is made from a journal.
+
+Rule 1: a replayed entry must lead where it says it led; anything else is a divergence, and is corruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from interlock.errors import CorruptionError
+from interlock.kernel.kernel import Kernel
+from interlock.model.entry import CREATE, Entry
+from interlock.model.snapshot import Parent, Snapshot
+from interlock.runtime.charts import Charts
+
+
+def replayed(charts: Charts, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]) -> Snapshot | None:
+    """The snapshot after these entries, each by the revision that wrote it. Raises CorruptionError at a divergence."""
+    kind = entity.partition("/")[0]
+    for entry in entries:
+        kernel = charts.revision(kind, entry.revision)
+        snapshot = _stepped(kernel, entity, snapshot, entry)
+        if snapshot.version != entry.version or snapshot.configuration != entry.after:
+            found = f"version {snapshot.version} in {', '.join(snapshot.configuration)}"
+            written = f"version {entry.version} in {', '.join(entry.after)}"
+            message = f"replaying `{entity}` diverges: the journal says {written}, the chart gives {found}"
+            raise CorruptionError(message, code="journal.divergence")
+    return snapshot
+
+
+def _stepped(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entry) -> Snapshot:
+    event = entry.event
+    if event.name == CREATE:
+        data = event.data if isinstance(event.data, dict) else {}
+        parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)
+        return kernel.start(data.get("context"), entity=entity, time_ms=event.time_ms, parent=parent).snapshot
+    if snapshot is None:
+        raise CorruptionError(f"the journal of `{entity}` does not begin with its creation", code="journal.beginning")
+    return kernel.step(snapshot, event).snapshot
+
+

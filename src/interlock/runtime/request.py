@@ -1,0 +1,79 @@
+"""What callers may ask for: entity ids, keys, event names and payloads, checked before anything is loaded.
+
+Rule 1: malformed arguments are a UsageError that names what is wrong; nothing was read or written.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.errors import UsageError
+from interlock.model.codec import encode
+from interlock.model.field import plain_refusal
+from interlock.model.limits import (
+    ENTITY_ID_BYTES_MAX,
+    KEY_BYTES_MAX,
+    NAME_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    PAYLOAD_DEPTH_MAX,
+)
+
+RESERVED = ("_", "done.", "error.", "after.")
+"""Beginnings of event names that belong to the kernel: no sender may use them."""
+
+
+def checked_entity(entity: str) -> str:
+    """The kind of an entity id shaped `kind/id`."""
+    if not isinstance(entity, str) or "/" not in entity:
+        raise UsageError(f"an entity is named `kind/id`, not {entity!r:.80}", code="entity.malformed")
+    kind, _, rest = entity.partition("/")
+    _check_text(entity, "entity id", ENTITY_ID_BYTES_MAX, "entity.malformed")
+    if not kind or not rest:
+        raise UsageError(f"an entity is named `kind/id`, not {entity!r:.80}", code="entity.malformed")
+    return kind
+
+
+def check_key(key: str) -> None:
+    """A sender's key: a short text that does not begin with `_`, which is the driver's own."""
+    _check_text(key, "key", KEY_BYTES_MAX, "key.malformed")
+    if not key or key.startswith("_"):
+        raise UsageError("a key must not be empty or begin with `_`", code="key.reserved")
+
+
+def check_event(name: str) -> None:
+    """An event name that a sender may use."""
+    _check_text(name, "event name", NAME_BYTES_MAX, "event.malformed")
+    if not name or name.startswith(RESERVED):
+        raise UsageError(f"`{name}` belongs to the kernel: no sender may use it", code="event.reserved")
+
+
+def payload_refusal(payload: Any) -> str | None:
+    """Why a payload cannot be an event's data; None when it can."""
+    problem = plain_refusal(payload)
+    if problem is not None:
+        return problem
+    if len(encode(payload)) > PAYLOAD_BYTES_MAX:
+        return f"a payload may have {PAYLOAD_BYTES_MAX:,} bytes"
+    return f"a payload may be {PAYLOAD_DEPTH_MAX} levels deep" if _depth(payload) > PAYLOAD_DEPTH_MAX else None
+
+
+def _depth(value: Any) -> int:
+    deepest, level = 0, [value]
+    while level:
+        inner = [each for each in level if isinstance(each, dict | list)]
+        deepest += bool(inner)
+        level = [part for each in inner for part in (each.values() if isinstance(each, dict) else each)]
+    return deepest
+
+
+def _check_text(text: str, what: str, bytes_max: int, code: str) -> None:
+    if not isinstance(text, str):
+        raise UsageError(f"the {what} must be a string", code=code)
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise UsageError(f"the {what} holds half a surrogate pair", code=code) from None
+    if size > bytes_max:
+        raise UsageError(f"the {what} has {size:,} bytes; {bytes_max} are allowed", code=code)
+    if any(ord(each) < 32 or ord(each) == 127 for each in text):
+        raise UsageError(f"the {what} holds control characters", code=code)

@@ -1,0 +1,155 @@
+"""The memory store: the same interface over dictionaries and a lock. For tests and for trying things out.
+
+It is the reference that the other stores are measured against, and promises nothing across a restart.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from threading import Lock
+
+from msgspec import Struct
+
+from interlock.errors import UnavailableError
+from interlock.model.record import Record, encode_record, genesis
+from interlock.model.snapshot import Snapshot
+from interlock.ports.store import (
+    PAGE_MAX,
+    Append,
+    Appended,
+    Conflict,
+    Duplicate,
+    Loaded,
+    Page,
+    Query,
+    Refusal,
+    Row,
+)
+from interlock.stores.cursor import decode_cursor, encode_cursor
+
+
+class _Life(Struct):
+    """One entity: its snapshot, its journal, its keys, and since when it is in each of its states."""
+
+    kind: str
+    snapshot: Snapshot
+    records: list[Record]
+    keys: dict[str, int]
+    size: int
+    created_ms: int
+    entered_ms: dict[str, int]
+    tags: tuple[str, ...]
+
+
+class MemoryStore:
+    """Journals in dictionaries."""
+
+    def __init__(self) -> None:
+        self._lives: dict[str, _Life] = {}
+        self._lock = Lock()
+        self._closed = False
+        self.refusals: list[Refusal] = []
+
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+        """Keep one step, if the entity still is at the expected version and its key is new."""
+        entry = append.entry
+        with self._lock:
+            self._check_open()
+            life = self._lives.get(append.entity)
+            if life is not None and entry.key in life.keys:
+                return Duplicate(life.keys[entry.key])
+            version = 0 if life is None else life.snapshot.version
+            if version != append.expected:
+                return Conflict(version)
+            previous = life.records[-1].head if life is not None else genesis(append.entity)
+            record = encode_record(entry, durable=0 if life is None else life.size, previous=previous)
+            now = entry.event.time_ms
+            if life is None:
+                life = _Life(append.kind, append.snapshot, [], {}, 0, now, {}, ())
+                self._lives[append.entity] = life
+            life.records.append(record)
+            life.keys[entry.key] = entry.version
+            life.size += len(record.line)
+            life.snapshot = append.snapshot
+            life.tags = append.tags
+            life.entered_ms = {state: life.entered_ms.get(state, now) for state in append.states}
+            return Appended(entry.version, record.head)
+
+    async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
+        """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
+        with self._lock:
+            self._check_open()
+            life = self._lives.get(entity)
+            if life is None:
+                return None
+            if key is not None and key in life.keys:
+                return Duplicate(life.keys[key])
+            return Loaded(life.snapshot.version, life.records[-1].entry.event.time_ms, life.snapshot)
+
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+        """The records after a version, in order."""
+        with self._lock:
+            self._check_open()
+            life = self._lives.get(entity)
+            return () if life is None else tuple(life.records[after : after + min(limit, PAGE_MAX)])
+
+    async def find(self, query: Query) -> Page:
+        """Entities by kind, state, age and tag, oldest in their state first, page by page."""
+        with self._lock:
+            self._check_open()
+            found = sorted(self._matching(query))
+        start = 0 if query.after is None else bisect_right(found, decode_cursor(query.after), key=lambda each: each[:2])
+        limit = min(query.limit, PAGE_MAX)
+        rows = found[start : start + limit]
+        more = len(found) > start + limit
+        return Page(tuple(self._row(entity) for _, entity in rows), encode_cursor(*rows[-1]) if more else None)
+
+    def _matching(self, query: Query) -> Iterator[tuple[int, str]]:
+        for entity, life in self._lives.items():
+            if life.kind != query.kind or not entity.startswith(f"{query.kind}/{query.prefix or ''}"):
+                continue
+            if query.state is not None and query.state not in life.entered_ms:
+                continue
+            if query.tag is not None and query.tag not in life.tags:
+                continue
+            if query.revision is not None and life.snapshot.revision != query.revision:
+                continue
+            entered = _entered_ms(life, query.state)
+            if query.entered_before_ms is None or entered < query.entered_before_ms:
+                yield entered, entity
+
+    def _row(self, entity: str) -> Row:
+        life = self._lives[entity]
+        snapshot = life.snapshot
+        return Row(
+            entity,
+            snapshot.version,
+            snapshot.revision,
+            snapshot.configuration,
+            life.created_ms,
+            _entered_ms(life, None),
+            life.records[-1].entry.event.time_ms,
+            snapshot.ended,
+        )
+
+    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+        """Keep refusals."""
+        with self._lock:
+            self.refusals += refusals
+
+    async def close(self) -> None:
+        """Refuse everything from now on; what was kept is gone with the store."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError("the store is closed", code="store.closed")
+
+
+def _entered_ms(life: _Life, state: str | None) -> int:
+    """Since when the entity is in a state, or in its configuration: the newest of its atomic states."""
+    if state is not None:
+        return life.entered_ms[state]
+    times = [life.entered_ms[each] for each in life.snapshot.configuration if each in life.entered_ms]
+    return max(times, default=life.created_ms)
