@@ -21,9 +21,10 @@ from interlock.kernel.judge import Judge
 from interlock.kernel.loop import Loop
 from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.receive import Receiver
-from interlock.kernel.run import Run, StepFailed
+from interlock.kernel.run import Run, StepFailed, run_at
 from interlock.kernel.select import Selector
-from interlock.model.chart import Chart
+from interlock.model.action import Value
+from interlock.model.chart import Chart, State
 from interlock.model.event import Event
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
@@ -192,6 +193,17 @@ class Kernel:
         if snapshot.ended is not None:
             return ()
         return self.explainer.candidates(snapshot, self._configuration(snapshot), event)
+
+    def active(self, snapshot: Snapshot) -> tuple[State, ...]:
+        """All active states in document order, the root left out; of an entity that ended, those of its last configuration."""
+        found = self.planner.structure.active(self.planner.by_id[name] for name in snapshot.configuration)
+        return tuple(self.chart.states[index] for index in sorted(found) if index > 0)
+
+    def evaluated(self, value: Value, snapshot: Snapshot, event: Event) -> Any:
+        """A value of the chart that a driver needs (a key, say); None when it cannot be evaluated."""
+        run = run_at(snapshot, event.time_ms, self.actions.fields, raises=False)
+        run.event = event
+        return run.carry(self.actions.value(value), "value")
 
     def _configuration(self, snapshot: Snapshot) -> Configuration:
         configuration = self.planner.configuration(snapshot.configuration)

@@ -13,7 +13,7 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault, Outcome, Trial
 
 CREATE = "_create"
-"""The name of the event that creates an entity: entry 1. Its data holds the `context` given, and the `parent` if any."""
+"""The event that creates an entity: entry 1. Its data holds the `context` given, and the `parent` if any."""
 
 
 class Entry(Struct, frozen=True, omit_defaults=True, rename={"before": "from", "after": "to"}):

@@ -1,9 +1,9 @@
-"""A record: one entry as it stands in a journal, byte for byte, chained to the one before.
+r"""A record: one entry as it stands in a journal, byte for byte, chained to the one before.
 
-    {"v":7,"k":"<key>","d":1234,"e":{<entry>},"h":"<32 hex>"}\\n
+    {"v":7,"k":"<key>","d":1234,"e":{<entry>},"h":"<32 hex>"}\n
 
-`v` is the version, `k` the event's key, `d` the bytes of the journal known durable to the writer before this write, `h` the
-hash over the previous hash and the raw bytes before `,"h"`. It is checksum and chain at once.
+`v` is the version, `k` the event's key, `d` the bytes of the journal known durable to the writer before this write,
+`h` the hash over the previous hash and the raw bytes before `,"h"`. It is checksum and chain at once.
 
 Rule 1: stored bytes are hashed, never a re-encoding.
 Rule 2: nothing here raises for bad bytes: `decode_record` answers with a `Bad`, and the caller decides what it means.

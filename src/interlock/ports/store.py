@@ -1,14 +1,16 @@
 """What a driver needs of a store: append under compare-and-swap, load, read, list, close.
 
-Rule 1: when `append` returns `Appended`, the record is durable, in exactly one place, by the store's own definition of durable.
+Rule 1: when `append` returns `Appended`, the record is durable, in exactly one place, by the store's own definition
+of durable.
 Rule 2: a lost swap and a known key are answers, not exceptions; the store never retries and never merges.
 Rule 3: a store knows no charts: what it loads may be a snapshot, or an older one with the records to replay on it.
-Rule 4: what cannot be kept raises: UnavailableError (nothing was acknowledged; the same key may be sent again) or CorruptionError.
+Rule 4: what cannot be kept raises: UnavailableError (nothing was acknowledged; the same key may be sent again) or
+CorruptionError.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -23,7 +25,8 @@ PAGE_MAX = 1_000
 class Append(Struct, frozen=True):
     """One step to keep: the entry, the snapshot it leads to, and the version it was computed on (0: creation).
 
-    `states` are the ids of all active states after it, compounds too; `tags` those of the active states: for lists and counts.
+    `states` are the ids of all active states after it, compounds too; `tags` those of the active states: for lists
+    and counts.
     """
 
     kind: str
@@ -55,7 +58,7 @@ class Conflict(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """What is known of an entity: its version and time, a snapshot of it or of an earlier version, the records after that.
+    """What is known of an entity: a snapshot of it or of an earlier version, and the records after that.
 
     `time_ms` is the time of its last entry: the next one is never before it.
     """
@@ -67,7 +70,7 @@ class Loaded(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """Which entities to list: of a kind, in a state (atomic or not), for at least so long, with a tag, from a cursor on."""
+    """Which entities to list: by kind, state (atomic or not), age, tag, revision, id prefix; from a cursor on."""
 
     kind: str
     state: str | None = None
@@ -130,6 +133,7 @@ class Store(Protocol):
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
 
 
+@runtime_checkable
 class RefusalLog(Protocol):
     """A store that also keeps the attempts that were refused."""
 

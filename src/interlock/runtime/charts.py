@@ -1,6 +1,7 @@
 """The charts a runtime has: which kernel runs an entity, by its kind and the revision it was last written by.
 
-Rule 1: an entity runs on the revision that wrote it, else on a chart that says it is compatible with that; never on a guess.
+Rule 1: an entity runs on the revision that wrote it, else on a chart that says it is compatible with that; never on a
+guess.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def is_within(label: str, bounds: str) -> bool:
         limit = tuple(int(part) for part in text.split("."))
         width = max(len(version), len(limit))
         left, right = (each + (0,) * (width - len(each)) for each in (version, limit))
-        holds = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}.get(sign, left == right)
+        holds = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}.get(
+            sign, left == right
+        )
         if not holds:
             return False
     return True

@@ -39,5 +39,3 @@ def _stepped(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entr
     if snapshot is None:
         raise CorruptionError(f"the journal of `{entity}` does not begin with its creation", code="journal.beginning")
     return kernel.step(snapshot, event).snapshot
-
-

@@ -24,12 +24,10 @@ RESERVED = ("_", "done.", "error.", "after.")
 
 def checked_entity(entity: str) -> str:
     """The kind of an entity id shaped `kind/id`."""
-    if not isinstance(entity, str) or "/" not in entity:
-        raise UsageError(f"an entity is named `kind/id`, not {entity!r:.80}", code="entity.malformed")
-    kind, _, rest = entity.partition("/")
     _check_text(entity, "entity id", ENTITY_ID_BYTES_MAX, "entity.malformed")
+    kind, _, rest = entity.partition("/")
     if not kind or not rest:
-        raise UsageError(f"an entity is named `kind/id`, not {entity!r:.80}", code="entity.malformed")
+        raise UsageError(f"an entity is named `kind/id`, not {entity[:80]!r}", code="entity.malformed")
     return kind
 
 
@@ -66,7 +64,7 @@ def _depth(value: Any) -> int:
     return deepest
 
 
-def _check_text(text: str, what: str, bytes_max: int, code: str) -> None:
+def _check_text(text: object, what: str, bytes_max: int, code: str) -> None:
     if not isinstance(text, str):
         raise UsageError(f"the {what} must be a string", code=code)
     try:

@@ -7,8 +7,8 @@
 5. Effects are performed by others, after the append; their keys are in the entry.
 6. Results come back as events, through `send` like everything else.
 
-Rule: a refusal is only ever given on a fresh snapshot, and only when the key is not known: the same send, repeated after the
-entity moved on, is `duplicate`.
+Rule: a refusal is only ever given on a fresh snapshot, and only when the key is not known: the same send, repeated
+after the entity moved on, is `duplicate`.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Runtime:
     ) -> Receipt:
         """Give an event to an entity. When the receipt says `applied`, its entry is durable.
 
-        Raises NotFoundError when there is no such entity, ConflictError when `expected` is not its version or others kept
-        winning, UnavailableError when the store cannot keep its promise: then send again with the same key.
+        Raises NotFoundError when there is no such entity, ConflictError when `expected` is not its version or others
+        kept winning, UnavailableError when the store cannot keep its promise: then send again with the same key.
         """
         checked_entity(entity)
         check_event(event)
@@ -130,17 +130,15 @@ class Runtime:
     ) -> Receipt | None:
         """One try; None when the swap was lost."""
         cached = self._snapshots.get(entity)
-        snapshot, last_ms = cached if cached is not None else await self._loaded(entity, None)
+        snapshot, last_ms = cached if cached is not None else await self._loaded(entity)
         kernel = self.charts.revision(snapshot.kind, snapshot.revision)
         event, token = self._stamped(kernel, snapshot, given, token, last_ms)
         verdict = self._verdict(kernel, snapshot, event, expected, problem)
         if isinstance(verdict, Step) and verdict.snapshot.version > snapshot.version:
             return await self._appended(kernel, snapshot, event, verdict, token, trace)
-        return await self._refused(entity, kernel, snapshot, event, verdict, token, expected, trace, problem)
+        return await self._refused(snapshot, event, verdict, token, trace)
 
-    def _stamped(
-        self, kernel: Kernel, snapshot: Snapshot, given: Event, token: str, last_ms: int
-    ) -> tuple[Event, str]:
+    def _stamped(self, kernel: Kernel, snapshot: Snapshot, given: Event, token: str, last_ms: int) -> tuple[Event, str]:
         """The event with its time, which never goes back, and the key by which it is known."""
         known = next((each for each in kernel.chart.events or () if each.name == given.name), None)
         event = Event(
@@ -189,39 +187,18 @@ class Runtime:
         return None
 
     async def _refused(
-        self,
-        entity: str,
-        kernel: Kernel,
-        snapshot: Snapshot,
-        event: Event,
-        verdict: Step | str,
-        token: str,
-        expected: int | None,
-        trace: str | None,
-        problem: str | None,
-    ) -> Receipt:
-        """A refusal, once it is known to be right: on the newest snapshot, and for a key never kept."""
-        if verdict != "roles":
+        self, snapshot: Snapshot, event: Event, verdict: Step | str, token: str, trace: str | None
+    ) -> Receipt | None:
+        """A refusal, once it is known to be right: for a key never kept, on the newest snapshot. None: it is not."""
+        entity = snapshot.entity
+        if verdict != "roles":  # before the role test a guessed key would answer strangers
             found = await self.store.load(entity, key=token)
             if isinstance(found, Duplicate):
                 return Receipt(entity, "duplicate", found.version)
-            if found is not None and found.version != snapshot.version:
-                fresh, last_ms = await self._loaded(entity, None)
-                event, token = self._stamped(kernel, fresh, event, token, last_ms)
-                verdict = self._verdict(kernel, fresh, event, expected, problem)
-                if isinstance(verdict, Step) and verdict.snapshot.version > fresh.version:
-                    receipt = await self._appended(kernel, fresh, event, verdict, token, trace)
-                    if receipt is not None:
-                        return receipt
-                snapshot = fresh
+            if found is None or found.version != snapshot.version:
+                return None
         if verdict == "expected":
-            message = f"`{entity}` is at version {snapshot.version}, not {expected}"
-            raise ConflictError(message, code="conflict.expected")
-        return await self._refusal(entity, snapshot, event, verdict, trace)
-
-    async def _refusal(
-        self, entity: str, snapshot: Snapshot, event: Event, verdict: Step | str, trace: str | None
-    ) -> Receipt:
+            raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
         if isinstance(verdict, str):
             receipt = Receipt(entity, "denied", snapshot.version, verdict)
         else:
@@ -272,8 +249,8 @@ class Runtime:
         if changed is not None:
             changed.set()
 
-    async def _loaded(self, entity: str, key: str | None) -> tuple[Snapshot, int]:
-        found = await self.store.load(entity, key=key)
+    async def _loaded(self, entity: str) -> tuple[Snapshot, int]:
+        found = await self.store.load(entity)
         if found is None or isinstance(found, Duplicate):
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="create it first")
         snapshot = replayed(self.charts, entity, found.snapshot, (each.entry for each in found.records))
@@ -284,7 +261,7 @@ class Runtime:
 
     @asynccontextmanager
     async def _alone(self, entity: str) -> AsyncIterator[None]:
-        """One step of an entity at a time in this process: its callers queue here and never conflict with each other."""
+        """One step of an entity at a time in this process: its callers queue here and never conflict."""
         if self._closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
         lock, waiting = self._busy.get(entity, (asyncio.Lock(), 0))
@@ -305,7 +282,7 @@ class Runtime:
         """The entity now, at a version, or at a time (ms): the last entry not after it, replayed from the journal."""
         checked_entity(entity)
         if at is None and at_ms is None:
-            snapshot, _ = await self._loaded(entity, None)
+            snapshot, _ = await self._loaded(entity)
             return snapshot
         found: Snapshot | None = None
         async for entry in self._entries(entity):

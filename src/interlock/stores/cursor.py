@@ -19,4 +19,6 @@ def decode_cursor(text: str) -> tuple[int, str]:
     try:
         return msgspec.json.decode(urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=tuple[int, str])
     except (ValueError, msgspec.MsgspecError) as error:
-        raise UsageError("this is not a cursor of a list", code="cursor.malformed", hint="take it from the last page") from error
+        raise UsageError(
+            "this is not a cursor of a list", code="cursor.malformed", hint="take it from the last page"
+        ) from error

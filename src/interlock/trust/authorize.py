@@ -1,6 +1,7 @@
 """Who may send which event: roles and the `permit` policy of the chart's `events` block.
 
-Rule 1: no roles on an event means deny, once any event of the chart has some; a chart without any is open to local drivers.
+Rule 1: no roles on an event means deny, once any event of the chart has some; a chart without any is open to local
+drivers.
 Rule 2: what fails is `denied`, never `rejected`; the answer does not say which states would have accepted.
 """
 

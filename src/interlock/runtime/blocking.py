@@ -1,0 +1,103 @@
+"""The same runtime for code without an event loop: scripts, notebooks, Django, Flask.
+
+One loop in one thread of its own; each call hands over its coroutine and waits. Nothing is implemented twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from threading import Thread
+from typing import Any, TypeVar
+
+from interlock.kernel.explain import Candidate
+from interlock.model.entry import Entry, Receipt
+from interlock.model.snapshot import Snapshot
+from interlock.ports.store import Page, Query
+from interlock.runtime.send import Runtime
+
+T = TypeVar("T")
+
+
+class BlockingRuntime:
+    """A runtime whose methods wait. Safe to call from many threads."""
+
+    def __init__(self, opened: Callable[[], Coroutine[Any, Any, Runtime]]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="interlock", daemon=True)
+        self._thread.start()
+        try:
+            self.runtime = self._wait(opened())
+        except BaseException:
+            self._stop()
+            raise
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def create(
+        self,
+        entity: str,
+        context: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+        trace: str | None = None,
+    ) -> Receipt:
+        """As `Runtime.create`."""
+        return self._wait(self.runtime.create(entity, context, key=key, principal=principal, trace=trace))
+
+    def send(
+        self,
+        entity: str,
+        event: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        expected: int | None = None,
+        principal: Mapping[str, Any] | None = None,
+        trace: str | None = None,
+    ) -> Receipt:
+        """As `Runtime.send`."""
+        sent = self.runtime.send(entity, event, payload, key=key, expected=expected, principal=principal, trace=trace)
+        return self._wait(sent)
+
+    def state(self, entity: str, *, at: int | None = None, at_ms: int | None = None) -> Snapshot:
+        """As `Runtime.state`."""
+        return self._wait(self.runtime.state(entity, at=at, at_ms=at_ms))
+
+    def journal(self, entity: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
+        """As `Runtime.journal`."""
+        return self._wait(self.runtime.journal(entity, after=after, limit=limit))
+
+    def list(self, query: Query) -> Page:
+        """As `Runtime.list`."""
+        return self._wait(self.runtime.list(query))
+
+    def can(self, entity: str) -> tuple[Candidate, ...]:
+        """As `Runtime.can`."""
+        return self._wait(self.runtime.can(entity))
+
+    def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> Iterator[Entry]:
+        """As `Runtime.watch`, as an ordinary iterator."""
+        entries = self.runtime.watch(entity, after=after, poll_ms=poll_ms)
+        while True:
+            try:
+                yield self._wait(_next(entries))
+            except StopAsyncIteration:
+                return
+
+    def close(self) -> None:
+        """As `Runtime.close`, and the thread ends."""
+        self._wait(self.runtime.close())
+        self._stop()
+
+
+async def _next(entries: Any) -> Entry:
+    entry: Entry = await anext(entries)
+    return entry
