@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
-    from interlock.assemble import BoundChart, firing, load, loads
+    from interlock.assemble import BoundChart, firing, load, loads, open  # noqa: A004 - the name users read: interlock.open
     from interlock.definition import builder as build
     from interlock.errors import (
+        ConflictError,
         CorruptionError,
         DefinitionError,
         DeniedError,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         NotFoundError,
         Place,
         RejectedError,
+        UnavailableError,
         UsageError,
     )
     from interlock.kernel.explain import Candidate
@@ -27,32 +29,45 @@ if TYPE_CHECKING:
     from interlock.model.codec import decode_event, decode_snapshot, encode
     from interlock.model.document import Document
     from interlock.model.effect import Effect
+    from interlock.model.entry import Entry, Receipt
     from interlock.model.event import Event
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
+    from interlock.ports.store import Page, Query, Row
+    from interlock.runtime.blocking import BlockingRuntime
+    from interlock.runtime.send import Runtime
 
     __version__: str = _version("interlock")
 
 _HOMES = {
+    "BlockingRuntime": "interlock.runtime.blocking",
     "BoundChart": "interlock.assemble",
     "Candidate": "interlock.kernel.explain",
     "Chart": "interlock.model.chart",
+    "ConflictError": "interlock.errors",
     "CorruptionError": "interlock.errors",
     "DefinitionError": "interlock.errors",
     "DeniedError": "interlock.errors",
     "Diagnostic": "interlock.errors",
     "Document": "interlock.model.document",
     "Effect": "interlock.model.effect",
+    "Entry": "interlock.model.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
+    "Page": "interlock.ports.store",
     "Place": "interlock.errors",
+    "Query": "interlock.ports.store",
+    "Receipt": "interlock.model.entry",
     "RejectedError": "interlock.errors",
+    "Row": "interlock.ports.store",
+    "Runtime": "interlock.runtime.send",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
+    "UnavailableError": "interlock.errors",
     "UsageError": "interlock.errors",
     "decode_event": "interlock.model.codec",
     "decode_snapshot": "interlock.model.codec",
@@ -60,28 +75,38 @@ _HOMES = {
     "firing": "interlock.assemble",
     "load": "interlock.assemble",
     "loads": "interlock.assemble",
+    "open": "interlock.assemble",
 }
 
 __all__ = (
+    "BlockingRuntime",
     "BoundChart",
     "Candidate",
     "Chart",
+    "ConflictError",
     "CorruptionError",
     "DefinitionError",
     "DeniedError",
     "Diagnostic",
     "Document",
     "Effect",
+    "Entry",
     "Event",
     "Fault",
     "InterlockError",
     "InternalError",
     "MissingExtraError",
     "NotFoundError",
+    "Page",
     "Place",
+    "Query",
+    "Receipt",
     "RejectedError",
+    "Row",
+    "Runtime",
     "Snapshot",
     "Step",
+    "UnavailableError",
     "UsageError",
     "__version__",
     "build",
@@ -91,6 +116,7 @@ __all__ = (
     "firing",
     "load",
     "loads",
+    "open",
 )
 
 

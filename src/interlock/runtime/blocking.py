@@ -6,10 +6,13 @@ One loop in one thread of its own; each call hands over its coroutine and waits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from threading import Thread
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from threading import Lock, Thread
 from typing import Any, TypeVar
 
+from interlock.errors import UnavailableError
 from interlock.kernel.explain import Candidate
 from interlock.model.entry import Entry, Receipt
 from interlock.model.snapshot import Snapshot
@@ -24,6 +27,8 @@ class BlockingRuntime:
 
     def __init__(self, opened: Callable[[], Coroutine[Any, Any, Runtime]]) -> None:
         self._loop = asyncio.new_event_loop()
+        self._gate = Lock()
+        self._ended = False
         self._thread = Thread(target=self._loop.run_forever, name="interlock", daemon=True)
         self._thread.start()
         try:
@@ -33,9 +38,22 @@ class BlockingRuntime:
             raise
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        with self._gate:  # what is handed over before the end is answered; afterwards nothing is
+            if self._ended:
+                coroutine.close()
+                raise UnavailableError("the runtime is closed", code="runtime.closed")
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise UnavailableError("the runtime was closed meanwhile", code="runtime.closed") from None
 
     def _stop(self) -> None:
+        with self._gate:
+            if self._ended:
+                return
+            self._ended = True
+        asyncio.run_coroutine_threadsafe(_drained(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -83,21 +101,35 @@ class BlockingRuntime:
         """As `Runtime.can`."""
         return self._wait(self.runtime.can(entity))
 
-    def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> Iterator[Entry]:
+    def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> Generator[Entry, None, None]:
         """As `Runtime.watch`, as an ordinary iterator."""
         entries = self.runtime.watch(entity, after=after, poll_ms=poll_ms)
-        while True:
-            try:
+        try:
+            while True:
                 yield self._wait(_next(entries))
-            except StopAsyncIteration:
-                return
+        except StopAsyncIteration:
+            return
+        finally:
+            with suppress(UnavailableError):  # closed meanwhile: then it is at its end
+                self._wait(entries.aclose())
 
     def close(self) -> None:
-        """As `Runtime.close`, and the thread ends."""
-        self._wait(self.runtime.close())
+        """As `Runtime.close`, and the thread ends. Whoever waits in another thread is answered. May be called again."""
+        with suppress(UnavailableError):
+            self._wait(self.runtime.close())
         self._stop()
 
 
-async def _next(entries: Any) -> Entry:
-    entry: Entry = await anext(entries)
-    return entry
+async def _next(entries: AsyncGenerator[Entry, None]) -> Entry:
+    return await anext(entries)
+
+
+async def _drained() -> None:
+    """Cancel what is left, so that nobody in another thread waits for a loop that has stopped."""
+    loop = asyncio.get_running_loop()
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    for each in rest:
+        each.cancel()
+    await asyncio.gather(*rest, return_exceptions=True)
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()

@@ -5,6 +5,8 @@ Rule 1: malformed arguments are a UsageError that names what is wrong; nothing w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 from interlock.errors import UsageError
@@ -45,12 +47,33 @@ def check_event(name: str) -> None:
         raise UsageError(f"`{name}` belongs to the kernel: no sender may use it", code="event.reserved")
 
 
+def check_sender(principal: Mapping[str, Any] | None, trace: str | None) -> None:
+    """Who sends, as plain JSON of a payload's size at most, and a short trace id: both are kept with the entry."""
+    problem = None if principal is None else payload_refusal(dict(principal))
+    if problem is not None:
+        raise UsageError(f"the principal is refused: {problem}", code="principal.malformed")
+    if trace is not None:
+        _check_text(trace, "trace", NAME_BYTES_MAX, "trace.malformed")
+
+
+def dedupe_key(event: str, value: str | int) -> str:
+    """The key that a chart's `dedupe` gives an event; apart from senders' keys, or one could be taken beforehand."""
+    key = f"_{event}:{value}"
+    if len(key.encode()) <= KEY_BYTES_MAX:
+        return key
+    return f"_{blake2b(key.encode(), digest_size=32).hexdigest()}"  # cut short, two values would be one key
+
+
 def payload_refusal(payload: Any) -> str | None:
     """Why a payload cannot be an event's data; None when it can."""
     problem = plain_refusal(payload)
     if problem is not None:
         return problem
-    if len(encode(payload)) > PAYLOAD_BYTES_MAX:
+    try:
+        size = len(encode(payload))
+    except UnicodeEncodeError:
+        return "a string holds half a surrogate pair"
+    if size > PAYLOAD_BYTES_MAX:
         return f"a payload may have {PAYLOAD_BYTES_MAX:,} bytes"
     return f"a payload may be {PAYLOAD_DEPTH_MAX} levels deep" if _depth(payload) > PAYLOAD_DEPTH_MAX else None
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -39,7 +39,14 @@ from interlock.ports.clock import Clock
 from interlock.ports.store import Append, Appended, Duplicate, Page, Query, Refusal, RefusalLog, Store
 from interlock.runtime.charts import Charts
 from interlock.runtime.replay import replayed
-from interlock.runtime.request import check_event, check_key, checked_entity, payload_refusal
+from interlock.runtime.request import (
+    check_event,
+    check_key,
+    check_sender,
+    checked_entity,
+    dedupe_key,
+    payload_refusal,
+)
 from interlock.trust.authorize import Authorizer
 
 
@@ -72,6 +79,7 @@ class Runtime:
         Raises NotFoundError for an unknown kind, RejectedError when the chart refuses the context.
         """
         kind = checked_entity(entity)
+        check_sender(principal, trace)
         if key is not None:
             check_key(key)
         kernel = self.charts.current(kind)
@@ -110,6 +118,7 @@ class Runtime:
         """
         checked_entity(entity)
         check_event(event)
+        check_sender(principal, trace)
         if key is not None:
             check_key(key)
         problem = payload_refusal(payload)
@@ -152,7 +161,7 @@ class Runtime:
         if known is not None and known.dedupe is not None and given.key is None:
             value = kernel.evaluated(known.dedupe, snapshot, event)
             if isinstance(value, str | int) and value != "":
-                token = f"{given.name}:{value}"[:200]
+                token = dedupe_key(given.name, value)
         return event, token
 
     def _verdict(
@@ -206,7 +215,7 @@ class Runtime:
                 entity, verdict.outcome, snapshot.version, verdict.reason, snapshot, (), verdict.faults, verdict.trials
             )
         if isinstance(self.store, RefusalLog):
-            who = event.principal.get("id") if isinstance(event.principal, dict) else None
+            who = None if event.principal is None else str(event.principal.get("id", ""))
             reason = receipt.reason or ""
             await self.store.refuse((Refusal(entity, event.name, receipt.outcome, reason, event.time_ms, who, trace),))
         return receipt
@@ -241,13 +250,17 @@ class Runtime:
         )
 
     def _keep(self, snapshot: Snapshot, time_ms: int) -> None:
+        """A step of this process is durable: the cache goes on from it, and those who watch hear of it."""
+        self._cache(snapshot, time_ms)
+        changed = self._changed.pop(snapshot.entity, None)
+        if changed is not None:
+            changed.set()
+
+    def _cache(self, snapshot: Snapshot, time_ms: int) -> None:
         self._snapshots[snapshot.entity] = (snapshot, time_ms)
         self._snapshots.move_to_end(snapshot.entity)
         if len(self._snapshots) > SNAPSHOTS_CACHED_MAX:
             self._snapshots.popitem(last=False)
-        changed = self._changed.pop(snapshot.entity, None)
-        if changed is not None:
-            changed.set()
 
     async def _loaded(self, entity: str) -> tuple[Snapshot, int]:
         found = await self.store.load(entity)
@@ -256,7 +269,7 @@ class Runtime:
         snapshot = replayed(self.charts, entity, found.snapshot, (each.entry for each in found.records))
         if snapshot is None:
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="create it first")
-        self._snapshots[entity] = (snapshot, found.time_ms)
+        self._cache(snapshot, found.time_ms)
         return snapshot, found.time_ms
 
     @asynccontextmanager
@@ -310,7 +323,7 @@ class Runtime:
         """Entities by kind, state, age and tag, page by page."""
         return await self.store.find(query)
 
-    async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncIterator[Entry]:
+    async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncGenerator[Entry, None]:
         """Every entry after a version, as it is kept: at once for this process's own, within `poll_ms` for others'."""
         checked_entity(entity)
         while not self._closed:
@@ -321,9 +334,11 @@ class Runtime:
                 yield record.entry
             if not records:
                 waits = {asyncio.ensure_future(changed.wait()), asyncio.ensure_future(self.clock.sleep_ms(poll_ms))}
-                _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                for each in pending:
-                    each.cancel()
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:  # also when whoever watches has gone
+                    for each in waits:
+                        each.cancel()
 
     async def can(self, entity: str) -> tuple[Candidate, ...]:
         """The transitions in question now, with the verdict of each guard and what it read."""

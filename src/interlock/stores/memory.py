@@ -11,7 +11,7 @@ from threading import Lock
 
 from msgspec import Struct
 
-from interlock.errors import UnavailableError
+from interlock.errors import UnavailableError, UsageError
 from interlock.model.record import Record, encode_record, genesis
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import (
@@ -27,6 +27,13 @@ from interlock.ports.store import (
     Row,
 )
 from interlock.stores.cursor import decode_cursor, encode_cursor
+
+
+def open_store(url: str) -> MemoryStore:
+    """A new, empty store for the address `memory:`. Raises UsageError for more than that: there is nothing to name."""
+    if url != "memory:":
+        raise UsageError(f"`{url}` names a place, and memory has none", code="url.malformed", hint="use `memory:`")
+    return MemoryStore()
 
 
 class _Life(Struct):
@@ -100,7 +107,7 @@ class MemoryStore:
             self._check_open()
             found = sorted(self._matching(query))
         start = 0 if query.after is None else bisect_right(found, decode_cursor(query.after), key=lambda each: each[:2])
-        limit = min(query.limit, PAGE_MAX)
+        limit = max(1, min(query.limit, PAGE_MAX))
         rows = found[start : start + limit]
         more = len(found) > start + limit
         return Page(tuple(self._row(entity) for _, entity in rows), encode_cursor(*rows[-1]) if more else None)

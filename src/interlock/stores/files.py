@@ -1,0 +1,121 @@
+"""The file store: journals in plain files, durable and safe between processes, with nothing to install or run.
+
+Rule 1: this file holds no rule of its own. The store is synchronous code (`files_journals` and what it uses); each
+request is one hop to a thread, where a flush may take its time.
+Rule 2: many processes may open one root. A forked child opens its journals anew: an inherited descriptor would share
+its parent's lock.
+
+It lists entities by walking its directories, which is right for thousands and slow for millions; a database store
+keeps an index. It remembers the last 10,000 keys of an entity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+from weakref import WeakSet
+
+from interlock.errors import UnavailableError, UsageError
+from interlock.model.record import Record
+from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, Loaded, Page, Query, Refusal
+from interlock.stores.files_journals import Journals
+from interlock.stores.files_shared import Settings
+from interlock.stores.filesystem import FileSystem, OperatingSystem
+
+THREADS_MAX = 16
+"""Threads of a store: they wait for the disk, which groups their flushes; sixteen gave twice the rate of four."""
+
+T = TypeVar("T")
+
+
+class FileStore:
+    """Journals below a directory.
+
+    Raises UsageError for a format or file system that it does not know, UnavailableError when the directory cannot be
+    opened.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        fs: FileSystem | None = None,
+        tenant: str = "",
+        store_key: bytes = b"",
+        snapshot_every: int = 100,
+        lock_ms_max: int = 5_000,
+        handles_max: int | None = None,
+    ) -> None:
+        settings = Settings(tenant=tenant, store_key=store_key, snapshot_every=snapshot_every, lock_ms_max=lock_ms_max)
+        self._journals = Journals(str(root), fs or OperatingSystem(), settings, count_max=handles_max)
+        self._threads = _threads()
+        self._closed = False
+        _stores.add(self)
+
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+        """Keep one step, if the entity still is at the expected version and its key is new."""
+        return await self._hop(lambda: self._journals.append(append))
+
+    async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
+        """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
+        return await self._hop(lambda: self._journals.load(entity, key))
+
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+        """The verified records after a version, in order. Raises CorruptionError at the first bad link."""
+        return await self._hop(lambda: self._journals.read(entity, after=after, limit=limit))
+
+    async def find(self, query: Query) -> Page:
+        """Entities by kind, state, age and tag, oldest in their state first, page by page."""
+        return await self._hop(lambda: self._journals.find(query))
+
+    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+        """Keep refusals, as well as can be."""
+        await self._hop(lambda: self._journals.refuse(refusals))
+
+    async def close(self) -> None:
+        """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.to_thread(self._close_now)
+
+    def _close_now(self) -> None:
+        self._threads.shutdown(wait=True)
+        self._journals.close()
+
+    async def _hop(self, rule: Callable[[], T]) -> T:
+        if self._closed:
+            raise UnavailableError("the store is closed", code="store.closed")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, rule)
+
+    def _after_fork(self) -> None:
+        self._threads = _threads()
+        self._journals.abandon()
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="interlock-files")
+
+
+_stores: WeakSet[FileStore] = WeakSet()
+
+
+def _abandon_all() -> None:
+    for store in list(_stores):
+        store._after_fork()  # noqa: SLF001  this module's own class
+
+
+os.register_at_fork(after_in_child=_abandon_all)
+
+
+def open_store(url: str) -> FileStore:
+    """The store that a URL such as `file:///var/lib/orders` names. Raises UsageError for any other URL."""
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path or parts.query:
+        raise UsageError(f"`{url}` names no directory", code="store.url", hint="write file:///path/to/directory")
+    return FileStore(unquote(parts.path))

@@ -1,0 +1,78 @@
+"""Open journals, the least recently used closed first. Each holds two descriptors, of which a process has few.
+
+Rule 1: a handle in use is never closed; the limit may be passed for as long as all are in use.
+Rule 2: what is poisoned is remembered by the store, not here: closing a handle forgets no failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from threading import Condition
+
+from interlock.stores.files_journal import Journal
+from interlock.stores.files_shared import Address, Shared
+
+
+class Handles:
+    """The journals a process has open."""
+
+    def __init__(self, shared: Shared, count_max: int) -> None:
+        self._shared = shared
+        self._count_max = count_max
+        self._journals: OrderedDict[str, Journal] = OrderedDict()
+        self._users: dict[str, int] = {}
+        self._free = Condition()
+
+    @contextlib.contextmanager
+    def borrowed(self, address: Address) -> Iterator[Journal]:
+        """The journal of an entity, safe from being closed meanwhile."""
+        with self._free:
+            journal = self._journals.get(address.name)
+            if journal is None:
+                journal = self._journals[address.name] = Journal(self._shared, address)
+            self._journals.move_to_end(address.name)
+            self._users[address.name] = self._users.get(address.name, 0) + 1
+        try:
+            yield journal
+        finally:
+            with self._free:
+                self._users[address.name] -= 1
+                if self._users[address.name] == 0:
+                    del self._users[address.name]
+                surplus = self._surplus()
+                self._free.notify_all()
+            for each in surplus:
+                each.close()
+
+    def _surplus(self) -> list[Journal]:
+        """Takes out what is above the limit and in nobody's use, oldest first.
+
+        A journal that is opened again while its old handle is being closed is safe: the lock is between the two.
+        """
+        excess = len(self._journals) - self._count_max
+        idle = [name for name in self._journals if name not in self._users] if excess > 0 else []
+        return [self._journals.pop(name) for name in idle[:excess]]
+
+    def peek(self, address: Address) -> Journal | None:
+        """The journal if it is open; for a look at what it knows, not to be used."""
+        return self._journals.get(address.name)
+
+    def close(self) -> None:
+        """Waits for handles in use, then closes all of them."""
+        with self._free:
+            self._free.wait_for(lambda: not self._users)
+            journals = list(self._journals.values())
+            self._journals.clear()
+        for journal in journals:
+            journal.close()
+
+    def abandon(self) -> None:
+        """In a forked child: forgets what belongs to the parent, without touching its files."""
+        journals = list(self._journals.values())
+        self._journals = OrderedDict()
+        self._users = {}
+        self._free = Condition()
+        for journal in journals:
+            journal.abandon()

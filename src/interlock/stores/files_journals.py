@@ -1,0 +1,257 @@
+"""The file store as plain calls: append, load, read, find. Everything that `FileStore` does, without threads or loops.
+
+Rule 1: appends go through one handle per entity (`files_journal`); readers keep nothing open (`files_reader`).
+Rule 2: `Duplicate` is an acknowledgement, whoever gives it: a reader that finds a key whose record is not known durable
+asks the handle, which flushes first.
+Rule 3: lists are made by walking all directories of the store; what did not grow since is taken from memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from threading import Lock
+from typing import TypeVar
+
+from msgspec import Struct
+
+from interlock.errors import CorruptionError
+from interlock.model.codec import encode
+from interlock.model.record import Record
+from interlock.model.snapshot import Ended
+from interlock.ports.store import (
+    PAGE_MAX,
+    Append,
+    Appended,
+    Conflict,
+    Duplicate,
+    Loaded,
+    Page,
+    Query,
+    Refusal,
+    Row,
+)
+from interlock.stores.cursor import decode_cursor, encode_cursor
+from interlock.stores.files_handles import Handles
+from interlock.stores.files_names import kind_prefix
+from interlock.stores.files_reader import Reader, Seen
+from interlock.stores.files_root import Root
+from interlock.stores.files_shared import Address, Settings, Shared
+from interlock.stores.files_state import Facts, Mark
+from interlock.stores.filesystem import FileSystem, handles_max
+
+MARKS_MAX = 1_000
+"""Places remembered where a reading ended, so that the next page of a long journal need not begin at its beginning."""
+
+LISTED_MAX = 100_000
+"""Entities remembered for lists; the others are read again for each list."""
+
+REFUSALS = "refusals.log"
+REFUSALS_BYTES_MAX = 16_777_216
+"""Bytes of the log of refusals (16 MiB) before it is put aside, in place of the one put aside before."""
+
+_logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class _Listed(Struct, frozen=True):
+    """What a list needs of an entity, and up to which byte of its journal that holds."""
+
+    offset: int
+    row: Row
+    facts: Facts
+
+
+class Journals:
+    """All journals below one root."""
+
+    def __init__(
+        self,
+        root: str,
+        fs: FileSystem,
+        settings: Settings,
+        *,
+        count_max: int | None = None,
+        shard_digits: int = 2,
+    ) -> None:
+        self.shared = Shared(fs, settings)
+        self._fs = fs
+        self._root = Root(fs, root, settings, shard_digits=shard_digits)
+        self._reader = Reader(self.shared)
+        self._handles = Handles(self.shared, count_max or handles_max())
+        self._marks: OrderedDict[str, Mark] = OrderedDict()
+        self._listed: OrderedDict[str, _Listed] = OrderedDict()
+        self._guard = Lock()
+
+    # Writing
+
+    def append(self, append: Append) -> Appended | Duplicate | Conflict:
+        """Keep one step, if the entity still is at the expected version and its key is new."""
+        address = self._root.address(append.entity)
+        self._root.check_writable()
+        with self._handles.borrowed(address) as journal:
+            answer = journal.append(append)
+            if isinstance(answer, Appended):
+                mark, facts = journal.mark, journal.facts
+                if facts is not None and mark.version == answer.version:
+                    snapshot = append.snapshot
+                    self._list(address, mark, facts, snapshot.revision, snapshot.configuration, snapshot.ended)
+            return answer
+
+    def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+        """Adds to the log of refusals; what cannot be written is lost, and a line in the log says so."""
+        if self._root.read_only is not None:
+            return
+        fs, directory = self._fs, self._root.directory
+        data = b"".join(encode(each) + b"\n" for each in refusals)
+        try:
+            file = fs.open_append(directory, REFUSALS)
+            try:
+                fs.write(file, data)
+                if fs.size(file) > REFUSALS_BYTES_MAX:
+                    fs.rename(directory, REFUSALS, f"{REFUSALS}.1")
+            finally:
+                fs.close(file)
+        except OSError as error:
+            _logger.warning("refusals could not be kept", extra={"count": len(refusals), "error": str(error)})
+
+    # Reading
+
+    def load(self, entity: str, key: str | None = None) -> Loaded | Duplicate | None:
+        """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
+        address = self._root.address(entity)
+        seen = self._reader.load(address)
+        if seen is None:
+            return None
+        version = None if key is None else seen.version_of(key)
+        if key is None or version is None:
+            return seen.loaded()
+        if version > max(seen.durable_version(), self._durable_version(address)):
+            self._root.check_writable()
+            with self._handles.borrowed(address) as journal:
+                version = journal.confirm(key)
+        return self.load(entity) if version is None else Duplicate(version)
+
+    def _durable_version(self, address: Address) -> int:
+        """The last version that this process itself made durable, without waiting for the handle."""
+        journal = self._handles.peek(address)
+        if journal is None:
+            return 0
+        mark, durable = journal.mark, journal.durable
+        return mark.version if mark.offset <= durable else 0
+
+    def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+        """The verified records after a version, in order. Raises CorruptionError at the first bad link."""
+        address = self._root.address(entity)
+        if limit < 1:
+            return ()
+        start = self._marks.get(address.name)
+        records, mark = self._reader.read(address, start=start, after=after, limit=min(limit, PAGE_MAX))
+        with self._guard:
+            _remember(self._marks, address.name, mark, MARKS_MAX)
+        return records
+
+    # Lists
+
+    def find(self, query: Query) -> Page:
+        """Entities by kind, state, age and tag, oldest in their state first, page by page."""
+        found = sorted(self._matching(query), key=lambda each: each[:2])
+        start = 0
+        if query.after is not None:
+            start = bisect_right(found, decode_cursor(query.after), key=lambda each: each[:2])
+        limit = max(0, min(query.limit, PAGE_MAX))
+        rows = found[start : start + limit]
+        more = rows and len(found) > start + limit
+        return Page(tuple(row for _, _, row in rows), encode_cursor(*rows[-1][:2]) if more else None)
+
+    def _matching(self, query: Query) -> Iterator[tuple[int, str, Row]]:
+        for entity in self._entities(query):
+            listed = self._seen(entity)
+            if listed is None:
+                continue
+            row, entered = listed.row, listed.facts.entered_ms
+            if query.state is not None and query.state not in entered:
+                continue
+            if query.tag is not None and query.tag not in listed.facts.tags:
+                continue
+            if query.revision is not None and row.revision != query.revision:
+                continue
+            entered_ms = row.entered_ms if query.state is None else entered[query.state]
+            if query.entered_before_ms is None or entered_ms < query.entered_before_ms:
+                yield entered_ms, entity, row
+
+    def _entities(self, query: Query) -> Iterator[str]:
+        """The entities of a kind, by their directory names; of a name that was cut, by the snapshot inside."""
+        beginning = f"{query.kind}/{query.prefix or ''}"
+        for address in self._root.addresses(kind_prefix(query.kind, tenant=self.shared.settings.tenant)):
+            entity = address.entity or self._reader.entity(address)
+            if entity.startswith(beginning) and self._root.address(entity).name == address.name:
+                yield entity
+
+    def _seen(self, entity: str) -> _Listed | None:
+        address = self._root.address(entity)
+        with self._guard:
+            listed = self._listed.get(address.name)
+        if listed is not None and listed.offset == self._reader.size(address):
+            return listed
+        try:
+            seen = self._reader.load(address)
+        except CorruptionError as error:
+            _logger.warning("a damaged journal is left out of a list", extra={"entity_id": entity, "error": str(error)})
+            return None
+        return None if seen is None else self._list_seen(address, seen)
+
+    def _list_seen(self, address: Address, seen: Seen) -> _Listed:
+        ended = None if seen.kept is None else seen.kept.snapshot.ended
+        if seen.records:
+            last = seen.records[-1].entry
+            return self._list(address, seen.mark, seen.facts, last.revision, last.after, ended)
+        assert seen.kept is not None
+        snapshot = seen.kept.snapshot
+        return self._list(address, seen.mark, seen.facts, snapshot.revision, snapshot.configuration, ended)
+
+    def _list(
+        self,
+        address: Address,
+        mark: Mark,
+        facts: Facts,
+        revision: str,
+        configuration: tuple[str, ...],
+        ended: Ended | None,
+    ) -> _Listed:
+        times = [facts.entered_ms[each] for each in configuration if each in facts.entered_ms]
+        row = Row(
+            address.entity,
+            mark.version,
+            revision,
+            configuration,
+            facts.created_ms,
+            max(times, default=facts.created_ms),
+            facts.changed_ms,
+            ended,
+        )
+        listed = _Listed(mark.offset, row, facts)
+        with self._guard:
+            _remember(self._listed, address.name, listed, LISTED_MAX)
+        return listed
+
+    # The end
+
+    def close(self) -> None:
+        """Keeps last snapshots and closes everything."""
+        self._handles.close()
+        self._root.close()
+
+    def abandon(self) -> None:
+        """In a forked child: lets go of what belongs to the parent; handles are opened anew."""
+        self._guard = Lock()
+        self._handles.abandon()
+
+
+def _remember(table: OrderedDict[str, T], name: str, value: T, count_max: int) -> None:
+    table[name] = value
+    table.move_to_end(name)
+    if len(table) > count_max:
+        table.popitem(last=False)

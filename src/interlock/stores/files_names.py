@@ -1,0 +1,78 @@
+"""Names of the file store: an entity id becomes one safe directory name, and never two ids the same.
+
+Rule 1: `[a-z0-9_-]` stays, every other byte is percent-encoded in lower case, capitals too: two ids never meet on a
+file system that ignores case, and no id can name `.`, `..` or a path.
+Rule 2: a name that would be too long for a file system is cut and ends with `~` and a hash; such an id cannot be
+read back from its name.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from urllib.parse import unquote_to_bytes
+
+from interlock.errors import UsageError
+from interlock.model.limits import ENTITY_ID_BYTES_MAX
+
+JOURNAL = "events.log"
+SNAPSHOT = "state.json"
+TEMPORARY = ".tmp-"
+"""What follows the name of a file that is being written, before its random part."""
+
+NAME_BYTES_MAX = 240
+"""Bytes of a directory name: common file systems take 255."""
+
+_CUT = 200
+_UNSAFE = re.compile(rb"[^a-z0-9_-]")
+
+
+def directory_name(entity: str, *, tenant: str = "") -> str:
+    """The directory of an entity `kind/id`. Raises UsageError for an id that no store keeps."""
+    kind, _, rest = entity.partition("/")
+    try:
+        size = len(entity.encode())
+    except UnicodeEncodeError:
+        raise UsageError("the entity id holds half a surrogate pair", code="entity.malformed") from None
+    if not kind or not rest:
+        raise UsageError(f"an entity is named `kind/id`, not {entity[:80]!r}", code="entity.malformed")
+    if size > ENTITY_ID_BYTES_MAX:
+        raise UsageError(f"the entity id has {size} bytes; {ENTITY_ID_BYTES_MAX} are allowed", code="entity.malformed")
+    name = ".".join(_encoded(part) for part in (tenant, kind, rest) if part)
+    if len(name) <= NAME_BYTES_MAX:
+        return name
+    return f"{name[:_CUT]}~{blake2b(name.encode(), digest_size=16).hexdigest()}"
+
+
+def is_cut(name: str) -> bool:
+    """Whether the id cannot be read back from this name."""
+    return "~" in name
+
+
+def kind_prefix(kind: str, *, tenant: str = "") -> str:
+    """How the directory names of a kind begin, those that are cut too."""
+    return "".join(f"{_encoded(part)}." for part in (tenant, kind) if part)[:_CUT]
+
+
+def entity_named(name: str, *, tenant: str = "") -> str | None:
+    """The entity of a directory name; None when the name is cut, another tenant's, or none of ours."""
+    parts = name.split(".")
+    if is_cut(name) or len(parts) != (3 if tenant else 2):
+        return None
+    kind, rest = (unquote_to_bytes(part).decode(errors="replace") for part in parts[-2:])
+    entity = f"{kind}/{rest}"
+    return entity if kind and rest and directory_name(entity, tenant=tenant) == name else None
+
+
+def shard_name(name: str, digits: int) -> str:
+    """The shard directory of an entity's directory."""
+    return blake2b(name.encode(), digest_size=8).hexdigest()[:digits]
+
+
+def shard_names(digits: int) -> list[str]:
+    """All shard directories."""
+    return [f"{number:0{digits}x}" for number in range(16**digits)]
+
+
+def _encoded(part: str) -> str:
+    return _UNSAFE.sub(lambda found: b"%%%02x" % found[0][0], part.encode()).decode()

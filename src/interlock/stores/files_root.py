@@ -1,0 +1,191 @@
+"""The root of a file store: its format, its shard directories, and where each entity stands.
+
+    <root>/format.json                     {"format":1,"layout":"A","shard_digits":2}
+    <root>/resources/<2 hex>/<entity>/     events.log, state.json
+    <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort
+
+Rule 1: an unknown format is refused, never guessed.
+Rule 2: every opening makes the shard directories that are missing and flushes the root and `resources`, always: whoever
+made them may have died before its own flush.
+Rule 3: a root that cannot be written can still be read, if its format is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from interlock.errors import UnavailableError, UsageError
+from interlock.model.codec import encode
+from interlock.stores.files_names import TEMPORARY, directory_name, entity_named, is_cut, shard_name, shard_names
+from interlock.stores.files_shared import Address, Settings, locked, shard_opened, unavailable, write_whole
+from interlock.stores.filesystem import FileSystem
+
+FORMAT_FILE = "format.json"
+RESOURCES = "resources"
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+class Format(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `format.json` says."""
+
+    format: int = 1
+    layout: str = "A"
+    shard_digits: int = 2
+
+
+class Root:
+    """An open root. `read_only` says why it takes no appends; None when it does."""
+
+    def __init__(self, fs: FileSystem, root: str, settings: Settings, *, shard_digits: int = 2) -> None:
+        self.read_only: str | None = None
+        self._fs = fs
+        self._settings = settings
+        self._root = root
+        self._open: list[int] = []
+        try:
+            self._open_all(shard_digits)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_all(self, shard_digits: int) -> None:
+        try:
+            self.directory = self._directory()
+            kind = self._fs.network(self.directory)
+            if kind is not None:
+                raise UsageError(f"{self._root} is on a network file system ({kind})", code="store.network")
+            self._format = self._prepared(Format(shard_digits=shard_digits))
+            self._resources = self._prepared_shards()
+        except OSError as error:
+            raise unavailable(self._root, "open", error) from error
+
+    def _directory(self) -> int:
+        fs = self._fs
+        parent, name = fs.parent(self._root)
+        try:
+            try:
+                fs.make_directory(parent, name)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                self._note_read_only(error)
+            if self.read_only is None:
+                with self._noting_read_only():
+                    fs.sync_directory(parent)
+            return self._kept(fs.open_directory(parent, name))
+        finally:
+            fs.close(parent)
+
+    def _prepared(self, wanted: Format) -> Format:
+        """The format found, or written now. Two processes that begin one store at once agree by the root's lock."""
+        fs = self._fs
+        with locked(fs, self.directory, self._root, self._settings.lock_ms_max, self._give_up):
+            found = self._read_format()
+            if found is None:
+                if self.read_only is not None:
+                    raise UnavailableError(f"{self._root} is no store, and {self.read_only}", code="store.open")
+                self._sweep()
+                write_whole(fs, self.directory, FORMAT_FILE, encode(msgspec.to_builtins(wanted)) + b"\n")
+                found = wanted
+            with self._noting_read_only():
+                with contextlib.suppress(FileExistsError):
+                    fs.make_directory(self.directory, RESOURCES)
+                fs.sync_directory(self.directory)
+        return found
+
+    def _sweep(self) -> None:
+        """Removes what a process left that died while it began this store; under the lock no live one owns it."""
+        for name in self._fs.names(self.directory):
+            if TEMPORARY in name:
+                self._fs.unlink(self.directory, name)
+
+    def _give_up(self) -> None:
+        """A root whose lock cannot be given back is not used: closing it, as the error does, frees the lock."""
+        raise UnavailableError(f"{self._root} cannot be unlocked", code="store.open")
+
+    def _read_format(self) -> Format | None:
+        try:
+            file = self._fs.open_file(self.directory, FORMAT_FILE)
+        except FileNotFoundError:
+            return None
+        try:
+            data = self._fs.read(file, 0, 4_096)
+        finally:
+            self._fs.close(file)
+        try:
+            found = msgspec.json.decode(data, type=Format)
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"{self._root}/{FORMAT_FILE} is not readable: {error}", code="store.format") from error
+        if found.format != 1 or found.layout != "A" or not 0 <= found.shard_digits <= 2:
+            message = f"{self._root} has format {found.format}, layout {found.layout}, which is not known here"
+            raise UsageError(message, code="store.format", hint="a newer Interlock may know it")
+        return found
+
+    def _prepared_shards(self) -> int:
+        """The directory that holds the shards, or, without any, the entities themselves."""
+        fs = self._fs
+        resources = self._kept(fs.open_directory(self.directory, RESOURCES))
+        if self._format.shard_digits:
+            there = set(fs.names(resources))
+            with self._noting_read_only():
+                for name in self._shards():
+                    if name not in there:
+                        with contextlib.suppress(FileExistsError):
+                            fs.make_directory(resources, name)
+                fs.sync_directory(resources)
+        return resources
+
+    def _shards(self) -> list[str]:
+        digits = self._format.shard_digits
+        return shard_names(digits) if digits else [""]
+
+    @contextlib.contextmanager
+    def _noting_read_only(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._note_read_only(error)
+
+    def _note_read_only(self, error: OSError) -> None:
+        if error.errno not in _READ_ONLY:
+            raise error
+        self.read_only = f"it cannot be written: {error.strerror or error}"
+
+    def _kept(self, descriptor: int) -> int:
+        self._open.append(descriptor)
+        return descriptor
+
+    def address(self, entity: str) -> Address:
+        """Where an entity's directory stands. Raises UsageError for an id that no store keeps."""
+        name = directory_name(entity, tenant=self._settings.tenant)
+        return Address(entity, name, shard_name(name, self._format.shard_digits), self._resources)
+
+    def addresses(self, prefix: str) -> Iterator[Address]:
+        """The places of all entities whose directory names begin so; the id is empty where the name tells none."""
+        for shard in self._shards():
+            try:
+                with shard_opened(self._fs, self._resources, shard) as directory:
+                    names = self._fs.names(directory)
+            except OSError as error:
+                raise unavailable(self._root, "list", error) from error
+            for name in names:
+                if name.startswith(prefix):
+                    entity = entity_named(name, tenant=self._settings.tenant)
+                    if entity is not None or is_cut(name):
+                        yield Address(entity or "", name, shard, self._resources)
+
+    def check_writable(self) -> None:
+        """Raises UnavailableError when the root is read-only."""
+        if self.read_only is not None:
+            raise UnavailableError(f"{self._root}: {self.read_only}", code="store.read_only")
+
+    def close(self) -> None:
+        """Closes all descriptors."""
+        while self._open:
+            with contextlib.suppress(OSError):
+                self._fs.close(self._open.pop())

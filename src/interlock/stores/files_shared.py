@@ -1,0 +1,128 @@
+"""What the journals of one open store share: settings, poison, counts; and how they lock, flush and replace files.
+
+Rule 1: a flush that failed poisons what it was for, for the life of the process (`Shared.flushed`). It stands here, and
+not in a handle, so that closing a handle forgets no failure.
+Rule 2: a lock that cannot be given back is given up with its descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from interlock.errors import UnavailableError
+from interlock.stores.files_names import TEMPORARY
+from interlock.stores.files_state import Shapes
+from interlock.stores.filesystem import FileSystem
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What all journals of a store have in shared."""
+
+    tenant: str = ""
+    store_key: bytes = b""
+    snapshot_every: int = 100
+    lock_ms_max: int = 5_000
+
+
+class Address(Struct, frozen=True):
+    """Where an entity's directory stands."""
+
+    entity: str
+    name: str
+    shard: str
+    resources: int
+
+
+class Shared:
+    """The file system of one open store, what is poisoned there, what was learned, and counts."""
+
+    def __init__(self, fs: FileSystem, settings: Settings) -> None:
+        self.fs = fs
+        self.settings = settings
+        self.poisons: dict[str, str] = {}
+        self.shapes = Shapes()
+        self.snapshot_failures = 0
+
+    def is_poisoned(self, address: Address) -> bool:
+        """Whether a flush of this entity's directory, journal or shard failed in this process."""
+        return address.name in self.poisons or f"{address.shard}/" in self.poisons
+
+    def check_poison(self, address: Address) -> None:
+        """Raises UnavailableError when a flush failed here before."""
+        if self.is_poisoned(address):
+            reason = self.poisons.get(address.name) or self.poisons[f"{address.shard}/"]
+            message = f"`{address.entity}` takes no appends in this process: {reason}"
+            raise UnavailableError(message, code="store.poisoned", hint="check the disk, then start anew")
+
+    def flushed(self, address: Address, flush: Callable[[int], None], descriptor: int, poisoned: str) -> None:
+        """Flushes once. A failure poisons for good, for no later flush can be believed."""
+        try:
+            flush(descriptor)
+        except OSError as error:
+            self.poisons[poisoned] = f"a flush failed ({error.strerror or error})"
+            raise unavailable(address.entity, "flush", error) from error
+
+
+def write_whole(fs: FileSystem, directory: int, name: str, data: bytes) -> None:
+    """Puts a whole file in a name's place: other file, write, fsync, rename, flush of the directory."""
+    temporary = f"{name}{TEMPORARY}{fs.unique()}"
+    file = fs.create(directory, temporary)
+    try:
+        try:
+            if fs.write(file, data) < len(data):
+                raise OSError(errno.ENOSPC, "the disk took only a part")
+            fs.fsync(file)
+        finally:
+            fs.close(file)
+        fs.rename(directory, temporary, name)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fs.unlink(directory, temporary)
+        raise
+    fs.sync_directory(directory)
+
+
+@contextlib.contextmanager
+def shard_opened(fs: FileSystem, resources: int, shard: str) -> Iterator[int]:
+    """The directory that holds entities, for the moment: 256 descriptors kept open would be a quarter of all."""
+    if not shard:
+        yield resources
+        return
+    directory = fs.open_directory(resources, shard)
+    try:
+        yield directory
+    finally:
+        fs.close(directory)
+
+
+@contextlib.contextmanager
+def locked(fs: FileSystem, directory: int, entity: str, ms_max: int, drop: Callable[[], None]) -> Iterator[None]:
+    """Holds the lock of an entity's directory. When it cannot be given back, `drop` closes the descriptor."""
+    try:
+        fs.lock(directory, ms_max)
+    except TimeoutError as error:
+        message = f"`{entity}` has been locked for {ms_max} ms by {error}"
+        raise UnavailableError(message, code="store.locked") from error
+    except OSError as error:
+        raise unavailable(entity, "lock", error) from error
+    try:
+        yield
+    finally:
+        try:
+            fs.unlock(directory)
+        except OSError:
+            drop()
+
+
+def unavailable(entity: str, what: str, error: OSError) -> UnavailableError:
+    """The error of a call that the system refused: nothing was acknowledged."""
+    message = f"`{entity}`: {what} failed: {error.strerror or error}"
+    if error.errno in _FULL:
+        return UnavailableError(message, code="store.full", hint="free some space, then send again with the same key")
+    return UnavailableError(message, code="store.read_only" if error.errno == errno.EROFS else f"store.{what}")

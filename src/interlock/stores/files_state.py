@@ -1,0 +1,151 @@
+"""`state.json`: a snapshot beside its journal. A cache for whoever loads, and a witness of what was durable.
+
+    {<the snapshot's own fields>,"store":{<where in the journal, recent keys, facts for lists>},"h":"<32 hex>"}
+
+Rule 1: it is written after its entry is durable, under the entity's lock; so a journal that does not reach it, or
+does not hold it, was damaged.
+Rule 2: bytes that do not carry their own hash are no snapshot and no witness: they are ignored, never an error.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Raw, Struct
+
+from interlock.model.codec import encode
+from interlock.model.record import HASH_HEX, Record
+from interlock.model.snapshot import Snapshot
+from interlock.ports.store import Append
+
+FORMAT = 1
+KEYS_MAX = 10_000
+"""Keys that an entity remembers: they stand in `state.json`, which must stay readable in one go."""
+
+_END = len(',"h":""}\n') + HASH_HEX
+
+
+class Mark(Struct, frozen=True):
+    """A verified place in a journal: behind the record of this version."""
+
+    version: int
+    offset: int
+    head: str
+
+
+class Facts(Struct, frozen=True):
+    """What lists ask for: when the entity was made and changed, since when it is in each state, its tags."""
+
+    created_ms: int
+    changed_ms: int
+    entered_ms: dict[str, int]
+    tags: tuple[str, ...] = ()
+
+
+class Kept(Struct, frozen=True):
+    """A snapshot as kept, with its place in the journal and the keys up to there.
+
+    The keys stay encoded: they are most of the file, and most readers ask for none.
+    """
+
+    snapshot: Snapshot
+    mark: Mark
+    facts: Facts
+    keys: bytes
+
+    def known_keys(self) -> dict[str, int]:
+        """The keys and their versions, oldest first."""
+        return dict(_keys.decode(self.keys))
+
+
+class _Store(Struct):
+    format: int
+    segment: int
+    offset: int
+    head: str
+    facts: Facts
+    keys: Raw
+
+
+class _File(Struct):
+    store: _Store
+
+
+_files = msgspec.json.Decoder(_File)
+_keys = msgspec.json.Decoder(list[tuple[str, int]])
+_snapshots = msgspec.json.Decoder(Snapshot)
+
+
+def encode_kept(kept: Kept, *, store_key: bytes = b"") -> bytes:
+    """The bytes of `state.json`."""
+    mark = kept.mark
+    store = encode(_Store(FORMAT, 1, mark.offset, mark.head, kept.facts, Raw(kept.keys)))
+    body = encode(kept.snapshot)[:-1] + b',"store":' + store
+    return b'%b,"h":"%b"}\n' % (body, _own_hash(body, store_key))
+
+
+def decode_kept(data: bytes, entity: str | None, *, store_key: bytes = b"") -> Kept | None:
+    """What these bytes keep of an entity; None when they are damaged, or another entity's."""
+    body = data[:-_END]
+    if data[-_END:] != b',"h":"%b"}\n' % _own_hash(body, store_key):
+        return None
+    try:
+        store = _files.decode(data).store
+        snapshot = _snapshots.decode(data)
+    except msgspec.MsgspecError:
+        return None
+    if snapshot.entity != (entity or snapshot.entity) or store.format != FORMAT:
+        return None
+    return Kept(snapshot, Mark(snapshot.version, store.offset, store.head), store.facts, bytes(store.keys))
+
+
+def encode_keys(keys: dict[str, int]) -> bytes:
+    """Keys as `state.json` has them: pairs, since the order of a mapping is not kept."""
+    return encode(list(keys.items()))
+
+
+def _own_hash(body: bytes, store_key: bytes) -> bytes:
+    return blake2b(body, key=store_key, digest_size=16).hexdigest().encode()
+
+
+def remember(keys: dict[str, int], key: str, version: int) -> None:
+    """Adds a key, and forgets the oldest when there are too many."""
+    keys[key] = version
+    if len(keys) > KEYS_MAX:
+        del keys[next(iter(keys))]
+
+
+class Shapes:
+    """What a configuration stands for: all active states, and tags. A journal names the atomic states only.
+
+    It is learned from appends and snapshots; a configuration never seen stands for itself, without tags.
+    """
+
+    LIMIT = 10_000
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def learn(self, revision: str, configuration: tuple[str, ...], facts: Facts) -> None:
+        """Takes over what is known of an entity."""
+        if len(self._known) < self.LIMIT:
+            self._known[revision, configuration] = (tuple(facts.entered_ms), facts.tags)
+
+    def after_record(self, facts: Facts | None, record: Record) -> Facts:
+        """The facts after an entry that another process appended."""
+        entry = record.entry
+        states, tags = self._known.get((entry.revision, entry.after), (entry.after, ()))
+        return _moved(facts, entry.event.time_ms, states, tags)
+
+    def after_append(self, facts: Facts | None, append: Append) -> Facts:
+        """The facts after an append of our own."""
+        moved = _moved(facts, append.entry.event.time_ms, append.states, append.tags)
+        self.learn(append.snapshot.revision, append.snapshot.configuration, moved)
+        return moved
+
+
+def _moved(facts: Facts | None, now: int, states: tuple[str, ...], tags: tuple[str, ...]) -> Facts:
+    known = {} if facts is None else facts.entered_ms
+    created = now if facts is None else facts.created_ms
+    return Facts(created, now, {state: known.get(state, now) for state in states}, tags)

@@ -1,0 +1,212 @@
+"""The file system as the file store sees it: about twenty calls, each one a point where a process can die.
+
+Rule 1: everything below the root goes through a directory descriptor and a single name; symbolic links are not
+followed, so no id can lead out of the store.
+Rule 2: no call here decides or retries anything, except that `lock` waits. Errors are the system's own OSError.
+Rule 3: time and chance come from the clock that is given.
+
+The crash tests put a simulated file system behind the same protocol: what is proven there is the production code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Protocol
+
+from interlock.ports.clock import Clock, SystemClock
+
+NETWORK = frozenset({"9p", "afs", "beegfs", "ceph", "cifs", "gfs2", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"})
+"""File systems on which flock, rename or fsync may not mean what they mean on a local disk."""
+
+LOCK_PAUSE_MS_MAX = 16
+"""Longest pause between two tries for a lock: an append holds it for about one flush, so a long sleep only starves."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FileSystem(Protocol):
+    """What the file store asks of a file system. `at` is the descriptor of a directory, `name` a name in it."""
+
+    def parent(self, root: str) -> tuple[int, str]:
+        """The open directory that holds the root, and the root's name in it. The operator's own links are followed."""
+
+    def network(self, directory: int) -> str | None:
+        """The type of the file system when it is one of a network, else None."""
+
+    def make_directory(self, at: int, name: str) -> None:
+        """A new directory for the owner only. FileExistsError when the name is taken."""
+
+    def open_directory(self, at: int, name: str) -> int:
+        """A descriptor that is lock, flush target and traversal guard at once."""
+
+    def open_file(self, at: int, name: str) -> int:
+        """A file to read."""
+
+    def open_append(self, at: int, name: str) -> int:
+        """A file to read and to append to, made when it is missing."""
+
+    def create(self, at: int, name: str) -> int:
+        """A new file to write. FileExistsError when the name is taken."""
+
+    def names(self, directory: int) -> list[str]:
+        """The names in a directory, in no order."""
+
+    def size(self, file: int) -> int:
+        """The bytes of a file."""
+
+    def read(self, file: int, offset: int, count: int) -> bytes:
+        """At most `count` bytes from an offset; none at the end."""
+
+    def write(self, file: int, data: bytes) -> int:
+        """Appends in one call; the number of bytes that were taken."""
+
+    def truncate(self, file: int, size: int) -> None:
+        """Cuts a file."""
+
+    def fdatasync(self, file: int) -> None:
+        """The file's bytes and size are on stable storage."""
+
+    def fsync(self, file: int) -> None:
+        """The whole file is on stable storage; its name is not."""
+
+    def sync_directory(self, directory: int) -> None:
+        """The names in a directory are on stable storage."""
+
+    def forget(self, file: int) -> None:
+        """Drops clean pages of the file, so that the next read sees what the disk has."""
+
+    def rename(self, at: int, old: str, new: str) -> None:
+        """Puts a name in another's place, in one step."""
+
+    def unlink(self, at: int, name: str) -> None:
+        """Removes a name."""
+
+    def lock(self, directory: int, ms_max: int) -> None:
+        """Takes the exclusive lock of an open directory. TimeoutError, with the holder, when it stays taken."""
+
+    def unlock(self, directory: int) -> None:
+        """Gives the lock back."""
+
+    def close(self, descriptor: int) -> None:
+        """Lets go of a descriptor, and with it of its lock."""
+
+    def unique(self) -> str:
+        """A fresh random name."""
+
+
+class OperatingSystem:
+    """The real one."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+
+    def parent(self, root: str) -> tuple[int, str]:
+        path = Path(root).resolve()
+        return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), path.name
+
+    def network(self, directory: int) -> str | None:
+        device = os.fstat(directory).st_dev
+        wanted = f"{os.major(device)}:{os.minor(device)}"
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+                before, _, after = line.partition(" - ")
+                kind = after.split(" ", 1)[0]
+                if before.split(" ", 3)[2] == wanted:
+                    return kind if kind in NETWORK or kind.startswith("fuse.") else None
+        return None
+
+    def make_directory(self, at: int, name: str) -> None:
+        os.mkdir(name, 0o700, dir_fd=at)
+
+    def open_directory(self, at: int, name: str) -> int:
+        return os.open(name, _DIRECTORY, dir_fd=at)
+
+    def open_file(self, at: int, name: str) -> int:
+        return os.open(name, _READ, dir_fd=at)
+
+    def open_append(self, at: int, name: str) -> int:
+        return os.open(name, _APPEND, 0o600, dir_fd=at)
+
+    def create(self, at: int, name: str) -> int:
+        return os.open(name, _NEW, 0o600, dir_fd=at)
+
+    def names(self, directory: int) -> list[str]:
+        return os.listdir(directory)
+
+    def size(self, file: int) -> int:
+        return os.fstat(file).st_size
+
+    def read(self, file: int, offset: int, count: int) -> bytes:
+        return os.pread(file, count, offset)
+
+    def write(self, file: int, data: bytes) -> int:
+        return os.write(file, data)
+
+    def truncate(self, file: int, size: int) -> None:
+        os.ftruncate(file, size)
+
+    def fdatasync(self, file: int) -> None:
+        os.fdatasync(file)
+
+    def fsync(self, file: int) -> None:
+        os.fsync(file)
+
+    def sync_directory(self, directory: int) -> None:
+        os.fsync(directory)
+
+    def forget(self, file: int) -> None:
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def rename(self, at: int, old: str, new: str) -> None:
+        os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
+
+    def unlink(self, at: int, name: str) -> None:
+        os.unlink(name, dir_fd=at)
+
+    def lock(self, directory: int, ms_max: int) -> None:
+        waited_ms, pause_ms = 0.0, 1.0
+        while True:
+            try:
+                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if waited_ms >= ms_max:
+                    raise TimeoutError(self._holder(directory)) from None
+            else:
+                return
+            nap_ms = pause_ms * (0.5 + self._clock.jitter() / 2)
+            time.sleep(nap_ms / 1000)
+            waited_ms += nap_ms
+            pause_ms = min(LOCK_PAUSE_MS_MAX, pause_ms * 2)
+
+    def _holder(self, directory: int) -> str:
+        """Who holds the lock, by the kernel's own list."""
+        found = os.fstat(directory)
+        device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/locks").read_text(encoding="utf-8").splitlines():
+                fields = line.split()
+                if fields[1] == "FLOCK" and fields[5] == device:
+                    return f"process {fields[4]}"
+        return "another holder"
+
+    def unlock(self, directory: int) -> None:
+        fcntl.flock(directory, fcntl.LOCK_UN)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def unique(self) -> str:
+        return self._clock.token()
+
+
+def handles_max() -> int:
+    """How many journals may stay open at once: two descriptors each, and the process needs some for itself."""
+    return max(1, min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))

@@ -1,0 +1,214 @@
+"""The SQLite store: journals of many entities in one file, written by one thread, read by a few.
+
+Rule 1: every write goes through the writer thread (`sqlite_writer`), which groups steps into transactions.
+Rule 2: readers have connections of their own that cannot write; what they see is committed, and so durable.
+Rule 3: one handle is bound to one tenant: no statement can be written without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import TypeVar
+from urllib.parse import parse_qs, unquote
+
+import msgspec
+
+from interlock.errors import CorruptionError, UnavailableError, UsageError
+from interlock.model.codec import decode_snapshot, encode
+from interlock.model.record import Bad, Record, decode_record, genesis
+from interlock.ports.store import (
+    PAGE_MAX,
+    Append,
+    Appended,
+    Conflict,
+    Duplicate,
+    Loaded,
+    Page,
+    Query,
+    Refusal,
+)
+from interlock.stores.sqlite_batch import split
+from interlock.stores.sqlite_connect import open_reader, open_writer, translated
+from interlock.stores.sqlite_lists import find
+from interlock.stores.sqlite_writer import Waiting, Writer
+
+READERS_MAX = 4
+"""Threads that read: more only queue for the interpreter's lock."""
+
+SELECT_LOADED = """
+    SELECT e.version, e.changed_ms, e.snapshot, k.version
+    FROM entity AS e LEFT JOIN event_key AS k
+      ON k.tenant = e.tenant AND k.kind = e.kind AND k.id = e.id AND k.key = ?
+    WHERE e.tenant = ? AND e.kind = ? AND e.id = ?"""
+SELECT_HEAD = "SELECT version, head FROM entity WHERE tenant = ? AND kind = ? AND id = ?"
+SELECT_RECORDS = """
+    SELECT version, record, head FROM journal
+    WHERE tenant = ? AND kind = ? AND id = ? AND version >= ?
+    ORDER BY version LIMIT ?"""
+BEGIN = "BEGIN"
+COMMIT = "COMMIT"
+
+T = TypeVar("T")
+
+
+def open_store(url: str) -> SqliteStore:
+    """The store of `sqlite:///relative.db` or `sqlite:////absolute.db`, created when there is none. Blocks.
+
+    `?tenant=name` binds the handle to a tenant. Raises UsageError when the address is none.
+    """
+    rest, _, options = url.removeprefix("sqlite://").partition("?")
+    name = unquote(rest.removeprefix("/"))
+    if not url.startswith("sqlite:///") or not name:
+        raise UsageError(f"`{url}` names no file", code="url.malformed", hint="sqlite:///orders.db, or four slashes")
+    if name == ":memory:":
+        raise UsageError("a SQLite store keeps a file", code="url.memory", hint="use `memory:` for one that does not")
+    given = parse_qs(options, keep_blank_values=True)
+    if set(given) - {"tenant"}:
+        raise UsageError(f"unknown option in `{url}`", code="url.option", hint="the only one is `tenant`")
+    return SqliteStore(Path(name), tenant=given.get("tenant", [""])[-1])
+
+
+class SqliteStore:
+    """Journals in a SQLite file. Safe for many callers, threads and processes."""
+
+    def __init__(self, path: Path, *, tenant: str = "") -> None:
+        self._path = path.absolute()
+        self._tenant = tenant
+        self._writer = Writer(open_writer(self._path), self._path, tenant)
+        self._readers = ThreadPoolExecutor(READERS_MAX, thread_name_prefix=f"interlock-{path.name}-read")
+        self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
+        self._writer.start()
+
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+        """Keep one step, if the entity still is at the expected version and its key is new."""
+        _check_text(append.entity)
+        _check_text(append.entry.key, "key")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Appended | Duplicate | Conflict] = loop.create_future()
+        self._writer.submit(Waiting(append, encode(append.snapshot), loop, future))
+        return await future
+
+    async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
+        """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
+        _check_text(entity)
+        _check_text(key or "", "key")
+        return await self._read(lambda connection: self._load(connection, entity, key))
+
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+        """The verified records after a version, in order. Raises CorruptionError at the first bad link."""
+        _check_text(entity)
+        wanted = max(0, min(limit, PAGE_MAX))
+        return await self._read(lambda connection: self._records(connection, entity, max(0, after), wanted))
+
+    async def find(self, query: Query) -> Page:
+        """Entities by kind, state, age and tag, oldest in their state first, page by page."""
+        return await self._read(lambda connection: find(connection, self._tenant, query))
+
+    async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
+        """Keep refusals; they are written with the next batch, and nobody waits for that."""
+        self._writer.refuse(refusals)
+
+    async def close(self) -> None:
+        """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._writer.close()
+        self._readers.shutdown()
+        while not self._idle.empty():
+            self._idle.get_nowait().close()
+
+    # Reading
+
+    async def _read(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        self._writer.check()
+        try:
+            answer = asyncio.get_running_loop().run_in_executor(self._readers, self._asked, question)
+        except RuntimeError:  # closed between the check and here
+            raise UnavailableError("the store is closed", code="store.closed") from None
+        return await answer
+
+    def _asked(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Answer on a connection that nobody uses; there are never more than threads."""
+        try:
+            connection = self._idle.get_nowait()
+        except Empty:
+            connection = self._reader()
+        try:
+            return question(connection)
+        except sqlite3.Error as error:
+            raise translated(error, self._path) from error
+        except (OverflowError, UnicodeEncodeError) as error:  # raised while binding, before SQLite sees anything
+            raise UsageError(f"this cannot be asked for: {error}", code="query.malformed") from error
+        except msgspec.MsgspecError as error:
+            raise CorruptionError(f"a row of {self._path.name} does not read: {error}", code="entity.row") from error
+        finally:
+            self._idle.put(connection)
+
+    def _reader(self) -> sqlite3.Connection:
+        try:
+            return open_reader(self._path)
+        except sqlite3.Error as error:
+            raise translated(error, self._path) from error
+
+    def _load(self, connection: sqlite3.Connection, entity: str, key: str | None) -> Loaded | Duplicate | None:
+        found = connection.execute(SELECT_LOADED, (key, self._tenant, *split(entity))).fetchone()
+        if found is None:
+            return None
+        version, changed_ms, body, kept = found
+        if kept is not None:
+            return Duplicate(kept)
+        snapshot = decode_snapshot(body)
+        if snapshot.version != version or snapshot.entity != entity:
+            message = f"the row of `{entity}` at version {version} holds a snapshot of version {snapshot.version}"
+            raise CorruptionError(message, code="snapshot.version")
+        return Loaded(version, changed_ms, snapshot)
+
+    def _records(self, connection: sqlite3.Connection, entity: str, after: int, limit: int) -> tuple[Record, ...]:
+        name = (self._tenant, *split(entity))
+        connection.execute(BEGIN)
+        try:
+            known = connection.execute(SELECT_HEAD, name).fetchone()
+            rows = connection.execute(SELECT_RECORDS, (*name, after, limit + (after > 0))).fetchall()
+        finally:
+            connection.execute(COMMIT)
+        if known is None or after >= known[0]:
+            return ()
+        previous = genesis(entity, tenant=self._tenant)
+        if after > 0:
+            if not rows or rows[0][0] != after:
+                raise _broken(entity, after, "the record is missing")
+            previous = rows.pop(0)[2]
+        records = _verified(entity, after, previous, rows)
+        last = records[-1] if records else None
+        if len(records) < limit and (last is None or (last.version, last.head) != tuple(known)):
+            raise _broken(entity, known[0], "the journal ends before the entity does")
+        return records
+
+
+def _verified(entity: str, after: int, previous: str, rows: list[tuple[int, bytes, str]]) -> tuple[Record, ...]:
+    records: list[Record] = []
+    for version, (number, line, _) in enumerate(rows, start=after + 1):
+        record = decode_record(line, previous=previous, version=version)
+        if isinstance(record, Bad):
+            raise _broken(entity, version, record.reason)
+        if number != version:
+            raise _broken(entity, version, f"its row is numbered {number}")
+        previous = record.head
+        records.append(record)
+    return tuple(records)
+
+
+def _broken(entity: str, version: int, reason: str) -> CorruptionError:
+    return CorruptionError(f"the journal of `{entity}` is damaged at version {version}: {reason}", code="journal.chain")
+
+
+def _check_text(text: str, what: str = "entity id") -> None:
+    # What SQLite cannot keep as text, the driver refuses before; a store used by itself says the same.
+    if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
+        raise UsageError(f"the {what} holds what no text holds: {text[:80]!r}", code="text.malformed")

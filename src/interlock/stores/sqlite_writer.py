@@ -1,0 +1,295 @@
+"""The one thread that writes to a SQLite file: it takes what arrived, writes it in one transaction, then answers.
+
+Rule 1: a batch is what arrived during the last COMMIT; no delay is ever added. Receipts go out after COMMIT returned.
+Rule 2: a step that loses its swap or repeats a key is that caller's answer only; so is a step that cannot be written.
+Rule 3: a failed COMMIT acknowledges nobody. A full or busy disk is over when it is over; after an I/O error nothing
+that this connection says can be believed, so it is closed and the store stays poisoned.
+Rule 4: whatever happens to this thread, every waiting caller gets an answer.
+Rule 5: only this thread checkpoints, and not beside another process's writer: `RESTART` and `TRUNCATE` take the write
+lock first (and go on without it only when others hold it for `CHECKPOINT_BUSY_MS`), `PASSIVE` never does; SQLite before
+3.51.3 can damage the file when a checkpoint and a write of two connections meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import deque
+from collections.abc import Iterable
+from copy import copy
+from pathlib import Path
+from threading import Condition, Thread
+from typing import NamedTuple
+
+from interlock.errors import InterlockError, InternalError, UnavailableError
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Refusal
+from interlock.stores.sqlite_batch import Counts, write_counts, write_refusals, write_step
+from interlock.stores.sqlite_connect import BUSY_MS_EACH, begin, poisons, translated
+
+BATCH_STEPS_MAX = 256
+"""Steps of one transaction: at 64 the flush is already a small part of the cost, and later callers wait for it."""
+
+BATCH_BYTES_MAX = 4_194_304
+"""Bytes of the snapshots of one transaction, which bounds the write-ahead log's growth between checkpoints."""
+
+QUEUE_MAX = 4_096
+"""Steps waiting for the writer: about a tenth of a second of work; beyond it callers are told to come back."""
+
+REFUSALS_MAX = 1_024
+"""Refusals waiting for the writer; more are counted and dropped, because a flood of them must not hold up a step."""
+
+WAL_BYTES_MAX = 8_388_608
+"""Size of the write-ahead log that calls for a checkpoint: readers search it, and restarting reads it whole."""
+
+CHECKPOINT_BUSY_MS = 100
+"""How long a checkpoint waits for readers: it holds the write lock meanwhile, and can be done next time."""
+
+IDLE_SECONDS = 1.0
+"""Silence after which the write-ahead log is taken into the file and cut."""
+
+SAVEPOINT = "SAVEPOINT step"
+RELEASE = "RELEASE step"
+ROLLBACK_STEP = "ROLLBACK TO step"
+COMMIT = "COMMIT"
+ROLLBACK = "ROLLBACK"
+CHECKPOINT_RESTART = "PRAGMA wal_checkpoint(RESTART)"
+CHECKPOINT_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)"
+
+ITS_OWN = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.ProgrammingError,
+    sqlite3.InterfaceError,
+    ValueError,
+    TypeError,
+    OverflowError,
+)
+"""Errors of a value that cannot be written; all others are of the connection."""
+
+Answer = Appended | Duplicate | Conflict
+
+
+class Waiting(NamedTuple):
+    """A caller: what it wants kept, the bytes of its snapshot, and where it waits for the answer."""
+
+    append: Append
+    snapshot: bytes
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Answer]
+
+
+class Writer:
+    """A queue in front of one connection, and the thread that empties it."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, tenant: str) -> None:
+        self._connection = connection
+        self._path = path
+        self._wal = path.with_name(path.name + "-wal")
+        self._tenant = tenant
+        self._queue: deque[Waiting] = deque()
+        self._refusals: deque[Refusal] = deque()
+        self._refusals_dropped = 0
+        self._wake = Condition()
+        self._closing = False
+        self._checkpoint_at = WAL_BYTES_MAX
+        self.poison: InterlockError | None = None
+        self._thread = Thread(target=self._run, name=f"interlock-{path.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def submit(self, waiting: Waiting) -> None:
+        """Queue a step. Raises UnavailableError when the store is closed or poisoned, or the queue is full."""
+        with self._wake:
+            self.check()
+            if len(self._queue) >= QUEUE_MAX:
+                raise UnavailableError(f"{QUEUE_MAX:,} steps are waiting already", code="store.queue")
+            self._queue.append(waiting)
+            self._wake.notify()
+
+    def refuse(self, refusals: Iterable[Refusal]) -> None:
+        """Queue refusals; what does not fit is counted, and the count is kept as one row."""
+        with self._wake:
+            self.check()
+            for refusal in refusals:
+                if len(self._refusals) < REFUSALS_MAX:
+                    self._refusals.append(refusal)
+                else:
+                    self._refusals_dropped += 1
+            self._wake.notify()
+
+    def check(self) -> None:
+        """Raises UnavailableError once the store is closed or poisoned."""
+        if self.poison is not None:
+            message = f"the store gave up: {self.poison.message}"
+            raise UnavailableError(message, code="store.poisoned", hint="start the process again") from self.poison
+        if self._closing:
+            raise UnavailableError("the store is closed", code="store.closed")
+
+    def close(self) -> None:
+        """Take no more, write what waits, end the thread. May be called again."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    # The thread
+
+    def _run(self) -> None:
+        batch: list[Waiting] = []
+        try:
+            while self._await_work():
+                batch, refusals = self._taken()
+                self._answer(self._written(batch, refusals))
+                batch = []
+                self._checkpoint_if_long()
+                if self.poison is not None:
+                    break
+        except BaseException as error:  # noqa: BLE001 - whatever ends this thread, nobody is left waiting
+            self.poison = self.poison or InternalError(f"the writer ended: {error!r}", code="store.writer")
+            self._answer([(each, self.poison) for each in batch])
+        finally:
+            self._end()
+
+    def _await_work(self) -> bool:
+        """Wait for steps or refusals; False when the store closes and nothing is left."""
+        patience: float | None = IDLE_SECONDS
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._queue or self._refusals or self._closing, timeout=patience)
+                if self._queue or self._refusals or self._closing:
+                    return bool(self._queue or self._refusals)
+            self._checkpoint(CHECKPOINT_TRUNCATE)  # without the lock: callers must not wait for a flush
+            patience = None
+
+    def _taken(self) -> tuple[list[Waiting], list[Refusal]]:
+        batch: list[Waiting] = []
+        room = BATCH_BYTES_MAX
+        with self._wake:
+            while self._queue and len(batch) < BATCH_STEPS_MAX and room > 0:
+                batch.append(self._queue.popleft())
+                room -= len(batch[-1].snapshot)
+            refusals = list(self._refusals)
+            self._refusals.clear()
+            if self._refusals_dropped:
+                last = refusals[-1]
+                reason = f"{self._refusals_dropped} more"
+                refusals.append(Refusal("", "", "dropped", reason, last.time_ms))
+                self._refusals_dropped = 0
+        return batch, refusals
+
+    def _written(self, batch: list[Waiting], refusals: list[Refusal]) -> list[tuple[Waiting, Answer | InterlockError]]:
+        """One transaction, and what each caller is to be told about it."""
+        connection = self._connection
+        counts: Counts = {}
+        try:
+            begin(connection)
+            answers = [(each, self._step(each, counts)) for each in batch]
+            write_counts(connection, self._tenant, counts)
+            self._refused(refusals)
+            connection.execute(COMMIT)
+        except sqlite3.Error as error:
+            failure = self._failed(error)
+            return [(each, failure) for each in batch]
+        return answers
+
+    def _step(self, waiting: Waiting, counts: Counts) -> Answer | InterlockError:
+        """Write one step; an error that is its own takes nothing of its neighbours with it."""
+        connection = self._connection
+        mine: Counts = {}
+        connection.execute(SAVEPOINT)
+        try:
+            answer = write_step(connection, self._tenant, waiting.append, waiting.snapshot, mine)
+        except (*ITS_OWN, InterlockError) as error:
+            connection.execute(ROLLBACK_STEP)
+            connection.execute(RELEASE)
+            return error if isinstance(error, InterlockError) else _unwritable(error)
+        connection.execute(RELEASE)
+        for each, change in mine.items():
+            counts[each] = counts.get(each, 0) + change
+        return answer
+
+    def _refused(self, refusals: list[Refusal]) -> None:
+        """Write refusals; those that cannot be written take no step with them."""
+        if not refusals:
+            return
+        self._connection.execute(SAVEPOINT)
+        try:
+            write_refusals(self._connection, self._tenant, refusals)
+        except ITS_OWN:
+            self._connection.execute(ROLLBACK_STEP)
+        self._connection.execute(RELEASE)
+
+    def _failed(self, error: sqlite3.Error) -> InterlockError:
+        """Undo what is left of the transaction; poison the store when the connection can no longer be believed."""
+        failure = translated(error, self._path)
+        if poisons(error):
+            self.poison = failure
+            return failure
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute(ROLLBACK)
+        except sqlite3.Error as second:
+            self.poison = translated(second, self._path)
+        return failure
+
+    def _answer(self, answers: list[tuple[Waiting, Answer | InterlockError]]) -> None:
+        """Tell every caller, with one signal per event loop."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Answer], Answer | InterlockError]]] = {}
+        for waiting, answer in answers:
+            by_loop.setdefault(waiting.loop, []).append((waiting.future, answer))
+        for loop, told in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_resolve, told)
+            except RuntimeError:
+                continue  # that loop is closed: nobody waits there any more
+
+    def _checkpoint_if_long(self) -> None:
+        try:
+            size = self._wal.stat().st_size
+        except OSError:
+            return
+        if size >= self._checkpoint_at:
+            # A reader in the way is no reason to try again after each batch.
+            self._checkpoint_at = WAL_BYTES_MAX if self._checkpoint(CHECKPOINT_RESTART) else size + WAL_BYTES_MAX
+
+    def _checkpoint(self, statement: str) -> bool:
+        """Take the write-ahead log into the file; False when readers or another writer were in the way."""
+        if self.poison is not None:
+            return False
+        try:
+            self._connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_BUSY_MS}")
+            busy = self._connection.execute(statement).fetchone()[0]
+            self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS_EACH}")
+        except sqlite3.Error as error:
+            if poisons(error):
+                self.poison = translated(error, self._path)
+            return False
+        return not busy
+
+    def _end(self) -> None:
+        """Answer whoever came too late, then let go of the file."""
+        with self._wake:
+            self._closing = True
+            late = list(self._queue)
+            self._queue.clear()
+        failure = self.poison or UnavailableError("the store is closed", code="store.closed")
+        self._answer([(each, failure) for each in late])
+        self._checkpoint(CHECKPOINT_TRUNCATE)
+        self._connection.close()
+
+
+def _resolve(told: list[tuple[asyncio.Future[Answer], Answer | InterlockError]]) -> None:
+    for future, answer in told:
+        if future.done():
+            continue  # its caller was cancelled; the step is kept all the same
+        if isinstance(answer, InterlockError):
+            future.set_exception(copy(answer))  # each caller raises its own
+        else:
+            future.set_result(answer)
+
+
+def _unwritable(error: Exception) -> InterlockError:
+    return InternalError(f"a step could not be written: {error}", code="store.unwritable")

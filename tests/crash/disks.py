@@ -1,0 +1,35 @@
+"""Small real disks for tests that may mount: a tmpfs of a given size, and the same thing read-only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@contextlib.contextmanager
+def tmpfs(place: Path, size: str) -> Iterator[Path]:
+    """A file system of its own at a place. Skips, loudly, where mounting is not allowed."""
+    place.mkdir()
+    _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place))
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def make_read_only(place: Path) -> None:
+    """From now on nothing can be written there."""
+    _mount("-o", "remount,ro", str(place))
+
+
+def _mount(*arguments: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small disk needs root; the simulated one is tested everywhere")
+    answer = subprocess.run(["mount", *arguments], check=False, capture_output=True, text=True)
+    if answer.returncode:
+        pytest.skip(f"no mount here ({answer.stderr.strip()}); the simulated one is tested everywhere")

@@ -1,0 +1,138 @@
+"""What the crash tests do to a store and ask of it afterwards.
+
+`Life` drives one entity and writes down what was asked and what was acknowledged; `violations` opens what a crash left
+and holds it against that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from interlock.errors import CorruptionError, UnavailableError, UsageError
+from interlock.model.entry import Entry
+from interlock.model.event import Event
+from interlock.model.record import Record
+from interlock.model.snapshot import Snapshot
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded
+from interlock.stores.files_journals import Journals
+from interlock.stores.files_names import JOURNAL, SNAPSHOT, directory_name
+from interlock.stores.files_shared import Settings
+from interlock.stores.files_state import decode_kept
+from interlock.stores.filesystem import FileSystem
+from tests.crash.simulated import File, Simulated, World
+
+ENTITY = "order/A-1"
+SETTINGS = Settings(snapshot_every=2)
+
+
+def step(version: int, key: str, *, entity: str = ENTITY, ended: bool = False, filler: str = "") -> Append:
+    """The append of one step: entry `version`, on the version before it."""
+    kind = entity.partition("/")[0]
+    configuration = (f"s{version % 3}",)
+    event = Event("moved", filler or None, key=key, time_ms=version)
+    entry = Entry(version, event, "applied", (), configuration, "r1", key)
+    snapshot = Snapshot(kind, entity, version, "r1", configuration, {}, ended="done" if ended else None)
+    return Append(kind, entity, version - 1, entry, snapshot, configuration, ())
+
+
+def opened(fs: FileSystem, settings: Settings = SETTINGS, *, shard_digits: int = 0) -> Journals:
+    """A process that opens the store; without shards, so that crash points are about entities."""
+    return Journals("store", fs, settings, shard_digits=shard_digits)
+
+
+@dataclass
+class Ledger:
+    """What a caller knows: the keys it asked for, and the version of each that was acknowledged."""
+
+    asked: set[str] = field(default_factory=set)
+    acknowledged: dict[str, int] = field(default_factory=dict)
+
+    def copy(self) -> Ledger:
+        """The same knowledge, going its own way."""
+        return Ledger(set(self.asked), dict(self.acknowledged))
+
+
+class StuckError(Exception):
+    """The store answers that others are faster, and there are no others."""
+
+
+def send(journals: Journals, ledger: Ledger, key: str) -> Appended | Duplicate:
+    """Does what a driver does: load, step, append, and again when the swap was lost."""
+    for _ in range(5):
+        loaded = journals.load(ENTITY)
+        version = loaded.version if isinstance(loaded, Loaded) else 0
+        ledger.asked.add(key)
+        answer = journals.append(step(version + 1, key))
+        if not isinstance(answer, Conflict):
+            ledger.acknowledged[key] = answer.version
+            return answer
+    raise StuckError("the swap was lost five times without a rival")
+
+
+def append_blindly(journals: Journals, ledger: Ledger, key: str, version: int) -> None:
+    """One append without loading first: the shortest way through the protocol."""
+    ledger.asked.add(key)
+    answer = journals.append(step(version, key))
+    assert not isinstance(answer, Conflict)
+    ledger.acknowledged[key] = answer.version
+
+
+def journal_file(world: World) -> bytes:
+    """The bytes of the entity's journal as readers see them."""
+    return _content(world, JOURNAL) or b""
+
+
+def _content(world: World, name: str) -> bytes | None:
+    number = world.found("store", "resources", directory_name(ENTITY), name)
+    if number is None:
+        return None
+    node = world.nodes[number]
+    assert isinstance(node, File)
+    return node.cache
+
+
+def violations(world: World, ledger: Ledger, *, retry: str | None = None) -> list[str]:
+    """What is wrong with the world that a crash left; then a retry and a new entry, which must be taken.
+
+    `retry` is the key that was being sent when it happened.
+    """
+    world = world.copy()
+    found = _snapshot_violations(world)
+    try:
+        journals = opened(Simulated(world, process=9))
+        before = journals.read(ENTITY)
+        found += record_violations(before, ledger)
+        known = {record.key: record.version for record in before}
+        after = ledger.copy()
+        for key in (retry, "new") if retry is not None else ("new",):
+            answer = send(journals, after, key)
+            expected = Duplicate if key in known else Appended
+            if not isinstance(answer, expected):
+                found.append(f"doubled: {key} gave {answer}")
+        found += record_violations(journals.read(ENTITY), after)
+        if journals.shared.snapshot_failures:
+            found.append("snapshot: it could not be kept")
+    except CorruptionError as error:
+        found.append(f"unreadable: {error}")
+    except (UnavailableError, UsageError, StuckError) as error:
+        found.append(f"unavailable: {error}")
+    return found
+
+
+def record_violations(records: tuple[Record, ...], ledger: Ledger) -> list[str]:
+    """Acknowledged entries that are missing, entries twice, entries that nobody asked for."""
+    keys = [record.key for record in records]
+    found = [
+        f"lost: {key} at version {version}"
+        for key, version in ledger.acknowledged.items()
+        if version > len(keys) or keys[version - 1] != key
+    ]
+    found += [f"doubled: {key}" for key in set(keys) if keys.count(key) > 1]
+    return found + [f"phantom: {key}" for key in keys if key not in ledger.asked]
+
+
+def _snapshot_violations(world: World) -> list[str]:
+    data = _content(world, SNAPSHOT)
+    if data is not None and decode_kept(data, ENTITY) is None:
+        return ["snapshot: state.json is not whole"]
+    return []

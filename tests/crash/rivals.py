@@ -1,0 +1,205 @@
+"""Small programs for interleavings, the model that explains their answers, and the protocol that loses entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import msgspec
+
+from interlock.errors import InterlockError
+from interlock.ports.store import Appended, Conflict, Duplicate
+from interlock.stores.filesystem import FileSystem
+from tests.crash.interleave import Answer, Exploration, Explorer, Operation, Program
+from tests.crash.life import ENTITY, Ledger, append_blindly, opened, step
+from tests.crash.simulated import Simulated, World
+
+
+class Process(Simulated):
+    """A process whose random names depend on its own calls only, so that equal states look equal."""
+
+    def unique(self) -> str:
+        """A name that no other call of any process gets."""
+        return f"{self.process}.{self.count}"
+
+
+def process(world: World, number: int) -> Process:
+    """A process as it should be."""
+    return Process(world, process=number)
+
+
+def prepared(*, entries: int, torn: bytes = b"") -> World:
+    """A store with some entries, and perhaps the torn tail of a writer that died."""
+    world = World()
+    fs = Simulated(world, process=7)
+    journals = opened(fs)
+    for version in range(1, entries + 1):
+        append_blindly(journals, Ledger(), f"k{version}", version)
+    if torn:
+        address = journals._root.address(ENTITY)
+        directory = fs.open_directory(address.resources, address.name)
+        fs.write(fs.open_append(directory, "events.log"), torn)
+    fs.die()
+    return world
+
+
+def appending(*steps: tuple[int, str]) -> Program:
+    """A process that appends these versions under these keys, one after the other."""
+
+    def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
+        journals = opened(fs)
+        for version, key in steps:
+            asked(("append", version - 1, key))
+            try:
+                answer = journals.append(step(version, key))
+            except InterlockError as error:
+                given((error.code,))
+            else:
+                given((type(answer).__name__, answer.version))
+
+    return run
+
+
+def reading() -> Program:
+    """A process that reads the journal."""
+
+    def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
+        journals = opened(fs)
+        asked(("read",))
+        try:
+            records = journals.read(ENTITY)
+        except InterlockError as error:
+            given((error.code,))
+        else:
+            given(tuple(record.key for record in records))
+
+    return run
+
+
+def loading(key: str) -> Program:
+    """A process that loads the entity, asking for a key."""
+
+    def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
+        journals = opened(fs)
+        asked(("load", key))
+        try:
+            answer = journals.load(ENTITY, key)
+        except InterlockError as error:
+            given((error.code,))
+        else:
+            given(("none",) if answer is None else (type(answer).__name__, answer.version))
+
+    return run
+
+
+def explains(entries: int) -> Callable[[list[tuple[Operation, Answer]]], bool]:
+    """The model: a list of keys. Says whether operations in this order would have been answered so."""
+
+    def run(order: list[tuple[Operation, Answer]]) -> bool:
+        keys = [f"k{version}" for version in range(1, entries + 1)]
+        return all(_answer(keys, asked) == given for asked, given in order)
+
+    return run
+
+
+def _answer(keys: list[str], asked: Operation) -> Answer:
+    match asked:
+        case ("append", expected, key):
+            if key in keys:
+                return Duplicate.__name__, keys.index(key) + 1
+            if len(keys) != expected:
+                return Conflict.__name__, len(keys)
+            keys.append(key)
+            return Appended.__name__, len(keys)
+        case ("load", key):
+            return ("Duplicate", keys.index(key) + 1) if key in keys else ("Loaded", len(keys))
+        case _:
+            return tuple(keys)
+
+
+class SeedStore:
+    """Read, compare, write another file, rename: atomic, and yet both of two writers succeed. The negative control."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+        parent, name = fs.parent("seed")
+        self._directory = fs.open_directory(parent, name)
+
+    def append(self, expected: int, key: str) -> Answer:
+        """One write of the whole state, if it is at the expected version."""
+        fs = self._fs
+        file = fs.open_file(self._directory, "state.json")
+        keys = msgspec.json.decode(fs.read(file, 0, 100_000), type=list[str])
+        if len(keys) != expected:
+            return "Conflict", len(keys)
+        temporary = f"state.json.{fs.unique()}"
+        file = fs.create(self._directory, temporary)
+        fs.write(file, msgspec.json.encode([*keys, key]))
+        fs.fsync(file)
+        fs.rename(self._directory, temporary, "state.json")
+        return "Appended", expected + 1
+
+
+def seeded() -> World:
+    """A store of the seed's protocol with one entry."""
+    world = World()
+    fs = Simulated(world, process=7)
+    parent, name = fs.parent("seed")
+    fs.make_directory(parent, name)
+    fs.write(fs.create(fs.open_directory(parent, name), "state.json"), b'["k1"]')
+    return world
+
+
+def seed_appending(version: int, key: str) -> Program:
+    """A process that appends by the seed's protocol."""
+
+    def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
+        store = SeedStore(fs)
+        asked(("append", version - 1, key))
+        given(store.append(version - 1, key))
+
+    return run
+
+
+class Scene(NamedTuple):
+    """Programs that run side by side, where they begin, and what explains their answers."""
+
+    programs: tuple[Program, ...]
+    world: Callable[[], World]
+    entries: int
+
+    def explored(self, processes: Callable[[World, int], Simulated] = process) -> Exploration:
+        """All schedules of the scene. Reads are cut small, so that a reader can be overtaken in the middle."""
+        with patch("interlock.stores.files_tail.READ_BYTES", 150):
+            return Explorer(self.programs, processes, explains(self.entries)).explore(self.world())
+
+
+TORN = b'{"v":2,"k":"dead","d":0,"e":{"version":2,"event":' + b"x" * 100
+
+SCENES = {
+    "two appends": Scene((appending((2, "a")), appending((2, "b"))), lambda: prepared(entries=1), 1),
+    "two creations": Scene((appending((1, "a")), appending((1, "b"))), lambda: prepared(entries=0), 0),
+    "one key twice": Scene((appending((2, "a")), appending((2, "a"))), lambda: prepared(entries=1), 1),
+    "two times two appends": Scene(
+        (appending((2, "a"), (3, "c")), appending((2, "b"), (3, "d"))), lambda: prepared(entries=1), 1
+    ),
+    "three appends": Scene(
+        (appending((2, "a")), appending((2, "b")), appending((2, "c"))), lambda: prepared(entries=1), 1
+    ),
+    "append and read": Scene((appending((2, "a")), reading()), lambda: prepared(entries=1), 1),
+    "append and load": Scene((appending((2, "a")), loading("a")), lambda: prepared(entries=1), 1),
+    "torn tail and two appends": Scene(
+        (appending((2, "a")), appending((2, "b"))), lambda: prepared(entries=1, torn=TORN), 1
+    ),
+    "torn tail and reader": Scene(
+        (appending((2, "a"), (3, "b"), (4, "c")), reading()), lambda: prepared(entries=1, torn=TORN), 1
+    ),
+    "two appends and load": Scene(
+        (appending((2, "a")), appending((2, "b")), loading("b")), lambda: prepared(entries=1), 1
+    ),
+}
+"""What is explored, every schedule of it."""
+
+SEED = Scene((seed_appending(2, "a"), seed_appending(2, "b")), seeded, 1)
+"""The negative control."""

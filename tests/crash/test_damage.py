@@ -1,0 +1,147 @@
+"""Damage to a journal is never taken for an entry, and never silently shortens what a snapshot testifies for."""
+
+import pytest
+
+from interlock.errors import CorruptionError
+from interlock.model.record import Record
+from interlock.stores.files_names import JOURNAL, directory_name
+from interlock.stores.files_shared import Settings
+from tests.crash.life import ENTITY, Ledger, append_blindly, opened, step
+from tests.crash.simulated import File, Simulated, World
+
+ENTRIES = 10
+MASKS = (0x01, 0x20, 0xFF)
+
+
+def journal(*, snapshot: bool) -> tuple[World, int]:
+    """A store with a journal of ten records, and the node of that journal."""
+    world = World()
+    journals = opened(Simulated(world), Settings(snapshot_every=ENTRIES if snapshot else 1_000))
+    for version in range(1, ENTRIES + 1):
+        append_blindly(journals, Ledger(), f"k{version}", version)
+    number = world.found("store", "resources", directory_name(ENTITY), JOURNAL)
+    assert number is not None
+    return world, number
+
+
+def content(world: World, number: int) -> bytes:
+    """The bytes of a file."""
+    node = world.nodes[number]
+    assert isinstance(node, File)
+    return node.cache
+
+
+def reading(world: World, number: int, data: bytes) -> tuple[Record, ...] | None:
+    """What a reader finds when the journal has these bytes; None when it raises."""
+    changed = world.copy()
+    changed.nodes[number] = File(data, data, ())
+    try:
+        return opened(Simulated(changed, process=2)).read(ENTITY)
+    except CorruptionError:
+        return None
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_every_flipped_byte_is_seen_when_there_is_a_snapshot(mask: int) -> None:
+    """The snapshot is the witness of the last record, the chain and `d` are those of all before it."""
+    world, number = journal(snapshot=True)
+    data = content(world, number)
+    silent = [place for place in range(len(data)) if reading(world, number, _flipped(data, place, mask)) is not None]
+
+    assert [] == silent
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_without_a_snapshot_only_the_last_record_can_vanish(mask: int) -> None:
+    """A flipped byte in the last record looks like a torn tail; anywhere else it raises. No altered record is read."""
+    world, number = journal(snapshot=False)
+    data = content(world, number)
+    good = reading(world, number, data)
+    assert good is not None
+    last = len(data) - len(good[-1].line)
+    for place in range(len(data)):
+        found = reading(world, number, _flipped(data, place, mask))
+
+        assert found == (None if place < last else good[:-1])
+
+
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_deleted_swapped_and_doubled_lines_raise(snapshot: bool) -> None:
+    """Whole lines are bound to their places by the chain."""
+    world, number = journal(snapshot=snapshot)
+    lines = content(world, number).splitlines(keepends=True)
+    edits = {
+        "deleted": [*lines[:4], *lines[5:]],
+        "first deleted": lines[1:],
+        "swapped": [*lines[:4], lines[5], lines[4], *lines[6:]],
+        "doubled": [*lines[:5], *lines[4:]],
+        "inserted": [*lines[:5], b'{"v":6}\n', *lines[5:]],
+    }
+    silent = [name for name, edited in edits.items() if reading(world, number, b"".join(edited)) is not None]
+
+    assert [] == silent
+
+
+def test_a_missing_last_line_is_seen_by_the_snapshot_only() -> None:
+    """A journal that ends one record early is a valid shorter one, unless the snapshot knows better."""
+    lengths = []
+    for snapshot in (True, False):
+        world, number = journal(snapshot=snapshot)
+        lines = content(world, number).splitlines(keepends=True)
+        found = reading(world, number, b"".join(lines[:-1]))
+        lengths.append(None if found is None else len(found))
+
+    assert [None, ENTRIES - 1] == lengths
+
+
+def test_another_entity_s_record_is_not_read() -> None:
+    """A chain begins with the entity's own name: a record put into another directory does not follow from it."""
+    world, number = journal(snapshot=False)
+    other = World()
+    journals = opened(Simulated(other))
+    journals.append(step(1, "k1", entity="order/B-2"))
+    stranger = next(
+        node.cache for node in other.nodes.values() if isinstance(node, File) and node.cache.startswith(b'{"v":1')
+    )
+
+    assert () == reading(world, number, stranger)
+
+
+def test_an_append_to_a_damaged_journal_raises_and_changes_nothing() -> None:
+    """Evidence is kept: neither the journal nor anything beside it is touched."""
+    world, number = journal(snapshot=True)
+    data = content(world, number)
+    damaged = _flipped(data, len(data) - 20, 0x01)
+    world.nodes[number] = File(damaged, damaged, ())
+    journals = opened(Simulated(world, process=2))
+    with pytest.raises(CorruptionError, match="offset"):
+        journals.append(step(ENTRIES + 1, "new"))
+
+    assert damaged == content(world, number)
+
+
+def test_a_journal_that_becomes_shorter_under_an_open_handle_is_damage() -> None:
+    """Nobody cuts below what a handle has verified, except from outside."""
+    world, number = journal(snapshot=False)
+    journals = opened(Simulated(world, process=2))
+    append_blindly(journals, Ledger(), "k11", 11)
+    world.nodes[number] = File(b"", b"", ())
+
+    with pytest.raises(CorruptionError, match="shorter"):
+        journals.append(step(12, "k12"))
+
+
+def test_a_damaged_snapshot_is_ignored() -> None:
+    """`state.json` is a cache: without its own hash it is as if it were not there."""
+    world, _ = journal(snapshot=True)
+    for number, node in list(world.nodes.items()):
+        if isinstance(node, File) and node.cache.startswith(b'{"kind"'):
+            world.nodes[number] = File(_flipped(node.cache, 30, 1), b"", ())
+    journals = opened(Simulated(world, process=2))
+    loaded = journals.load(ENTITY)
+
+    assert (ENTRIES, True) == (len(journals.read(ENTITY)), loaded is not None)
+
+
+def _flipped(data: bytes, place: int, mask: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :]

@@ -1,0 +1,79 @@
+"""No crash at any call loses, doubles or spoils an acknowledged entry, and a store with a fault in it is found out.
+
+INTERLOCK_CRASH_STATES asks for more states than the enumeration has: random lives are added until there are as many.
+"""
+
+import os
+import random
+
+import pytest
+
+from tests.crash.life import ENTITY, Ledger, append_blindly, opened, record_violations, send
+from tests.crash.mutants import SWEPT
+from tests.crash.simulated import Simulated, World, crashes
+from tests.crash.sweep import FAMILIES, swept, wanderings
+
+STATES_MIN = int(os.environ.get("INTERLOCK_CRASH_STATES", "10000"))
+ENUMERATED = 14_000  # what the families come to, a little less
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_crash_loses_or_doubles_an_entry() -> None:
+    """Whatever a crash leaves at whichever call: every acknowledged entry is there, once, and the store goes on.
+
+    A harness that no longer reaches its crash states would pass everything: their number is part of the proof.
+    """
+    tallies = [swept(family) for family in FAMILIES]
+    found = [f"{tally.name}: {each}" for tally in tallies for each in tally.found]
+
+    assert ([], True) == (found[:5], sum(tally.states for tally in tallies) >= ENUMERATED)
+
+
+def test_a_store_with_shards_survives_its_own_beginning() -> None:
+    """The power fails at each call of a store that makes its shard directories and takes its first entry."""
+    world, ledger, chance = World(), Ledger(), random.Random(1)
+    moments: list[tuple[World, Ledger]] = []
+    fs = Simulated(world)
+    fs.watch = lambda _: moments.append((world.copy(), ledger.copy()))
+    journals = opened(fs, shard_digits=1)
+    append_blindly(journals, ledger, "k1", 1)
+    moments.append((world.copy(), ledger.copy()))
+    found = []
+    states = 0
+    for moment, before in moments:
+        for left in crashes(moment, chance):
+            known = before.copy()
+            after = opened(Simulated(left, process=2), shard_digits=1)
+            found += record_violations(after.read(ENTITY), known)
+            send(after, known, "k2")
+            found += record_violations(after.read(ENTITY), known)
+            states += 1
+
+    assert ([], True) == (found[:5], states > 300)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_random_lives_survive_their_crashes() -> None:
+    """Two processes, deaths, power cuts and repeats in an order drawn by a seed: the promise holds all the same."""
+    wanted = max(1_000, STATES_MIN - ENUMERATED)
+    seed = states = 0
+    found: list[str] = []
+    while states < wanted and not found:
+        seed += 1
+        tally = swept(wanderings(seed), seed=seed)
+        states += tally.states
+        found += [f"seed {seed}: {each}" for each in tally.found]
+
+    assert [] == found[:5]
+
+
+@pytest.mark.parametrize("name", SWEPT)
+def test_a_faulty_store_is_found_out(name: str) -> None:
+    """Each rule of the protocol is needed: without it, some crash or error breaks the promise, and this shows."""
+    mutant = SWEPT[name]
+    with mutant.patched():
+        tallies = (swept(family, processes=mutant.processes, stop_at_first=True) for family in FAMILIES)
+
+        assert any(tally.found for tally in tallies)

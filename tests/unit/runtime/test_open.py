@@ -1,0 +1,138 @@
+"""`interlock.open`: a store by its address, charts, and a runtime that waits or is awaited."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.errors import NotFoundError, UnavailableError, UsageError
+from tests.unit.runtime.scene import DOOR, StillClock
+
+door = interlock.loads(DOOR)
+
+
+@pytest.mark.parametrize("scheme", ["memory:", "sqlite:///{}/doors.db", "file://{}/doors"])
+async def test_a_runtime_is_opened_by_its_address(scheme: str, tmp_path: Path) -> None:
+    """`async with` gives a runtime, and closes it with its store."""
+    async with interlock.open(scheme.format(tmp_path), charts=[door], clock=StillClock(7)) as doors:
+        created = await doors.create("door/1")
+        entry = (await doors.journal("door/1"))[0]
+
+    assert ("applied", 7) == (created.outcome, entry.event.time_ms)
+    with pytest.raises(UnavailableError):
+        await doors.send("door/1", "opened")
+
+
+def test_a_runtime_waits_where_there_is_no_event_loop(tmp_path: Path) -> None:
+    """`with` gives the same runtime for plain code; what it kept is there when it is opened again."""
+    address = f"sqlite:///{tmp_path}/doors.db"
+    before = threading.active_count()
+    with interlock.open(address, charts=[door]) as doors:
+        assert isinstance(doors, interlock.BlockingRuntime)
+        assert "applied" == doors.create("door/1", key="k").outcome
+        assert 2 == doors.send("door/1", "opened", principal={"id": "ada"}).version
+        assert ("open",) == doors.state("door/1").configuration
+        assert ("closed",) == doors.state("door/1", at=1).configuration
+        assert [1, 2] == [each.version for each in doors.journal("door/1")]
+        assert 1 == len(doors.list(interlock.Query(kind="door")).rows)
+        assert doors.can("door/1")
+        watching = doors.watch("door/1")
+        assert [1, 2] == [next(watching).version for _ in range(2)]
+        watching.close()
+    with interlock.open(address, charts=[door]) as doors:
+        assert "duplicate" == doors.create("door/1", key="k").outcome
+
+    assert before == threading.active_count()
+
+
+def test_an_opening_can_be_used_again() -> None:
+    """Each `with` opens anew."""
+    opening = interlock.open("memory:", charts=[door])
+    with opening as first:
+        first.create("door/1")
+    with opening as second:
+        assert "applied" == second.create("door/1").outcome
+
+
+@pytest.mark.parametrize(
+    ("address", "hint"),
+    [
+        ("sqlit:///x.db", "sqlite"),
+        ("doors.db", "sqlite:"),
+        ("", "memory:"),
+        ("postgres://x", "file:"),
+    ],
+)
+def test_an_unknown_address_names_the_known_ones(address: str, hint: str) -> None:
+    """UsageError at once, before anything is opened."""
+    with pytest.raises(UsageError, match=hint) as raised:
+        interlock.open(address, charts=[door])
+
+    assert "store.unknown" == raised.value.code
+
+
+@pytest.mark.parametrize(
+    ("address", "code"),
+    [
+        ("memory:somewhere", "url.malformed"),
+        ("sqlite:x.db", "url.malformed"),
+        ("sqlite:///", "url.malformed"),
+        ("sqlite:///:memory:", "url.memory"),
+        ("sqlite:///x.db?cache=1", "url.option"),
+    ],
+)
+def test_an_address_that_names_no_place_is_refused(address: str, code: str) -> None:
+    """The store says what its addresses look like; the thread of the runtime ends."""
+    before = threading.active_count()
+    with pytest.raises(UsageError) as raised, interlock.open(address, charts=[door]):
+        pass
+
+    assert code == raised.value.code
+    assert before == threading.active_count()
+
+
+def test_charts_are_needed() -> None:
+    """None at all, and one that is not in a list, are told apart."""
+    with pytest.raises(UsageError) as missing:
+        interlock.open("memory:", charts=[])
+    with pytest.raises(UsageError) as single:
+        interlock.open("memory:", charts=door)  # type: ignore[arg-type]  # the mistake in question
+
+    assert ("charts.missing", "charts.malformed") == (missing.value.code, single.value.code)
+
+
+def test_a_chart_without_its_functions_is_refused_at_once() -> None:
+    """A guard that nobody registered is named before any event comes."""
+    text = "interlock: 1\nkind: k\ninitial: a\nstates: {a: {on: {go: {target: b, guard: is_ready}}}, b: {}}\n"
+    with pytest.raises(UsageError, match="is_ready"):
+        interlock.open("memory:", charts=[interlock.loads(text)])
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    """A store makes its file, not the folders above it."""
+    with pytest.raises(NotFoundError), interlock.open(f"sqlite:///{tmp_path}/none/x.db", charts=[door]):
+        pass
+
+
+def test_another_package_brings_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheme that an entry point names opens by it."""
+    from interlock import assemble
+    from interlock.stores.memory import MemoryStore
+
+    monkeypatch.setattr(assemble, "_other_stores", lambda: {"cloud": lambda: lambda url: MemoryStore()})
+    with interlock.open("cloud://x", charts=[door]) as doors:
+        assert "applied" == doors.create("door/1").outcome
+
+
+def test_the_entry_points_say_what_the_table_says() -> None:
+    """Others find our stores as we find theirs."""
+    import tomllib
+
+    from interlock.assemble import STORE_GROUP, STORES
+
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert {scheme: f"{module}:open_store" for scheme, module in STORES.items()} == project["entry-points"][STORE_GROUP]

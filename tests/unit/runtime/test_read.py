@@ -1,0 +1,225 @@
+"""What the driver answers about entities: now, at a version, at a time, as lists, as they happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from interlock.errors import CorruptionError, NotFoundError, UsageError
+from interlock.model.entry import Entry
+from interlock.model.event import Event
+from interlock.ports.store import Append, Loaded, Query
+from interlock.runtime.replay import replayed
+from interlock.runtime.send import Runtime
+from interlock.stores.memory import MemoryStore
+from tests.unit.runtime.scene import DOOR, Patient, StillClock, runtime
+
+
+async def _life(doors: Runtime, clock: StillClock) -> None:
+    """A door opened at 2,000 and closed at 3,000."""
+    await doors.create("door/1")
+    for time_ms, event in ((2_000, "opened"), (3_000, "closed")):
+        clock.time_ms = time_ms
+        await doors.send("door/1", event)
+
+
+async def test_a_state_of_the_past_is_replayed() -> None:
+    """At a version, or at a time: the last entry not after it."""
+    clock = StillClock()
+    doors = runtime(clock=clock)
+    await _life(doors, clock)
+
+    assert ("closed",) == (await doors.state("door/1")).configuration
+    assert ("open",) == (await doors.state("door/1", at=2)).configuration
+    assert [1, 1, 2, 2, 3] == [
+        (await doors.state("door/1", at_ms=each)).version for each in (1_000, 1_999, 2_000, 2_999, 9_999)
+    ]
+
+
+@pytest.mark.parametrize("when", [{"at": 4}, {"at": 0}, {"at_ms": 999}])
+async def test_what_was_not_yet_is_not_found(when: dict[str, int]) -> None:
+    """A version never reached, and a time before the creation."""
+    clock = StillClock()
+    doors = runtime(clock=clock)
+    await _life(doors, clock)
+    with pytest.raises(NotFoundError) as raised:
+        await doors.state("door/1", **when)
+
+    assert "entity.not_then" == raised.value.code
+
+
+async def test_a_journal_is_read_in_order_by_pages() -> None:
+    """Entries after a version, as many as asked for."""
+    clock = StillClock()
+    doors = runtime(clock=clock)
+    await _life(doors, clock)
+
+    assert ["_create", "opened", "closed"] == [each.event.name for each in await doors.journal("door/1")]
+    assert [2] == [each.version for each in await doors.journal("door/1", after=1, limit=1)]
+
+
+async def test_entities_are_listed_by_state() -> None:
+    """The driver hands the question to its store."""
+    doors = runtime()
+    for name in "ab":
+        await doors.create(f"door/{name}")
+    await doors.send("door/a", "opened")
+    page = await doors.list(Query(kind="door", state="open"))
+
+    assert ["door/a"] == [each.entity for each in page.rows]
+
+
+async def test_can_tells_what_each_guard_says_now() -> None:
+    """The transitions in question, with the verdict of each guard."""
+    doors = runtime()
+    await doors.create("door/1")
+    locked = [each for each in await doors.can("door/1") if each.event == "locked"]
+
+    assert [False] == [each.accepted for each in locked]
+
+
+@pytest.mark.parametrize("call", ["state", "journal", "can"])
+async def test_a_malformed_id_is_the_readers_mistake(call: str) -> None:
+    """UsageError, whatever is asked."""
+    with pytest.raises(UsageError):
+        await getattr(runtime(), call)("door")
+
+
+async def test_those_who_watch_hear_of_each_entry() -> None:
+    """First what is there, then what this process keeps, at once: no wait of the clock is needed."""
+    doors = runtime(clock=Patient())
+    await doors.create("door/1")
+    watching = doors.watch("door/1")
+    first = await anext(watching)
+    later = asyncio.ensure_future(anext(watching))
+    await asyncio.sleep(0)
+    await doors.send("door/1", "opened")
+
+    assert ("_create", "opened") == (first.event.name, (await later).event.name)
+    await watching.aclose()
+
+
+async def test_those_who_watch_find_what_others_wrote_after_a_poll() -> None:
+    """Another process's entry is found when the wait is over."""
+    store, clock = MemoryStore(), Patient()
+    mine, theirs = runtime(store=store, clock=clock), runtime(store=store)
+    await mine.create("door/1")
+    watching = mine.watch("door/1", after=1, poll_ms=70)
+    later = asyncio.ensure_future(anext(watching))
+    await asyncio.sleep(0)
+    await theirs.send("door/1", "opened")
+    await clock.waiting.wait()
+    clock.tick.set()
+
+    assert "opened" == (await later).event.name
+    assert [70] == clock.waits
+    await watching.aclose()
+
+
+async def test_a_watch_that_is_given_up_leaves_no_task_behind() -> None:
+    """Whoever stops to watch stops the waiting."""
+    clock = Patient()
+    doors = runtime(clock=clock)
+    await doors.create("door/1")
+    watching = doors.watch("door/1", after=1)
+    waiting = asyncio.ensure_future(anext(watching))
+    await clock.waiting.wait()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await asyncio.sleep(0)
+
+    assert {asyncio.current_task()} == asyncio.all_tasks()
+
+
+async def test_a_watch_ends_when_the_runtime_closes() -> None:
+    """Nobody waits for entries of a closed store."""
+    doors = runtime(clock=Patient())
+    await doors.create("door/1")
+    heard = [await anext(watching := doors.watch("door/1"))]
+    rest = asyncio.ensure_future(_all(watching))
+    await asyncio.sleep(0)
+    await doors.close()
+
+    assert [] == await rest
+    assert 1 == len(heard)
+
+
+async def _all(watching: AsyncGenerator[Entry, None]) -> list[Entry]:
+    return [each async for each in watching]
+
+
+class _JournalOnly(MemoryStore):
+    """Loads nothing but records, as a store without a snapshot would."""
+
+    async def load(self, entity: str, *, key: str | None = None) -> object:  # type: ignore[override]  # narrowed below
+        found = await super().load(entity, key=key)
+        if not isinstance(found, Loaded):
+            return found
+        return Loaded(found.version, found.time_ms, None, await self.read(entity))
+
+
+async def test_a_store_may_load_a_journal_to_replay() -> None:
+    """Without a snapshot the records give the same."""
+    store, clock = _JournalOnly(), StillClock()
+    doors = runtime(store=store, clock=clock)
+    await _life(doors, clock)
+    other = runtime(store=store)
+
+    assert await doors.state("door/1", at=3) == await other.state("door/1")
+    assert 4 == (await other.send("door/1", "opened")).version
+
+
+class _Empty(MemoryStore):
+    """Says that an entity is there, and has nothing of it."""
+
+    async def load(self, entity: str, *, key: str | None = None) -> Loaded:
+        return Loaded(1, 0, None)
+
+
+async def test_an_entity_without_snapshot_and_records_is_not_found() -> None:
+    """There is nothing to step on."""
+    with pytest.raises(NotFoundError):
+        await runtime(store=_Empty()).state("door/1")
+
+
+async def test_a_journal_that_leads_elsewhere_is_corruption() -> None:
+    """A replayed entry must lead where it says it led."""
+    doors = runtime(DOOR)
+    await doors.create("door/1")
+    await doors.send("door/1", "opened")
+    entries = [each.entry for each in await doors.store.read("door/1")]
+    lying = Entry(2, Event("noted", {"text": "x"}), "applied", ("closed",), ("open",), entries[0].revision, "k")
+    with pytest.raises(CorruptionError) as raised:
+        replayed(doors.charts, "door/1", None, [entries[0], lying])
+
+    assert "journal.divergence" == raised.value.code
+
+
+async def test_a_journal_that_does_not_begin_with_the_creation_is_corruption() -> None:
+    """There is no snapshot to step on."""
+    doors = runtime(DOOR)
+    await doors.create("door/1")
+    await doors.send("door/1", "opened")
+    entries = [each.entry for each in await doors.store.read("door/1")]
+    with pytest.raises(CorruptionError) as raised:
+        replayed(doors.charts, "door/1", None, entries[1:])
+
+    assert "journal.beginning" == raised.value.code
+    assert replayed(doors.charts, "door/1", None, []) is None
+
+
+async def test_the_append_of_a_step_names_states_and_tags_for_lists() -> None:
+    """What the store lists by comes from the chart, through the driver."""
+    kept: list[Append] = []
+
+    class Spy(MemoryStore):
+        async def append(self, append: Append) -> object:  # type: ignore[override]  # hands on what the store says
+            kept.append(append)
+            return await super().append(append)
+
+    doors = runtime(DOOR, store=Spy())
+    await doors.create("door/1")
+
+    assert [(("closed",), ("shut",), 0)] == [(each.states, each.tags, each.expected) for each in kept]

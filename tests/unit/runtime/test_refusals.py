@@ -1,0 +1,193 @@
+"""What the driver refuses: by the chart, by policy, by size and shape; and the keys that events make of themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from interlock.errors import DeniedError, RejectedError, UsageError
+from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
+from interlock.stores.memory import MemoryStore
+from tests.unit.runtime.scene import runtime
+
+PAYMENTS = {"id": "till", "roles": ["payments"]}
+ADA = {"id": "ada", "roles": ["customer"]}
+DEEP: Any = json.loads("[" * (PAYLOAD_DEPTH_MAX + 1) + "]" * (PAYLOAD_DEPTH_MAX + 1))
+
+
+async def test_a_rejection_tells_which_guard_said_no() -> None:
+    """The receipt carries the guard's verdict with what it read, and `expect` raises it."""
+    doors = runtime()
+    await doors.create("door/1")
+    receipt = await doors.send("door/1", "locked")
+
+    assert "rejected" == receipt.outcome
+    assert receipt.trials
+    with pytest.raises(RejectedError):
+        receipt.expect()
+
+
+async def test_refusals_are_kept_apart() -> None:
+    """A store that keeps refusals gets who, what, when and why."""
+    store = MemoryStore()
+    doors = runtime(store=store)
+    await doors.create("door/1")
+    await doors.send("door/1", "unlocked", principal={"id": 7}, trace="t")
+    await doors.send("door/1", "unlocked")
+    named, nobody = store.refusals
+
+    assert ("door/1", "unlocked", "rejected", 1_000, "7", "t") == (
+        named.entity, named.event, named.outcome, named.time_ms, named.principal, named.trace
+    )  # fmt: skip
+    assert nobody.principal is None
+
+
+async def test_a_sender_without_the_role_is_denied() -> None:
+    """No role, no principal, or the wrong one: denied, and a guessed key answers nothing."""
+    orders = runtime()
+    await orders.create("order/1")
+    await orders.send("order/1", "payment.confirmed", {"id": "p1"}, key="k", principal=PAYMENTS)
+    senders: tuple[dict[str, Any] | None, ...] = (None, {}, {"roles": []}, ADA)
+    for principal in senders:
+        receipt = await orders.send("order/1", "payment.confirmed", {"id": "p1"}, key="k", principal=principal)
+
+        assert ("denied", "roles") == (receipt.outcome, receipt.reason)
+        with pytest.raises(DeniedError):
+            receipt.expect()
+
+
+async def test_a_permit_decides_by_principal_and_context() -> None:
+    """The policy of the event sees both; an error in it is a no."""
+    orders = runtime()
+    await orders.create("order/1")
+    allowed = await orders.send("order/1", "order.noted", principal=ADA)
+    denied = await orders.send("order/1", "order.noted", principal={"id": "bob", "roles": ["customer"]})
+    broken = await orders.send("order/1", "order.faulty", principal=ADA)
+
+    assert "applied" == allowed.outcome
+    assert ("denied", "permit") == (denied.outcome, denied.reason)
+    assert ("denied", "permit.error") == (broken.outcome, broken.reason)
+
+
+async def test_dedupe_makes_the_key_of_an_event() -> None:
+    """The same payment twice, without a key, is taken once; long ids that begin alike are two."""
+    orders = runtime()
+    await orders.create("order/1")
+    first = await orders.send("order/1", "payment.confirmed", {"id": "p1"}, principal=PAYMENTS)
+    again = await orders.send("order/1", "payment.confirmed", {"id": "p1"}, principal=PAYMENTS)
+    long = [
+        await orders.send("order/1", "payment.confirmed", {"id": "x" * 400 + tail}, principal=PAYMENTS) for tail in "ab"
+    ]
+
+    assert ("applied", "duplicate") == (first.outcome, again.outcome)
+    assert [2, 2] == [first.version, again.version]
+    assert {"duplicate"}.isdisjoint(each.outcome for each in long)
+
+
+async def test_no_sender_can_take_the_key_of_a_dedupe() -> None:
+    """A key given by a stranger is never the one that an event makes of itself."""
+    orders = runtime()
+    await orders.create("order/1")
+    await orders.send("order/1", "order.noted", key="payment.confirmed:p1", principal=ADA)
+    receipt = await orders.send("order/1", "payment.confirmed", {"id": "p1"}, principal=PAYMENTS)
+
+    assert "applied" == receipt.outcome
+
+
+async def test_a_dedupe_that_gives_nothing_is_no_key() -> None:
+    """An empty or missing value leaves the event without a key of its own."""
+    orders = runtime()
+    await orders.create("order/1")
+    for payload in ({"id": ""}, {"id": None}, {}, None, "text"):
+        receipt = await orders.send("order/1", "payment.confirmed", payload, principal=PAYMENTS)
+        assert "duplicate" != receipt.outcome
+
+
+@pytest.mark.parametrize("context", [{"openings": "many"}, {"unknown": 1}])
+async def test_a_context_that_the_chart_refuses_creates_nothing(context: dict[str, Any]) -> None:
+    """RejectedError, and the id is still free."""
+    doors = runtime()
+    with pytest.raises(RejectedError):
+        await doors.create("door/1", context)
+
+    assert "applied" == (await doors.create("door/1")).outcome
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), "x" * PAYLOAD_BYTES_MAX, "\ud800", {1: 2}])
+async def test_a_context_that_is_not_plain_is_refused(value: Any) -> None:
+    """What could not be kept is refused before anything is stepped."""
+    with pytest.raises(RejectedError):
+        await runtime().create("door/1", {"note": value})
+
+
+@pytest.mark.parametrize("payload", [object(), float("inf"), "x" * PAYLOAD_BYTES_MAX, "\ud800", {1: 2}, DEEP])
+async def test_a_payload_that_cannot_be_kept_is_rejected(payload: Any) -> None:
+    """Not plain, too large, too deep: outcome rejected, reason payload, no entry, no key used."""
+    doors = runtime()
+    await doors.create("door/1")
+    receipt = await doors.send("door/1", "noted", payload, key="k")
+
+    assert ("rejected", "payload", 1) == (receipt.outcome, receipt.reason, receipt.version)
+    assert "applied" == (await doors.send("door/1", "noted", {"text": "x"}, key="k")).outcome
+
+
+async def test_an_entry_or_snapshot_that_grows_too_large_is_rejected() -> None:
+    """The step is right and too large to keep: RejectedError, and the entity stays as it was."""
+    text = """
+interlock: 1
+kind: heap
+context: {all: {type: string, default: ""}, more: {type: string, default: ""}}
+initial: a
+states: {a: {}}
+on:
+  grown: {actions: [{assign: {all: "= context.all + context.all + event.data.text"}}]}
+  copied: {actions: [{assign: {more: "= context.all"}}]}
+  told: {actions: [{send: {event: heard, to: "heap/2", data: {all: "= context.all"}}}]}
+"""
+    heaps = runtime(text)
+    await heaps.create("heap/1")
+    await heaps.send("heap/1", "grown", {"text": "x" * 100_000})
+    await heaps.send("heap/1", "grown", {"text": "x" * 100_000})
+    with pytest.raises(RejectedError) as entry:
+        await heaps.send("heap/1", "told")
+    await heaps.send("heap/1", "grown", {"text": "x" * 100_000})
+    with pytest.raises(RejectedError) as whole:
+        await heaps.send("heap/1", "copied")
+
+    assert ("entry.size", "snapshot.size") == (entry.value.code, whole.value.code)
+    assert 4 == (await heaps.state("heap/1")).version
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ({"entity": "door"}, "entity.malformed"),
+        ({"entity": "/1"}, "entity.malformed"),
+        ({"entity": "door/"}, "entity.malformed"),
+        ({"entity": "door/" + "x" * 200}, "entity.malformed"),
+        ({"entity": "door/\0"}, "entity.malformed"),
+        ({"entity": "door/\ud800"}, "entity.malformed"),
+        ({"entity": 7}, "entity.malformed"),
+        ({"event": ""}, "event.reserved"),
+        ({"event": "_create"}, "event.reserved"),
+        ({"event": "done.state.x"}, "event.reserved"),
+        ({"event": "error.execution"}, "event.reserved"),
+        ({"event": "after.5s"}, "event.reserved"),
+        ({"event": "a\nb"}, "event.malformed"),
+        ({"key": ""}, "key.reserved"),
+        ({"key": "_x"}, "key.reserved"),
+        ({"key": "x" * 201}, "key.malformed"),
+        ({"key": "a\x7f"}, "key.malformed"),
+        ({"principal": {"id": object()}}, "principal.malformed"),
+        ({"trace": "x" * 300}, "trace.malformed"),
+    ],
+)
+async def test_a_malformed_request_is_the_callers_mistake(call: dict[str, Any], code: str) -> None:
+    """UsageError before anything is loaded, stepped or written."""
+    doors = runtime()
+    with pytest.raises(UsageError) as raised:
+        await doors.send(**{"entity": "door/1", "event": "opened"} | call)
+
+    assert code == raised.value.code

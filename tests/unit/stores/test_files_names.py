@@ -1,0 +1,92 @@
+"""Directory names of entities: safe, unique, and readable back where they are not cut."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.errors import UsageError
+from interlock.stores.files_names import directory_name, entity_named, is_cut, kind_prefix, shard_name, shard_names
+
+HOSTILE = (
+    "order/../../etc/passwd",
+    "order/..",
+    "order/.",
+    "order/a/b",
+    "order/a\0b",
+    "order/~",
+    "order/%2e",
+    "order/é",
+)
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize("entity", HOSTILE)
+def test_no_id_is_a_path(entity: str) -> None:
+    """A name holds no separator, no NUL, and is neither `.` nor `..`."""
+    name = directory_name(entity)
+
+    assert set() == set(name) & {"/", "\0"}
+    assert name.strip(".")
+    assert entity == entity_named(name)
+
+
+def test_capitals_are_told_apart_where_the_file_system_does_not() -> None:
+    """Two ids that differ in case have names that differ in more."""
+    names = {directory_name(entity).lower() for entity in ("order/a-1", "order/A-1", "ORDER/a-1")}
+
+    assert 3 == len(names)
+
+
+@given(TEXT.filter(lambda text: "/" not in text), TEXT)
+def test_names_are_read_back(kind: str, rest: str) -> None:
+    """Whatever the id, a name that is not cut gives it back."""
+    entity = f"{kind}/{rest}"
+    try:
+        name = directory_name(entity)
+    except UsageError:
+        return
+
+    assert is_cut(name) or entity == entity_named(name)
+    assert name.startswith(kind_prefix(kind))
+
+
+def test_a_long_name_is_cut_and_stays_unique() -> None:
+    """An id that would be too long for a file name ends in a hash of the whole."""
+    first, second = (directory_name(f"order/{'Ä' * 90}{end}") for end in "ab")
+
+    assert (233, True, None) == (len(first), is_cut(first), entity_named(first))
+    assert first != second
+
+
+@pytest.mark.parametrize("entity", ["", "order", "/x", "order/", "order/" + "x" * 300, "order/\ud800"])
+def test_ids_that_no_store_keeps_are_refused(entity: str) -> None:
+    """Empty parts, too many bytes, half a surrogate pair."""
+    with pytest.raises(UsageError) as caught:
+        directory_name(entity)
+
+    assert "entity.malformed" == caught.value.code
+
+
+def test_a_tenant_comes_first_and_is_not_another_s_kind() -> None:
+    """The same id of two tenants has two names, and each store reads back its own only."""
+    name = directory_name("order/1", tenant="acme")
+
+    assert "acme.order.1" == name
+    assert ("order/1", None, None) == (
+        entity_named(name, tenant="acme"),
+        entity_named(name),
+        entity_named("order.1", tenant="acme"),
+    )
+
+
+@pytest.mark.parametrize("name", ["lost+found", ".", "order.", "order.%zz", "order.A", "a.b.c"])
+def test_names_that_are_not_ours_are_no_entities(name: str) -> None:
+    """Whatever else lies in the directory is passed over."""
+    assert entity_named(name) is None
+
+
+def test_every_shard_has_a_directory() -> None:
+    """The shard of a name is one of those that are made."""
+    assert shard_name("order.1", 2) in shard_names(2)
+    assert 256 == len(shard_names(2))
+    assert "" == shard_name("order.1", 0)

@@ -1,0 +1,324 @@
+"""The writer thread: what it groups, whom it answers, and what it does when the disk or its own code fails."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.errors import CorruptionError, InterlockError, InternalError, UnavailableError
+from interlock.ports.store import Appended, Duplicate, Query
+from interlock.stores import sqlite_connect, sqlite_writer
+from interlock.stores.sqlite import SqliteStore
+from interlock.testing.store_samples import Life
+from interlock.testing.store_subject import journal, kept
+
+
+class Faulty:
+    """A connection that notes its statements and fails, or waits, where the test says."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.statements: list[str] = []
+        self.faults: dict[str, Callable[[], None]] = {}
+
+    def held(self, statement: str) -> tuple[threading.Event, threading.Event]:
+        """Stop at a statement: the first event says that it was reached, the second lets it go on."""
+        started, go = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            started.set()
+            go.wait()
+
+        self.faults[statement] = hold
+        return started, go
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        """As the connection, after the fault of this statement."""
+        self.statements.append(statement)
+        fault = self.faults.get(statement)
+        if fault is not None:
+            fault()
+        return self.connection.execute(statement, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
+
+
+def failing(code: int) -> Callable[[], None]:
+    """Raises as SQLite would with this result code."""
+
+    def fail() -> None:
+        error = sqlite3.OperationalError("injected")
+        error.sqlite_errorcode = code
+        raise error
+
+    return fail
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the store of a test lies."""
+    return tmp_path / "x.db"
+
+
+@pytest.fixture
+def opened(path: Path) -> Iterator[tuple[SqliteStore, Faulty]]:
+    """A store whose writer has a connection that can fail."""
+    store = SqliteStore(path)
+    faulty = Faulty(store._writer._connection)
+    store._writer._connection = faulty  # type: ignore[assignment]  # what it is for
+    yield store, faulty
+    store._close()
+
+
+async def _many(store: SqliteStore, count: int = 5) -> list[object]:
+    lives = [Life(f"parcel/{each}") for each in range(count)]
+    return list(await asyncio.gather(*(store.append(each.created()) for each in lives), return_exceptions=True))
+
+
+def codes(answers: list[object]) -> set[str]:
+    """The codes of errors, and the names of other answers."""
+    return {each.code if isinstance(each, InterlockError) else type(each).__name__ for each in answers}
+
+
+async def test_what_arrives_together_is_committed_together(opened: tuple[SqliteStore, Faulty]) -> None:
+    """Many callers, few transactions; each caller is told after COMMIT."""
+    store, faulty = opened
+    started, go = faulty.held(sqlite_connect.BEGIN)
+    first = asyncio.ensure_future(store.append(Life("parcel/first").created()))
+    await asyncio.to_thread(started.wait)
+    rest = asyncio.ensure_future(_many(store, 40))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert not first.done()
+    go.set()
+    assert {"Appended"} == codes([await first, *await rest])
+    assert 2 == faulty.statements.count(sqlite_writer.COMMIT)
+
+
+async def test_a_batch_has_a_bound_in_steps_and_in_bytes(
+    opened: tuple[SqliteStore, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long queue is written in several transactions."""
+    store, faulty = opened
+    monkeypatch.setattr(sqlite_writer, "BATCH_STEPS_MAX", 4)
+    await _many(store, 12)
+    by_steps = faulty.statements.count(sqlite_writer.COMMIT)
+    monkeypatch.setattr(sqlite_writer, "BATCH_STEPS_MAX", 100)
+    monkeypatch.setattr(sqlite_writer, "BATCH_BYTES_MAX", 1)
+    faulty.statements.clear()
+    lives = [Life(f"parcel/more{each}") for each in range(5)]
+    await asyncio.gather(*(store.append(each.created()) for each in lives))
+
+    assert by_steps >= 3
+    assert 5 == faulty.statements.count(sqlite_writer.COMMIT)
+
+
+@pytest.mark.parametrize("statement", [sqlite_writer.COMMIT, sqlite_connect.BEGIN, sqlite_writer.SAVEPOINT])
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (sqlite3.SQLITE_FULL, "store.full"),
+        (sqlite3.SQLITE_BUSY, "store.busy"),
+        (sqlite3.SQLITE_NOMEM, "store.open"),
+        (sqlite3.SQLITE_ERROR, "store.statement"),
+    ],
+)
+async def test_a_failed_commit_acknowledges_nobody_and_passes(
+    opened: tuple[SqliteStore, Faulty], statement: str, code: int, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody in the batch hears of it, nothing was kept, and the same keys are taken later."""
+    store, faulty = opened
+    monkeypatch.setattr(sqlite_connect, "BUSY_MS", 30)
+    faulty.faults[statement] = failing(code)
+    failed = await _many(store)
+    found = [await store.load(f"parcel/{each}") for each in range(5)]
+    faulty.faults.clear()
+    later = await _many(store)
+
+    assert {expected} == codes(failed)
+    assert [None] * 5 == found
+    assert {"Appended"} == codes(later)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [(sqlite3.SQLITE_IOERR_FSYNC, UnavailableError), (sqlite3.SQLITE_CORRUPT, CorruptionError)]
+)
+async def test_after_an_error_of_the_disk_the_store_is_poisoned(
+    opened: tuple[SqliteStore, Faulty], path: Path, code: int, error: type[InterlockError]
+) -> None:
+    """Nobody is acknowledged, nothing is tried again, reads included; another opening finds what was kept."""
+    store, faulty = opened
+    life = Life("parcel/kept")
+    await kept(store, life.created())
+    faulty.faults[sqlite_writer.COMMIT] = failing(code)
+    failed = await _many(store)
+    faulty.faults.clear()
+
+    assert {error} == {type(each) for each in failed}
+    for call in (store.append(life.stepped(key="k")), store.load("parcel/kept"), store.find(Query(kind="parcel"))):
+        with pytest.raises(UnavailableError) as raised:
+            await call
+        assert "store.poisoned" == raised.value.code
+    await store.close()
+    again = SqliteStore(path)
+    assert 1 == len(await journal(again, "parcel/kept"))
+    await again.close()
+
+
+async def test_a_rollback_that_fails_poisons(opened: tuple[SqliteStore, Faulty]) -> None:
+    """A transaction that can be neither ended nor undone leaves nothing to go on with."""
+    store, faulty = opened
+    faulty.faults[sqlite_writer.COMMIT] = failing(sqlite3.SQLITE_FULL)
+    faulty.faults[sqlite_writer.ROLLBACK] = failing(sqlite3.SQLITE_BUSY)
+    failed = await _many(store)
+    with pytest.raises(UnavailableError) as raised:
+        await store.append(Life("parcel/x").created())
+
+    assert {"store.full"} == codes(failed)
+    assert "store.poisoned" == raised.value.code
+
+
+@pytest.mark.parametrize("statement", [sqlite_connect.BEGIN, sqlite_writer.COMMIT, sqlite_writer.RELEASE])
+async def test_an_exception_in_the_writer_answers_everybody(
+    opened: tuple[SqliteStore, Faulty], statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug of ours ends the thread; those in the batch and those in the queue all hear of it."""
+    store, faulty = opened
+    monkeypatch.setattr(sqlite_writer, "BATCH_STEPS_MAX", 2)
+
+    def crash() -> None:
+        raise RuntimeError("a bug")
+
+    faulty.faults[statement] = crash
+    answers = await _many(store, 9)
+
+    assert {"store.writer", "store.poisoned"} >= codes(answers)
+    assert all(isinstance(each, InternalError | UnavailableError) for each in answers)
+
+
+async def test_a_full_queue_sends_callers_away(
+    opened: tuple[SqliteStore, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounded: those who wait are served, the one too many is told to come back."""
+    store, faulty = opened
+    monkeypatch.setattr(sqlite_writer, "QUEUE_MAX", 3)
+    started, go = faulty.held(sqlite_connect.BEGIN)
+    first = asyncio.ensure_future(store.append(Life("parcel/first").created()))
+    await asyncio.to_thread(started.wait)
+    waiting = [asyncio.ensure_future(store.append(Life(f"parcel/{each}").created())) for each in range(3)]
+    await asyncio.sleep(0)
+    with pytest.raises(UnavailableError) as raised:
+        await store.append(Life("parcel/late").created())
+    go.set()
+
+    assert "store.queue" == raised.value.code
+    assert {"Appended"} == codes(await asyncio.gather(first, *waiting))
+
+
+async def test_a_cancelled_caller_does_not_undo_its_step(opened: tuple[SqliteStore, Faulty]) -> None:
+    """The step is kept; the same key again says so."""
+    store, faulty = opened
+    started, go = faulty.held(sqlite_writer.COMMIT)
+    append = Life("parcel/1").created()
+    caller = asyncio.ensure_future(store.append(append))
+    await asyncio.to_thread(started.wait)
+    caller.cancel()
+    go.set()
+
+    assert Duplicate(1) == await store.append(append)
+    assert caller.cancelled()
+
+
+def test_a_loop_that_is_gone_harms_nobody(path: Path) -> None:
+    """A caller whose event loop was closed is passed over; others are answered."""
+    store = SqliteStore(path)
+    faulty = Faulty(store._writer._connection)
+    store._writer._connection = faulty  # type: ignore[assignment]  # what it is for
+    started, go = faulty.held(sqlite_connect.BEGIN)
+
+    async def leave() -> None:
+        caller = asyncio.ensure_future(store.append(Life("parcel/1").created()))
+        await asyncio.to_thread(started.wait)
+        assert not caller.done()
+
+    asyncio.run(leave())
+    go.set()
+
+    assert isinstance(asyncio.run(store.append(Life("parcel/2").created())), Appended)
+    asyncio.run(store.close())
+
+
+async def test_a_long_log_is_taken_into_the_file(
+    opened: tuple[SqliteStore, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond its size the log is restarted by the writer, under the write lock."""
+    store, faulty = opened
+    monkeypatch.setattr(sqlite_writer, "WAL_BYTES_MAX", 1)
+    store._writer._checkpoint_at = 1
+    await _many(store)
+    await kept(store, Life("parcel/x").created())
+
+    assert sqlite_writer.CHECKPOINT_RESTART in faulty.statements
+
+
+async def test_a_checkpoint_in_the_way_of_a_reader_is_put_off(
+    opened: tuple[SqliteStore, Faulty], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader holds the log: steps go on, and the next try comes when the log has grown again."""
+    store, faulty = opened
+    monkeypatch.setattr(sqlite_writer, "CHECKPOINT_BUSY_MS", 1)
+    await kept(store, Life("parcel/0").created())
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM entity").fetchone()
+    await kept(store, Life("parcel/1").created())
+    store._writer._checkpoint_at = 1
+    await kept(store, Life("parcel/2").created(), Life("parcel/3").created(), Life("parcel/4").created())
+    reader.close()
+
+    assert 1 == faulty.statements.count(sqlite_writer.CHECKPOINT_RESTART)
+
+
+@pytest.mark.parametrize(("code", "ends"), [(sqlite3.SQLITE_BUSY, False), (sqlite3.SQLITE_IOERR, True)])
+async def test_a_checkpoint_that_fails_is_no_failure_of_a_step(
+    opened: tuple[SqliteStore, Faulty], code: int, ends: bool
+) -> None:
+    """The entry holds; only an error of the disk ends the writer and poisons what comes after."""
+    store, faulty = opened
+    store._writer._checkpoint_at = 1
+    faulty.faults[sqlite_writer.CHECKPOINT_RESTART] = failing(code)
+    await kept(store, Life("parcel/1").created())
+    if ends:
+        await asyncio.to_thread(store._writer._thread.join)
+    answers = await _many(store, 1)
+
+    assert {"store.poisoned" if ends else "Appended"} == codes(answers)
+
+
+def test_an_idle_store_cuts_its_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a silence the log is empty, and whoever comes next finds everything in the file."""
+    monkeypatch.setattr(sqlite_writer, "IDLE_SECONDS", 0.0)
+    cut = threading.Event()
+    original = sqlite_writer.Writer._checkpoint
+
+    def noted(self: sqlite_writer.Writer, statement: str) -> bool:
+        done = original(self, statement)
+        cut.set()
+        return done
+
+    monkeypatch.setattr(sqlite_writer.Writer, "_checkpoint", noted)
+    store = SqliteStore(path)
+    asyncio.run(kept(store, Life("parcel/1").created(), Life("parcel/2").created()))
+    while path.with_name("x.db-wal").stat().st_size:
+        cut.wait()
+        cut.clear()
+
+    asyncio.run(store.close())
