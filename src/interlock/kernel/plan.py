@@ -26,6 +26,7 @@ from interlock.kernel.operations import (
     set_after,
     wait_to_invoke,
 )
+from interlock.kernel.run import ANOTHER_REVISION
 from interlock.kernel.structure import Entry, Recorded, Structure
 from interlock.model.action import Block
 from interlock.model.chart import Chart, State
@@ -183,8 +184,7 @@ class Planner:
         if unknown:
             chart = f"`{self.chart.kind}` {self.chart.revision}"
             message = f"a history remembers states that chart {chart} does not have: {', '.join(unknown)}"
-            hint = "the snapshot was written by another revision; migrate it, or load that revision"
-            raise CorruptionError(message, code="snapshot.history", hint=hint)
+            raise CorruptionError(message, code="snapshot.history", hint=ANOTHER_REVISION)
         return {by_id[name]: tuple(by_id[each] for each in states) for name, states in history.items() if name in by_id}
 
     def _made(self, configuration: Configuration, enabled: tuple[int, ...], recorded: Recorded) -> Plan:
@@ -274,8 +274,8 @@ class _Work:
         self.active.discard(state.index)
 
     def enter(self, entry: Entry) -> None:
-        """Enter what is not active: by SCXML 3.13 a state that was not left is not entered, though appendix D adds it up
-        to a history's parent. XState enters it a second time.
+        """Enter what is not active: by SCXML 3.13 a state that was not left is not entered, though appendix D adds
+        it on the way up to a history's parent. XState enters it a second time.
         """
         xstate = self.planner.structure.xstate
         for index in sorted(entry.states if xstate else entry.states - self.active):

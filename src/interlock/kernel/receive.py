@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock.errors import CorruptionError
 from interlock.kernel.actions import Actions
 from interlock.kernel.judge import Judge, replaced
 from interlock.kernel.loop import Loop, Result
 from interlock.kernel.plan import Configuration, Planner
-from interlock.kernel.run import Run, StepFailed, filled_payload, run_at
+from interlock.kernel.run import ANOTHER_REVISION, Run, StepFailed, filled_payload, run_at
 from interlock.model.chart import Chart, State
 from interlock.model.event import Event
 from interlock.model.snapshot import Ended, Invocation, Snapshot, Timer
@@ -115,6 +116,9 @@ class Receiver:
         return done
 
     def _before_invoke(self, run: Run, state: State, each: Invocation, event: Event, over: Invocation | None) -> bool:
+        if each.position >= len(state.invokes):
+            message = f"`{run.id}` has an invoke `{each.id}` that state `{state.id}` of chart `{run.kind}` does not have"
+            raise CorruptionError(message, code="snapshot.invokes", hint=ANOTHER_REVISION)
         invoke = state.invokes[each.position]
         done = False
         if invoke.finalize and _is_from(event, each) and not event.forwarded:

@@ -29,6 +29,10 @@ from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 from interlock.model.step import Fault
 
 
+ANOTHER_REVISION = "the snapshot was written by another revision; migrate it, or load that revision"
+"""The hint for a snapshot that names what the chart does not have."""
+
+
 class StepFailed(Exception):
     """The whole step is void: a limit, or the first error under `errors: raise`."""
 

@@ -107,6 +107,7 @@ class Simulation:
         """Give an entity one event from outside: one step. What it causes waits for `settle`."""
         if entity not in self.snapshots:
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
+        self._steps = 0
         return self._step(entity, Event(name, data, time_ms=self.time_ms, **fields))
 
     def settle(self) -> None:

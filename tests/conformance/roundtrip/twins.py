@@ -167,7 +167,7 @@ def _names(original: Chart, twin: Chart) -> tuple[dict[str, str], dict[str, str]
 
 
 def _texts(state: State) -> list[str]:
-    return [state.id, f"done.state.{state.id}", *(each.event for each in state.after)]
+    return [state.id, f"done.state.{state.id}", *(each.event for each in state.after), *(each.name for each in state.context)]
 
 
 def _mapped(value: Any, names: Mapping[str, str]) -> Any:

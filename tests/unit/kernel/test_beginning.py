@@ -115,7 +115,7 @@ def test_a_default_that_fails_leaves_its_field_unbound() -> None:
 
 def test_a_default_of_the_wrong_type_leaves_its_field_unbound() -> None:
     """S25 holds for first values: a field takes only what its type does."""
-    step = last_step(kernel_of('context: {n: {type: integer, default: "= \'x\'"}}\nstates: {a: {}}'))
+    step = last_step(kernel_of("context: {n: {type: integer, default: \"= 'x'\"}}\nstates: {a: {}}"))
 
     assert {} == step.snapshot.context
     assert ["context.refused"] == faults(step)
@@ -224,9 +224,7 @@ def test_time_is_what_the_caller_says() -> None:
 
 def test_a_charts_script_runs_after_its_fields() -> None:
     """S5, with a trusted language only."""
-    kernel = kernel_of(
-        "script: abc\ncontext: {n: {type: integer, default: 1}}\nstates: {a: {}}", language=Trusting()
-    )
+    kernel = kernel_of("script: abc\ncontext: {n: {type: integer, default: 1}}\nstates: {a: {}}", language=Trusting())
 
     assert {"n": 3} == started(kernel).context
 

@@ -15,7 +15,9 @@ context:
 """
 
 
-def after(actions: str, data: object = None, *, dialect: str = "interlock") -> tuple[list[tuple[str, str]], list[str | None]]:
+def after(
+    actions: str, data: object = None, *, dialect: str = "interlock"
+) -> tuple[list[tuple[str, str]], list[str | None]]:
     """Code and message of the faults of a block, and the named actions that still ran."""
     kernel = kernel_of(f"dialect: {dialect}\n{CONTEXT}\nstates: {{a: {{on: {{go: {{actions: [{actions}, rest]}}}}}}}}")
     step = last_step(kernel, Event("go", data))
@@ -103,7 +105,9 @@ def test_a_malformed_expression_fails_when_it_is_evaluated() -> None:
 
 def test_a_nested_write_copies_its_path_and_nothing_else() -> None:
     """P7: what the old snapshot holds is never changed in place."""
-    kernel = kernel_of(f"{CONTEXT}\nstates: {{a: {{on: {{go: {{actions: [{{assign: {{tree.list.1.0: 9, tree.new: 5}}}}]}}}}}}}}")
+    kernel = kernel_of(
+        f"{CONTEXT}\nstates: {{a: {{on: {{go: {{actions: [{{assign: {{tree.list.1.0: 9, tree.new: 5}}}}]}}}}}}}}"
+    )
     before = last_step(kernel).snapshot
     step = kernel.step(before, Event("go"))
 
@@ -242,4 +246,6 @@ def test_under_errors_raise_a_failing_guard_ends_the_step() -> None:
         states: {a: {on: {go: [{target: b, guard: "= 1 // 0 > 0"}, c]}}, b: {}, c: {}}
     """)
 
-    assert (Fault("expression.zero_division", "division by zero", "guard of transition 0"),) == last_step(kernel, "go").faults
+    assert (Fault("expression.zero_division", "division by zero", "guard of transition 0"),) == last_step(
+        kernel, "go"
+    ).faults
