@@ -2,16 +2,16 @@
 
 | way | what is timed |
 |---|---|
-| `inner` | the generated function of a step, found by event and called as `fold` does it, the inner step: (context, event, \
-entity, version) to (configuration, context, effects, transitions), without a Step or a Snapshot |
+| `inner` | the inner step: the generated function, found by event and called as `fold` does it, over plain values |
 | `step` | `chart.step(snapshot, event)`, the public step with its Step and Snapshot values |
 | `fold` | `chart.fold(snapshot, events)`, replay |
 | `functions` | as `step`, with registered Python functions as guards and assign |
 | `general` | as `step`, with the fast tier off: what a step with timers, invokes or history pays at least |
 | `written` | W5 only: an entity made, started and stepped once, so that it has a context of its own |
 
-A chart is loaded once and kept, as a user keeps it; entities are new in every repeat. Every function heats the fast
-tier before it begins to time, so that what is timed is the steady state.
+The inner step takes (context, event, entity, version) and gives (configuration, context, effects, transitions), without
+a Step or a Snapshot. A chart is loaded once and kept, as a user keeps it; entities are new in every repeat. Every
+function heats the fast tier before it begins to time, so that what is timed is the steady state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reference is complete: every key, function, public name, lint and field is on its page, and nothing else is.
+"""The reference is complete: every key, function, public name and field is on its page, and nothing else is.
 
 Rule 1: what is compared is the code's own table, so a new key without a line of documentation fails here.
 """
@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 import interlock
-from interlock.compiler.review import LINTS
 from interlock.definition.schema import json_schema
-from interlock.expression.parse import CONSTANT_BITS_MAX
+from interlock.expression.parse import _OPERATORS, _RULES, CONSTANT_BITS_MAX
 from interlock.expression.scan import DEPTH_MAX, NODES_MAX, TEXT_LENGTH_MAX
 from interlock.expression.vocabulary import FIELDS, FUNCTIONS, NAMES
 from interlock.model import limits
@@ -89,13 +88,6 @@ def test_every_action_and_guard_of_one_key_is_documented() -> None:
     assert [] == missing
 
 
-def test_every_lint_is_documented_with_its_severity() -> None:
-    """What `allow` can silence is what the page lists."""
-    shown = {row[0].strip("`"): row[1] for row in rows(section(page("vocabulary.md"), "Lints"))}
-
-    assert {code: severity.replace("info", "note") for code, severity in LINTS.items()} == shown
-
-
 def test_every_function_of_the_language_is_documented() -> None:
     """The table of functions is the language's own list."""
     assert list(FUNCTIONS) == list(dict.fromkeys(first_names(section(page("expressions.md"), "Functions"))))
@@ -107,6 +99,14 @@ def test_every_name_an_expression_may_read_is_documented() -> None:
     named = set(_CODE.findall(table))
 
     assert set() == (NAMES | {"principal"} | {field for fields in FIELDS.values() for field in fields}) - named
+
+
+def test_every_node_of_the_language_is_documented() -> None:
+    """The page lists what the checker lets through, and no more."""
+    paragraph = page("expressions.md").partition("In words of Python's `ast`")[2].partition("\n\n")[0]
+    named = set(_CODE.findall(paragraph))
+
+    assert {node.__name__ for node in (*_RULES, *_OPERATORS)} == named
 
 
 def test_the_limits_of_expressions_are_the_real_ones() -> None:

@@ -31,7 +31,6 @@ from interlock.model.action import (
     GuardAny,
     GuardExpression,
     GuardIn,
-    GuardName,
     GuardNot,
     If,
     Log,
@@ -173,7 +172,7 @@ class Writer:
                 return "(" + " and ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "True"
             case GuardAny():
                 return "(" + " or ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "False"
-            case GuardName():
+            case _:
                 return self.call(guard.name, self.actions.guards, guard.arguments)
 
     def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value) -> str:
@@ -217,7 +216,7 @@ class Writer:
                 self.branches(action)
             case Foreach():
                 self.foreach(action)
-            case Script():
+            case _:
                 self.script(action)
 
     def send(self, action: Send) -> None:

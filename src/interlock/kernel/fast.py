@@ -215,7 +215,7 @@ class _FastWriter(Writer):
                 raise _NotFast
 
     def assign(self, path: str, value: Value) -> None:
-        """One write. Where the type is certain, no check is left but that a sum stays a machine's number."""
+        """One write. Where the type is certain, no check is left but that a sum is one of machine numbers."""
         field = self.actions.fields.get(path)
         if field is None:
             raise _NotFast
@@ -225,9 +225,12 @@ class _FastWriter(Writer):
             return
         self.writes = True
         self.uses |= typed.uses
+        for each in typed.operands:
+            if not each.isdecimal():
+                self.add(f"if type({each}) is not {self.constant(int)}: go_general()")
         self.add(f"context[{path!r}] = v = {typed.source}")
-        if typed.unchecked:
-            self.add(f"if type(v) is not {self.constant(int)} or not -{_SMALL} <= v <= {_SMALL}: go_general()")
+        if typed.operands:
+            self.add(f"if not -{_SMALL} <= v <= {_SMALL}: go_general()")
 
     def typed(self, value: Value) -> Typed | None:
         """The source of an expression with what is known of its type; None for other values and other languages."""

@@ -117,7 +117,7 @@ class Receiver:
 
     def _before_invoke(self, run: Run, state: State, each: Invocation, event: Event, over: Invocation | None) -> bool:
         if each.position >= len(state.invokes):
-            message = f"`{run.id}` has an invoke `{each.id}` that state `{state.id}` of chart `{run.kind}` does not have"
+            message = f"`{run.id}` has an invoke `{each.id}` that state `{state.id}` of its chart does not have"
             raise CorruptionError(message, code="snapshot.invokes", hint=ANOTHER_REVISION)
         invoke = state.invokes[each.position]
         done = False

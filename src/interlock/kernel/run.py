@@ -28,7 +28,6 @@ from interlock.model.limits import (
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 from interlock.model.step import Fault
 
-
 ANOTHER_REVISION = "the snapshot was written by another revision; migrate it, or load that revision"
 """The hint for a snapshot that names what the chart does not have."""
 

@@ -156,10 +156,10 @@ def _answer(kernel: Kernel, call: Callable[[Kernel], Step]) -> Step | RejectedEr
 
 def _names(original: Chart, twin: Chart) -> tuple[dict[str, str], dict[str, str]]:
     """Texts of the twin that stand for other texts of the original, and the other way round."""
-    there = {}
+    there: dict[str, str] = {}
     if [each.id for each in original.states] != [each.id for each in twin.states]:
-        ours, theirs = original.states[original.top + 1 :], twin.states[twin.top + 1 :]
-        assert [each.key for each in ours] == [each.key for each in theirs], "the twin has other states"
+        ours, theirs = original.states[original.top :], twin.states[twin.top :]
+        assert [each.key for each in ours[1:]] == [each.key for each in theirs[1:]], "the twin has other states"
         for one, other in zip(ours, theirs, strict=True):
             there |= dict(zip(_texts(other), _texts(one), strict=True))
     there = {name: text for name, text in there.items() if name != text}
@@ -167,7 +167,9 @@ def _names(original: Chart, twin: Chart) -> tuple[dict[str, str], dict[str, str]
 
 
 def _texts(state: State) -> list[str]:
-    return [state.id, f"done.state.{state.id}", *(each.event for each in state.after), *(each.name for each in state.context)]
+    """What a state's id goes into: its done event, its timers, the field of its saga."""
+    saga = [each.name for each in state.context if each.name.startswith("saga_")]
+    return [state.id, f"done.state.{state.id}", *(each.event for each in state.after), *saga]
 
 
 def _mapped(value: Any, names: Mapping[str, str]) -> Any:

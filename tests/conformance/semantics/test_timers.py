@@ -61,9 +61,10 @@ def test_s37_a_firing_is_an_external_event_and_spends_the_timer() -> None:
 
 def test_s37_a_timer_that_is_gone_is_ignored() -> None:
     """Fired twice, or cancelled before."""
-    life = Life(
-        "states: {a: {entry: [{send: {event: t, delay: 1s, id: t}}], on: {t: {actions: [x]}, c: {actions: [{cancel: t}]}}}}"
-    )
+    life = Life("""
+        states:
+          a: {entry: [{send: {event: t, delay: 1s, id: t}}], on: {t: {actions: [x]}, c: {actions: [{cancel: t}]}}}
+        """)
     timer = life.timer("t")
     life.send("c")
     before = life.step.snapshot
@@ -75,7 +76,10 @@ def test_s37_a_timer_that_is_gone_is_ignored() -> None:
 def test_s37_a_timer_for_somebody_else_becomes_a_send_when_it_fires() -> None:
     """It selects nothing here (W3C 187)."""
     life = Life(
-        "states: {a: {entry: [{send: {event: t, delay: 1s, id: mine, to: parent, data: 1}}], on: {t: {actions: [wrong]}}}}",
+        """
+        states:
+          a: {entry: [{send: {event: t, delay: 1s, id: mine, to: parent, data: 1}}], on: {t: {actions: [wrong]}}}
+        """,
         parent=PARENT,
     )
 

@@ -46,7 +46,7 @@ def test_a_candidate_tells_what_its_guard_read() -> None:
 
     assert {"context.n": 1, "context.tree.list[0]": 5} == go.values
     assert ("big and (not In('p.b'))", {}) == (pay.guard, pay.values)
-    assert ({}, 'no field "none"') == (odd.values, odd.error)
+    assert ({"context.tree": {"list": [5]}, "event.name": "odd"}, 'no field "none"') == (odd.values, odd.error)
     assert (None, {}, None) == (free.guard, free.values, free.error)
 
 

@@ -398,5 +398,5 @@ def test_an_invoke_that_the_chart_does_not_have_is_corruption() -> None:
         kernel.step(bad, Event("note"))
 
     assert "snapshot.invokes" == caught.value.code
-    assert "`test/1` has an invoke `job` that state `work` of chart `test` does not have" == caught.value.message
+    assert "`test/1` has an invoke `job` that state `work` of its chart does not have" == caught.value.message
     assert "the snapshot was written by another revision; migrate it, or load that revision" == caught.value.hint
