@@ -35,7 +35,7 @@ def refund(effect: interlock.Effect) -> dict[str, str]:
 
 def main() -> None:
     """Live the three lives, then tell them."""
-    world = Simulation(order.kernel, handlers=order.handlers)
+    world = Simulation(order)
 
     for name in ("order/A-1", "order/A-2", "order/A-3"):
         world.create(name, {"amount": 4990})

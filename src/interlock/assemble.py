@@ -19,14 +19,23 @@ from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart
 from interlock.model.document import Document
+from interlock.model.effect import Effect
 from interlock.model.event import Event
+from interlock.model.field import plain_refusal
 from interlock.model.findings import suggestion
 from interlock.model.limits import DEFINITION_BYTES_MAX
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step
 
-FORMATS = ("yaml", "scxml", "xstate", "smcat")
-"""The formats that come with the package; each is the module of that name in `definition/`."""
+_HOMES = {
+    "yaml": ("yaml", "FORMAT"),
+    "scxml": ("scxml", "FORMAT"),
+    "xstate": ("xstate", "FORMAT"),
+    "xstate4": ("xstate", "FORMAT_FOUR"),
+    "smcat": ("smcat", "FORMAT"),
+}
+FORMATS = tuple(_HOMES)
+"""The formats that come with the package, by name; modules of `definition/` hold them."""
 
 _SUFFIXES = {
     ".yaml": "yaml",
@@ -45,7 +54,8 @@ def format_named(name: str) -> Format:
     if name not in FORMATS:
         hint = suggestion(name, FORMATS) or f"the formats are {', '.join(FORMATS)}"
         raise UsageError(f'no format "{name}"', code="format.unknown", hint=hint)
-    found: Format = import_module(f"interlock.definition.{name}").FORMAT
+    module, attribute = _HOMES[name]
+    found: Format = getattr(import_module(f"interlock.definition.{module}"), attribute)
     return found
 
 
@@ -202,6 +212,9 @@ class BoundChart:
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, *, time_ms: int = 0) -> Step:
         """One event run to completion; a plain name with `data` stands for an event."""
         if isinstance(event, str):
+            problem = plain_refusal(data)
+            if problem is not None:
+                raise UsageError(f"the payload of `{event}` cannot be kept: {problem}", code="event.payload")
             event = Event(event, data, time_ms=time_ms)
         return self.kernel.step(snapshot, event)
 
@@ -212,6 +225,31 @@ class BoundChart:
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
         """The transitions in question now, inner first: for each its event, and whether its guard holds and why not."""
         return self.kernel.candidates(snapshot, event)
+
+
+def answer(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:
+    """The event by which the result of an invoke comes back to the entity that asked for it."""
+    return _returned(effect, "done", result, time_ms)
+
+
+def failure(effect: Effect, code: str, message: str = "", *, done: str = "unknown", time_ms: int = 0) -> Event:
+    """The event by which an invoke or a named action fails for good.
+
+    `done` is `no` when the handler knows that nothing happened, else `unknown`: a saga compensates what perhaps
+    happened.
+    """
+    if effect.type == "call":
+        data = {"effect": effect.name, "key": effect.key, "code": code}
+        return Event("error.communication", data, time_ms=time_ms, type="platform")
+    return _returned(effect, "error", {"code": code, "message": message, "attempts": 1, "done": done}, time_ms)
+
+
+def _returned(effect: Effect, word: str, data: Any, time_ms: int) -> Event:
+    if effect.type != "invoke":
+        raise UsageError(f"a `{effect.type}` effect has no result", code="effect.result")
+    name = effect.payload["id"]
+    source = f"invoke/{effect.key}"
+    return Event(f"{word}.invoke.{name}", data, time_ms=time_ms, type="platform", invokeid=name, source=source)
 
 
 def firing(timer: Timer) -> Event:

@@ -62,7 +62,7 @@ BURN = Assign(values=(("fuel", Expression("context.fuel - 1")),))
 
 
 class ContentMaker:
-    """Draws content for one chart. `trouble` is how often things fail: 1 for usual, less where an error ends the step."""
+    """Draws content for one chart. `trouble` is how often things fail: 1, or less where an error ends the step."""
 
     def __init__(self, random: Random, skeleton: Skeleton, trouble: float) -> None:
         self.random = random

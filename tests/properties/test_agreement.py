@@ -129,14 +129,14 @@ HAPPENING = {
     "applied None": 30,
     "applied deferred": 2,
     "applied sent": 1,
-    "applied moved": 0.3,
+    "applied moved": 0.1,
     "ignored no_transition": 3,
-    "ignored no_content": 0.5,
+    "ignored no_content": 0.2,
     "ignored timer_gone": 1,
     "ignored invoke_gone": 0.5,
-    "rejected guard": 2,
+    "rejected guard": 1,
     "rejected no_transition": 0.3,
-    "rejected failed": 0.2,
+    "rejected failed": 0.05,
     "several transitions": 15,
     "faults": 10,
     "history kept": 20,
@@ -164,8 +164,9 @@ HAPPENING = {
 def test_random_sequences_make_interesting_things_happen() -> None:
     """Each outcome, effect and source of events is in at least its share of the steps."""
     statistics: Counter[str] = Counter()
-    for seed in range(SEED, SEED + 25):
-        run_seed(seed, statistics)
+    for seed in range(SEED, SEED + 100):
+        random = Random(seed)
+        Comparison(document(random), random, seed=seed, statistics=statistics).run()
 
     percent = 100 / statistics["steps"]
     missing = {
@@ -189,9 +190,9 @@ def _by_prefix_text(tokens: tuple[str, ...], name: str, *, exact: bool) -> bool:
     return name.startswith(".".join(tokens))
 
 
-def _never_final(self: Structure, index: int, configuration: Any) -> bool:
-    """A wrong S29: a parallel is never complete."""
-    return False
+def _one_region_is_enough(self: Structure, index: int, configuration: Any) -> bool:
+    """A wrong S29: a parallel is complete with its first region."""
+    return any(self.is_final_state(each) for each in configuration if self.is_descendant(each, index))
 
 
 def _lca(self: Structure, source: int, targets: list[int]) -> int:
@@ -215,7 +216,7 @@ MUTATIONS: dict[str, tuple[Any, str, Any]] = {
     "S23 errors are lost": (algorithm, "note_fault", _nothing),
     "S25 a cancel does nothing": (content, "cancel_timers", _nothing),
     "S28 no done events": (algorithm, "enqueue_done", _nothing),
-    "S29 a parallel is never complete": (Structure, "is_in_final_state", _never_final),
+    "S29 one region is enough": (Structure, "is_in_final_state", _one_region_is_enough),
     "S38 no timers of a state": (algorithm, "set_after_timers", _nothing),
     "section 4 a name matches by its letters": (algorithm, "name_match", _by_prefix_text),
     "S30 an invoke that is left goes on": (algorithm, "cancel_invoke", _nothing),

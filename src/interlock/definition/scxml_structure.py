@@ -12,7 +12,7 @@ from interlock.model.findings import Findings, suggestion
 from interlock.model.limits import STATES_MAX, TRANSITIONS_MAX
 
 SCXML = "http://www.w3.org/2005/07/scxml"
-INTERLOCK = "https://interlock.dev/scxml/1"
+INTERLOCK = "urn:interlock:scxml:1"
 CHART_TYPES = ("http://www.w3.org/TR/scxml/", "http://www.w3.org/TR/scxml", "scxml")
 HANDLER_TYPE = f"{INTERLOCK}#handler"
 STATE_TAGS = ("state", "parallel", "final", "history")

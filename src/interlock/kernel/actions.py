@@ -93,6 +93,7 @@ class Writer:
             "weigh": weigh,
             "refuse": refuse,
             "malformed": malformed,
+            "called": called,
             "type": type,
         }
         self.lines: list[str] = []
@@ -180,7 +181,11 @@ class Writer:
         self.uses |= {"context", "event"}
         self.evaluations += 1
         given = "" if arguments is None else f", {self.value(arguments)}"
-        return f"{self.constant(known[name])}(context, event{given})"
+        return self.called(self.constant(known[name]), name, f"context, event{given}")
+
+    def called(self, function: str, name: str, arguments: str) -> str:
+        """The source of a call of the author's own code: what it raises is told as its failure, by its name."""
+        return f"called({function}, {name!r}, {arguments})"
 
     # Actions
 
@@ -326,6 +331,15 @@ class Writer:
 
 
 _QUICK: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
+
+
+def called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
+    """What a registered function gives."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        message = f"`{name}` raised {type(error).__name__}: {str(error)[:200]}"
+        raise ContentError("function.failed", message) from error
 
 
 def refuse(value: Any, field: Field) -> None:

@@ -214,6 +214,10 @@ class _FastWriter(Writer):
             case _:
                 raise _NotFast
 
+    def called(self, function: str, name: str, arguments: str) -> str:  # noqa: ARG002  # an error goes the general way
+        """A plain call."""
+        return f"{function}({arguments})"
+
     def assign(self, path: str, value: Value) -> None:
         """One write. Where the type is certain, no check is left but that a sum is one of machine numbers."""
         field = self.actions.fields.get(path)

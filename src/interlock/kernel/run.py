@@ -395,8 +395,6 @@ def error_facts(error: Exception) -> tuple[str, str, str, str | None]:
     if isinstance(error, ContentError):
         return error.code, error.message, error.event, error.sendid
     code, message = explain(error)
-    if code == "expression.internal":
-        code, message = "function.failed", f"{type(error).__name__}: {str(error)[:200]}"
     return code, message, "error.execution", None
 
 

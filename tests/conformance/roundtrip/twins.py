@@ -1,7 +1,7 @@
 """Two charts that must behave alike, run side by side under the same random events, and where they first differ.
 
 Everything that a driver can see is compared: outcome, reason, codes of faults, every effect with its key, order and
-payload, and the whole snapshot but for the revision, which names the text and not the behaviour.
+payload, and the whole snapshot but for kind and revision, which name the definition.
 Rule: ids of states may differ where a format has its own; then states answer to each other by their order.
 """
 
@@ -118,7 +118,7 @@ def seen(step: Step | RejectedError) -> dict[str, Any]:
     if isinstance(step, RejectedError):
         return {"refused": step.code}
     snapshot = plain(step.snapshot)
-    del snapshot["revision"]
+    del snapshot["revision"], snapshot["kind"]
     return {
         "outcome": step.outcome,
         "reason": step.reason,

@@ -207,7 +207,7 @@ def test_an_invoke_starts_a_chart_unless_it_says_otherwise() -> None:
         '<invoke type="scxml" src="interlock:order"/>'
         '<invoke srcexpr="Var1" typeexpr="Var1"/>'
         '<invoke><content expr="Var1"/></invoke>'
-        '<invoke type="https://interlock.dev/scxml/1#handler" src="net.call"><content expr="1"/></invoke>'
+        '<invoke type="urn:interlock:scxml:1#handler" src="net.call"><content expr="1"/></invoke>'
         '<invoke type="other" src="x"/>'
         "</state>",
         'name="parent"',
@@ -258,7 +258,7 @@ def test_the_extension_carries_what_scxml_cannot() -> None:
         ' interlock:description="d"><state id="i" interlock:monotonic=\'["i"]\'/>'
         '<transition event="done.invoke.s.0" target="s" interlock:result="done 0"/>'
         '<transition event="error.invoke.s.0" target="s" interlock:result="error 0" interlock:origin="onDone"/>'
-        '<invoke id="s.0" type="https://interlock.dev/scxml/1#handler" src="f" interlock:auto="true"'
+        '<invoke id="s.0" type="urn:interlock:scxml:1#handler" src="f" interlock:auto="true"'
         ' interlock:retry=\'{"max": 2, "on": ["a"]}\' interlock:timeout="1m" interlock:idempotency=\'"= 1"\''
         ' interlock:restore="fail"'
         " interlock:input='[]'/></state>",

@@ -28,7 +28,7 @@ PLAIN = {
     """,
     "a registered guard": "states: {a: {on: {go: [{guard: moody, target: b}, {actions: [x]}]}}, b: {on: {go: a}}}",
     "typed sums": """
-        context: {n: {type: integer, default: 9223372036854775806}, m: {type: integer, default: 2}, k: {type: any, default: 0}}
+        context: {n: {type: integer, default: 9223372036854775800}, m: {type: integer, default: 2}, k: {type: any, default: 0}}
         states:
           a:
             on:
@@ -63,7 +63,7 @@ PLAIN = {
                       word: b
                       tree: {inner: ["= event.data", 1]}
                       short: "= event.data"
-                      bounded: "= event.data"
+                      bounded: "= len(event.data)"
                       list: "= [event.data, context.list]"
               set: {actions: [{assign: {short: "= event.data", n: "= event.data"}}]}
     """,

@@ -9,6 +9,7 @@ from interlock.expression.compile import Compiled
 from interlock.expression.language import SAFE, Script
 from interlock.expression.parse import Parsed
 from interlock.kernel.kernel import Kernel
+from interlock.model.event import Event
 from tests.unit.kernel.charts import ENTITY, PARENT, faults, kernel_of, last_step, payloads, started
 
 PLAIN = """
@@ -18,13 +19,14 @@ states: {a: {on: {go: b}}, b: {}}
 
 
 class Trusting:
-    """The safe language with scripts: what a test may bring, and nothing in the package does."""
+    """A language with scripts and without source: what a test may bring, and nothing in the package does."""
 
     def check(self, text: str) -> Parsed | None:
         return SAFE.check(text)
 
     def compile(self, text: str, inside: Any) -> Compiled:
-        return SAFE.compile(text, inside)
+        found = SAFE.compile(text, inside)
+        return Compiled(source="", uses=frozenset(), function=found.function)
 
     def script(self, text: str) -> Script | None:
         def write(context: dict[str, Any], *_: Any) -> None:
@@ -236,6 +238,18 @@ def test_a_script_in_a_block_writes_into_the_context() -> None:
     )
 
     assert {"n": 5} == started(kernel).context
+
+
+def test_a_language_may_give_functions_instead_of_source() -> None:
+    """They are called like any expression, with and without the fast tier's help."""
+    text = """
+        context: {n: {type: integer, default: 1}}
+        states: {a: {on: {go: {guard: "= In('a') and event.data > 1", actions: [{assign: {n: "= context.n + 2"}}]}}}}
+    """
+    kernel = kernel_of(text, language=Trusting())
+    step = last_step(kernel, *[Event("go", 2)] * 70)
+
+    assert (141, "rejected") == (step.snapshot.context["n"], kernel.step(step.snapshot, Event("go", 1)).outcome)
 
 
 @pytest.mark.parametrize("text", ["script: abc\nstates: {a: {}}", "states: {a: {entry: [{script: abc}]}}"])

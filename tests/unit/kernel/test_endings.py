@@ -38,6 +38,13 @@ def test_exit_blocks_run_and_queued_events_are_dropped() -> None:
     assert ["-x", "-a", "+f", "-f"] == calls(last_step(kernel_of(CHART), "end"))
 
 
+def test_every_entity_of_a_chart_ends_with_its_own_output() -> None:
+    """What was worked out for one end serves the next."""
+    kernel = kernel_of(CHART)
+
+    assert [{"n": 5, "here": False}] * 2 == [last_step(kernel, "end").snapshot.output for _ in range(2)]
+
+
 def test_nothing_is_left_pending() -> None:
     """S10, 187: timers are dropped, invokes cancelled; the driver hears of each."""
     step = last_step(kernel_of(CHART), "end")
@@ -65,7 +72,9 @@ def test_an_output_that_fails_is_null_and_told() -> None:
 
 def test_a_final_state_without_output_gives_null() -> None:
     """There is nothing to say."""
-    assert ("done", None) == (last_step(kernel_of(CHART), "plain").snapshot.ended, None)
+    ended = last_step(kernel_of(CHART), "plain").snapshot
+
+    assert ("done", None) == (ended.ended, ended.output)
 
 
 def test_errors_of_the_last_exit_blocks_are_told() -> None:

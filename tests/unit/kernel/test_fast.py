@@ -1,8 +1,8 @@
 """The fast tier applies where it should, nowhere else, and is never seen in an answer (P8)."""
 
 from collections.abc import Callable
+from functools import cache
 from random import Random
-from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from interlock.model.codec import encode
 from interlock.model.event import Event
 from interlock.model.limits import EFFECTS_MAX
 from interlock.model.snapshot import Parent, Snapshot
-from interlock.model.step import Step
 from tests.unit.kernel.charts import ENTITY, chart_of, faults, kernel_of, last_step, started, xstate_kernel
 from tests.unit.kernel.plain_charts import NOT_PLAIN, PLAIN
 
@@ -38,6 +37,12 @@ FUNCTIONS: dict[str, dict[str, Callable[..., Any]]] = {
     "guards": {"moody": moody},
     "assigns": {"grow": lambda context, event: {"n": context["n"] + 1}},
 }
+
+
+@cache
+def named(name: str) -> Chart:
+    """The chart of this name in the tables."""
+    return chart_of(ALL[name])
 
 
 def both(chart: Chart) -> tuple[Kernel, Kernel]:
@@ -73,7 +78,7 @@ def random_event(random: Random) -> Event:
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_step_gets_a_function_after_enough_uses(name: str) -> None:
     """P8: not before, because making one costs as much as hundreds of steps."""
-    kernel, _ = both(chart_of(PLAIN[name]))
+    kernel, _ = both(named(name))
     snapshot = started(kernel)
     for _ in range(fast.HITS):
         kernel.step(snapshot, Event("go", 1))
@@ -86,7 +91,7 @@ def test_a_plain_step_gets_a_function_after_enough_uses(name: str) -> None:
 @pytest.mark.parametrize("name", NOT_PLAIN)
 def test_any_other_step_never_gets_one(name: str) -> None:
     """It is tried once, and then no more."""
-    kernel, _ = both(chart_of(NOT_PLAIN[name]))
+    kernel, _ = both(named(name))
     snapshot = started(kernel)
     warm(kernel, snapshot)
     warm(kernel, snapshot)
@@ -94,37 +99,29 @@ def test_any_other_step_never_gets_one(name: str) -> None:
     assert not is_fast(kernel, snapshot)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", ALL)
 def test_the_fast_tier_is_never_seen(monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
     """The same bytes for every step: outcomes, errors, effects, snapshots."""
     monkeypatch.setattr(fast, "HITS", 2)
-    quick, slow = both(chart_of(ALL[name]))
+    quick, slow = both(named(name))
     random = Random(f"{name} {seed}")
     snapshot = started(slow)
-    for number in range(120):
+    for number in range(80):
         event = random_event(random)
         expected, actual = slow.step(snapshot, event), quick.step(snapshot, event)
 
-        assert seen(expected) == seen(actual), (number, event)
-        assert seen(expected) == seen(quick.step(snapshot, event)), (number, event)
+        assert encode(expected) == encode(actual), (number, event)
+        assert encode(expected) == encode(quick.step(snapshot, event)), (number, event)
         snapshot = started(slow) if expected.snapshot.ended or number % 40 == 39 else expected.snapshot
-
-
-def seen(step: Step) -> bytes | str:
-    """A step as bytes; integers that JSON readers lose are told by Python."""
-    try:
-        return encode(step)
-    except OverflowError:
-        return repr(step)
 
 
 def test_the_table_of_plain_charts_is_run_by_the_fast_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison compares something: fast functions are called, and most of them answer."""
     monkeypatch.setattr(fast, "HITS", 2)
     answered = {}
-    for name, text in PLAIN.items():
-        kernel, _ = both(chart_of(text))
+    for name in PLAIN:
+        kernel, _ = both(named(name))
         snapshot = started(kernel)
         warm(kernel, snapshot)
         configuration = kernel.planner.configuration(snapshot.configuration)
@@ -152,7 +149,7 @@ def test_a_fast_function_leaves_what_is_not_plain_to_the_general_path(
     fields: dict[str, Any], ended: Any, deferred: tuple[Event, ...]
 ) -> None:
     """What the driver brought, an ended entity, events kept back."""
-    quick, slow = both(chart_of(PLAIN["a target"]))
+    quick, slow = both(named("a target"))
     first = started(quick)
     warm(quick, first)
     assert is_fast(quick, first)
@@ -258,7 +255,7 @@ def test_xstate_charts_have_fast_steps_too() -> None:
 
 def test_without_the_fast_tier_none_is_made() -> None:
     """A kernel can be asked to do without, to compare."""
-    _, slow = both(chart_of(PLAIN["a target"]))
+    _, slow = both(named("a target"))
     warm(slow, started(slow))
 
     assert not is_fast(slow, started(slow))
@@ -266,7 +263,7 @@ def test_without_the_fast_tier_none_is_made() -> None:
 
 def test_a_configuration_that_is_dropped_warms_up_again() -> None:
     """P6: a full table takes its fast functions with it."""
-    kernel, _ = both(chart_of(PLAIN["a target"]))
+    kernel, _ = both(named("a target"))
     snapshot = started(kernel)
     warm(kernel, snapshot)
     kernel.planner.forget()
@@ -291,10 +288,10 @@ def folded(kernel: Kernel, snapshot: Snapshot, events: list[Event]) -> Snapshot:
 def test_folding_equals_stepping(monkeypatch: pytest.MonkeyPatch, name: str, hits: int) -> None:
     """Replay: with the fast tier and without, through effects, refusals, errors and ends."""
     monkeypatch.setattr(fast, "HITS", hits)
-    quick, slow = both(chart_of(ALL[name]))
+    quick, slow = both(named(name))
     random = Random(name)
     first = started(slow)
-    for length in (0, 1, 30, 100):
+    for length in (1, 60):
         events = [random_event(random) for _ in range(length)]
         expected = folded(slow, first, events)
 
@@ -340,8 +337,3 @@ def test_folding_from_states_that_do_not_fit_is_corruption() -> None:
 
     with pytest.raises(CorruptionError):
         kernel.fold(Snapshot("test", ENTITY, 1, "0", ("gone",), {}), [Event("go")])
-
-
-def test_the_charts_of_the_tables_are_written_as_they_are_told() -> None:
-    """Each has the event in question, or the test would say nothing."""
-    assert [] == [name for name, text in ALL.items() if "go" not in dedent(text) and "*" not in text]

@@ -97,9 +97,9 @@ def test_guards_combine() -> None:
 @pytest.mark.parametrize(
     ("error", "fault"),
     [
-        (RuntimeError("boom"), Fault("function.failed", "RuntimeError: boom")),
-        (ValueError("x" * 300), Fault("function.failed", f"ValueError: {'x' * 200}")),
-        (ZeroDivisionError(), Fault("expression.zero_division", "division by zero")),
+        (RuntimeError("boom"), Fault("function.failed", "`allowed` raised RuntimeError: boom")),
+        (ValueError("x" * 300), Fault("function.failed", f"`allowed` raised ValueError: {'x' * 200}")),
+        (KeyError("x"), Fault("function.failed", "`allowed` raised KeyError: 'x'")),
     ],
 )
 def test_a_guard_that_raises_counts_as_false_and_is_told(error: Exception, fault: Fault) -> None:
