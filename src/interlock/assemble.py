@@ -100,6 +100,8 @@ def _bytes(file: Path) -> bytes:
         raise NotFoundError(f"{file} is a directory, not a definition", code="file.directory") from None
     except PermissionError:
         raise NotFoundError(f"{file} may not be read", code="file.permission") from None
+    except OSError as error:
+        raise NotFoundError(f"{file} cannot be read: {error.strerror}", code="file.unreadable") from None
 
 
 def _resolver(folder: Path) -> Resolver:

@@ -66,9 +66,7 @@ class Skeleton:
             child = self._add(parent, self._type(parent, position, depth))
             room = self.count < STATES_MAX and depth + 1 < DEPTH_MAX
             grows = random.random() < (0.8 if parent.type == "parallel" else 0.4)
-            if child.type == "parallel" or (
-                child.type == "state" and room and random.random() < (0.8 if parent.type == "parallel" else 0.4)
-            ):
+            if child.type == "parallel" or (child.type == "state" and room and grows):
                 self._grow(child, depth + 1)
         region = parent.parent is not None and parent.parent.type == "parallel"
         if parent.type == "state" and random.random() < (0.8 if region else 0.5 if depth else 0.3):

@@ -21,7 +21,7 @@ from interlock.expression.parse import parse
 from interlock.kernel.actions import Actions, Writer
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
-from interlock.model.action import Action, Assign, Block, Do, Expression, If, Value
+from interlock.model.action import Action, Assign, Do, Expression, If, Value
 from interlock.model.chart import Chart
 from interlock.model.effect import Effect
 from interlock.model.event import Event
@@ -121,6 +121,7 @@ class Accelerator:
         if plan.records or plan.ended or not plan.content or not plan.next.quiet or plan.blocks is None:
             raise _NotFast
         writer.begin()
+        # No block asks `In()`, or the plan would not consist of blocks alone: it sees the configuration of its moment.
         for block in plan.blocks:
             writer.lines_of(block)
         writer.finish(plan.next, plan.chosen)
@@ -187,14 +188,6 @@ class _FastWriter(Writer):
             line.replace(mark, self.answers[mark][form]) if (mark := line.strip()) in self.answers else line
             for line in self.lines
         ]
-
-    def lines_of(self, block: Block) -> None:
-        """A block. `In()` inside one sees the configuration of its moment, which only the general path knows."""
-        outside, self.uses = self.uses, set()
-        super().lines_of(block)
-        if "active" in self.uses:
-            raise _NotFast
-        self.uses |= outside
 
     def action(self, action: Action) -> None:
         match action:

@@ -72,6 +72,7 @@ class Run:
         "owned",
         "parent",
         "pending",
+        "places",
         "queue",
         "queued",
         "raises",
@@ -119,6 +120,8 @@ class Run:
         self.faults: list[Fault] = []
         self.chosen: list[int] = []
         self.pending: list[State] = []
+        self.places: dict[int, str] = {}
+        """Where each error event in the queue comes from, by identity: a chart sees code and message, people this."""
         self.meter = Meter(EVALUATIONS_MAX)
         self.active: frozenset[str] = frozenset()
 
@@ -140,7 +143,13 @@ class Run:
         if code == "expression.evaluations" or self.raises:
             raise StepFailed(code, message, place) from error
         data = {"code": code, "message": message}
-        self.enqueue(Event(name, data, None, None, None, self.time_ms, "platform", sendid))
+        event = Event(name, data, None, None, None, self.time_ms, "platform", sendid)
+        self.places[id(event)] = place
+        self.enqueue(event)
+
+    def place_of(self, event: Event) -> str:
+        """Where an event that leaves the queue comes from. Forgotten with it: another may get its identity."""
+        return self.places.pop(id(event), "")
 
     def enqueue(self, event: Event) -> None:
         """Put an event into the internal queue. All of a step count: an error can queue itself for ever."""

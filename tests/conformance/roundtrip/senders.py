@@ -64,8 +64,8 @@ def _parts(value: Any) -> Iterator[Any]:
 class ChartSender:
     """Draws the next event for an entity, and remembers timers and invokes it has seen, so that it can also be late."""
 
-    def __init__(self, chart: Chart, random: Random) -> None:
-        self.vocabulary = Vocabulary(chart)
+    def __init__(self, vocabulary: Vocabulary, random: Random) -> None:
+        self.vocabulary = vocabulary
         self.random = random
         self.count = 0
         self.time_ms = 1_000

@@ -1,6 +1,6 @@
 """Charts that were written in another format and read again behave as before, event by event.
 
-`INTERLOCK_ROUNDTRIPS` sets how many random documents are tried (240), `INTERLOCK_SEED` where their seeds begin.
+`INTERLOCK_ROUNDTRIPS` sets how many random documents are tried (200), `INTERLOCK_SEED` where their seeds begin.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from tests.conformance.roundtrip.twins import Tally, Twins
 from tests.properties.charts import document
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
-COUNT = int(os.environ.get("INTERLOCK_ROUNDTRIPS", "240"))
+COUNT = int(os.environ.get("INTERLOCK_ROUNDTRIPS", "200"))
 SEED = int(os.environ.get("INTERLOCK_SEED", "20261115"))
-SHARD = 40
+SHARD = 25
 SHARDS = range(SEED, SEED + max(SHARD, COUNT), SHARD)
 
 YAML_SCXML = ("yaml", "scxml", "yaml")
 SCXML_YAML = ("scxml", "yaml", "scxml")
+BOTH_WAYS = ("yaml", "scxml", "yaml", "scxml")
 XSTATE = ("yaml", "xstate", "yaml")
 SMCAT = ("yaml", "smcat", "yaml")
 
@@ -85,19 +86,16 @@ def test_every_example_comes_back_the_same(route: tuple[str, ...], record_proper
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", SHARDS)
-@pytest.mark.parametrize("route", [YAML_SCXML, SCXML_YAML], ids="-".join)
-def test_random_charts_come_back_with_the_same_behaviour(
-    route: tuple[str, ...], first: int, record_property: Record
-) -> None:
-    """All but those few that try a wildcard before a timer or a completion, which YAML cannot say and tells."""
+def test_random_charts_come_back_with_the_same_behaviour(first: int, record_property: Record) -> None:
+    """All but those that try a wildcard before a timer or a completion, which YAML cannot say and tells."""
     record_property("seed", first)
     charts = [(seed, document(Random(seed))) for seed in range(first, first + SHARD)]
-    lossy = all_compared(charts, route, record_property)
+    lossy = all_compared(charts, BOTH_WAYS, record_property)
 
     assert {"export.order", "charts"} >= set(lossy)
-    assert lossy["charts"] < SHARD * 0.6
+    assert lossy["charts"] < SHARD * 0.75
 
 
 # XState and smcat carry some
@@ -123,8 +121,8 @@ def test_examples_that_xstate_can_hold_come_back_with_the_same_behaviour(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("first", SHARDS)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", SHARDS[: len(SHARDS) // 2])
 def test_random_charts_that_xstate_can_hold_come_back_with_the_same_behaviour(
     first: int, record_property: Record
 ) -> None:
@@ -138,7 +136,7 @@ def test_random_charts_that_xstate_can_hold_come_back_with_the_same_behaviour(
     assert held > SHARD / 4
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_plain_charts_come_back_from_smcat_with_the_same_behaviour(record_property: Record) -> None:
     """States, events, targets and names of actions are what smcat says; then nothing is told and nothing changes."""
     made = [(seed, plain_document(seed)) for seed in range(SEED, SEED + COUNT)]

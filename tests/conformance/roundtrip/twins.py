@@ -20,9 +20,9 @@ from interlock.model.chart import Chart, State
 from interlock.model.codec import encode, plain
 from interlock.model.event import Event
 from interlock.model.step import Step
-from tests.conformance.roundtrip.senders import ChartSender
+from tests.conformance.roundtrip.senders import ChartSender, Vocabulary
 
-SEQUENCES = 4
+SEQUENCES = 3
 STEPS_MAX = 12
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -63,7 +63,7 @@ class Twins:
         assigns: Functions | None = None,
         language: Callable[[], Language] = lambda: SAFE,
     ) -> None:
-        self.original = original
+        self.vocabulary = Vocabulary(original)
         self.there, self.back = _names(original, twin)
         self.kernels = [
             Kernel(
@@ -86,7 +86,7 @@ class Twins:
         return None
 
     def _sequence(self, random: Random, tally: Tally) -> Difference | None:
-        sender = ChartSender(self.original, random)
+        sender = ChartSender(self.vocabulary, random)
         context = sender.context()
         steps = [_answer(each, lambda kernel: kernel.start(context, entity="a/1", time_ms=1_000)) for each in self.kernels]
         trail: list[str] = []
@@ -185,7 +185,12 @@ def _mapped(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _renamed(event: Event, names: Mapping[str, str]) -> Event:
-    return Event(**_mapped({name: getattr(event, name) for name in event.__struct_fields__}, names))
+    """The event as the twin knows it; the source of a firing holds the name of its timer."""
+    fields = _mapped({name: getattr(event, name) for name in event.__struct_fields__}, names)
+    if event.source is not None and event.source.startswith("timer/"):
+        name, _, version = event.source.removeprefix("timer/").rpartition("/")
+        fields["source"] = f"timer/{names.get(name, name)}/{version}"
+    return Event(**fields)
 
 
 # Functions that a chart asks code for: pure, of their arguments only, so that both charts get the same answers

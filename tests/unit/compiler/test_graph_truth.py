@@ -15,8 +15,8 @@ from tests.properties.charts import document
 from tests.properties.contents import ASSIGNS, GUARDS
 from tests.properties.sequences import Sender
 
-BLOCKS = 4
-CHARTS = 40
+BLOCKS = 2
+CHARTS = 30
 STEPS = 25
 
 

@@ -24,11 +24,16 @@ PLAIN = {
         states: {a: {on: {go: [{guard: "= event.data", target: b}, {actions: [x]}]}}, b: {on: {go: a}}}
     """,
     "In() in a guard": """
-        states: {a: {initial: x, states: {x: {}}, on: {go: {guard: "= In('a.x') and not In('b')", target: b}}}, b: {on: {go: a}}}
+        states:
+          a: {initial: x, states: {x: {}}, on: {go: {guard: "= In('a.x') and not In('b')", target: b}}}
+          b: {on: {go: a}}
     """,
     "a registered guard": "states: {a: {on: {go: [{guard: moody, target: b}, {actions: [x]}]}}, b: {on: {go: a}}}",
     "typed sums": """
-        context: {n: {type: integer, default: 9223372036854775800}, m: {type: integer, default: 2}, k: {type: any, default: 0}}
+        context:
+          n: {type: integer, default: 9223372036854775800}
+          m: {type: integer, default: 2}
+          k: {type: any, default: 0}
         states:
           a:
             on:
@@ -37,7 +42,11 @@ PLAIN = {
     """,
     "untyped sums": """
         context: {k: {type: any, default: 1}}
-        states: {a: {on: {go: {actions: [{assign: {k: "= context.k + event.data"}}, x]}, set: {actions: [{assign: {k: "= event.data"}}]}}}}
+        states:
+          a:
+            on:
+              go: {actions: [{assign: {k: "= context.k + event.data"}}, x]}
+              set: {actions: [{assign: {k: "= event.data"}}]}
     """,
     "typed writes": """
         context:
@@ -86,7 +95,11 @@ PLAIN = {
     """,
     "long operands": """
         context: {text: {type: any, default: ''}}
-        states: {a: {on: {go: {guard: "= event.data == context.text", actions: [x]}, set: {actions: [{assign: {text: "= event.data"}}]}}}}
+        states:
+          a:
+            on:
+              go: {guard: "= event.data == context.text", actions: [x]}
+              set: {actions: [{assign: {text: "= event.data"}}]}
     """,
     "a payload": """
         events: {go: {payload: {n: integer, note: {type: string, required: false}}}, set: {}}
@@ -110,8 +123,14 @@ PLAIN = {
         context: {n: {type: integer, default: 0}}
         states: {a: {on: {go: {guard: "= event.data > 0", actions: [{assign: {n: "= 10 // event.data"}}]}}}}
     """,
-    "unhandled ignore": "unhandled: ignore\nstates: {a: {on: {go: {guard: '= event.data > 3', target: b}}}, b: {on: {go: a}}}",
-    "unhandled defer": "unhandled: defer\nstates: {a: {on: {go: {guard: '= event.data == 1', target: b}}}, b: {on: {go: a}}}",
+    "unhandled ignore": """
+        unhandled: ignore
+        states: {a: {on: {go: {guard: '= event.data > 3', target: b}}}, b: {on: {go: a}}}
+    """,
+    "unhandled defer": """
+        unhandled: defer
+        states: {a: {on: {go: {guard: '= event.data == 1', target: b}}}, b: {on: {go: a}}}
+    """,
     "a malformed expression": """
         dialect: scxml
         context: {n: {type: integer, default: 0}}
@@ -135,10 +154,18 @@ NOT_PLAIN = {
     "a log": "states: {a: {on: {go: {actions: [{log: hello}]}}}}",
     "an emit": "states: {a: {on: {go: {actions: [{emit: {type: t}}]}}}}",
     "a foreach": "states: {a: {on: {go: {actions: [{foreach: {in: [1], item: i, do: [x]}}]}}}}",
-    "an assign by function": "context: {n: {type: integer, default: 0}}\nstates: {a: {on: {go: {actions: [{assign: grow}]}}}}",
-    "a nested write": "context: {t: {type: any, default: {n: 1}}}\nstates: {a: {on: {go: {actions: [{assign: {t.n: 2}}]}}}}",
+    "an assign by function": """
+        context: {n: {type: integer, default: 0}}
+        states: {a: {on: {go: {actions: [{assign: grow}]}}}}
+    """,
+    "a nested write": """
+        context: {t: {type: any, default: {n: 1}}}
+        states: {a: {on: {go: {actions: [{assign: {t.n: 2}}]}}}}
+    """,
     "a history it leads to": """
-        states: {a: {on: {go: b.h}}, b: {initial: x, states: {x: {}, y: {}, h: {type: history, target: y}}, on: {go: a}}}
+        states:
+          a: {on: {go: b.h}}
+          b: {initial: x, states: {x: {}, y: {}, h: {type: history, target: y}}, on: {go: a}}
     """,
     "a history it records": """
         states: {b: {initial: x, states: {x: {}, h: {type: history, target: x}}, on: {go: a}}, a: {on: {go: b}}}
@@ -153,10 +180,14 @@ NOT_PLAIN = {
     "an if with actions": "states: {a: {on: {go: {actions: [{if: '= event.data', then: [x]}]}}}}",
     "an invoke of the source": "states: {a: {invoke: {id: j, src: f}, on: {go: {actions: [x]}}}}",
     "an invoke of the target": "states: {a: {on: {go: b}}, b: {invoke: {id: j, src: f}, on: {go: a}}}",
-    "an eventless source": "states: {a: {always: {guard: '= event.data == 9', target: b}, on: {go: {actions: [x]}}}, b: {on: {go: a}}}",
+    "an eventless source": """
+        states: {a: {always: {guard: '= event.data == 9', target: b}, on: {go: {actions: [x]}}}, b: {on: {go: a}}}
+    """,
     "an eventless target": "states: {a: {on: {go: b}}, b: {always: c}, c: {on: {go: a}}}",
     "an end": "states: {a: {on: {go: f}}, f: {type: final}}",
-    "a completion": "states: {p: {initial: a, states: {a: {on: {go: f}}, f: {type: final}}, onDone: q}, q: {on: {go: p}}}",
+    "a completion": """
+        states: {p: {initial: a, states: {a: {on: {go: f}}, f: {type: final}}, onDone: q}, q: {on: {go: p}}}
+    """,
     "no content": "states: {a: {on: {go: {}}}}",
     "no transition": "states: {a: {on: {other: {actions: [x]}}}, b: {on: {go: a}}}",
     "the entity in a guard": "states: {a: {on: {go: {guard: '= entity.version > 3', actions: [x]}}}}",

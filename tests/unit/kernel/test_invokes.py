@@ -1,4 +1,4 @@
-"""Invokes: when they begin and end, who hears of their events, and what is left of those that are gone (S8, S9, S30)."""
+"""Invokes: when they begin and end, who hears of their events, what is left of those that are gone (S8, S9, S30)."""
 
 import pytest
 

@@ -71,7 +71,9 @@ def test_the_last_microstep_allowed_is_taken(monkeypatch: pytest.MonkeyPatch) ->
 def test_internal_events_are_counted_over_the_whole_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """`step.internal_events_max`: those that nobody takes count as well."""
     monkeypatch.setattr(run, "INTERNAL_EVENTS_MAX", 2)
-    raises = "states: {a: {on: {two: {actions: [{raise: x}, {raise: x}]}, three: {actions: [{raise: x}, {raise: x}, {raise: x}]}}}}"
+    once = "{raise: x}"
+    two, three = f"{once}, {once}", f"{once}, {once}, {once}"
+    raises = f"states: {{a: {{on: {{two: {{actions: [{two}]}}, three: {{actions: [{three}]}}}}}}}}"
 
     assert "applied" == last_step(kernel_of(raises), "two").outcome
     assert Fault("step.internal_events_max", "more than 2 internal events in one step") == failure(raises, "three")

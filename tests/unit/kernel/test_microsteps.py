@@ -34,11 +34,9 @@ states:
     entry: [+p]
     exit: [-p]
     states:
-      r1: {initial: a, states: {a: {exit: [-a], on: {e: b, jump: "#p.r2.d", out: "#z"}}, b: {entry: [+b]}}}
-      r2: {initial: c, states: {c: {exit: [-c], on: {e: {target: d, actions: [t2]}}}, d: {entry: [+d], on: {out: "#y"}}}}
+      r1: {initial: a, states: {a: {exit: [-a], on: {e: b, jump: "#p.r2.d"}}, b: {entry: [+b]}}}
+      r2: {initial: c, states: {c: {exit: [-c], on: {e: {target: d, actions: [t2]}}}, d: {entry: [+d]}}}
     on: {e: {actions: [outer]}}
-  y: {}
-  z: {}
 """
 
 
@@ -186,7 +184,11 @@ def test_a_history_default_is_used_until_something_is_recorded() -> None:
     kernel = kernel_of("""
         states:
           b: {on: {back: a.h}}
-          a: {entry: [+a], initial: x, states: {x: {entry: [+x]}, h: {type: history, target: x, actions: [default]}}, on: {out: b}}
+          a:
+            entry: [+a]
+            initial: x
+            states: {x: {entry: [+x]}, h: {type: history, target: x, actions: [default]}}
+            on: {out: b}
     """)
 
     assert ["+a", "default", "+x"] == calls(last_step(kernel, "back"))
@@ -233,8 +235,11 @@ states:
   p:
     type: parallel
     states:
-      r: {initial: a, states: {a: {on: {e: f}}, f: {type: final, output: {n: "= 1 // context.n", m: 2}}}, onDone: {actions: [{do: r_done, with: {data: "= event.data"}}]}}
-      s: {initial: b, states: {b: {on: {e: {target: g, guard: "= event.data == 1"}, g: g}}, g: {type: final, output: "= 1 // context.n"}}}
+      r:
+        initial: a
+        states: {a: {on: {e: f}}, f: {type: final, output: {n: "= 1 // context.n", m: 2}}}
+        onDone: {actions: [{do: r_done, with: {data: "= event.data"}}]}
+      s: {initial: b, states: {b: {on: {g: g}}, g: {type: final, output: "= 1 // context.n"}}}
       h: {type: history, target: r.a}
     onDone: {target: z, actions: [{do: p_done, with: {data: "= event.data"}}]}
   z: {}
