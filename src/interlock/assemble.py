@@ -168,6 +168,7 @@ class BoundChart:
         self.assigns: dict[str, Callable[..., Any]] = {}
         self.handlers: dict[str, Callable[..., Any]] = {}
         self._kernel: Kernel | None = None
+        self._table: Mapping[tuple[str, ...], Any] = {}
 
     def __repr__(self) -> str:
         chart = self.chart
@@ -195,7 +196,7 @@ class BoundChart:
 
         def register(function: AnyFunction) -> AnyFunction:
             functions[name] = function
-            self._kernel = None
+            self._kernel, self._table = None, {}
             return function
 
         return register
@@ -205,14 +206,22 @@ class BoundChart:
         """The chart made runnable. Raises UsageError while a guard or assign function is not registered."""
         if self._kernel is None:
             self._kernel = Kernel(self.chart, guards=self.guards, assigns=self.assigns)
+            self._table = self._kernel.planner.table
         return self._kernel
 
     def start(self, context: Mapping[str, Any] | None = None, *, entity: str, time_ms: int = 0) -> Step:
         """The first step of an entity: version 1. Raises RejectedError when the chart refuses the context."""
         return self.kernel.start(context, entity=entity, time_ms=time_ms)
 
-    def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, *, time_ms: int = 0) -> Step:
+    def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
         """One event run to completion; a plain name with `data` stands for an event."""
+        # The hot path of `Kernel.step` once more: a property and one more call would cost more than what they lead to.
+        try:
+            step: Step | None = self._table[snapshot.configuration].whole[event.name](snapshot, event)  # type: ignore[union-attr]  # a name has no name
+            if step is not None:
+                return step
+        except Exception:  # noqa: BLE001, S110  # a plain name, not kept yet, or an error: the general path says it
+            pass
         if isinstance(event, str):
             problem = plain_refusal(data)
             if problem is not None:

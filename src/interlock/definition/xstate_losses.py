@@ -56,7 +56,8 @@ def _tell_state(tree: Tree, index: int, state: State, findings: Findings) -> Non
         if not each.targets and each.actions:
             message = "XState runs an eventless transition without target once, then waits for the next event"
             findings.warning("export.always", message, each.place)
-    if always and state.invokes:
+    skips = state.saga is not None and state.saga.compensation == "parallel"
+    if (always and state.invokes) or skips:
         message = f'XState creates the invokes of "{tree.ids[index]}" even if the state is left at once'
         findings.warning("export.transient_invoke", message, state.place)
     beside = any(tree.states[each].type == "parallel" for each in tree.ancestors(index))

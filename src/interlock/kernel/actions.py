@@ -230,6 +230,8 @@ class Writer:
         texts[4] = repr(action.id_location)
         if action.id_location is not None:
             self.writes = True
+        if isinstance(action.id, str):
+            self.add(f"run.sendid = {action.id!r}")  # an error in the arguments is told with it, too (W3C 332)
         self.add(f"run.send({', '.join(texts)})")
 
     def assign(self, path: str, value: Value) -> None:

@@ -12,7 +12,7 @@ Rule 2: a function is made only after `HITS` uses, because making one costs as m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from interlock.expression.compile import Typed, compile_typed
@@ -21,11 +21,11 @@ from interlock.expression.parse import parse
 from interlock.kernel.actions import Actions, Writer
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
-from interlock.model.action import Action, Assign, Do, Expression, If, Value
+from interlock.model.action import Action, Assign, AssignCall, Do, Expression, If, Value
 from interlock.model.chart import Chart
 from interlock.model.effect import Effect
 from interlock.model.event import Event
-from interlock.model.field import UNSET, Field, fields_refusal
+from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
 from interlock.model.limits import EFFECTS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
@@ -133,7 +133,7 @@ class _FastWriter(Writer):
     def __init__(self, actions: Actions) -> None:
         super().__init__(actions)
         self.namespace |= {"Effect": Effect, "Step": Step, "Snapshot": Snapshot}
-        self.namespace |= {"is_refused": _is_refused, "go_general": _go_general}
+        self.namespace |= {"is_refused": _is_refused, "go_general": _go_general, "assign_all": _assign_all}
         self.answers: dict[str, tuple[str, str]] = {}
         self.effects: list[str] = []
         self.nested = False
@@ -200,6 +200,11 @@ class _FastWriter(Writer):
                 self.effects.append(name)
             case Assign():
                 super().action(action)
+            case AssignCall():
+                self.writes = True
+                self.uses.add("context")
+                result = self.call(action.name, self.actions.assigns, action.arguments)
+                self.add(f"assign_all(context, {result}, {self.constant(self.actions.fields)})")
             case If():
                 outer, self.nested = self.nested, True
                 super().action(action)
@@ -234,6 +239,16 @@ class _FastWriter(Writer):
         if not isinstance(value, Expression) or value.malformed is not None or self.actions.language is not SAFE:
             return None
         return compile_typed(parse(value.text), inside=dict(value.inside), fields=self.types)
+
+
+def _assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field]) -> None:
+    """Write what a registered function returned. Whatever is wrong with it, the general path says."""
+    if type(result) is not dict or plain_refusal(result) is not None:
+        raise _NotFast
+    for name, value in result.items():
+        if refusal(value, fields[name]) is not None:
+            raise _NotFast
+        context[name] = value
 
 
 def _go_general() -> None:

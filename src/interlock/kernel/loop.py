@@ -70,10 +70,11 @@ class Loop:
             from_eventless = plan is not None
             if plan is None:
                 if not run.queue:
-                    run.active = configuration.ids
-                    self._begin_invokes(run)
-                    if run.queue:
-                        continue
+                    if run.pending:
+                        run.active = configuration.ids
+                        self._begin_invokes(run)
+                        if run.queue:
+                            continue
                     break
                 event = run.queue.popleft()
                 place = run.place_of(event)

@@ -32,6 +32,12 @@ class Receiver:
         self.judge = judge
         self.events = None if chart.events is None else {each.name: each for each in chart.events}
         self.raises = chart.dialect.errors == "raise"
+        self.late = {
+            invoke.id: (state.id, invoke.late)
+            for state in chart.states
+            for invoke in state.invokes
+            if invoke.id is not None and invoke.late is not None
+        }
 
     def take(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
         """The step of one event."""
@@ -140,13 +146,36 @@ class Receiver:
         if found is None:
             if event.last:
                 return self._finished(snapshot, configuration, event, self._run(snapshot, event))
-            after = replaced(snapshot, self.chart.revision) if source else snapshot
-            return Step(after, (), "ignored", "invoke_gone")
+            return self._gone(snapshot, configuration, event, source)
         run = self._run(snapshot, event)
         ends = event.name in (f"done.invoke.{found.id}", f"error.invoke.{found.id}")
         if not ends:
             return self._finished(snapshot, configuration, event, run)
         return self._finished(snapshot, configuration, event, run, None, found)
+
+    def _gone(self, snapshot: Snapshot, configuration: Configuration, event: Event, source: str) -> Step:
+        """The result of an invoke that was left: journaled and ignored, but a saga's deed is answered (S30)."""
+        if not source:
+            return Step(snapshot, (), "ignored", "invoke_gone")
+        after = replaced(snapshot, self.chart.revision)
+        state, late = self.late.get(event.invokeid or "", ("", None))
+        done = event.name == f"done.invoke.{event.invokeid}"
+        perhaps = isinstance(event.data, dict) and event.data.get("done") == "unknown"
+        if late is None or not (done or perhaps):
+            return Step(after, (), "ignored", "invoke_gone")
+        run = self._run(snapshot, event)
+        run.active = configuration.ids
+        if late.output is not None:
+            run.own()[late.output] = event.data if done else None  # seen by the input below, and by nothing else
+        place = f"{state}.compensation"
+        value = run.carry(self.actions.value(late.input), place)
+        deed = run.carry(self.actions.value(late.key), place)
+        if deed is None:
+            deed = f"{snapshot.entity}/{source.split('/')[-2]}/{state}"
+        run.effect("call", {"name": late.name, "input": {"compensates": deed, **(value or {})}})
+        for error in run.queue:
+            self.loop.unhandled(run, error)
+        return Step(after, tuple(run.effects), "applied", "compensated", (), tuple(run.faults))
 
     def _fired(self, snapshot: Snapshot, configuration: Configuration, event: Event, source: str) -> Step:
         name, _, version = source.removeprefix("timer/").rpartition("/")

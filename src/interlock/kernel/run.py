@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct, field
+
 from interlock.expression.compile import Meter, explain
 from interlock.model.chart import After, Invoke, State
 from interlock.model.duration import parse_duration
@@ -51,79 +53,37 @@ class ContentError(Exception):
         self.sendid = sendid
 
 
-class Run:
+class Run(Struct, gc=False):
     """The state of one step. `id`, `kind` and `version` make it the `entity` that expressions read."""
 
-    __slots__ = (
-        "active",
-        "chosen",
-        "context",
-        "effects",
-        "entered",
-        "event",
-        "faults",
-        "fields",
-        "history",
-        "id",
-        "invokes",
-        "kind",
-        "meter",
-        "ordinal",
-        "owned",
-        "parent",
-        "pending",
-        "places",
-        "queue",
-        "queued",
-        "raises",
-        "time_ms",
-        "timers",
-        "version",
-        "writes",
-    )
-
-    def __init__(
-        self,
-        *,
-        kind: str,
-        entity: str,
-        version: int,
-        time_ms: int,
-        context: dict[str, Any],
-        history: dict[str, tuple[str, ...]] | None,
-        timers: tuple[Timer, ...],
-        invokes: tuple[Invocation, ...],
-        entered: tuple[str, ...],
-        parent: Parent | None,
-        fields: Mapping[str, Field],
-        raises: bool,
-    ) -> None:
-        self.kind = kind
-        self.id = entity
-        self.version = version
-        self.time_ms = time_ms
-        self.context = context
-        self.owned = False
-        self.writes = 0
-        self.history = history
-        self.timers = timers
-        self.invokes = invokes
-        self.entered = entered
-        self.parent = parent
-        self.fields = fields
-        self.raises = raises
-        self.event: Event | None = None
-        self.queue: deque[Event] = deque()
-        self.queued = 0
-        self.effects: list[Effect] = []
-        self.ordinal = 0
-        self.faults: list[Fault] = []
-        self.chosen: list[int] = []
-        self.pending: list[State] = []
-        self.places: dict[int, str] = {}
-        """Where each error event in the queue comes from, by identity: a chart sees code and message, people this."""
-        self.meter = Meter(EVALUATIONS_MAX)
-        self.active: frozenset[str] = frozenset()
+    kind: str
+    id: str
+    version: int
+    time_ms: int
+    context: dict[str, Any]
+    history: dict[str, tuple[str, ...]] | None
+    timers: tuple[Timer, ...]
+    invokes: tuple[Invocation, ...]
+    entered: tuple[str, ...]
+    parent: Parent | None
+    fields: Mapping[str, Field]
+    raises: bool
+    event: Event | None = None
+    owned: bool = False
+    writes: int = 0
+    queue: deque[Event] = field(default_factory=deque)
+    queued: int = 0
+    effects: list[Effect] = field(default_factory=list)
+    ordinal: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    chosen: list[int] = field(default_factory=list)
+    pending: list[State] = field(default_factory=list)
+    places: dict[int, str] = field(default_factory=dict)
+    """Where each queued error event comes from, by identity: charts see code and message, people also this."""
+    meter: Meter = field(default_factory=lambda: Meter(EVALUATIONS_MAX))
+    active: frozenset[str] = frozenset()
+    sendid: str | None = None
+    """The id of the send whose arguments are being evaluated, if it has one."""
 
     # Errors
 
@@ -140,6 +100,7 @@ class Run:
         if isinstance(error, StepFailed):
             raise error
         code, message, name, sendid = error_facts(error)
+        sendid, self.sendid = sendid or self.sendid, None
         if code == "expression.evaluations" or self.raises:
             raise StepFailed(code, message, place) from error
         data = {"code": code, "message": message}
@@ -233,6 +194,7 @@ class Run:
 
     def send(self, event: Any, to: Any, delay: Any, id: Any, location: str | None, data: Any, type_: Any) -> None:
         """The action `send`: the internal queue, an effect, or a timer (S24, S25, S36)."""
+        self.sendid = None
         sendid = id if location is None else f"send.{self.version}.{self.ordinal}"
         if location is not None:
             self.assign(tuple(location.split(".")), sendid)
@@ -384,18 +346,18 @@ class Run:
 def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> Run:
     """A run that begins at a snapshot and will write its next version."""
     return Run(
-        kind=snapshot.kind,
-        entity=snapshot.entity,
-        version=snapshot.version + 1,
-        time_ms=time_ms,
-        context=snapshot.context,
-        history=snapshot.history,
-        timers=snapshot.timers,
-        invokes=snapshot.invokes,
-        entered=snapshot.entered,
-        parent=snapshot.parent,
-        fields=fields,
-        raises=raises,
+        snapshot.kind,
+        snapshot.entity,
+        snapshot.version + 1,
+        time_ms,
+        snapshot.context,
+        snapshot.history,
+        snapshot.timers,
+        snapshot.invokes,
+        snapshot.entered,
+        snapshot.parent,
+        fields,
+        raises,
     )
 
 

@@ -172,23 +172,25 @@ def _spoiled(state: State, change: Callable[[Transition], Transition], place: li
     )
 
 
-SPOILED: dict[str, Callable[[Transition], Transition]] = {
-    "the target is lost": lambda each: replace(each, targets=(), reenter=None),
-    "the event has another name": lambda each: replace(each, events=("never.heard",)),
-    "the content is lost": lambda each: replace(each, actions=()),
-    "the guard is lost": lambda each: replace(each, guard=None),
-    "the delay is longer": lambda each: replace(each, delay="9h" if each.delay is not None else None),
+SPOILED: dict[str, tuple[Callable[[Transition], Transition], float]] = {
+    "the target is lost": (lambda each: replace(each, targets=(), reenter=None), 0.5),
+    "the event has another name": (lambda each: replace(each, events=("never.heard",)), 0.5),
+    "the content is lost": (lambda each: replace(each, actions=()), 0.5),
+    "the guard is lost": (lambda each: replace(each, guard=None), 0.1),
+    "the delay is longer": (lambda each: replace(each, delay="9h" if each.delay is not None else None), 0.5),
 }
+"""What is done to one transition, and in which part of all cases it must be noticed: most guards stay true for long."""
 
 
 @pytest.mark.parametrize("how", SPOILED)
 def test_a_spoiled_transition_is_noticed(how: str) -> None:
-    """With one transition of what came back changed, the comparison finds most of them, in some chart each kind."""
+    """The comparison can fail: with any one transition of an example changed, it mostly does."""
+    spoil, share = SPOILED[how]
     noticed = tried = 0
     for name, made in examples().items():
         count = sum(len(each.transitions) for each in _every(made.root))
         for number in range(1, count + 1):
-            spoiled = replace(made, root=_spoiled(made.root, SPOILED[how], [number]))
+            spoiled = replace(made, root=_spoiled(made.root, spoil, [number]))
             if spoiled == made:
                 continue
             try:
@@ -196,10 +198,11 @@ def test_a_spoiled_transition_is_noticed(how: str) -> None:
             except LostError:
                 continue
             tried += 1
-            noticed += Twins(chart_of(made), twin).difference(name, Tally()) is not None
+            twins = Twins(chart_of(made), twin)
+            noticed += any(twins.difference(f"{name} {seed}", Tally()) is not None for seed in range(5))
 
     assert tried > 0
-    assert noticed >= tried / 3, f"{noticed} of {tried}"
+    assert noticed >= tried * share, f"{noticed} of {tried}"
 
 
 def _every(state: State) -> list[State]:

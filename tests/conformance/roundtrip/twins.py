@@ -59,8 +59,6 @@ class Twins:
         original: Chart,
         twin: Chart,
         *,
-        guards: Functions | None = None,
-        assigns: Functions | None = None,
         language: Callable[[], Language] = lambda: SAFE,
     ) -> None:
         self.vocabulary = Vocabulary(original)
@@ -68,8 +66,8 @@ class Twins:
         self.kernels = [
             Kernel(
                 each,
-                guards=guards if guards is not None else made_guards(each),
-                assigns=assigns if assigns is not None else made_assigns(original, each),
+                guards=made_guards(each),
+                assigns=made_assigns(original, each),
                 language=language(),
             )
             for each in (original, twin)
@@ -193,7 +191,7 @@ def _renamed(event: Event, names: Mapping[str, str]) -> Event:
     return Event(**fields)
 
 
-# Functions that a chart asks code for: pure, of their arguments only, so that both charts get the same answers
+# Functions that a chart asks code for: of context and arguments only, which are the same for both whatever names say
 
 
 def made_guards(chart: Chart) -> Functions:
@@ -202,8 +200,8 @@ def made_guards(chart: Chart) -> Functions:
 
 
 def _guard(name: str) -> Callable[..., bool]:
-    def guard(context: Any, event: Any, *arguments: Any) -> bool:
-        return bool(_number(name, context, event, arguments) % 2)
+    def guard(context: Any, _event: Any, *arguments: Any) -> bool:
+        return bool(_number(name, context, arguments) % 2)
 
     return guard
 
@@ -215,12 +213,13 @@ def made_assigns(original: Chart, chart: Chart) -> Functions:
 
 
 def _assign(name: str, names: list[str]) -> Callable[..., dict[str, Any]]:
-    def assign(context: Any, event: Any, *arguments: Any) -> dict[str, Any]:
-        number = _number(name, context, event, arguments)
+    def assign(context: Any, _event: Any, *arguments: Any) -> dict[str, Any]:
+        number = _number(name, context, arguments)
         return {names[number % len(names)]: number % 5} if names else {}
 
     return assign
 
 
-def _number(name: str, context: Any, event: Any, arguments: Any) -> int:
-    return crc32(encode([name, dict(context), event.name if event is not None else None, arguments]))
+def _number(name: str, context: Any, arguments: Any) -> int:
+    fields = {key: each for key, each in context.items() if not key.startswith("saga_")}
+    return crc32(encode([name, fields, arguments]))

@@ -106,6 +106,12 @@ PLAIN = {
         context: {n: {type: integer, default: 0}}
         states: {a: {on: {go: {target: b, actions: [{assign: {n: "= event.data.n"}}]}, set: {}}}, b: {on: {go: a}}}
     """,
+    "an assign by function": """
+        context: {n: {type: integer, default: 0}, tree: {type: any, default: null}, word: {type: string, default: ''}}
+        states:
+          a: {on: {go: {target: b, actions: [x, {assign: grow}, {assign: {word: done}}]}}}
+          b: {on: {go: {target: a, actions: [{assign: grow_by, with: {by: "= event.data"}}]}}}
+    """,
     "regions": """
         type: parallel
         on: {go: {actions: [outer]}}
@@ -154,10 +160,6 @@ NOT_PLAIN = {
     "a log": "states: {a: {on: {go: {actions: [{log: hello}]}}}}",
     "an emit": "states: {a: {on: {go: {actions: [{emit: {type: t}}]}}}}",
     "a foreach": "states: {a: {on: {go: {actions: [{foreach: {in: [1], item: i, do: [x]}}]}}}}",
-    "an assign by function": """
-        context: {n: {type: integer, default: 0}}
-        states: {a: {on: {go: {actions: [{assign: grow}]}}}}
-    """,
     "a nested write": """
         context: {t: {type: any, default: {n: 1}}}
         states: {a: {on: {go: {actions: [{assign: {t.n: 2}}]}}}}

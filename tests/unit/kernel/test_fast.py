@@ -12,7 +12,7 @@ from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart
 from interlock.model.codec import encode
 from interlock.model.event import Event
-from interlock.model.limits import EFFECTS_MAX
+from interlock.model.limits import EFFECTS_MAX, VALUE_DEPTH_MAX, VALUES_MAX
 from interlock.model.snapshot import Parent, Snapshot
 from tests.unit.kernel.charts import ENTITY, chart_of, faults, kernel_of, last_step, started, xstate_kernel
 from tests.unit.kernel.plain_charts import NOT_PLAIN, PLAIN
@@ -25,6 +25,31 @@ VALUES: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+def nested(depth: int) -> Any:
+    """A list in a list, this deep."""
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+ANSWERS: dict[str, Any] = {
+    "None": None,
+    "True": {"n": "text"},
+    "0": {"n": 1, "other": 2},
+    "1": {"n": 5, "tree": [1, {"k": None}]},
+    "2": {"tree": nested(VALUE_DEPTH_MAX - 1)},
+    "7": {"tree": nested(VALUE_DEPTH_MAX)},
+    "-1": {"tree": [0] * (VALUES_MAX - 2)},
+    "1.5": {"n": 2, "word": "x", "tree": {1: 2}},
+    "x": {"tree": float("nan")},
+    "": {"n": True},
+    "[]": [("n", 1)],
+    "{}": {1: 2},
+}
+"""What the assign function gives for a payload: fields, nonsense, and trees at the limits."""
+
+
 def moody(context: Any, event: Any) -> bool:
     """A guard that raises for some events."""
     return bool(event.data) and event.data > 1
@@ -32,7 +57,10 @@ def moody(context: Any, event: Any) -> bool:
 
 FUNCTIONS: dict[str, Any] = {
     "guards": {"moody": moody},
-    "assigns": {"grow": lambda context, event: {"n": context["n"] + 1}},
+    "assigns": {
+        "grow": lambda context, event: ANSWERS.get(str(event.data), {"n": context["n"] + 1}),
+        "grow_by": lambda context, event, given: {"n": context["n"] + given["by"]},
+    },
 }
 
 
@@ -51,7 +79,7 @@ def is_fast(kernel: Kernel, snapshot: Snapshot, name: str = "go") -> bool:
     """Whether there is a fast function, in both forms."""
     configuration = kernel.planner.configuration(snapshot.configuration)
     assert configuration is not None
-    found = {configuration.fast[name] is not None, configuration.whole[name] is not None}
+    found = {name in configuration.fast, name in configuration.whole}
     assert 1 == len(found)
     return found.pop()
 
@@ -94,6 +122,19 @@ def test_any_other_step_never_gets_one(name: str) -> None:
     warm(kernel, snapshot)
 
     assert not is_fast(kernel, snapshot)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_payload_is_treated_alike(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Numbers at the limits, long operands, wrong types, nothing at all."""
+    monkeypatch.setattr(fast, "HITS", 1)
+    quick, slow = both(named(name))
+    snapshot = started(quick)
+    warm(quick, snapshot)
+    for value in VALUES:
+        event = Event("go", value)
+
+        assert encode(slow.step(snapshot, event)) == encode(quick.step(snapshot, event)), value
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -272,7 +313,41 @@ def test_a_configuration_that_is_dropped_warms_up_again() -> None:
     assert is_fast(kernel, snapshot)
 
 
-# Replay
+# The inner step, and replay
+
+
+def advanced(kernel: Kernel, snapshot: Snapshot, event: Event) -> tuple[Any, ...] | None:
+    """What the inner step gives: names, context, effects, transitions."""
+    configuration = kernel.planner.configuration(snapshot.configuration)
+    assert configuration is not None
+    found = kernel.advance(configuration, snapshot.context, event, snapshot.entity, snapshot.version + 1)
+    return None if found is None else (found[0].names, *found[1:])
+
+
+def test_the_inner_step_gives_what_the_step_gives() -> None:
+    """Over plain values, once there is a fast function; None sends the caller to `step`."""
+    kernel, _ = both(named("entry and exit"))
+    snapshot = started(kernel)
+    assert None is advanced(kernel, snapshot, Event("go"))
+
+    warm(kernel, snapshot)
+    step = kernel.step(snapshot, Event("go", 3))
+    assert (step.snapshot.configuration, step.snapshot.context, step.effects, step.transitions) == advanced(
+        kernel, snapshot, Event("go", 3)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("division", 0), ("a payload", {"n": "x"}), ("guards", 9), ("guards", None)]
+)
+def test_the_inner_step_gives_nothing_where_the_step_is_not_plain(name: str, data: object) -> None:
+    """An error, a payload to refuse, no guard that holds, a guard that fails."""
+    kernel, _ = both(named(name))
+    snapshot = started(kernel)
+    warm(kernel, snapshot)
+
+    assert is_fast(kernel, snapshot)
+    assert None is advanced(kernel, snapshot, Event("go", data))
 
 
 def folded(kernel: Kernel, snapshot: Snapshot, events: list[Event]) -> Snapshot:

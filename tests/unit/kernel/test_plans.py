@@ -209,6 +209,18 @@ def test_a_history_of_unknown_states_is_corruption() -> None:
     assert caught.value.hint is not None
 
 
+def test_a_history_of_states_that_cannot_be_together_is_corruption() -> None:
+    """It would bring the entity into a configuration that the chart does not have, and keep it there."""
+    kernel = kernel_of(HISTORY)
+    for _ in range(2):
+        with pytest.raises(CorruptionError) as caught:
+            kernel.step(remembering(a_h=("a.x", "a.y")), Event("back"))
+
+        assert "snapshot.history" == caught.value.code
+        assert caught.value.message.endswith("does not have together: a, a.x, a.y")
+    assert None is kernel.planner.configuration(("a.x", "a.y"))
+
+
 def test_the_memory_of_a_history_that_is_gone_is_left_alone() -> None:
     """Nothing can lead to it; it is carried along."""
     step = kernel_of(HISTORY).step(remembering(a_h=("a.y",), a_old=("a.gone",)), Event("back"))
