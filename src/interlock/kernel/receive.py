@@ -15,7 +15,7 @@ from interlock.kernel.judge import Judge, replaced
 from interlock.kernel.loop import Loop, Result
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.run import ANOTHER_REVISION, Run, StepFailed, filled_payload, run_at
-from interlock.model.chart import Chart, State
+from interlock.model.chart import Chart, Late, State
 from interlock.model.event import Event
 from interlock.model.snapshot import Ended, Invocation, Snapshot, Timer
 from interlock.model.step import Fault, Outcome, Step
@@ -165,17 +165,27 @@ class Receiver:
             return Step(after, (), "ignored", "invoke_gone")
         run = self._run(snapshot, event)
         run.active = configuration.ids
-        if late.output is not None:
-            run.own()[late.output] = event.data if done else None  # seen by the input below, and by nothing else
-        place = f"{state}.compensation"
-        value = run.carry(self.actions.value(late.input), place)
-        deed = run.carry(self.actions.value(late.key), place)
-        if deed is None:
-            deed = f"{snapshot.entity}/{source.split('/')[-2]}/{state}"
-        run.effect("call", {"name": late.name, "input": {"compensates": deed, **(value or {})}})
+        version = source.rpartition("/")[0].rpartition("/")[2]
+        try:
+            given = self._late_input(run, late, event.data if done else None, state, version)
+        except StepFailed as failure:
+            return Step(after, (), "rejected", "failed", (), (failure.fault,))
+        run.effect("call", {"name": late.name, "input": given})
         for error in run.queue:
-            self.loop.unhandled(run, error)
+            self.loop.unhandled(run, error, run.place_of(error))
         return Step(after, tuple(run.effects), "applied", "compensated", (), tuple(run.faults))
+
+    def _late_input(self, run: Run, late: Late, result: Any, state: str, version: str) -> Any:
+        """The input of a late compensation. The result stands in its field for it, and for nothing else."""
+        place = f"{state}.compensation"
+        if late.output is not None:
+            path = tuple(late.output.split("."))
+            run.carry(lambda run: run.put(path, result), place)
+        value = run.carry(self.actions.value(late.input), place)
+        key = run.carry(self.actions.value(late.key), place)
+        if late.input is not None and not isinstance(late.input, dict):
+            return value  # as in the saga itself: what is no mapping cannot carry the key
+        return {"compensates": f"{run.id}/{version}/{state}" if key is None else key, **(value or {})}
 
     def _fired(self, snapshot: Snapshot, configuration: Configuration, event: Event, source: str) -> Step:
         name, _, version = source.removeprefix("timer/").rpartition("/")

@@ -138,13 +138,17 @@ class Run(Struct, gc=False):
         field = self.fields.get(name)
         if field is None and name not in context:
             raise ContentError("assign.unknown_field", f"`{name}` is no field of the context")
-        if len(path) > 1:
-            value = _written(context.get(name), path, 1, value)
+        value = _written(context.get(name), path, 1, value)
         if field is not None and not field.plain:
             problem = refusal(value, field)
             if problem is not None:
                 raise ContentError("assign.refused", problem)
         context[name] = value
+
+    def put(self, path: tuple[str, ...], value: Any) -> None:
+        """Write a value at a path, whatever its field takes."""
+        context = self.own()
+        context[path[0]] = _written(context.get(path[0]), path, 1, value)
 
     def assign_all(self, result: Any, function: str) -> None:
         """Write what a registered function returned: a mapping of fields."""

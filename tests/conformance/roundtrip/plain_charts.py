@@ -9,7 +9,7 @@ from random import Random
 
 from interlock.compiler.build import compile_document
 from interlock.model.action import Block, Do
-from interlock.model.document import Document, Initial, State, Transition
+from interlock.model.document import Document, Initial, Origin, State, Transition
 from tests.properties.charts import document
 
 
@@ -52,7 +52,7 @@ def _transitions(state: State) -> tuple[Transition, ...]:
             continue
         taken += stems
         actions = (Do(name="acted"),) if each.actions else ()
-        origin = "on" if each.events else "onDone"
+        origin: Origin = "on" if each.events else "onDone"
         kept.append(
             Transition(origin=origin, events=each.events, targets=each.targets, reenter=each.reenter, actions=actions)
         )

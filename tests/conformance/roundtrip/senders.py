@@ -31,11 +31,10 @@ class Vocabulary:
         data: list[str] = []
         roles: list[str] = []
         for part in _parts((chart.transitions, chart.states, chart.events)):
-            match part:
-                case Raise(event=str(name)) | Send(event=str(name)):
-                    names.append(name)
-                case Expression():
-                    data += [one or other for one, other in _DATA.findall(part.text)]
+            if isinstance(part, Raise | Send) and isinstance(part.event, str):
+                names.append(part.event)
+            elif isinstance(part, Expression):
+                data += [one or other for one, other in _DATA.findall(part.text)]
         for transition in chart.transitions:
             names += [".".join(each.tokens) for each in transition.descriptors if each.tokens]
             roles += transition.roles or ()
@@ -117,9 +116,7 @@ class ChartSender:
         roles = random.choice((words.roles, words.roles, [], ["system"]))
         principal = {"id": "p1", "kind": "user", "roles": list(roles)} if random.random() < 0.8 else None
         key = random.choice((None, f"k{self.count}"))
-        return Event(
-            name, self.payload(name), id=f"e{self.count}", key=key, principal=principal, time_ms=self.time_ms
-        )
+        return Event(name, self.payload(name), id=f"e{self.count}", key=key, principal=principal, time_ms=self.time_ms)
 
     def payload(self, name: str) -> Any:
         """Data for an event: what is declared, now and then with something missing; else what expressions ask for."""

@@ -110,7 +110,7 @@ def is_silent(made: Document) -> Document:
 def test_examples_that_xstate_can_hold_come_back_with_the_same_behaviour(
     change: Callable[[Document], Document], record_property: Record, request: pytest.FixtureRequest
 ) -> None:
-    """Those for which no loss that changes behaviour was told; all of them reject unknown events, which XState cannot."""
+    """Those for which no loss that changes behaviour was told; as they are, all reject what XState would ignore."""
     charts = {name: change(made) for name, made in examples().items()}
     held = [name for name, made in charts.items() if not trip(made, XSTATE).losses]
     all_compared(charts.items(), XSTATE, record_property)
@@ -127,7 +127,7 @@ def test_random_charts_that_xstate_can_hold_come_back_with_the_same_behaviour(
     first: int, record_property: Record
 ) -> None:
     """Charts of every dialect; what a writer does not tell must not change."""
-    charts = [(seed, document(Random(seed))) for seed in range(first, first + SHARD)]
+    charts: list[tuple[object, Document]] = [(seed, document(Random(seed))) for seed in range(first, first + SHARD)]
     charts += [(f"{seed} silent", is_silent(made)) for seed, made in charts]
     lossy = all_compared(charts, ("xstate",), record_property)
     held = len(charts) - lossy["charts"]

@@ -86,7 +86,7 @@ class Twins:
     def _sequence(self, random: Random, tally: Tally) -> Difference | None:
         sender = ChartSender(self.vocabulary, random)
         context = sender.context()
-        steps = [_answer(each, lambda kernel: kernel.start(context, entity="a/1", time_ms=1_000)) for each in self.kernels]
+        steps: list[Step | RejectedError] = [_started(each, context) for each in self.kernels]
         trail: list[str] = []
         for _ in range(STEPS_MAX):
             tally.steps += 1
@@ -98,7 +98,7 @@ class Twins:
             trail.append(event.name)
             events = (event, _renamed(event, self.back))
             steps = [
-                _answer(kernel, lambda each, one=snapshot, two=given: each.step(one, two))
+                kernel.step(snapshot, given)
                 for kernel, snapshot, given in zip(self.kernels, snapshots, events, strict=True)
             ]
         return None
@@ -142,9 +142,9 @@ def _at(value: Any, path: str) -> Any:
     return value
 
 
-def _answer(kernel: Kernel, call: Callable[[Kernel], Step]) -> Step | RejectedError:
+def _started(kernel: Kernel, context: Mapping[str, Any]) -> Step | RejectedError:
     try:
-        return call(kernel)
+        return kernel.start(context, entity="a/1", time_ms=1_000)
     except RejectedError as error:
         return error
 

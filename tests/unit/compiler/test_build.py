@@ -202,7 +202,7 @@ def test_too_deep_too_many_and_too_long_are_refused_before_anything_else() -> No
     deep = State(key="s")
     for _ in range(33):
         deep = State(key="s", states=(deep,))
-    many = tuple(State(key=f"s{each}") for each in range(2_000))
+    many = tuple(State(key=f"s{each}") for each in range(2_001))
     long = tuple(Transition(events=("e",)) for _ in range(20_001))
 
     assert ["chart.depth"] == errors(Document(kind="test", root=State(states=(deep,))))

@@ -98,3 +98,56 @@ def test_a_step_without_compensation_has_none_when_late(data: Any) -> None:
     step = trip.step(left.snapshot, interlock.answer(asked, data))
 
     assert ("ignored", "invoke_gone") == (step.outcome, step.reason)
+
+
+def _late(text: str, number: int, event: interlock.Event | None = None) -> Step:
+    """The step of a late good result, in another edition of the trip."""
+    trip = interlock.loads(text)
+    step = trip.start(entity="trip/1")
+    for result in ("r-1", "f-1")[:number]:
+        step = trip.step(step.snapshot, interlock.answer(_asked(step), result))
+    left = trip.step(step.snapshot, "trip.cancelled")
+    return trip.step(left.snapshot, event or interlock.answer(_asked(step), "r-9"))
+
+
+def test_a_broken_compensation_ends_the_step_under_errors_raise() -> None:
+    """S34: nothing is asked for; the result still takes a version, or it would come back for ever."""
+    step = _late(TRIP.replace("kind: trip", "kind: trip\nerrors: raise"), 1)
+
+    assert ("rejected", "failed", ()) == (step.outcome, step.reason, step.effects)
+    assert [("expression.zero_division", "booking_pending.flight.compensation")] == [
+        (each.code, each.place) for each in step.faults
+    ]
+    assert 4 == step.snapshot.version
+
+
+def test_a_late_result_may_belong_into_a_part_of_a_field() -> None:
+    """`output` is a path."""
+    text = TRIP.replace("room: {type: string, nullable: true}", "stay: {type: object, default: {room: null}}")
+    step = _late(text.replace("output: room", "output: stay.room").replace("context.room", "context.stay.room"), 0)
+
+    assert [("hotel.free", {"compensates": "trip/1/1/booking_pending.room", "room": "r-9"})] == _calls(step)
+    assert {"room": None} == step.snapshot.context["stay"]
+
+
+def test_a_compensation_whose_input_is_no_mapping_gets_it_as_it_is() -> None:
+    """As in the saga itself: it cannot carry the key."""
+    step = _late(TRIP.replace('input: {room: "= context.room"}', 'input: "= context.room"'), 0)
+
+    assert [("hotel.free", "r-9")] == _calls(step)
+
+
+def test_a_step_without_output_is_compensated_all_the_same() -> None:
+    """Its result has no field to stand in."""
+    step = _late(TRIP.replace("output: room", "").replace("{src: hotel.book, }", "{src: hotel.book}"), 0)
+
+    assert [("hotel.free", {"compensates": "trip/1/1/booking_pending.room", "room": None})] == _calls(step)
+
+
+def test_a_source_without_version_breaks_nothing() -> None:
+    """A driver's mistake; the deed cannot be named exactly then."""
+    event = interlock.Event("done.invoke.booking_pending.room", "r-9", invokeid="booking_pending.room", source="x")
+
+    assert [("hotel.free", {"compensates": "trip/1//booking_pending.room", "room": "r-9"})] == _calls(
+        _late(TRIP, 0, event)
+    )
