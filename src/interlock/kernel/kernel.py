@@ -195,6 +195,9 @@ class Kernel:
         return self.explainer.candidates(snapshot, self._configuration(snapshot), event)
 
     def _configuration(self, snapshot: Snapshot) -> Configuration:
+        if snapshot.kind != self.chart.kind:
+            message = f"`{snapshot.entity}` is of kind `{snapshot.kind}`, and this chart is `{self.chart.kind}`"
+            raise UsageError(message, code="snapshot.kind", hint="step it with its own chart")
         configuration = self.planner.configuration(snapshot.configuration)
         if configuration is None:
             states = ", ".join(snapshot.configuration)

@@ -202,10 +202,11 @@ class Receiver:
         return self._finished(snapshot, configuration, event, run, timer)
 
     def _reserved(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
-        """The kernel's own events: a parent's cancel (S10), a timer moved after downtime (S39)."""
-        run = self._run(snapshot, event)
+        """Our own events, from the driver only: a parent's cancel (S10), a timer moved after downtime (S39)."""
+        if event.type != "platform":
+            return Step(snapshot, (), "rejected", "undeclared")
         if event.name == "_cancel":
-            return self._ended_as(snapshot, configuration, run, "cancelled")
+            return self._ended_as(snapshot, configuration, self._run(snapshot, event), "cancelled")
         due_ms = event.data.get("due_ms") if isinstance(event.data, dict) else None
         if event.name == "_timer.moved" and type(due_ms) is int:
             return self._timer_moved(snapshot, event.data, due_ms)

@@ -34,6 +34,10 @@ ANOTHER_REVISION = "the snapshot was written by another revision; migrate it, or
 """The hint for a snapshot that names what the chart does not have."""
 
 
+_ENDINGS = frozenset({"timer_cancel", "invoke_cancel", "done"})
+"""Effects that only let go of something: bounded by what is held, and never in the way of leaving or ending."""
+
+
 class StepFailed(Exception):
     """The whole step is void: a limit, or the first error under `errors: raise`."""
 
@@ -183,7 +187,7 @@ class Run(Struct, gc=False):
     def effect(self, type: EffectType, payload: dict[str, Any]) -> Effect:
         """Add an effect, keyed by entity, version and ordinal."""
         ordinal = self.ordinal
-        if ordinal >= EFFECTS_MAX:
+        if ordinal >= EFFECTS_MAX and type not in _ENDINGS:
             raise StepFailed("step.effects_max", f"more than {EFFECTS_MAX:,} effects in one step")
         self.ordinal = ordinal + 1
         effect = Effect(type, ordinal, f"{self.id}/{self.version}/{ordinal}", payload)

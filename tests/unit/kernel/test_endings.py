@@ -114,7 +114,7 @@ def test_a_cancelled_child_runs_its_exit_blocks_and_says_nothing() -> None:
 def test_a_cancel_before_the_first_settling_starts_no_invoke() -> None:
     """What was pending is forgotten."""
     kernel = kernel_of(CHART)
-    step = kernel.step(started(kernel), Event("_cancel"))
+    step = kernel.step(started(kernel), Event("_cancel", type="platform"))
 
     assert [] == payloads(step, "invoke")
     assert "job" == effect_of(step, "invoke_cancel").payload["id"]
@@ -124,7 +124,7 @@ def test_a_cancel_that_fails_leaves_the_entity() -> None:
     """S34: under `errors: raise` a failing exit block voids this step, too."""
     kernel = kernel_of("errors: raise\nstates: {a: {exit: [{log: {value: '= 1 // 0'}}]}}")
     before = started(kernel)
-    step = kernel.step(before, Event("_cancel"))
+    step = kernel.step(before, Event("_cancel", type="platform"))
 
     assert ("rejected", "failed", ["expression.zero_division"]) == (step.outcome, step.reason, faults(step))
     assert before is step.snapshot

@@ -1,7 +1,9 @@
 """How an event was taken: applied, ignored, rejected, denied, deferred, and the reason (section 5 of the semantics)."""
 
 import pytest
+from msgspec.structs import replace
 
+from interlock.errors import UsageError
 from interlock.model.event import Event
 from interlock.model.step import Fault, Step, Trial
 from tests.unit.kernel.charts import ENTITY, kernel_of, last_step, payloads
@@ -53,7 +55,7 @@ def test_an_ended_entity_takes_nothing() -> None:
 
     assert ("rejected", "ended") == said(kernel.step(ended, Event("go")))
     assert ("ignored", "ended") == said(kernel.step(ended, Event("go", source="timer/x/1")))
-    assert ended is kernel.step(ended, Event("_cancel")).snapshot
+    assert ended is kernel.step(ended, Event("_cancel", type="platform")).snapshot
 
 
 def test_a_rejection_by_guard_tells_each_guard_and_what_it_read() -> None:
@@ -262,3 +264,25 @@ def test_an_internal_event_may_come_from_the_entity_itself() -> None:
     assert ["x", "y"] == [each["name"] for each in payloads(last_step(kernel, "plain"), "call")]
     assert "applied" == last_step(kernel, Event("own", origin=f"#_scxml_{ENTITY}")).outcome
     assert "rejected" == last_step(kernel, Event("own", origin="#_scxml_test/2")).outcome
+
+
+def test_a_snapshot_of_another_kind_is_refused() -> None:
+    """Even where its states would fit."""
+    kernel = kernel_of("states: {a: {on: {go: {actions: [x]}}}}")
+    other = replace(last_step(kernel).snapshot, kind="gate")
+
+    with pytest.raises(UsageError) as caught:
+        kernel.step(other, Event("go"))
+
+    assert "snapshot.kind" == caught.value.code
+
+
+@pytest.mark.parametrize("name", ["_cancel", "_timer.moved", "_anything"])
+def test_a_sender_cannot_use_the_names_of_the_kernel(name: str) -> None:
+    """S10, S39: they come from the driver only, which marks them."""
+    kernel = kernel_of("states: {a: {on: {go: {actions: [x]}}}}")
+    before = last_step(kernel).snapshot
+    step = kernel.step(before, Event(name))
+
+    assert ("rejected", "undeclared") == said(step)
+    assert before is step.snapshot

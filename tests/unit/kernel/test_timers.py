@@ -270,7 +270,7 @@ def test_a_moved_without_its_due_time_is_refused(data: object) -> None:
     """The event is a driver's; a malformed one changes nothing."""
     kernel = kernel_of(SENDS)
     before = last_step(kernel, "named").snapshot
-    step = kernel.step(before, Event("_timer.moved", data))
+    step = kernel.step(before, Event("_timer.moved", data, type="platform"))
 
     assert ("rejected", "undeclared") == (step.outcome, step.reason)
     assert before is step.snapshot
