@@ -155,7 +155,8 @@ def test_many_scalars_on_one_level_count_too() -> None:
 
 def test_types_are_named_as_the_vocabulary_does() -> None:
     """A message never shows Python's own names for JSON values."""
-    names = [type_name(each) for each in (None, True, 1, 1.5, "", [], {}, ())]
+    values: list[Any] = [None, True, 1, 1.5, "", [], {}, ()]
+    names = [type_name(each) for each in values]
 
     assert names == ["null", "a boolean", "an integer", "a number", "a string", "an array", "an object", "tuple"]
 
