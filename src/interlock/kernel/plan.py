@@ -190,7 +190,8 @@ class Planner:
         for index in sorted(exits, reverse=True):
             work.leave(self.states[index])
         for number in chosen:
-            work.block(self.chart.transitions[number].block, ("transition", number, 0), f"transition {number}")
+            transition = self.chart.transitions[number]
+            work.block(transition.block, ("transition", number, 0), transition.where)
         # History recorded by this very microstep is what its own targets see.
         entry = structure.entry_set(chosen, recorded, {**recorded, **records})
         work.enter(entry)

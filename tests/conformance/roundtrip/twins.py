@@ -197,7 +197,7 @@ def _renamed(event: Event, names: Mapping[str, str]) -> Event:
     return Event(**fields)
 
 
-# Functions that a chart asks code for: of context and arguments only, which are the same for both whatever names say
+# Functions that a chart asks code for. They take texts for equal, because the name of a state or timer may be in one.
 
 
 def made_guards(chart: Chart) -> Functions:
@@ -213,19 +213,30 @@ def _guard(name: str) -> Callable[..., bool]:
 
 
 def made_assigns(original: Chart, chart: Chart) -> Functions:
-    """An assign function for every name: it writes one field of the original's context with another value."""
-    names = [each.name for each in original.states[0].context if each.type in ("integer", "number", "any")]
-    return {name: _assign(name, names) for name in chart.assigns}
+    """An assign function for every name: it writes a field of the original with a number, or with its arguments."""
+    fields = original.states[0].context
+    numbers = [each.name for each in fields if each.type in ("integer", "number", "any")]
+    anything = [each.name for each in fields if each.type == "any"]
+    return {name: _assign(name, numbers, anything) for name in chart.assigns}
 
 
-def _assign(name: str, names: list[str]) -> Callable[..., dict[str, Any]]:
+def _assign(name: str, numbers: list[str], anything: list[str]) -> Callable[..., dict[str, Any]]:
     def assign(context: Any, _event: Any, *arguments: Any) -> dict[str, Any]:
         number = _number(name, context, arguments)
-        return {names[number % len(names)]: number % 5} if names else {}
+        made = {numbers[number % len(numbers)]: number % 5} if numbers else {}
+        return made | ({anything[0]: list(arguments)} if anything and arguments else {})
 
     return assign
 
 
 def _number(name: str, context: Any, arguments: Any) -> int:
     fields = {key: each for key, each in context.items() if not key.startswith("saga_")}
-    return crc32(encode([name, fields, arguments]))
+    return crc32(encode([name, _without_texts(fields), _without_texts(arguments)]))
+
+
+def _without_texts(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_texts(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_texts(each) for each in value]
+    return "" if isinstance(value, str) else value

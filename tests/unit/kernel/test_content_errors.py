@@ -271,6 +271,6 @@ def test_under_errors_raise_a_failing_guard_ends_the_step() -> None:
         states: {a: {on: {go: [{target: b, guard: "= 1 // 0 > 0"}, c]}}, b: {}, c: {}}
     """)
 
-    assert (Fault("expression.zero_division", "division by zero", "guard of transition 0"),) == last_step(
+    assert (Fault("expression.zero_division", "division by zero", "states.a.on.go[0].guard"),) == last_step(
         kernel, "go"
     ).faults

@@ -87,7 +87,7 @@ def test_unhandled_ignore_keeps_the_faults() -> None:
     )
 
     assert ("ignored", "no_transition") == said(step)
-    assert (Fault("expression.zero_division", "division by zero", "guard of transition 0"),) == step.faults
+    assert (Fault("expression.zero_division", "division by zero", "states.a.on.go.guard"),) == step.faults
 
 
 DEFER = """

@@ -111,7 +111,7 @@ def test_a_guard_that_raises_counts_as_false_and_is_told(error: Exception, messa
     step = last_step(kernel(allowed=allowed), "ask")
 
     assert ["no"] == calls(step)
-    assert (Fault("function.failed", message, "guard of transition 0"),) == step.faults
+    assert (Fault("function.failed", message, "states.a.on.ask[0].guard"),) == step.faults
 
 
 def test_a_guard_is_asked_once_per_selection() -> None:
@@ -152,7 +152,7 @@ def test_nonsense_from_an_assign_function_is_an_error(answer: object, code: str,
     """The block ends there, and the context keeps what it had."""
     step = last_step(kernel(compute=lambda context, event: answer), "fill")
 
-    assert ((Fault(code, message, "transition 7"),), []) == (step.faults, calls(step))
+    assert ((Fault(code, message, "states.a.on.fill"),), []) == (step.faults, calls(step))
     assert {"n": 1, "m": ""} == step.snapshot.context
 
 
