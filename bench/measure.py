@@ -30,6 +30,7 @@ CREATE_COUNT = 100_000
 CREATE_BYTES_MAX = 1_500 * 2**20
 """Entities kept at once: a peer of 60 kB each would otherwise need 6 GB."""
 PROBED = 500
+PROBED_FACTOR = 4
 IMPORT_REPEATS_MIN = 7
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -220,13 +221,18 @@ def created(running: Mapping[str, Process], effort: Effort) -> dict[str, Figure]
 
 
 def _probed(key: str, effort: Effort) -> Figure:
-    answer = _asked_afresh(key, "W5", PROBED)
-    if "error" in answer:
-        tell(f"FAILED: {key} W5: {answer['error']}")
-        return Figure(error=answer["error"])
-    by_time = int(1e9 * effort.seconds_max * PROBED / max(answer["ns"], 1))
-    by_memory = int(CREATE_BYTES_MAX / max(answer["bytes"], 1))
-    return Figure(count=max(PROBED, min(effort.create_count, by_time, by_memory)))
+    """How many entities fit, found by trying more and more: what one costs may grow with those that are there."""
+    count = PROBED
+    while True:
+        answer = _asked_afresh(key, "W5", count)
+        if "error" in answer:
+            tell(f"FAILED: {key} W5: {answer['error']}")
+            return Figure(error=answer["error"])
+        limit = min(effort.create_count, int(CREATE_BYTES_MAX / max(answer["bytes"], 1)))
+        room = 1e9 * effort.seconds_max / max(answer["ns"], 1)  # times the work of this answer
+        if count * PROBED_FACTOR >= limit or room < PROBED_FACTOR**2:
+            return Figure(count=max(PROBED, min(limit, int(count * room**0.5))))
+        count *= PROBED_FACTOR
 
 
 def _add(figure: Figure, answer: dict[str, Any], key: str) -> None:

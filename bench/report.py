@@ -179,8 +179,9 @@ METHOD = """\
 - Every repeat ends with a check of the configuration, of the context, and of the number of entry and exit actions.
 - W5 has a fresh process for each repeat; its bytes are the growth of resident memory over the entities kept.
 - W6 folds 1,000,000 events, W5 makes 100,000 entities; slow peers do fewer, as "in a repeat" tells.
-- "Inner step" is the kernel's function over plain values, on which the goals stand; "public step()" makes its Step and
-  Snapshot values too. "General path" is the step without the tier of generated functions.
+- "Inner step" is the kernel's generated function over plain values, found by event and called as `fold()` does it: the
+  goals stand on it. "Public step()" is `chart.step(snapshot, event)`, with the Step and Snapshot values it makes.
+  "General path" is the step without the tier of generated functions.
 - Interlock's guards and assigns are expressions of its own language, checked against the declared types of the fields;
   the peers' are functions of their host language. One line has Python functions in interlock too.
 - An entity of interlock shares the defaults of its context until it writes; "started and stepped once" has its own.

@@ -1,7 +1,7 @@
 """One chart, three lives: load the order, live it on a clock that we move, print what happened, draw it.
 
-Run it with `make demo`, or `python examples/demo.py`. Nothing is installed, stored or sent: a step only describes its effects,
-and here a few lines of Python stand in for the payment service.
+Run it with `make demo`, or `python examples/demo.py`. Nothing is installed, stored or sent: a step only describes its
+effects, and here a few lines of Python stand in for the payment service.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def refund(effect: interlock.Effect) -> dict[str, str]:
 
 def main() -> None:
     """Live the three lives, then tell them."""
-    world = Simulation(order.kernel, handlers=order.handlers)
+    world = Simulation(order)
 
     for name in ("order/A-1", "order/A-2", "order/A-3"):
         world.create(name, {"amount": 4990})

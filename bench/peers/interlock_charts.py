@@ -2,15 +2,16 @@
 
 | way | what is timed |
 |---|---|
-| `inner` | `Kernel.advance`: (configuration, context, event) to (configuration, context, effects), the inner step |
+| `inner` | the inner step: the generated function, found by event and called as `fold` does it, over plain values |
 | `step` | `chart.step(snapshot, event)`, the public step with its Step and Snapshot values |
 | `fold` | `chart.fold(snapshot, events)`, replay |
 | `functions` | as `step`, with registered Python functions as guards and assign |
 | `general` | as `step`, with the fast tier off: what a step with timers, invokes or history pays at least |
 | `written` | W5 only: an entity made, started and stepped once, so that it has a context of its own |
 
-A chart is loaded once and kept, as a user keeps it; entities are new in every repeat. Every function heats the fast
-tier before it begins to time, so that what is timed is the steady state.
+The inner step takes (context, event, entity, version) and gives (configuration, context, effects, transitions), without
+a Step or a Snapshot. A chart is loaded once and kept, as a user keeps it; entities are new in every repeat. Every
+function heats the fast tier before it begins to time, so that what is timed is the steady state.
 """
 
 from __future__ import annotations
@@ -131,15 +132,15 @@ def inner(workload: str) -> Drive:
     def drive(count: int) -> int:
         chart = CHART_OF[workload]
         first = started(workload, chart)
-        advance, entity, version = chart.kernel.advance, first.entity, first.version
+        entity, version = first.entity, first.version
         configuration, context = chart.kernel.planner.configuration(first.configuration), first.context
         assert configuration is not None
-        events = events_of(workload, count)
+        events, advance = events_of(workload, count), chart.kernel.advance
         began = clock_ns()
         for event in events:
-            # An event that needs the general path gives None and ends the repeat as an error.
-            configuration, context, _, _ = advance(configuration, context, event, entity, version)  # type: ignore[misc]
             version += 1
+            # Where there is no such way the answer is None, and the repeat ends as an error.
+            configuration, context, _, _ = advance(configuration, context, event, entity, version)  # type: ignore[misc]  # see above
         ns = clock_ns() - began
         last = interlock.Snapshot(first.kind, entity, version, first.revision, configuration.names, context)
         check(workload, first, last, count)
@@ -154,10 +155,10 @@ def step(workload: str, chart: interlock.BoundChart | None = None) -> Drive:
     def drive(count: int) -> int:
         bound = chart or CHART_OF[workload]
         first = snapshot = started(workload, bound)
-        step, events = bound.step, events_of(workload, count)
+        events = events_of(workload, count)
         began = clock_ns()
         for event in events:
-            snapshot = step(snapshot, event).snapshot
+            snapshot = bound.step(snapshot, event).snapshot
         ns = clock_ns() - began
         check(workload, first, snapshot, count)
         return ns

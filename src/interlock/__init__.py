@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
-    from interlock.assemble import BoundChart, firing, load, loads, open  # noqa: A004 - the name users read: interlock.open
+    from interlock.assemble import (
+        BoundChart,
+        answer,
+        failure,
+        firing,
+        load,
+        loads,
+        open,  # noqa: A004  # the name users read: interlock.open
+    )
     from interlock.definition import builder as build
     from interlock.errors import (
         ConflictError,
@@ -72,6 +80,8 @@ _HOMES = {
     "decode_event": "interlock.model.codec",
     "decode_snapshot": "interlock.model.codec",
     "encode": "interlock.model.codec",
+    "answer": "interlock.assemble",
+    "failure": "interlock.assemble",
     "firing": "interlock.assemble",
     "load": "interlock.assemble",
     "loads": "interlock.assemble",
@@ -109,10 +119,12 @@ __all__ = (
     "UnavailableError",
     "UsageError",
     "__version__",
+    "answer",
     "build",
     "decode_event",
     "decode_snapshot",
     "encode",
+    "failure",
     "firing",
     "load",
     "loads",

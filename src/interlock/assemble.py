@@ -21,7 +21,9 @@ from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart
 from interlock.model.document import Document
+from interlock.model.effect import Effect
 from interlock.model.event import Event
+from interlock.model.field import plain_refusal
 from interlock.model.findings import suggestion
 from interlock.model.limits import DEFINITION_BYTES_MAX
 from interlock.model.snapshot import Snapshot, Timer
@@ -33,8 +35,15 @@ if TYPE_CHECKING:  # what drives a store is imported when a store is opened: a c
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.send import Runtime
 
-FORMATS = ("yaml", "scxml", "xstate", "smcat")
-"""The formats that come with the package; each is the module of that name in `definition/`."""
+_HOMES = {
+    "yaml": ("yaml", "FORMAT"),
+    "scxml": ("scxml", "FORMAT"),
+    "xstate": ("xstate", "FORMAT"),
+    "xstate4": ("xstate", "FORMAT_FOUR"),
+    "smcat": ("smcat", "FORMAT"),
+}
+FORMATS = tuple(_HOMES)
+"""The formats that come with the package, by name; modules of `definition/` hold them."""
 
 STORES = {"memory": "interlock.stores.memory", "file": "interlock.stores.files", "sqlite": "interlock.stores.sqlite"}
 """The stores that come with the package, by the scheme of their address; each module has an `open_store(url)`."""
@@ -59,7 +68,8 @@ def format_named(name: str) -> Format:
     if name not in FORMATS:
         hint = suggestion(name, FORMATS) or f"the formats are {', '.join(FORMATS)}"
         raise UsageError(f'no format "{name}"', code="format.unknown", hint=hint)
-    found: Format = import_module(f"interlock.definition.{name}").FORMAT
+    module, attribute = _HOMES[name]
+    found: Format = getattr(import_module(f"interlock.definition.{module}"), attribute)
     return found
 
 
@@ -104,6 +114,8 @@ def _bytes(file: Path) -> bytes:
         raise NotFoundError(f"{file} is a directory, not a definition", code="file.directory") from None
     except PermissionError:
         raise NotFoundError(f"{file} may not be read", code="file.permission") from None
+    except OSError as error:
+        raise NotFoundError(f"{file} cannot be read: {error.strerror}", code="file.unreadable") from None
 
 
 def _resolver(folder: Path) -> Resolver:
@@ -170,6 +182,7 @@ class BoundChart:
         self.assigns: dict[str, Callable[..., Any]] = {}
         self.handlers: dict[str, Callable[..., Any]] = {}
         self._kernel: Kernel | None = None
+        self._table: Mapping[tuple[str, ...], Any] = {}
 
     def __repr__(self) -> str:
         chart = self.chart
@@ -197,7 +210,7 @@ class BoundChart:
 
         def register(function: AnyFunction) -> AnyFunction:
             functions[name] = function
-            self._kernel = None
+            self._kernel, self._table = None, {}
             return function
 
         return register
@@ -207,15 +220,26 @@ class BoundChart:
         """The chart made runnable. Raises UsageError while a guard or assign function is not registered."""
         if self._kernel is None:
             self._kernel = Kernel(self.chart, guards=self.guards, assigns=self.assigns)
+            self._table = self._kernel.planner.table
         return self._kernel
 
     def start(self, context: Mapping[str, Any] | None = None, *, entity: str, time_ms: int = 0) -> Step:
         """The first step of an entity: version 1. Raises RejectedError when the chart refuses the context."""
         return self.kernel.start(context, entity=entity, time_ms=time_ms)
 
-    def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, *, time_ms: int = 0) -> Step:
+    def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
         """One event run to completion; a plain name with `data` stands for an event."""
+        # The hot path of `Kernel.step` once more: a property and one more call would cost more than what they lead to.
+        try:
+            step: Step | None = self._table[snapshot.configuration].whole[event.name](snapshot, event)  # type: ignore[union-attr]  # a name has no name
+            if step is not None:
+                return step
+        except Exception:  # noqa: BLE001, S110  # a plain name, not kept yet, or an error: the general path says it
+            pass
         if isinstance(event, str):
+            problem = plain_refusal(data)
+            if problem is not None:
+                raise UsageError(f"the payload of `{event}` cannot be kept: {problem}", code="event.payload")
             event = Event(event, data, time_ms=time_ms)
         return self.kernel.step(snapshot, event)
 
@@ -226,6 +250,31 @@ class BoundChart:
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
         """The transitions in question now, inner first: for each its event, and whether its guard holds and why not."""
         return self.kernel.candidates(snapshot, event)
+
+
+def answer(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:
+    """The event by which the result of an invoke comes back to the entity that asked for it."""
+    return _returned(effect, "done", result, time_ms)
+
+
+def failure(effect: Effect, code: str, message: str = "", *, done: str = "unknown", time_ms: int = 0) -> Event:
+    """The event by which an invoke or a named action fails for good.
+
+    `done` is `no` when the handler knows that nothing happened, else `unknown`: a saga compensates what perhaps
+    happened.
+    """
+    if effect.type == "call":
+        data = {"effect": effect.name, "key": effect.key, "code": code}
+        return Event("error.communication", data, time_ms=time_ms, type="platform")
+    return _returned(effect, "error", {"code": code, "message": message, "attempts": 1, "done": done}, time_ms)
+
+
+def _returned(effect: Effect, word: str, data: Any, time_ms: int) -> Event:
+    if effect.type != "invoke":
+        raise UsageError(f"a `{effect.type}` effect has no result", code="effect.result")
+    name = effect.payload["id"]
+    source = f"invoke/{effect.key}"
+    return Event(f"{word}.invoke.{name}", data, time_ms=time_ms, type="platform", invokeid=name, source=source)
 
 
 def firing(timer: Timer) -> Event:

@@ -94,15 +94,15 @@ def _rebuilt(cls: type[InterlockError], args: tuple[object, ...], fields: dict[s
 
 
 class DefinitionError(InterlockError):
-    """The definition is wrong: fix the chart. Carries all diagnostics, sorted by position."""
+    """The definition is wrong: fix the chart. Tells the errors; carries all diagnostics, sorted by position."""
 
     code = "definition"
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         found = tuple(sorted(diagnostics, key=lambda each: (each.place, each.code)))
-        errors = sum(each.severity == "error" for each in found)
-        lines = "\n".join(f"  {each}" for each in found)
-        super().__init__(f"{errors} error{'s' if errors != 1 else ''} in the definition\n{lines}")
+        errors = [each for each in found if each.severity == "error"]
+        lines = "\n".join(f"  {each}" for each in errors)
+        super().__init__(f"{len(errors)} error{'s' if len(errors) != 1 else ''} in the definition\n{lines}")
         self.diagnostics = found
 
 

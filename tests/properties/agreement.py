@@ -20,7 +20,8 @@ from interlock.model.document import Document
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
-from tests.properties.charts import ASSIGNS, GUARDS, document
+from tests.properties.charts import document
+from tests.properties.contents import ASSIGNS, GUARDS
 from tests.properties.sequences import Sender
 from tests.reference.interpreter import Interpreter
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
-from tests.properties.charts import INSIDE, OUTSIDE, TIMED
+from tests.properties.contents import INSIDE, OUTSIDE, TIMED
 
 PARENT = Parent(entity="boss/1", invokeid="v0", key="boss/1/3/0")
 

@@ -65,9 +65,11 @@ class Skeleton:
         for position in range(number):
             child = self._add(parent, self._type(parent, position, depth))
             room = self.count < STATES_MAX and depth + 1 < DEPTH_MAX
-            if child.type == "parallel" or (child.type == "state" and room and random.random() < 0.45):
+            grows = random.random() < (0.8 if parent.type == "parallel" else 0.4)
+            if child.type == "parallel" or (child.type == "state" and room and grows):
                 self._grow(child, depth + 1)
-        if parent.type == "state" and random.random() < (0.55 if depth else 0.2):
+        region = parent.parent is not None and parent.parent.type == "parallel"
+        if parent.type == "state" and random.random() < (0.8 if region else 0.5 if depth else 0.3):
             self._add(parent, "final")
         if depth and random.random() < 0.4:
             self._add(parent, "history")

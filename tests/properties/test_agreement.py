@@ -13,19 +13,21 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interlock.kernel import fast
 from interlock.model.chart import Transition
 from tests.properties.agreement import SEQUENCES_PER_CHART, Comparison, Disagreement, run_seed
-from tests.properties.charts import document, documents, features
-from tests.reference import algorithm, content, lifetimes
+from tests.properties.charts import document, documents
+from tests.properties.features import features
+from tests.reference import algorithm, content, interpreter
 from tests.reference.structure import Structure
 
 SEQUENCES = int(os.environ.get("INTERLOCK_SEQUENCES", "2000"))
 SEED = int(os.environ.get("INTERLOCK_SEED", "20261115"))
-CHARTS_PER_SHARD = 50
+CHARTS_PER_SHARD = 25
+pytestmark = pytest.mark.timeout(300)
 SHARDS = max(1, SEQUENCES // SEQUENCES_PER_CHART // CHARTS_PER_SHARD)
 
 
@@ -52,7 +54,7 @@ def test_kernel_agrees_with_the_reference(shard: int, record_property: Callable[
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(made=documents(), seed=st.integers(0, 10**6))
 def test_kernel_agrees_on_charts_that_shrink(made: Any, seed: int) -> None:
     """The same comparison on charts that hypothesis draws, so that a disagreement comes with a small chart."""
@@ -128,14 +130,14 @@ HAPPENING = {
     "applied None": 30,
     "applied deferred": 2,
     "applied sent": 1,
-    "applied moved": 0.3,
+    "applied moved": 0.1,
     "ignored no_transition": 3,
-    "ignored no_content": 0.5,
+    "ignored no_content": 0.2,
     "ignored timer_gone": 1,
     "ignored invoke_gone": 0.5,
-    "rejected guard": 2,
-    "rejected no_transition": 1,
-    "rejected failed": 0.2,
+    "rejected guard": 1,
+    "rejected no_transition": 0.3,
+    "rejected failed": 0.05,
     "several transitions": 15,
     "faults": 10,
     "history kept": 20,
@@ -163,8 +165,9 @@ HAPPENING = {
 def test_random_sequences_make_interesting_things_happen() -> None:
     """Each outcome, effect and source of events is in at least its share of the steps."""
     statistics: Counter[str] = Counter()
-    for seed in range(SEED, SEED + 60):
-        run_seed(seed, statistics)
+    for seed in range(SEED, SEED + 100):
+        random = Random(seed)
+        Comparison(document(random), random, seed=seed, statistics=statistics).run()
 
     percent = 100 / statistics["steps"]
     missing = {
@@ -188,9 +191,9 @@ def _by_prefix_text(tokens: tuple[str, ...], name: str, *, exact: bool) -> bool:
     return name.startswith(".".join(tokens))
 
 
-def _never_final(self: Structure, index: int, configuration: Any) -> bool:
-    """A wrong S29: a parallel is never complete."""
-    return False
+def _one_region_is_enough(self: Structure, index: int, configuration: Any) -> bool:
+    """A wrong S29: a parallel is complete with its first region."""
+    return any(self.is_final_state(each) for each in configuration if self.is_descendant(each, index))
 
 
 def _lca(self: Structure, source: int, targets: list[int]) -> int:
@@ -214,11 +217,11 @@ MUTATIONS: dict[str, tuple[Any, str, Any]] = {
     "S23 errors are lost": (algorithm, "note_fault", _nothing),
     "S25 a cancel does nothing": (content, "cancel_timers", _nothing),
     "S28 no done events": (algorithm, "enqueue_done", _nothing),
-    "S29 a parallel is never complete": (Structure, "is_in_final_state", _never_final),
+    "S29 one region is enough": (Structure, "is_in_final_state", _one_region_is_enough),
     "S38 no timers of a state": (algorithm, "set_after_timers", _nothing),
     "section 4 a name matches by its letters": (algorithm, "name_match", _by_prefix_text),
     "S30 an invoke that is left goes on": (algorithm, "cancel_invoke", _nothing),
-    "S5 fields have no first value": (lifetimes, "bind_fields", _nothing),
+    "S5 fields have no first value": (interpreter, "bind_fields", _nothing),
 }
 
 

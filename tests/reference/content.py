@@ -107,7 +107,7 @@ def execute(action: Action, progress: Progress) -> None:
             for path, each in found.items():
                 assign(progress, path, each)
         case Raise():
-            name = event_name(value(action.event))
+            name = event_name(value(action.event), "raise.event")
             progress.enqueue(Event(name, data=value(action.data), time_ms=progress.time_ms, type="internal"))
         case Send():
             send(action, progress)
@@ -184,10 +184,10 @@ def written(whole: Any, keys: list[str], value: Any) -> Any:
     return {**whole, keys[0]: written(whole.get(keys[0]), keys[1:], value)}
 
 
-def event_name(value: Any) -> str:
+def event_name(value: Any, code: str) -> str:
     """The name of an event to be made."""
     if not isinstance(value, str) or not value:
-        raise Failure("event.name", "an event's name is a string")
+        raise Failure(code, "an event's name is a string")
     return value
 
 
@@ -212,7 +212,7 @@ def send(action: Send, progress: Progress) -> None:
         if action.id_location is not None:
             sendid = f"send.{progress.version}.{progress.ordinal}"
             assign(progress, action.id_location, sendid)
-        name = event_name(name)
+        name = event_name(name, "send.event")
         if processor not in SEND_TYPES:
             raise Failure("send.type", "unknown send type")
         delay_ms = 0 if delay is None else milliseconds(delay)

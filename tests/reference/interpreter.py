@@ -81,6 +81,8 @@ class Interpreter:
         source = (event.source or "").split("/", 1)
         if snapshot.ended is not None:
             return Step(snapshot=snapshot, outcome="ignored" if event.source else "rejected", reason="ended")
+        if event.name.startswith("_") and event.type != "platform":
+            return Step(snapshot=snapshot, outcome="rejected", reason="undeclared")
         if event.name == "_timer.moved":
             return self._move_timer(snapshot, event)
         progress = self._progress(snapshot, event)

@@ -118,7 +118,7 @@ class Progress:
 
     def add_effect(self, type: EffectType, payload: dict[str, Any]) -> Effect:
         """Put one more effect at the end."""
-        if self.ordinal >= limits.EFFECTS_MAX:
+        if self.ordinal >= limits.EFFECTS_MAX and type not in ("timer_cancel", "invoke_cancel", "done"):
             raise StepFailed("step.effects_max")
         effect = Effect(type, self.ordinal, self.key(), fresh(payload))
         self.ordinal += 1

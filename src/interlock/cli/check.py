@@ -14,7 +14,7 @@ from interlock.cli.files import Source, read_source
 from interlock.cli.findings import as_json as finding_as_json
 from interlock.cli.findings import counted, finding_lines, summary
 from interlock.cli.options import common, format_option, json_option, pass_terminal
-from interlock.cli.terminal import Terminal
+from interlock.cli.terminal import Terminal, harmless
 from interlock.errors import Diagnostic
 from interlock.model.chart import Chart
 from interlock.model.document import Document
@@ -66,7 +66,7 @@ def check(
         terminal.data(_document(results))
     elif github:
         for finding in findings:
-            terminal.data(finding.annotation() + "\n")
+            terminal.data(harmless(finding.annotation()) + "\n")
     else:
         _show(terminal, results)
     counts = counted(findings)

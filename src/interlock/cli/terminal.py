@@ -40,8 +40,8 @@ class Terminal:
     _console: Console | None = None
 
     def data(self, text: str) -> None:
-        """Write what the command was asked for, as it is."""
-        sys.stdout.write(text)
+        """Write what the command was asked for: as it is to a file or a pipe, harmless to a terminal."""
+        sys.stdout.write(harmless(text) if sys.stdout.isatty() else text)
 
     def report(self, *parts: Part) -> None:
         """Write one line that people read, to stdout."""
@@ -57,8 +57,9 @@ class Terminal:
         self._write(sys.stderr, parts)
 
     def failure(self, text: str) -> None:
-        """Write the one line that says why the command failed, to stderr."""
-        self._write(sys.stderr, (("error:", "bold red"), f" {text}"))
+        """Write the one line that says why the command failed, to stderr; one, whatever a file is called."""
+        line = text.replace("\n", "\\n")
+        self._write(sys.stderr, (("error:", "bold red"), f" {line}"))
 
     def colorful(self, stream: TextIO) -> bool:
         """Whether lines to this stream carry colour."""

@@ -57,7 +57,7 @@ def _told(findings: Findings) -> tuple[Diagnostic, ...]:
 
 def _fits(document: doc.Document, findings: Findings) -> bool:
     """Whether the document is within the limits that keep every later walk over it short."""
-    states = transitions = 0
+    states, transitions = -1, 0  # the root counts for none
     stack = [(document.root, 0)]
     while stack:
         state, depth = stack.pop()

@@ -19,6 +19,7 @@ NEUTRAL = "processing"
 def check_sensitive(review: Review, graph: Graph) -> None:
     """Every `sensitive` of the chart."""
     known = known_fields(review.chart)
+    hidden = []
     for state in graph.states:
         sensitive = state.sensitive
         if sensitive is None:
@@ -30,8 +31,11 @@ def check_sensitive(review: Review, graph: Graph) -> None:
                 message = f"sensitive: the context has no field `{name}`"
                 review.error("sensitive.unknown_field", message, state.place, hint)
         if sensitive.hidden:
+            hidden.append(state)
             _check_neutral(review, state, sensitive.neutral or NEUTRAL)
-            _check_ways(review, graph, state)
+    told: set[int] = set()
+    for state in hidden:
+        _check_ways(review, graph, state, told)
 
 
 def _check_neutral(review: Review, state: State, neutral: str) -> None:
@@ -40,40 +44,47 @@ def _check_neutral(review: Review, state: State, neutral: str) -> None:
         review.error("sensitive.neutral", message, state.place, "choose another name with `as`")
 
 
-def _check_ways(review: Review, graph: Graph, state: State) -> None:
+def _check_ways(review: Review, graph: Graph, state: State, told: set[int]) -> None:
+    """Who may enter and who may leave; a transition is told once, whatever it leads into or out of."""
     entering: set[str] = set()
-    exits: list[tuple[Transition, set[str]]] = []
-    leaving = {each.index for each in ways_out(graph, state.index)}
     for transition in graph.transitions:
-        inside = graph.is_within(transition.source, state.index)
-        enters = not inside and state.index in graph.entered(transition, memory=True)
-        if not enters and transition.index not in leaving:
-            continue
-        roles = _roles(review, transition)
-        if roles is None or (is_by_itself(transition) and "system" not in (transition.roles or ())):
-            wish = "name `system` in its `roles`" if is_by_itself(transition) else "give it or its event `roles`"
-            way = "into" if enters else "out of"
-            where = f"{way} the hidden state {review.name(state)} by {trigger(transition)}"
-            message = f"the way {where} does not say who may take it"
-            review.lint("sensitive.no_roles", message, state.index, transition.place, wish)
-        elif enters:
-            entering |= roles
-        else:
-            exits.append((transition, roles))
-    for transition, roles in exits:
-        more = sorted(roles - entering - {"system"})
-        if more and entering:
+        if not graph.is_within(transition.source, state.index) and _enters(graph, transition, state.index):
+            entering |= _asked(review, state, transition, "into", told)
+    for transition in ways_out(graph, state.index):
+        more = sorted(_asked(review, state, transition, "out of", told) - entering - {"system"})
+        if more and entering and transition.index not in told:
+            told.add(transition.index)
             message = f"{', '.join(more)} may leave the hidden state {review.name(state)} but not enter it"
             hint = "leaving takes at least the right that entering takes"
             review.lint("sensitive.roles", message, state.index, transition.place, hint)
 
 
+def _enters(graph: Graph, transition: Transition, index: int) -> bool:
+    domain = graph.domain(transition)
+    inside = domain is not None and graph.is_descendant(index, domain)
+    return inside and index in graph.entered(transition, memory=True)
+
+
+def _asked(review: Review, state: State, transition: Transition, way: str, told: set[int]) -> set[str]:
+    """The roles that may take a transition; tells when it does not say who may."""
+    roles = _roles(review, transition)
+    if roles is not None:
+        return roles
+    if transition.index not in told:
+        told.add(transition.index)
+        wish = "name `system` in its `roles`" if is_by_itself(transition) else "give it or its event `roles`"
+        where = f"{way} the hidden state {review.name(state)} by {trigger(transition)}"
+        message = f"the way {where} does not say who may take it"
+        review.lint("sensitive.no_roles", message, state.index, transition.place, wish)
+    return set()
+
+
 def _roles(review: Review, transition: Transition) -> set[str] | None:
     """Who may take a transition: by its own roles, else by those of its events; None when somebody is not asked."""
+    if is_by_itself(transition):
+        return set(transition.roles) if transition.roles is not None and "system" in transition.roles else None
     if transition.roles is not None:
         return set(transition.roles)
-    if is_by_itself(transition):
-        return None
     found: set[str] = set()
     for descriptor in transition.descriptors:
         events = review.events.taken(descriptor)

@@ -227,8 +227,10 @@ def lint_completion(review: Review, graph: Graph) -> None:
         return
     for transition in graph.transitions:
         source = graph.states[transition.source]
+        if transition.origin != "onDone" or source.type != "parallel":
+            continue
         inner = [each for each in graph.regions(source) if graph.states[each].type == "parallel"]
-        if transition.origin == "onDone" and source.type == "parallel" and inner:
+        if inner:
             message = (
                 f"{review.name(source)} is not done when the last final state entered lies in {review.name(inner[0])}, "
                 "a parallel state directly inside it"

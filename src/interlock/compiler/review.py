@@ -63,7 +63,7 @@ HABITS = frozenset(
 """Lints about habits of durable charts: worth knowing, and no more, in a definition imported from another tool."""
 
 
-SLIPS_MAX = 100
+SLIPS_MAX = 25
 """Misspelt names of one chart for which a near word is looked up."""
 
 

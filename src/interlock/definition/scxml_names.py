@@ -11,13 +11,11 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from interlock.definition.scxml_structure import tag
+from interlock.definition.scxml_structure import STATE_TAGS, tag
 from interlock.definition.xml_text import Element
 from interlock.model.document import Document, State, Transition
-from interlock.model.limits import STATES_MAX
 from interlock.model.tree import Tree
 
-STATE_TAGS = ("state", "parallel", "final", "history")
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -103,12 +101,8 @@ KEEP = "##"
 
 
 def with_targets(document: Document) -> Document:
-    """The document with every target that the reader took from an id written as we would.
-
-    One with more states than a chart may have is left as it is: it will be refused, and naming costs more than reading.
-    """
-    tree = Tree(document)
-    return document if len(tree.states) > STATES_MAX else replace(document, root=_with_targets(tree, 0))
+    """The document with every target that the reader took from an id written as we would."""
+    return replace(document, root=_with_targets(Tree(document), 0))
 
 
 def _with_targets(tree: Tree, index: int) -> State:

@@ -14,11 +14,12 @@ from typing import Any, cast, get_args
 from interlock.definition.format import Resolver
 from interlock.definition.scxml_content import ContentReader, parsed_text
 from interlock.definition.scxml_expression import Datamodel
-from interlock.definition.scxml_names import KEEP, STATE_TAGS, Keys, with_targets, written_ids
+from interlock.definition.scxml_names import KEEP, Keys, with_targets, written_ids
 from interlock.definition.scxml_read_invoke import InvokeReader
 from interlock.definition.scxml_structure import (
     DATAMODELS,
     INTERLOCK,
+    STATE_TAGS,
     check_structure,
     own,
     tag,

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from interlock.definition.xml_text import Element
 from interlock.model.findings import Findings, suggestion
+from interlock.model.limits import STATES_MAX, TRANSITIONS_MAX
 
 SCXML = "http://www.w3.org/2005/07/scxml"
-INTERLOCK = "https://interlock.dev/scxml/1"
+INTERLOCK = "urn:interlock:scxml:1"
 CHART_TYPES = ("http://www.w3.org/TR/scxml/", "http://www.w3.org/TR/scxml", "scxml")
 HANDLER_TYPE = f"{INTERLOCK}#handler"
+STATE_TAGS = ("state", "parallel", "final", "history")
 DATAMODELS = ("interlock", "null", "python", "ecmascript")
 
 FINDINGS_MAX = 200
@@ -118,20 +120,37 @@ def check_structure(root: Element, findings: Findings) -> bool:
     if root.namespace == "":
         hint = f'write xmlns="{SCXML}"'
         findings.warning("scxml.namespace", "the file declares no namespace and is read as SCXML", root.place, hint)
-    stack, last = [root], len(findings.items) + FINDINGS_MAX
+    stack, states, transitions = [root], 0, 0
+    findings_max = len(findings.items) + FINDINGS_MAX
     while stack:
         element = stack.pop()
-        if len(findings.items) > last:
-            findings.error("scxml.findings", f"more than {FINDINGS_MAX} findings; reading stops here", element.place)
+        states += tag(element) in STATE_TAGS
+        transitions += tag(element) == "transition"
+        problem = _excess(states, transitions)
+        if problem is not None:
+            findings.error("scxml.limit", f"{problem}; reading stops here", element.place)
             return False
         attributes, children = _RULES[tag(element) or ""]
         _check_attributes(element, attributes, findings)
         if "*" in children:
             continue
-        stack += [each for each in reversed(element.elements) if _belongs(each, element, children, findings)]
+        inside = []
+        for child in element.elements:
+            if len(findings.items) > findings_max:
+                findings.error("scxml.limit", f"more than {FINDINGS_MAX} findings; reading stops here", child.place)
+                return False
+            if _belongs(child, element, children, findings):
+                inside.append(child)
+        stack += reversed(inside)
         if tag(element) not in ("script", "interlock:events") and element.text.strip():
             findings.error("scxml.text", f"<{element.name}> holds no text", element.place)
     return True
+
+
+def _excess(states: int, transitions: int) -> str | None:
+    if states > STATES_MAX:
+        return f"more than {STATES_MAX:,} states"
+    return f"more than {TRANSITIONS_MAX:,} transitions" if transitions > TRANSITIONS_MAX else None
 
 
 def _belongs(child: Element, parent: Element, known: frozenset[str], findings: Findings) -> bool:

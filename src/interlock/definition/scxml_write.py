@@ -145,9 +145,9 @@ class DocumentWriter:
 
     def _outer_state(self, name: str) -> list[Element]:
         """The synthetic state with everything inside, but for finals, which end the entity only at the top."""
-        state, finals, inside = self.document.root, [], []
-        for index in self.tree.children[0]:
-            (finals if self.tree.states[index].type == "final" else inside).append(index)
+        state = self.document.root
+        finals = [each for each in self.tree.children[0] if self.tree.states[each].type == "final"]
+        inside = [each for each in self.tree.children[0] if each not in finals]
         if state.type == "parallel" and (state.transitions or state.exit or state.entry):
             self.losses.tell("root", "other tools leave and enter the parallel root where we do not")
         order = [each.key for each in state.states] if finals else None

@@ -172,7 +172,8 @@ class PartWriter:
         """What other tools need for `after`: a send when the state is entered, a cancel when it is left."""
         made, mark = [], {"interlock:generated": "after"}
         for delay, event in self.delays(index):
-            sent = element("send", {"event": event, "id": event} | self.content.delay(delay))
+            attributes: Attributes = {"event": event, "id": event}
+            sent = element("send", attributes | self.content.delay(delay))
             made.append(element("onentry", {**mark}, [sent]))
             made.append(element("onexit", {**mark}, [element("cancel", {"sendid": event})]))
         return made

@@ -184,7 +184,7 @@ class _Tree:
 
     def end(self, _: str) -> None:
         element = self.open.pop()
-        data, begin, _, scope = element.span
+        data, begin, end, scope = element.span
         self.scopes.pop()
         end = self.parser.CurrentByteIndex
         # For `<a/>` the parser stands behind the tag, for `</a>` before it.

@@ -99,7 +99,7 @@ def action_of(source: Source, node: Node, located: Located) -> Action | None:
             return None
         return build(_Call(source, node, _fields(source, content), located.place))
     source.unknown(located, ("type", "params"), "an action")
-    return _named(source, name, _arguments(source, content), located.place)
+    return _named(source, name, _arguments(source, content, is_free=name in source.assigns), located.place)
 
 
 def _named(source: Source, name: str, arguments: Value, place: Place) -> Action | None:
@@ -111,11 +111,16 @@ def _named(source: Source, name: str, arguments: Value, place: Place) -> Action 
     return Do(name=name, arguments=arguments, place=place)
 
 
-def _arguments(source: Source, content: Fields) -> Value:
+def _arguments(source: Source, content: Fields, *, is_free: bool) -> Value:
+    """What `params` says: a guard or an assign function takes any value, a handler its input, which is a mapping."""
     params = content.get("params")
-    if params is None or source.mapping(params, "a mapping of arguments") is None:
+    if params is None:
         return None
-    return value_of(params)
+    value = value_of(params)
+    if is_free or isinstance(value, dict | Expression):
+        return value
+    source.wrong(params, "a mapping of arguments")
+    return None
 
 
 def _fields(source: Source, content: Fields) -> dict[str, Located]:
@@ -289,8 +294,10 @@ def guard_of(source: Source, node: Node, located: Located | None) -> Guard | Non
         if content is not None and "type" not in content:
             source.error("guard.type", "a guard needs a `type`", place, _FUNCTIONS)
         return None
-    call = _Call(source, node, _fields(source, content), place)
     short = name.removeprefix("xstate.").removeprefix("guard:")
+    # A function of the author's takes `params` of any shape; those of a built-in are its arguments by name.
+    is_free = short == name != "interlock.expression" and not isinstance(content.get("params", located).value, dict)
+    call = _Call(source, node, {} if is_free else _fields(source, content), place)
     if short != name or (name in _COMPOSED and not call.fields.keys().isdisjoint(_COMPOSED_KEYS)):
         if short not in _COMPOSED:
             wish = suggestion(short, _COMPOSED)
@@ -300,7 +307,7 @@ def guard_of(source: Source, node: Node, located: Located | None) -> Guard | Non
     if name == "interlock.expression":
         return _expression(call)
     source.unknown(located, ("type", "params"), "a guard")
-    return GuardName(name=name, arguments=_arguments(source, content), place=place)
+    return GuardName(name=name, arguments=_arguments(source, content, is_free=True), place=place)
 
 
 def _expression(call: _Call) -> Guard | None:

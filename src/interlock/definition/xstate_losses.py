@@ -56,9 +56,14 @@ def _tell_state(tree: Tree, index: int, state: State, findings: Findings) -> Non
         if not each.targets and each.actions:
             message = "XState runs an eventless transition without target once, then waits for the next event"
             findings.warning("export.always", message, each.place)
-    if always and state.invokes:
+    skips = state.saga is not None and state.saga.compensation == "parallel"
+    if (always and state.invokes) or skips:
         message = f'XState creates the invokes of "{tree.ids[index]}" even if the state is left at once'
         findings.warning("export.transient_invoke", message, state.place)
+    beside = any(tree.states[each].type == "parallel" for each in tree.ancestors(index))
+    if state.invokes and (tree.children[index] or beside):
+        message = f'XState creates the invokes of "{tree.ids[index]}" before it enters what is inside or beside it'
+        findings.warning("export.invoke_order", message, state.place)
     parallel_child = any(tree.states[each].type == "parallel" for each in tree.children[index])
     if state.type == "parallel" and parallel_child and any(each.origin == "onDone" for each in state.transitions):
         message = f'"{tree.ids[index]}" completes in XState as soon as the parallel states in it have completed'

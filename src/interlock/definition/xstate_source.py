@@ -71,7 +71,7 @@ class Source:
             if key in known:
                 continue
             if key in OLD_KEYS and not self.four:
-                hint = "say so when reading it (xstate=4), or rewrite it for XState 5"
+                hint = "read it as format xstate4, or rewrite it for XState 5"
                 self.error("xstate.version", f'"{key}" is a key of XState 4', place, hint)
             else:
                 message = f'"{key}" means nothing in {what}'

@@ -51,6 +51,7 @@ class _Writer:
         self.tree = Tree(document)
         self.top = 1 if is_hidden_root(document) else 0
         self.native = document.dialect == "xstate"
+        self.said_ids = self._said_ids()
         self.foreign_ids = [self._foreign_id(index) for index in range(len(self.tree.states))]
         self.exported = {
             own: far.removeprefix("#").replace("\\", "")
@@ -61,10 +62,19 @@ class _Writer:
         self.carried: set[str] = set()
         self.source = 0
 
+    def _said_ids(self) -> list[str | None]:
+        """The id that each state says. Where the reader will hide the root (X3), which makes every path one key longer,
+        all of them do: ids stand in snapshots, in `In()` and in `meta.interlock`, so they must come back the same.
+        """
+        tree, root = self.tree, self.document.root
+        acts = root.transitions or root.entry or root.exit or root.invokes
+        moved = self.top == 0 and (acts or root.type == "parallel" or len(root.states) < 2 or _names_root(tree))
+        return [tree.ids[index] if moved else state.id for index, state in enumerate(tree.states)]
+
     def _foreign_id(self, index: int) -> str:
         """`#id` by which any state can be a target in XState: its own id, else its path from the root."""
         tree = self.tree
-        said = tree.states[index].id
+        said = self.said_ids[index]
         if said is not None and index != self.top:
             return f"#{_escaped(said)}"
         keys = []
@@ -113,8 +123,8 @@ class _Writer:
         children = {tree.states[each].key: self.state(each) for each in tree.children[index]}
         self.source = index
         content: Json = {}
-        if state.id is not None and not is_top:
-            content["id"] = state.id
+        if self.said_ids[index] is not None and not is_top:
+            content["id"] = self.said_ids[index]
         content["description"] = state.description
         content["tags"] = list(state.tags) or None
         content["type"] = state.type if state.type != "state" else None
@@ -327,6 +337,16 @@ class _Writer:
                 self.carried.add(name)
         self._add_extra(content, extra)
         return _without_nothing(content)
+
+
+def _names_root(tree: Tree) -> bool:
+    """Whether the root is the target of a transition."""
+    for index, state in enumerate(tree.states):
+        results = (each for invoke in state.invokes for each in (*invoke.done, *invoke.error))
+        for each in (*state.transitions, *results):
+            if any(tree.target(index, text) == 0 for text in each.targets):
+                return True
+    return False
 
 
 def _escaped(text: str) -> str:

@@ -89,12 +89,12 @@ class Typed(NamedTuple):
     uses: frozenset[str]
     type: str | None
     """What the value is, if that is certain: `integer`, `string` or `boolean`."""
-    unchecked: bool
-    """A sum or difference without the check of its size: the caller must bound it."""
+    operands: tuple[str, ...] = ()
+    """A sum or difference of these, without any check: the caller must see that they are integers, and bound it."""
 
 
 def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[str, str]) -> Typed:
-    """The source of a checked expression, given the types that context fields are certain to have.
+    """The source of a checked expression, given the types that context fields should have.
 
     It gives what `compile_parsed` gives, or raises; what it raises need not be explained, only avoided.
 
@@ -108,10 +108,10 @@ def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[
         if static_type(tree.left, fields) == static_type(tree.right, fields) == "integer":
             sign = "+" if isinstance(tree.op, ast.Add) else "-"
             source = f"({left.text} {sign} {right.text})"
-            return Typed(source, frozenset(writer.uses), "integer", unchecked=True)
+            return Typed(source, frozenset(writer.uses), "integer", (left.text, right.text))
     source = writer.write(tree).text
     # A plain copy is not certain: the context may come from another revision, in which the field had another type.
-    return Typed(source, frozenset(writer.uses), static_type(tree, {}), unchecked=False)
+    return Typed(source, frozenset(writer.uses), static_type(tree, {}))
 
 
 def static_type(node: ast.expr, fields: Mapping[str, str]) -> str | None:

@@ -31,7 +31,6 @@ from interlock.model.action import (
     GuardAny,
     GuardExpression,
     GuardIn,
-    GuardName,
     GuardNot,
     If,
     Log,
@@ -94,6 +93,7 @@ class Writer:
             "weigh": weigh,
             "refuse": refuse,
             "malformed": malformed,
+            "called": called,
             "type": type,
         }
         self.lines: list[str] = []
@@ -173,7 +173,7 @@ class Writer:
                 return "(" + " and ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "True"
             case GuardAny():
                 return "(" + " or ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "False"
-            case GuardName():
+            case _:
                 return self.call(guard.name, self.actions.guards, guard.arguments)
 
     def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value) -> str:
@@ -181,7 +181,11 @@ class Writer:
         self.uses |= {"context", "event"}
         self.evaluations += 1
         given = "" if arguments is None else f", {self.value(arguments)}"
-        return f"{self.constant(known[name])}(context, event{given})"
+        return self.called(self.constant(known[name]), name, f"context, event{given}")
+
+    def called(self, function: str, name: str, arguments: str) -> str:
+        """The source of a call of the author's own code: what it raises is told as its failure, by its name."""
+        return f"called({function}, {name!r}, {arguments})"
 
     # Actions
 
@@ -217,7 +221,7 @@ class Writer:
                 self.branches(action)
             case Foreach():
                 self.foreach(action)
-            case Script():
+            case _:
                 self.script(action)
 
     def send(self, action: Send) -> None:
@@ -226,6 +230,8 @@ class Writer:
         texts[4] = repr(action.id_location)
         if action.id_location is not None:
             self.writes = True
+        if isinstance(action.id, str):
+            self.add(f"run.sendid = {action.id!r}")  # an error in the arguments is told with it, too (W3C 332)
         self.add(f"run.send({', '.join(texts)})")
 
     def assign(self, path: str, value: Value) -> None:
@@ -327,6 +333,15 @@ class Writer:
 
 
 _QUICK: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
+
+
+def called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
+    """What a registered function gives."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        message = f"`{name}` raised {type(error).__name__}: {str(error)[:200]}"
+        raise ContentError("function.failed", message) from error
 
 
 def refuse(value: Any, field: Field) -> None:

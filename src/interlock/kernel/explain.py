@@ -59,8 +59,8 @@ class Explainer:
         return tuple(self._candidate(each, run) for each in transitions if each.descriptors)
 
     def _candidate(self, transition: Transition, run: Run) -> Candidate:
-        held, error = self._asked(transition, run)
         guard = transition.guard
+        held, error = self._asked(guard, run)
         return Candidate(
             event=", ".join(each.text for each in transition.descriptors),
             transition=transition.index,
@@ -78,20 +78,20 @@ class Explainer:
         trials: list[Trial] = []
         denied = False
         for number in dict.fromkeys(number for walk in candidates.walks for number in walk):
-            transition = self.chart.transitions[number]
-            held, error = self._asked(transition, run)
-            if held:
+            guard = self.chart.transitions[number].guard
+            held, error = self._asked(guard, run)
+            if guard is None or held:
                 denied = True
-            elif transition.guard is not None:
-                trials.append(Trial(number, guard_text(transition.guard), self._values(transition.guard, run), error))
+            else:
+                trials.append(Trial(number, guard_text(guard), self._values(guard, run), error))
         return tuple(trials), denied
 
-    def _asked(self, transition: Transition, run: Run) -> tuple[bool, str | None]:
+    def _asked(self, guard: Guard | None, run: Run) -> tuple[bool, str | None]:
         """Whether the guard holds, roles left out, or how it failed."""
-        if transition.guard is None:
+        if guard is None:
             return True, None
         try:
-            return bool(self.actions.guard(transition.guard)(run)), None
+            return bool(self.actions.guard(guard)(run)), None
         except Exception as error:  # noqa: BLE001  # whatever a guard raises is what is to be told
             return False, error_facts(error)[1]
 

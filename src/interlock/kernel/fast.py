@@ -12,7 +12,7 @@ Rule 2: a function is made only after `HITS` uses, because making one costs as m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from interlock.expression.compile import Typed, compile_typed
@@ -21,11 +21,11 @@ from interlock.expression.parse import parse
 from interlock.kernel.actions import Actions, Writer
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
-from interlock.model.action import Action, Assign, Block, Do, Expression, If, Value
+from interlock.model.action import Action, Assign, AssignCall, Do, Expression, If, Value
 from interlock.model.chart import Chart
 from interlock.model.effect import Effect
 from interlock.model.event import Event
-from interlock.model.field import UNSET, Field, fields_refusal
+from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
 from interlock.model.limits import EFFECTS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
@@ -121,6 +121,7 @@ class Accelerator:
         if plan.records or plan.ended or not plan.content or not plan.next.quiet or plan.blocks is None:
             raise _NotFast
         writer.begin()
+        # No block asks `In()`, or the plan would not consist of blocks alone: it sees the configuration of its moment.
         for block in plan.blocks:
             writer.lines_of(block)
         writer.finish(plan.next, plan.chosen)
@@ -132,7 +133,7 @@ class _FastWriter(Writer):
     def __init__(self, actions: Actions) -> None:
         super().__init__(actions)
         self.namespace |= {"Effect": Effect, "Step": Step, "Snapshot": Snapshot}
-        self.namespace |= {"is_refused": _is_refused, "go_general": _go_general}
+        self.namespace |= {"is_refused": _is_refused, "go_general": _go_general, "assign_all": _assign_all}
         self.answers: dict[str, tuple[str, str]] = {}
         self.effects: list[str] = []
         self.nested = False
@@ -188,14 +189,6 @@ class _FastWriter(Writer):
             for line in self.lines
         ]
 
-    def lines_of(self, block: Block) -> None:
-        """A block. `In()` inside one sees the configuration of its moment, which only the general path knows."""
-        outside, self.uses = self.uses, set()
-        super().lines_of(block)
-        if "active" in self.uses:
-            raise _NotFast
-        self.uses |= outside
-
     def action(self, action: Action) -> None:
         match action:
             case Do() if not self.nested and len(self.effects) < EFFECTS_MAX:
@@ -207,6 +200,11 @@ class _FastWriter(Writer):
                 self.effects.append(name)
             case Assign():
                 super().action(action)
+            case AssignCall():
+                self.writes = True
+                self.uses.add("context")
+                result = self.call(action.name, self.actions.assigns, action.arguments)
+                self.add(f"assign_all(context, {result}, {self.constant(self.actions.fields)})")
             case If():
                 outer, self.nested = self.nested, True
                 super().action(action)
@@ -214,8 +212,12 @@ class _FastWriter(Writer):
             case _:
                 raise _NotFast
 
+    def called(self, function: str, name: str, arguments: str) -> str:  # noqa: ARG002  # an error goes the general way
+        """A plain call."""
+        return f"{function}({arguments})"
+
     def assign(self, path: str, value: Value) -> None:
-        """One write. Where the type is certain, no check is left but that a sum stays a machine's number."""
+        """One write. Where the type is certain, no check is left but that a sum is one of machine numbers."""
         field = self.actions.fields.get(path)
         if field is None:
             raise _NotFast
@@ -225,15 +227,28 @@ class _FastWriter(Writer):
             return
         self.writes = True
         self.uses |= typed.uses
+        for each in typed.operands:
+            if not each.isdecimal():
+                self.add(f"if type({each}) is not {self.constant(int)}: go_general()")
         self.add(f"context[{path!r}] = v = {typed.source}")
-        if typed.unchecked:
-            self.add(f"if type(v) is not {self.constant(int)} or not -{_SMALL} <= v <= {_SMALL}: go_general()")
+        if typed.operands:
+            self.add(f"if not -{_SMALL} <= v <= {_SMALL}: go_general()")
 
     def typed(self, value: Value) -> Typed | None:
         """The source of an expression with what is known of its type; None for other values and other languages."""
         if not isinstance(value, Expression) or value.malformed is not None or self.actions.language is not SAFE:
             return None
         return compile_typed(parse(value.text), inside=dict(value.inside), fields=self.types)
+
+
+def _assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field]) -> None:
+    """Write what a registered function returned. Whatever is wrong with it, the general path says."""
+    if type(result) is not dict or plain_refusal(result) is not None:
+        raise _NotFast
+    for name, value in result.items():
+        if refusal(value, fields[name]) is not None:
+            raise _NotFast
+        context[name] = value
 
 
 def _go_general() -> None:

@@ -16,7 +16,7 @@ from interlock.expression.language import SAFE, Language
 from interlock.kernel.actions import Actions
 from interlock.kernel.begin import Beginning
 from interlock.kernel.explain import Candidate, Explainer
-from interlock.kernel.fast import Accelerator
+from interlock.kernel.fast import Accelerator, Advanced
 from interlock.kernel.judge import Judge
 from interlock.kernel.loop import Loop
 from interlock.kernel.plan import Configuration, Plan, Planner
@@ -100,20 +100,8 @@ class Kernel:
         return self._started(given, entity, time_ms, parent, self._entry)
 
     def _started(self, given: Mapping[str, Any], entity: str, time_ms: int, parent: Parent | None, entry: Plan) -> Step:
-        run = Run(
-            kind=self._kind,
-            entity=entity,
-            version=1,
-            time_ms=time_ms,
-            context={},
-            history=None,
-            timers=(),
-            invokes=(),
-            entered=(),
-            parent=parent,
-            fields=self.actions.fields,
-            raises=self.chart.dialect.errors == "raise",
-        )
+        raises = self.chart.dialect.errors == "raise"
+        run = Run(self._kind, entity, 1, time_ms, {}, None, (), (), (), parent, self.actions.fields, raises)
         run.owned = True
         try:
             self.beginning.bind(run, given)
@@ -132,7 +120,7 @@ class Kernel:
         """One event run to completion: the next snapshot, the effects, and how the event was taken."""
         # The hot path: one lookup, one call. `fast` says when there is such a function, `receive` what a step means.
         try:
-            whole = self._table[snapshot.configuration].whole[event.name]
+            whole = self._table[snapshot.configuration].whole.get(event.name)
             if whole is not None:
                 step: Step | None = whole(snapshot, event)
                 if step is not None:
@@ -148,6 +136,19 @@ class Kernel:
         if self.fast:
             self.accelerator.heat(configuration, event.name)
         return self.receiver.take(snapshot, configuration, event)
+
+    def advance(
+        self, configuration: Configuration, context: dict[str, Any], event: Event, entity: str, version: int
+    ) -> Advanced | None:
+        """The inner step over plain values, for a caller's event: what a fast step gives, or None: take `step`."""
+        fast = configuration.fast.get(event.name)
+        if fast is None:
+            return None
+        try:
+            found: Advanced | None = fast(context, event, entity, version)
+        except Exception:  # noqa: BLE001  # whatever it is, the general path meets it again and says it
+            return None
+        return found
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """The snapshot after all these events, effects discarded: replay. Fast steps make no snapshot between them."""
@@ -206,6 +207,9 @@ class Kernel:
         return run.carry(self.actions.value(value), "value")
 
     def _configuration(self, snapshot: Snapshot) -> Configuration:
+        if snapshot.kind != self.chart.kind:
+            message = f"`{snapshot.entity}` is of kind `{snapshot.kind}`, and this chart is `{self.chart.kind}`"
+            raise UsageError(message, code="snapshot.kind", hint="step it with its own chart")
         configuration = self.planner.configuration(snapshot.configuration)
         if configuration is None:
             states = ", ".join(snapshot.configuration)

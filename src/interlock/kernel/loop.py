@@ -70,17 +70,19 @@ class Loop:
             from_eventless = plan is not None
             if plan is None:
                 if not run.queue:
-                    run.active = configuration.ids
-                    self._begin_invokes(run)
-                    if run.queue:
-                        continue
+                    if run.pending:
+                        run.active = configuration.ids
+                        self._begin_invokes(run)
+                        if run.queue:
+                            continue
                     break
                 event = run.queue.popleft()
+                place = run.place_of(event)
                 run.event = event
                 eventless = True
                 plan = self.choice(run, configuration, event)
                 if plan is None:
-                    self.unhandled(run, event)
+                    self.unhandled(run, event, place)
                     continue
             microsteps += 1
             if microsteps > MICROSTEPS_MAX:
@@ -108,11 +110,11 @@ class Loop:
                     begin = self._made[key] = begin_invoke(state, position, self.actions)
                 run.carry(begin, f"{state.id}.invoke")
 
-    def unhandled(self, run: Run, event: Event) -> None:
+    def unhandled(self, run: Run, event: Event, place: str = "") -> None:
         """An internal event that no transition takes is dropped; an error among them is told (S33)."""
         if event.name.startswith("error."):
             data = event.data if isinstance(event.data, dict) else {}
-            run.faults.append(Fault(str(data.get("code", event.name)), str(data.get("message", ""))))
+            run.faults.append(Fault(str(data.get("code", event.name)), str(data.get("message", "")), place))
 
     def _cycle(self, run: Run) -> str:
         numbers = run.chosen[-8:]
@@ -123,7 +125,7 @@ class Loop:
     def end(self, run: Run, result: Result, ended: Ended) -> None:
         """The entity ends: every active state is left, timers are dropped, the parent hears last of all (S10)."""
         for event in run.queue:
-            self.unhandled(run, event)
+            self.unhandled(run, event, run.place_of(event))
         run.queue.clear()
         run.pending.clear()
         for state, operations in self.planner.ending(result.configuration):
@@ -133,7 +135,7 @@ class Loop:
                 run.active = frozenset(self.chart.states[each].id for each in self.planner.structure.path(state.parent))
                 result.output = self._output(run, state)
         for event in run.queue:
-            self.unhandled(run, event)
+            self.unhandled(run, event, run.place_of(event))
         run.drop_timers(run.timers)
         if run.parent is not None and ended == "done":
             run.effect("done", {"data": result.output})

@@ -46,8 +46,7 @@ def wait_to_invoke(state: State) -> Operation:
     """Begin the state's invokes on settling, if it is still active then (S8)."""
 
     def waiting(run: Run) -> None:
-        if all(each is not state for each in run.pending):
-            run.pending.append(state)
+        run.pending.append(state)
 
     return waiting
 

@@ -11,6 +11,7 @@ Rule 2: everything kept hangs on configurations in one table, bounded by `PLANS_
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from interlock.errors import CorruptionError
@@ -26,19 +27,11 @@ from interlock.kernel.operations import (
     set_after,
     wait_to_invoke,
 )
+from interlock.kernel.run import ANOTHER_REVISION
 from interlock.kernel.structure import Entry, Recorded, Structure
 from interlock.model.action import Block
 from interlock.model.chart import Chart, State
 from interlock.model.limits import PLANS_MAX
-
-
-class FastTable(dict[str, Any]):
-    """Event name -> fast function. A name without one gives None: no exception on the way to the general path."""
-
-    __slots__ = ()
-
-    def __missing__(self, name: str) -> None:
-        return None
 
 
 class Configuration:
@@ -54,8 +47,8 @@ class Configuration:
         self.invoking = tuple(chart.states[each] for each in sorted(active) if chart.states[each].invokes)
         self.candidates: dict[int, Any] = {}
         self.plans: dict[Any, Plan] = {}
-        self.fast = FastTable()
-        self.whole = FastTable()
+        self.fast: dict[str, Callable[..., Any]] = {}
+        self.whole: dict[str, Callable[..., Any]] = {}
         self.heat: dict[str, int] = {}
         self.quiet = not any(
             not chart.transitions[number].descriptors for each in active for number in chart.states[each].transitions
@@ -181,11 +174,13 @@ class Planner:
         by_id = self.by_id
         unknown = [each for name, states in history.items() if name in by_id for each in states if each not in by_id]
         if unknown:
-            chart = f"`{self.chart.kind}` {self.chart.revision}"
-            message = f"a history remembers states that chart {chart} does not have: {', '.join(unknown)}"
-            hint = "the snapshot was written by another revision; migrate it, or load that revision"
-            raise CorruptionError(message, code="snapshot.history", hint=hint)
+            raise self._misremembered("does not have", unknown)
         return {by_id[name]: tuple(by_id[each] for each in states) for name, states in history.items() if name in by_id}
+
+    def _misremembered(self, wrong: str, states: Iterable[str]) -> CorruptionError:
+        chart = f"`{self.chart.kind}` {self.chart.revision}"
+        message = f"a history remembers states that chart {chart} {wrong}: {', '.join(states)}"
+        return CorruptionError(message, code="snapshot.history", hint=ANOTHER_REVISION)
 
     def _made(self, configuration: Configuration, enabled: tuple[int, ...], recorded: Recorded) -> Plan:
         structure = self.structure
@@ -195,10 +190,13 @@ class Planner:
         for index in sorted(exits, reverse=True):
             work.leave(self.states[index])
         for number in chosen:
-            work.block(self.chart.transitions[number].block, ("transition", number, 0), f"transition {number}")
+            transition = self.chart.transitions[number]
+            work.block(transition.block, ("transition", number, 0), transition.where)
         # History recorded by this very microstep is what its own targets see.
         entry = structure.entry_set(chosen, recorded, {**recorded, **records})
         work.enter(entry)
+        if recorded and not structure.is_legal(frozenset(work.active)):
+            raise self._misremembered("does not have together", sorted(self.states[each].id for each in entry.states))
         content = any(self.chart.transitions[each].targets or self.chart.transitions[each].block for each in chosen)
         names = {
             self.states[history].id: tuple(self.states[each].id for each in states)
@@ -244,7 +242,9 @@ class _Work:
         self.completed: set[int] = set()
 
     def plan(self, chosen: tuple[int, ...], records: dict[str, tuple[str, ...]], *, content: bool) -> Plan:
-        configuration = self.planner.reached(frozenset(self.active))
+        active = frozenset(self.active)
+        assert self.planner.structure.is_legal(active), sorted(active)
+        configuration = self.planner.reached(active)
         plain = len(self.blocks) == len(self.operations)
         operations = tuple(self.operations)
         blocks = tuple(self.blocks) if plain else None
@@ -274,8 +274,8 @@ class _Work:
         self.active.discard(state.index)
 
     def enter(self, entry: Entry) -> None:
-        """Enter what is not active: by SCXML 3.13 a state that was not left is not entered, though appendix D adds it up
-        to a history's parent. XState enters it a second time.
+        """Enter what is not active: by SCXML 3.13 a state that was not left is not entered, though appendix D adds
+        it on the way up to a history's parent. XState enters it a second time.
         """
         xstate = self.planner.structure.xstate
         for index in sorted(entry.states if xstate else entry.states - self.active):

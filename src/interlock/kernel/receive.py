@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock.errors import CorruptionError
 from interlock.kernel.actions import Actions
 from interlock.kernel.judge import Judge, replaced
 from interlock.kernel.loop import Loop, Result
 from interlock.kernel.plan import Configuration, Planner
-from interlock.kernel.run import Run, StepFailed, filled_payload, run_at
-from interlock.model.chart import Chart, State
+from interlock.kernel.run import ANOTHER_REVISION, Run, StepFailed, filled_payload, run_at
+from interlock.model.chart import Chart, Late, State
 from interlock.model.event import Event
 from interlock.model.snapshot import Ended, Invocation, Snapshot, Timer
 from interlock.model.step import Fault, Outcome, Step
@@ -31,6 +32,12 @@ class Receiver:
         self.judge = judge
         self.events = None if chart.events is None else {each.name: each for each in chart.events}
         self.raises = chart.dialect.errors == "raise"
+        self.late = {
+            invoke.id: (state.id, invoke.late)
+            for state in chart.states
+            for invoke in state.invokes
+            if invoke.id is not None and invoke.late is not None
+        }
 
     def take(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
         """The step of one event."""
@@ -115,6 +122,9 @@ class Receiver:
         return done
 
     def _before_invoke(self, run: Run, state: State, each: Invocation, event: Event, over: Invocation | None) -> bool:
+        if each.position >= len(state.invokes):
+            message = f"`{run.id}` has an invoke `{each.id}` that state `{state.id}` of its chart does not have"
+            raise CorruptionError(message, code="snapshot.invokes", hint=ANOTHER_REVISION)
         invoke = state.invokes[each.position]
         done = False
         if invoke.finalize and _is_from(event, each) and not event.forwarded:
@@ -136,13 +146,46 @@ class Receiver:
         if found is None:
             if event.last:
                 return self._finished(snapshot, configuration, event, self._run(snapshot, event))
-            after = replaced(snapshot, self.chart.revision) if source else snapshot
-            return Step(after, (), "ignored", "invoke_gone")
+            return self._gone(snapshot, configuration, event, source)
         run = self._run(snapshot, event)
         ends = event.name in (f"done.invoke.{found.id}", f"error.invoke.{found.id}")
         if not ends:
             return self._finished(snapshot, configuration, event, run)
         return self._finished(snapshot, configuration, event, run, None, found)
+
+    def _gone(self, snapshot: Snapshot, configuration: Configuration, event: Event, source: str) -> Step:
+        """The result of an invoke that was left: journaled and ignored, but a saga's deed is answered (S30)."""
+        if not source:
+            return Step(snapshot, (), "ignored", "invoke_gone")
+        after = replaced(snapshot, self.chart.revision)
+        state, late = self.late.get(event.invokeid or "", ("", None))
+        done = event.name == f"done.invoke.{event.invokeid}"
+        perhaps = isinstance(event.data, dict) and event.data.get("done") == "unknown"
+        if late is None or not (done or perhaps):
+            return Step(after, (), "ignored", "invoke_gone")
+        run = self._run(snapshot, event)
+        run.active = configuration.ids
+        version = source.rpartition("/")[0].rpartition("/")[2]
+        try:
+            given = self._late_input(run, late, event.data if done else None, state, version)
+        except StepFailed as failure:
+            return Step(after, (), "rejected", "failed", (), (failure.fault,))
+        run.effect("call", {"name": late.name, "input": given})
+        for error in run.queue:
+            self.loop.unhandled(run, error, run.place_of(error))
+        return Step(after, tuple(run.effects), "applied", "compensated", (), tuple(run.faults))
+
+    def _late_input(self, run: Run, late: Late, result: Any, state: str, version: str) -> Any:
+        """The input of a late compensation. The result stands in its field for it, and for nothing else."""
+        place = f"{state}.compensation"
+        if late.output is not None:
+            path = tuple(late.output.split("."))
+            run.carry(lambda run: run.put(path, result), place)
+        value = run.carry(self.actions.value(late.input), place)
+        key = run.carry(self.actions.value(late.key), place)
+        if late.input is not None and not isinstance(late.input, dict):
+            return value  # as in the saga itself: what is no mapping cannot carry the key
+        return {"compensates": f"{run.id}/{version}/{state}" if key is None else key, **(value or {})}
 
     def _fired(self, snapshot: Snapshot, configuration: Configuration, event: Event, source: str) -> Step:
         name, _, version = source.removeprefix("timer/").rpartition("/")
@@ -159,10 +202,11 @@ class Receiver:
         return self._finished(snapshot, configuration, event, run, timer)
 
     def _reserved(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
-        """The kernel's own events: a parent's cancel (S10), a timer moved after downtime (S39)."""
-        run = self._run(snapshot, event)
+        """Our own events, from the driver only: a parent's cancel (S10), a timer moved after downtime (S39)."""
+        if event.type != "platform":
+            return Step(snapshot, (), "rejected", "undeclared")
         if event.name == "_cancel":
-            return self._ended_as(snapshot, configuration, run, "cancelled")
+            return self._ended_as(snapshot, configuration, self._run(snapshot, event), "cancelled")
         due_ms = event.data.get("due_ms") if isinstance(event.data, dict) else None
         if event.name == "_timer.moved" and type(due_ms) is int:
             return self._timer_moved(snapshot, event.data, due_ms)

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct, field
+
 from interlock.expression.compile import Meter, explain
 from interlock.model.chart import After, Invoke, State
 from interlock.model.duration import parse_duration
@@ -27,6 +29,13 @@ from interlock.model.limits import (
 )
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 from interlock.model.step import Fault
+
+ANOTHER_REVISION = "the snapshot was written by another revision; migrate it, or load that revision"
+"""The hint for a snapshot that names what the chart does not have."""
+
+
+_ENDINGS = frozenset({"timer_cancel", "invoke_cancel", "done"})
+"""Effects that only let go of something: bounded by what is held, and never in the way of leaving or ending."""
 
 
 class StepFailed(Exception):
@@ -48,76 +57,37 @@ class ContentError(Exception):
         self.sendid = sendid
 
 
-class Run:
+class Run(Struct, gc=False):
     """The state of one step. `id`, `kind` and `version` make it the `entity` that expressions read."""
 
-    __slots__ = (
-        "active",
-        "chosen",
-        "context",
-        "effects",
-        "entered",
-        "event",
-        "faults",
-        "fields",
-        "history",
-        "id",
-        "invokes",
-        "kind",
-        "meter",
-        "ordinal",
-        "owned",
-        "parent",
-        "pending",
-        "queue",
-        "queued",
-        "raises",
-        "time_ms",
-        "timers",
-        "version",
-        "writes",
-    )
-
-    def __init__(
-        self,
-        *,
-        kind: str,
-        entity: str,
-        version: int,
-        time_ms: int,
-        context: dict[str, Any],
-        history: dict[str, tuple[str, ...]] | None,
-        timers: tuple[Timer, ...],
-        invokes: tuple[Invocation, ...],
-        entered: tuple[str, ...],
-        parent: Parent | None,
-        fields: Mapping[str, Field],
-        raises: bool,
-    ) -> None:
-        self.kind = kind
-        self.id = entity
-        self.version = version
-        self.time_ms = time_ms
-        self.context = context
-        self.owned = False
-        self.writes = 0
-        self.history = history
-        self.timers = timers
-        self.invokes = invokes
-        self.entered = entered
-        self.parent = parent
-        self.fields = fields
-        self.raises = raises
-        self.event: Event | None = None
-        self.queue: deque[Event] = deque()
-        self.queued = 0
-        self.effects: list[Effect] = []
-        self.ordinal = 0
-        self.faults: list[Fault] = []
-        self.chosen: list[int] = []
-        self.pending: list[State] = []
-        self.meter = Meter(EVALUATIONS_MAX)
-        self.active: frozenset[str] = frozenset()
+    kind: str
+    id: str
+    version: int
+    time_ms: int
+    context: dict[str, Any]
+    history: dict[str, tuple[str, ...]] | None
+    timers: tuple[Timer, ...]
+    invokes: tuple[Invocation, ...]
+    entered: tuple[str, ...]
+    parent: Parent | None
+    fields: Mapping[str, Field]
+    raises: bool
+    event: Event | None = None
+    owned: bool = False
+    writes: int = 0
+    queue: deque[Event] = field(default_factory=deque)
+    queued: int = 0
+    effects: list[Effect] = field(default_factory=list)
+    ordinal: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    chosen: list[int] = field(default_factory=list)
+    pending: list[State] = field(default_factory=list)
+    places: dict[int, str] = field(default_factory=dict)
+    """Where each queued error event comes from, by identity: charts see code and message, people also this."""
+    meter: Meter = field(default_factory=lambda: Meter(EVALUATIONS_MAX))
+    active: frozenset[str] = frozenset()
+    sendid: str | None = None
+    """The id of the send whose arguments are being evaluated, if it has one."""
 
     # Errors
 
@@ -134,10 +104,17 @@ class Run:
         if isinstance(error, StepFailed):
             raise error
         code, message, name, sendid = error_facts(error)
+        sendid, self.sendid = sendid or self.sendid, None
         if code == "expression.evaluations" or self.raises:
             raise StepFailed(code, message, place) from error
         data = {"code": code, "message": message}
-        self.enqueue(Event(name, data, None, None, None, self.time_ms, "platform", sendid))
+        event = Event(name, data, None, None, None, self.time_ms, "platform", sendid)
+        self.places[id(event)] = place
+        self.enqueue(event)
+
+    def place_of(self, event: Event) -> str:
+        """Where an event that leaves the queue comes from. Forgotten with it: another may get its identity."""
+        return self.places.pop(id(event), "")
 
     def enqueue(self, event: Event) -> None:
         """Put an event into the internal queue. All of a step count: an error can queue itself for ever."""
@@ -165,13 +142,17 @@ class Run:
         field = self.fields.get(name)
         if field is None and name not in context:
             raise ContentError("assign.unknown_field", f"`{name}` is no field of the context")
-        if len(path) > 1:
-            value = _written(context.get(name), path, 1, value)
+        value = _written(context.get(name), path, 1, value)
         if field is not None and not field.plain:
             problem = refusal(value, field)
             if problem is not None:
                 raise ContentError("assign.refused", problem)
         context[name] = value
+
+    def put(self, path: tuple[str, ...], value: Any) -> None:
+        """Write a value at a path, whatever its field takes."""
+        context = self.own()
+        context[path[0]] = _written(context.get(path[0]), path, 1, value)
 
     def assign_all(self, result: Any, function: str) -> None:
         """Write what a registered function returned: a mapping of fields."""
@@ -206,7 +187,7 @@ class Run:
     def effect(self, type: EffectType, payload: dict[str, Any]) -> Effect:
         """Add an effect, keyed by entity, version and ordinal."""
         ordinal = self.ordinal
-        if ordinal >= EFFECTS_MAX:
+        if ordinal >= EFFECTS_MAX and type not in _ENDINGS:
             raise StepFailed("step.effects_max", f"more than {EFFECTS_MAX:,} effects in one step")
         self.ordinal = ordinal + 1
         effect = Effect(type, ordinal, f"{self.id}/{self.version}/{ordinal}", payload)
@@ -221,6 +202,7 @@ class Run:
 
     def send(self, event: Any, to: Any, delay: Any, id: Any, location: str | None, data: Any, type_: Any) -> None:
         """The action `send`: the internal queue, an effect, or a timer (S24, S25, S36)."""
+        self.sendid = None
         sendid = id if location is None else f"send.{self.version}.{self.ordinal}"
         if location is not None:
             self.assign(tuple(location.split(".")), sendid)
@@ -372,18 +354,18 @@ class Run:
 def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> Run:
     """A run that begins at a snapshot and will write its next version."""
     return Run(
-        kind=snapshot.kind,
-        entity=snapshot.entity,
-        version=snapshot.version + 1,
-        time_ms=time_ms,
-        context=snapshot.context,
-        history=snapshot.history,
-        timers=snapshot.timers,
-        invokes=snapshot.invokes,
-        entered=snapshot.entered,
-        parent=snapshot.parent,
-        fields=fields,
-        raises=raises,
+        snapshot.kind,
+        snapshot.entity,
+        snapshot.version + 1,
+        time_ms,
+        snapshot.context,
+        snapshot.history,
+        snapshot.timers,
+        snapshot.invokes,
+        snapshot.entered,
+        snapshot.parent,
+        fields,
+        raises,
     )
 
 
@@ -392,8 +374,6 @@ def error_facts(error: Exception) -> tuple[str, str, str, str | None]:
     if isinstance(error, ContentError):
         return error.code, error.message, error.event, error.sendid
     code, message = explain(error)
-    if code == "expression.internal":
-        code, message = "function.failed", f"{type(error).__name__}: {str(error)[:200]}"
     return code, message, "error.execution", None
 
 

@@ -162,7 +162,7 @@ class Selector:
         guard = self._guards.get(transition.index)
         if guard is None:
             guard = self._guards[transition.index] = self.actions.guard(transition.guard)
-        return bool(run.carry(guard, f"guard of transition {transition.index}"))
+        return bool(run.carry(guard, f"{transition.where}.guard"))
 
 
 def is_permitted(roles: tuple[str, ...], event: Event | None) -> bool:

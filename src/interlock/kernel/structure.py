@@ -212,11 +212,10 @@ class Structure:
 
     def _add_up(self, index: int, limit: int, entry: Entry, recorded: Recorded) -> None:
         for ancestor in self.path(index)[1:]:
-            if ancestor == limit or not self.is_descendant(ancestor, limit):
-                return
-            entry.states.add(ancestor)
-            if self.states[ancestor].type == "parallel":
-                self._add_regions(ancestor, entry, recorded, default=not self.xstate)
+            if self.is_descendant(ancestor, limit):
+                entry.states.add(ancestor)
+                if self.states[ancestor].type == "parallel":
+                    self._add_regions(ancestor, entry, recorded, default=not self.xstate)
 
     def _add_regions(self, index: int, entry: Entry, recorded: Recorded, *, default: bool) -> None:
         for child in self.states[index].children:

@@ -87,6 +87,11 @@ class Transition:
     meta: Any = None
     place: Place = field(default=NOWHERE, compare=False)
 
+    @property
+    def where(self) -> str:
+        """What messages call it: its path in the definition, else its number."""
+        return self.place.path or f"transition {self.index}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:

@@ -17,11 +17,12 @@ class Effect(Struct, frozen=True, gc=False):
     | type | payload |
     |---|---|
     | `call` | `name` of the handler, `input` |
-    | `invoke` | `id`, `src`, `type` (`handler` or `chart`), `input`, `state`, `autoforward`, `retry`, `timeout_ms`,
-    `restore`; `text` when `src` was computed |
+    | `invoke` | `id`, `src` (a name, or what an expression gave), `type` (`handler` or `chart`), `input`, `state`,
+    `key` |
+    | | ... and where said: `autoforward`, `retry`, `timeout_ms`, `restore` |
     | `invoke_cancel` | `id`, `key` of the invoke effect |
     | `forward` | `id` of the invoke, `event` |
-    | `send` | `event`, `data`, `to`, `sendid`, `type`; `id` and `key` when a deferred event comes back |
+    | `send` | `event`, `data`, `to`, `sendid`; `id`, `key`, `principal` when a deferred event comes back |
     | `timer` | `name`, `event`, `due_ms`, `version` |
     | `timer_cancel` | `name`, `version` |
     | `message` | `type`, `data` |

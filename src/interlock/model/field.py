@@ -75,6 +75,8 @@ def refusal(value: Any, spec: Field, path: str = "") -> str | None:
         types = _PYTHON_TYPES[spec.type]
         if not isinstance(value, types) or (type(value) is bool and spec.type != "boolean"):
             return f"`{name}` must be {_article(spec.type)}, not {type_name(value)}"
+    if type(value) is float and not isfinite(value):
+        return f"`{name}` must be finite"
     return _bounds_refusal(value, spec, name) or _inner_refusal(value, spec, name)
 
 

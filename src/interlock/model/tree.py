@@ -14,6 +14,9 @@ from typing import Literal
 
 from interlock.model.document import Document, State
 
+GUESSES_MAX = 25
+"""Unknown targets of one document for which a near name is looked up: the search is slow, and nobody reads more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
@@ -29,11 +32,13 @@ class Tree:
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        self.guesses = 0
         self.states: list[State] = []
         self.ids: list[str] = []
         self.parents: list[int] = []
         self.depths: list[int] = []
         self.children: list[list[int]] = []
+        self.keys: list[dict[str, int]] = []
         self.last: list[int] = []
         self._add(document.root, "", -1, 0)
         self.by_id: dict[str, int] = {}
@@ -47,9 +52,11 @@ class Tree:
         self.parents.append(parent)
         self.depths.append(depth)
         self.children.append([])
+        self.keys.append({})
         self.last.append(index)
         for child in state.states:
             self.children[index].append(len(self.states))
+            self.keys[index].setdefault(child.key, len(self.states))
             self._add(child, f"{path}.{child.key}" if path else child.key, index, depth + 1)
         self.last[index] = len(self.states) - 1
 
@@ -116,12 +123,16 @@ class Tree:
 
     def _path(self, parent: int, path: str) -> int | None:
         for key in path.split("."):
-            parent = next((each for each in self.children[parent] if self.states[each].key == key), -1)
-            if parent < 0:
+            found = self.keys[parent].get(key)
+            if found is None:
                 return None
+            parent = found
         return parent
 
     def _unknown(self, text: str, scopes: list[int]) -> Unresolved:
+        self.guesses += 1
+        if self.guesses > GUESSES_MAX:
+            return Unresolved("target.unknown", f'no state "{text}"')
         near = {self.states[each].key: "" for scope in scopes for each in self.children[scope]}
         near |= {f"#{name}": "" for name in self.ids[1:]}
         wish = text if text.startswith("#") else text.lstrip(".").rsplit(".", 1)[-1]

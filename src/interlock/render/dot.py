@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from interlock.model.chart import Chart, State
 from interlock.render.drawing import ANY_STATE, Drawing, Edge, drawing
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\n")}
+"""Control characters are shown: Graphviz would copy them into an SVG that no reader of XML takes."""
 _INDENT = "  "
 _HEAD = (
     'graph [compound=true, fontname="Helvetica", fontsize=12, labeljust=l, labelloc=t, nodesep=0.4, ranksep=0.5];',
@@ -42,7 +44,7 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return text.translate(_CONTROLS).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _box_label(name: str, lines: tuple[str, ...]) -> str:

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Any
 
+from interlock.assemble import BoundChart
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.kernel import Kernel
 from interlock.model.effect import Effect
@@ -59,13 +60,14 @@ class _Due:
 class Simulation:
     """Runs entities of one or more charts, deterministically.
 
-    `handlers` answer calls and invokes by name: what one returns becomes the result, an exception the error. `charts`
+    A chart may be given as `load` made it: its registered handlers then come along. `handlers` answer calls and
+    invokes by name: what one returns becomes the result, an exception the error. `charts`
     are invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a name.
     """
 
     def __init__(
         self,
-        *kernels: Kernel,
+        *kernels: Kernel | BoundChart,
         time_ms: int = 0,
         handlers: Mapping[str, Callable[[Effect], object]] | None = None,
         charts: Mapping[str, Kernel] | None = None,
@@ -77,9 +79,15 @@ class Simulation:
         self.logs: list[tuple[str, str | None, Any]] = []
         self.messages: list[tuple[str, str, Any]] = []
         self.pending: list[tuple[str, Effect]] = []
-        self.handlers = dict(handlers or {})
-        self.charts = {kernel.chart.kind: kernel for kernel in kernels} | dict(charts or {})
-        self._first = kernels[0] if kernels else None
+        self.handlers: dict[str, Callable[[Effect], object]] = {}
+        self.charts: dict[str, Kernel] = {}
+        for given in kernels:
+            if isinstance(given, BoundChart):
+                self.handlers |= given.handlers
+            self.charts[given.chart.kind] = given.kernel if isinstance(given, BoundChart) else given
+        self._first = next(iter(self.charts.values()), None)
+        self.handlers |= handlers or {}
+        self.charts |= charts or {}
         self._compile = compile
         self._kernels: dict[str, Kernel] = {}
         self._queue: deque[tuple[str, Effect]] = deque()
@@ -107,6 +115,7 @@ class Simulation:
         """Give an entity one event from outside: one step. What it causes waits for `settle`."""
         if entity not in self.snapshots:
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
+        self._steps = 0
         return self._step(entity, Event(name, data, time_ms=self.time_ms, **fields))
 
     def settle(self) -> None:

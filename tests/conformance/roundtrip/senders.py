@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from interlock.model.action import Expression, Raise, Send
-from interlock.model.chart import Chart
+from interlock.model.chart import Chart, State
 from interlock.model.event import Event
 from interlock.model.field import UNSET, Field
 from interlock.model.snapshot import Invocation, Snapshot, Timer
@@ -31,11 +31,10 @@ class Vocabulary:
         data: list[str] = []
         roles: list[str] = []
         for part in _parts((chart.transitions, chart.states, chart.events)):
-            match part:
-                case Raise(event=str(name)) | Send(event=str(name)):
-                    names.append(name)
-                case Expression():
-                    data += [one or other for one, other in _DATA.findall(part.text)]
+            if isinstance(part, Raise | Send) and isinstance(part.event, str):
+                names.append(part.event)
+            elif isinstance(part, Expression):
+                data += [one or other for one, other in _DATA.findall(part.text)]
         for transition in chart.transitions:
             names += [".".join(each.tokens) for each in transition.descriptors if each.tokens]
             roles += transition.roles or ()
@@ -44,7 +43,18 @@ class Vocabulary:
         self.names = list(dict.fromkeys(names)) or ["x"]
         self.data = list(dict.fromkeys(data))
         self.roles = list(dict.fromkeys(roles))
+        self.near = {each.id: _heard(chart, each) for each in chart.states}
         self.required = [each for each in chart.states[0].context if each.required]
+
+
+def _heard(chart: Chart, state: State) -> list[str]:
+    """The events that a state and those around it have transitions for."""
+    names, index = [], state.index
+    while index >= 0:
+        found = [chart.transitions[each] for each in chart.states[index].transitions]
+        names += [".".join(one.tokens) for each in found for one in each.descriptors if one.tokens]
+        index = chart.states[index].parent
+    return [each for each in names if not each.startswith(("done.", "error.", "after."))]
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -64,8 +74,8 @@ def _parts(value: Any) -> Iterator[Any]:
 class ChartSender:
     """Draws the next event for an entity, and remembers timers and invokes it has seen, so that it can also be late."""
 
-    def __init__(self, chart: Chart, random: Random) -> None:
-        self.vocabulary = Vocabulary(chart)
+    def __init__(self, vocabulary: Vocabulary, random: Random) -> None:
+        self.vocabulary = vocabulary
         self.random = random
         self.count = 0
         self.time_ms = 1_000
@@ -91,23 +101,22 @@ class ChartSender:
             return self.firing(self.random.choice(self.timers))
         if chance < 0.58 and self.invokes:
             return self.result(self.random.choice(self.invokes))
-        return self.plain()
+        return self.plain(snapshot)
 
-    def plain(self) -> Event:
-        """An event from outside: mostly one that the chart names somewhere, often one name longer than a descriptor."""
+    def plain(self, snapshot: Snapshot) -> Event:
+        """An event from outside: mostly one that is waited for here, or named elsewhere, or longer, or foreign."""
         random, words = self.random, self.vocabulary
-        name = random.choice(words.names)
+        heard = [name for each in snapshot.configuration for name in words.near[each]]
         chance = random.random()
-        if chance < 0.08:
+        name = random.choice(heard if heard and chance < 0.7 else words.names)
+        if chance < 0.06:
             name = random.choice(FOREIGN)
-        elif chance < 0.18:
+        elif chance < 0.14:
             name = f"{name}.more"
-        roles = random.choice((words.roles, [], ["system"]))
+        roles = random.choice((words.roles, words.roles, [], ["system"]))
         principal = {"id": "p1", "kind": "user", "roles": list(roles)} if random.random() < 0.8 else None
         key = random.choice((None, f"k{self.count}"))
-        return Event(
-            name, self.payload(name), id=f"e{self.count}", key=key, principal=principal, time_ms=self.time_ms
-        )
+        return Event(name, self.payload(name), id=f"e{self.count}", key=key, principal=principal, time_ms=self.time_ms)
 
     def payload(self, name: str) -> Any:
         """Data for an event: what is declared, now and then with something missing; else what expressions ask for."""

@@ -159,7 +159,7 @@ states:
 
     assert ["warning 5:26 invalid syntax; evaluating it will fail"] == told(text, "expression.syntax")
     assert ['warning 5:50 In(): no state "z"', 'warning 5:61 no state "nowhere"'] == told(text, "target.unknown")
-    assert "expression.syntax: invalid syntax" == chart.transitions[0].guard.expression.malformed  # type: ignore[union-attr]
+    assert "expression.syntax: invalid syntax" == chart.transitions[0].guard.expression.malformed  # type: ignore[union-attr]  # as written above
     assert () == chart.transitions[2].targets
 
 
@@ -202,7 +202,7 @@ def test_too_deep_too_many_and_too_long_are_refused_before_anything_else() -> No
     deep = State(key="s")
     for _ in range(33):
         deep = State(key="s", states=(deep,))
-    many = tuple(State(key=f"s{each}") for each in range(2_000))
+    many = tuple(State(key=f"s{each}") for each in range(2_001))
     long = tuple(Transition(events=("e",)) for _ in range(20_001))
 
     assert ["chart.depth"] == errors(Document(kind="test", root=State(states=(deep,))))
@@ -252,7 +252,7 @@ def test_scripts_need_a_language_that_runs_them() -> None:
         "error 1:1 scripts are refused: they run code; move the work into registered functions or assign actions"
     ] == told(root, "script.untrusted")
     assert compiled(text, language=trusting).chart is not None
-    assert ScriptAction(text="y = 2") == compiled(text, language=trusting).chart.states[1].entry[0][0]  # type: ignore[union-attr]
+    assert ScriptAction(text="y = 2") == compiled(text, language=trusting).chart.states[1].entry[0][0]  # type: ignore[union-attr]  # asserted above
 
 
 def test_xstate_tries_exact_names_before_wildcards_by_falling_length() -> None:

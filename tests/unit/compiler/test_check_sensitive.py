@@ -180,3 +180,15 @@ states:
         ),
     ] == told(bad, "sensitive.roles")
     assert [] == told(good, "sensitive.roles")
+
+
+def test_a_way_into_several_hidden_states_is_told_once() -> None:
+    """One transition, one finding: the cure is the same for all of them."""
+    text = """\
+events: {e: {}, f: {roles: [fraud]}}
+states:
+  a: {on: {e: h.k}}
+  h: {sensitive: true, states: {k: {sensitive: {as: review}}}, on: {f: a}}
+"""
+
+    assert 1 == len(told(text, "sensitive.no_roles"))

@@ -1,11 +1,14 @@
-"""Short ways to read SCXML in tests."""
+"""Short ways to read and write SCXML in tests."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from interlock.definition.format import Resolver
 from interlock.definition.scxml import read_scxml
 from interlock.definition.scxml_structure import INTERLOCK, SCXML
-from interlock.model.action import Block
+from interlock.definition.scxml_write import write_scxml
+from interlock.model.action import Block, Expression, GuardExpression
 from interlock.model.document import Document, State
 
 
@@ -36,3 +39,24 @@ def state(inside: str) -> State:
 def block(inside: str) -> Block:
     """The block of actions that these elements are."""
     return state(f"<onentry>{inside}</onentry>").entry[0]
+
+
+def back(document: Document) -> Document:
+    """The document after it was written and read."""
+    reading = read_scxml(write_scxml(document).text, source="back.scxml")
+    assert reading.document is not None
+    return reading.document
+
+
+def chart(*states: State, **fields: Any) -> Document:
+    """A document of these states; fields of the root and of the document by name."""
+    root = {name: fields.pop(name) for name in ROOT if name in fields}
+    return Document(kind="k", root=State(states=states, **root), **fields)
+
+
+ROOT = ("transitions", "entry", "exit", "initial", "type", "context", "invokes", "id")
+
+
+def expression(text: str) -> GuardExpression:
+    """A guard of one expression."""
+    return GuardExpression(expression=Expression(text))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from interlock.definition.scxml import FORMAT, read_scxml
-from interlock.errors import NotFoundError
 from interlock.model.action import Assign, Expression, GuardExpression, GuardName, If, Log
 from interlock.model.document import (
     Document,
@@ -22,7 +21,7 @@ from interlock.model.document import (
     Transition,
 )
 from interlock.model.field import UNSET, Field
-from tests.unit.definition.scxml_reading import codes, read, scxml, state
+from tests.unit.definition.scxml_reading import read, scxml, state
 
 
 def keys(found: State) -> list[tuple[str, str | None]]:
@@ -208,7 +207,7 @@ def test_an_invoke_starts_a_chart_unless_it_says_otherwise() -> None:
         '<invoke type="scxml" src="interlock:order"/>'
         '<invoke srcexpr="Var1" typeexpr="Var1"/>'
         '<invoke><content expr="Var1"/></invoke>'
-        '<invoke type="https://interlock.dev/scxml/1#handler" src="net.call"><content expr="1"/></invoke>'
+        '<invoke type="urn:interlock:scxml:1#handler" src="net.call"><content expr="1"/></invoke>'
         '<invoke type="other" src="x"/>'
         "</state>",
         'name="parent"',
@@ -259,7 +258,7 @@ def test_the_extension_carries_what_scxml_cannot() -> None:
         ' interlock:description="d"><state id="i" interlock:monotonic=\'["i"]\'/>'
         '<transition event="done.invoke.s.0" target="s" interlock:result="done 0"/>'
         '<transition event="error.invoke.s.0" target="s" interlock:result="error 0" interlock:origin="onDone"/>'
-        '<invoke id="s.0" type="https://interlock.dev/scxml/1#handler" src="f" interlock:auto="true"'
+        '<invoke id="s.0" type="urn:interlock:scxml:1#handler" src="f" interlock:auto="true"'
         ' interlock:retry=\'{"max": 2, "on": ["a"]}\' interlock:timeout="1m" interlock:idempotency=\'"= 1"\''
         ' interlock:restore="fail"'
         " interlock:input='[]'/></state>",
@@ -373,87 +372,6 @@ def test_a_parallel_root_comes_back() -> None:
     document = read('<parallel id="_root" interlock:root="true"><state id="a"/><state id="b"/></parallel>')
 
     assert ("parallel", ["a", "b"]) == (document.root.type, [each.key for each in document.root.states])
-
-
-@pytest.mark.parametrize(
-    ("inside", "attributes", "expected"),
-    [
-        ("<state/>", 'datamodel="xpath"', ["scxml.datamodel"]),
-        ("<state/>", 'datamodel="pyton"', ["scxml.datamodel"]),
-        ("<state/>", 'binding="never"', ["scxml.value"]),
-        ('<state initial="a"/>', "", ["scxml.initial"]),
-        ('<state><initial><transition target="a"/></initial></state>', "", ["scxml.initial"]),
-        ('<state initial="a"><initial><transition target="a"/></initial><state id="a"/></state>', "",
-         ["scxml.exclusive"]),
-        ("<state><initial/><state/></state>", "", ["scxml.default"]),
-        ('<state><initial><transition event="x" target="a"/></initial><state id="a"/></state>', "", ["scxml.default"]),
-        ('<state><history><transition target="a" cond="x"/></history><state id="a"/></state>', "", ["scxml.default"]),
-        ("<state><history/></state>", "", ["scxml.default"]),
-        ('<state><history type="wide"><transition target="a"/></history><state id="a"/></state>', "", ["scxml.value"]),
-        ('<state><transition type="extern"/></state>', "", ["scxml.value"]),
-        ('<state><transition event=".* a"/></state>', "", ["warning scxml.event"]),
-        ('<state/><datamodel><data id="a.b"/></datamodel>', "", ["scxml.data"]),
-        ('<state/><datamodel><data id="a" src="x"/></datamodel>', "", ["scxml.src"]),
-        ('<state/><datamodel><data id="a" interlock:field=\'{"type": 1}\'/></datamodel>', "", ["scxml.extension"]),
-        ("<state/><interlock:events>{</interlock:events>", "", ["scxml.extension"]),
-        ('<state/><interlock:events>[{"name": 1}, {"name": "a"}]</interlock:events>', "", ["scxml.extension"]),
-        ('<state><transition interlock:guard="[1]"/></state>', "", ["scxml.extension"]),
-        ('<state><invoke src="x"/></state>', "", ["warning scxml.src"]),
-        ("<state><invoke><content>text</content></invoke></state>", "", ["scxml.invoke"]),
-        ('<state><invoke src="x"><content expr="a"/></invoke></state>', "", ["scxml.exclusive"]),
-        ('<state><invoke src="x" srcexpr="y"/></state>', "", ["scxml.exclusive", "warning scxml.src"]),
-        ('<state><interlock:saga><interlock:step id="a"/></interlock:saga></state>', "", ["scxml.required"]),
-        ("<state><stat/></state>", "", ["scxml.element"]),
-        ("<onentry/>", "", ["scxml.misplaced"]),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_has_a_code(inside: str, attributes: str, expected: list[str]) -> None:
-    """Every illegal structure is told, and reading goes on."""
-    assert expected == codes(inside, attributes)
-
-
-def test_a_transition_that_can_take_no_event_is_passed_over() -> None:
-    """`.*` is no descriptor; as an eventless transition it would mean something else (W3C 311)."""
-    reading = read_scxml(scxml('<state id="s"><transition event=".*" target="s"/><transition event=".* a"/></state>'))
-
-    assert reading.document is not None
-    assert [("a",)] == [each.events for each in reading.document.root.states[0].transitions]
-
-
-def test_files_of_invokes_can_be_wrong_too() -> None:
-    """A file that is absent, is no XML, or is something else is a finding of the whole."""
-
-    def resolver(src: str) -> str:
-        if src == "absent":
-            raise NotFoundError("no such file")
-        return src
-
-    for src, expected in (("absent", "scxml.src"), ("&lt;a", "scxml.syntax"), ("&lt;a/>", "scxml.root")):
-        assert [expected] == codes(f'<state><invoke src="{src}"/></state>', resolver=resolver)
-
-
-def test_files_without_a_namespace_are_read_as_scxml() -> None:
-    """Some published files forget it (W3C 330): one warning, and they work."""
-    reading = read_scxml('<scxml><state id="s"/></scxml>')
-
-    assert reading.document is not None
-    assert ["warning"] == [each.severity for each in reading.diagnostics]
-
-
-@pytest.mark.parametrize("text", ["<state/>", "<scxml", '<scxml xmlns="other"/>'])
-def test_what_is_no_scxml_gives_no_document(text: str) -> None:
-    """There is nothing to go on with."""
-    reading = read_scxml(text)
-
-    assert reading.document is None
-    assert 1 == len(reading.diagnostics)
-
-
-def test_findings_carry_places_in_order() -> None:
-    """All at once, sorted by position."""
-    reading = read_scxml(scxml('\n<state id="s">\n  <transition type="x"/>\n</state>\n<stat/>'), source="a.scxml")
-
-    assert ["a.scxml:3:21", "a.scxml:5:1"] == [str(each.place) for each in reading.diagnostics]
 
 
 def test_expressions_carry_the_place_of_their_text() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -43,6 +44,7 @@ from interlock.model.document import (
     Transition,
 )
 from interlock.model.field import Field
+from interlock.model.tree import Tree
 from tests.conformance.xstate.scenes import SCENES, Scene
 from tests.unit.definition.documents import documents
 from tests.unit.definition.xstate_cases import again, read
@@ -208,6 +210,41 @@ def test_a_chart_in_place_comes_back_equal() -> None:
         initial=Initial(targets=("a",)),
         states=(State(key="a", invokes=(Invoke(src=child, type="chart"),)), State(key="b")),
     )
+    document = Document(kind="m", dialect="xstate", unhandled="ignore", root=root)
+
+    assert document == again(document)
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        {"transitions": (Transition(events=("E",), targets=("b",)),)},
+        {"type": "parallel"},
+        {"states": (State(key="a", states=(State(key="x"),)),)},
+        {
+            "states": (State(key="a", transitions=(Transition(events=("E",), targets=("#m",)),)), State(key="b")),
+            "id": "m",
+        },
+    ],
+    ids=["acts", "parallel", "alone", "target"],
+)
+def test_ids_stay_the_same_below_a_hidden_root(root: dict[str, Any]) -> None:
+    """Paths begin with its key there, so every state says its id: what names one by its id still means it."""
+    states = (State(key="a", states=(State(key="x"),)), State(key="b"))
+    document = Document(kind="m", root=State(**{"states": states, **root}), renamed=(("old", "a"), ("older", "gone")))
+    back = again(document)
+
+    assert Tree(document).ids[1:] == Tree(back).ids[2:]
+    assert document.renamed == back.renamed
+
+
+@pytest.mark.parametrize("arguments", [[1, N], "text", 3, False, N, {"n": N}])
+def test_functions_of_the_author_take_arguments_of_any_shape(arguments: object) -> None:
+    """A guard and an assign function do; only a handler's input is a mapping or an expression."""
+    guard = GuardName(name="g", arguments=arguments)
+    block = (AssignCall(name="f", arguments=arguments),)
+    states = (State(key="a", transitions=(Transition(events=("E",), guard=guard, actions=block),)), State(key="b"))
+    root = State(initial=Initial(targets=("a",)), states=states)
     document = Document(kind="m", dialect="xstate", unhandled="ignore", root=root)
 
     assert document == again(document)

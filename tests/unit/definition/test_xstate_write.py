@@ -214,6 +214,11 @@ PARALLEL = State(key="p", type="parallel", states=(State(key="r", states=(State(
         (on(Transition(origin="always", actions=(X,))), "export.always"),
         (on(Transition(origin="transitions", actions=(X,))), "export.always"),
         (on(Transition(origin="always", targets=("b",)), invokes=(Invoke(src="j"),)), "export.transient_invoke"),
+        (
+            on(saga=Saga(steps=(SagaStep(id="s", do=SagaCall(src="j")),), compensation="parallel")),
+            "export.transient_invoke",
+        ),
+        (on(invokes=(Invoke(src="j"),), states=(State(key="x"),)), "export.invoke_order"),
         (on(Transition(events=("*",)), Transition(events=("pay",))), "export.descriptors"),
         (on(Transition(events=("pay",)), Transition(events=("go", "pay.cash"))), "export.descriptors"),
         (on(entry=((X,), (X,))), "export.blocks"),

@@ -109,7 +109,9 @@ def test_a_left_invoke_is_no_address() -> None:
 @pytest.mark.parametrize("type_", ["", "scxml", SCXML_PROCESSOR])
 def test_the_event_processor_of_entities_may_be_named(type_: str) -> None:
     """The only one there is."""
-    kernel = kernel_of(f"dialect: scxml\nstates: {{a: {{on: {{go: {{actions: [{{send: {{event: e, type: {type_!r}}}}}]}}}}}}}}")
+    kernel = kernel_of(
+        f"dialect: scxml\nstates: {{a: {{on: {{go: {{actions: [{{send: {{event: e, type: {type_!r}}}}}]}}}}}}}}"
+    )
 
     assert [{"event": "e", "to": ENTITY}] == payloads(last_step(kernel, "go"), "send")
 

@@ -9,6 +9,7 @@ from interlock.expression.compile import Compiled
 from interlock.expression.language import SAFE, Script
 from interlock.expression.parse import Parsed
 from interlock.kernel.kernel import Kernel
+from interlock.model.event import Event
 from tests.unit.kernel.charts import ENTITY, PARENT, faults, kernel_of, last_step, payloads, started
 
 PLAIN = """
@@ -18,13 +19,14 @@ states: {a: {on: {go: b}}, b: {}}
 
 
 class Trusting:
-    """The safe language with scripts: what a test may bring, and nothing in the package does."""
+    """A language with scripts and without source: what a test may bring, and nothing in the package does."""
 
     def check(self, text: str) -> Parsed | None:
         return SAFE.check(text)
 
     def compile(self, text: str, inside: Any) -> Compiled:
-        return SAFE.compile(text, inside)
+        found = SAFE.compile(text, inside)
+        return Compiled(source="", uses=frozenset(), function=found.function)
 
     def script(self, text: str) -> Script | None:
         def write(context: dict[str, Any], *_: Any) -> None:
@@ -115,7 +117,7 @@ def test_a_default_that_fails_leaves_its_field_unbound() -> None:
 
 def test_a_default_of_the_wrong_type_leaves_its_field_unbound() -> None:
     """S25 holds for first values: a field takes only what its type does."""
-    step = last_step(kernel_of('context: {n: {type: integer, default: "= \'x\'"}}\nstates: {a: {}}'))
+    step = last_step(kernel_of("context: {n: {type: integer, default: \"= 'x'\"}}\nstates: {a: {}}"))
 
     assert {} == step.snapshot.context
     assert ["context.refused"] == faults(step)
@@ -224,9 +226,7 @@ def test_time_is_what_the_caller_says() -> None:
 
 def test_a_charts_script_runs_after_its_fields() -> None:
     """S5, with a trusted language only."""
-    kernel = kernel_of(
-        "script: abc\ncontext: {n: {type: integer, default: 1}}\nstates: {a: {}}", language=Trusting()
-    )
+    kernel = kernel_of("script: abc\ncontext: {n: {type: integer, default: 1}}\nstates: {a: {}}", language=Trusting())
 
     assert {"n": 3} == started(kernel).context
 
@@ -238,6 +238,18 @@ def test_a_script_in_a_block_writes_into_the_context() -> None:
     )
 
     assert {"n": 5} == started(kernel).context
+
+
+def test_a_language_may_give_functions_instead_of_source() -> None:
+    """They are called like any expression, with and without the fast tier's help."""
+    text = """
+        context: {n: {type: integer, default: 1}}
+        states: {a: {on: {go: {guard: "= In('a') and event.data > 1", actions: [{assign: {n: "= context.n + 2"}}]}}}}
+    """
+    kernel = kernel_of(text, language=Trusting())
+    step = last_step(kernel, *[Event("go", 2)] * 70)
+
+    assert (141, "rejected") == (step.snapshot.context["n"], kernel.step(step.snapshot, Event("go", 1)).outcome)
 
 
 @pytest.mark.parametrize("text", ["script: abc\nstates: {a: {}}", "states: {a: {entry: [{script: abc}]}}"])

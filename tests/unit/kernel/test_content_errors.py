@@ -15,7 +15,9 @@ context:
 """
 
 
-def after(actions: str, data: object = None, *, dialect: str = "interlock") -> tuple[list[tuple[str, str]], list[str | None]]:
+def after(
+    actions: str, data: object = None, *, dialect: str = "interlock"
+) -> tuple[list[tuple[str, str]], list[str | None]]:
     """Code and message of the faults of a block, and the named actions that still ran."""
     kernel = kernel_of(f"dialect: {dialect}\n{CONTEXT}\nstates: {{a: {{on: {{go: {{actions: [{actions}, rest]}}}}}}}}")
     step = last_step(kernel, Event("go", data))
@@ -46,7 +48,6 @@ def after(actions: str, data: object = None, *, dialect: str = "interlock") -> t
         ("{foreach: {in: '= event.data', item: i, do: [x]}}", 5, "foreach.items", "foreach needs a list"),
         ("{foreach: {in: '= event.data', item: i, do: [x]}}", {}, "foreach.items", "foreach needs a list"),
         ("{foreach: {in: [x], item: n, do: [x]}}", None, "assign.refused", "`n` must be an integer, not a string"),
-        ("{foreach: {in: [x], item: i, index: text, do: [x]}}", None, "assign.refused", "`text` must be a string, not an integer"),
         ("{log: {value: '= context.none'}}", None, "expression.missing_key", 'no field "none"'),
         ("{do: f, with: {x: '= 1 // 0'}}", None, "expression.zero_division", "division by zero"),
         ("{emit: {type: t, data: '= event.data.x'}}", None, "expression.type", "null has no fields or items"),
@@ -55,6 +56,13 @@ def after(actions: str, data: object = None, *, dialect: str = "interlock") -> t
 def test_an_error_ends_its_block(actions: str, data: object, code: str, message: str) -> None:
     """S23: the rest is skipped, and an error that no transition takes is told (S33)."""
     assert ([(code, message)], []) == after(actions, data)
+
+
+def test_an_index_of_foreach_fits_its_field() -> None:
+    """S25: a declared field takes only what its type does, whoever writes."""
+    found = after("{foreach: {in: [x], item: i, index: text, do: []}}")
+
+    assert ([("assign.refused", "`text` must be a string, not an integer")], []) == found
 
 
 @pytest.mark.parametrize("delay", [-1, 1.5, "soon", "", True, [], "10"])
@@ -103,7 +111,9 @@ def test_a_malformed_expression_fails_when_it_is_evaluated() -> None:
 
 def test_a_nested_write_copies_its_path_and_nothing_else() -> None:
     """P7: what the old snapshot holds is never changed in place."""
-    kernel = kernel_of(f"{CONTEXT}\nstates: {{a: {{on: {{go: {{actions: [{{assign: {{tree.list.1.0: 9, tree.new: 5}}}}]}}}}}}}}")
+    kernel = kernel_of(
+        f"{CONTEXT}\nstates: {{a: {{on: {{go: {{actions: [{{assign: {{tree.list.1.0: 9, tree.new: 5}}}}]}}}}}}}}"
+    )
     before = last_step(kernel).snapshot
     step = kernel.step(before, Event("go"))
 
@@ -144,7 +154,9 @@ def test_an_error_in_one_turn_ends_the_whole_block() -> None:
     """S23: turns before it have happened."""
     kernel = kernel_of("""
         states:
-          a: {on: {go: {actions: [{foreach: {in: [1, 0, 1], item: i, do: [{do: f, with: {x: "= 1 // context.i"}}]}}, rest]}}}
+          a:
+            on:
+              go: {actions: [{foreach: {in: [1, 0, 1], item: i, do: [{do: f, with: {x: "= 1 // context.i"}}]}}, rest]}
     """)
     step = last_step(kernel, "go")
 
@@ -224,6 +236,23 @@ def test_an_error_event_without_data_is_told_by_its_name() -> None:
     assert (Fault("error.communication", ""),) == step.faults
 
 
+def test_a_fault_tells_its_place_and_never_that_of_another_error() -> None:
+    """An error that the chart raises itself has none, though others came and went before it."""
+    kernel = kernel_of("""
+        dialect: scxml
+        states:
+          a:
+            on:
+              go: {actions: [{log: {value: "= 1 // 0"}}]}
+              error.execution: {actions: [{raise: error.one}]}
+              error.one: {actions: [{raise: error.two}]}
+              alone: {actions: [{raise: error.two}]}
+    """)
+
+    assert (Fault("error.two", ""),) == last_step(kernel, "alone").faults
+    assert (Fault("error.two", ""),) == last_step(kernel, "go").faults
+
+
 def test_under_errors_raise_the_first_error_ends_the_step() -> None:
     """S34: nothing is committed; the caller gets code, message and place."""
     kernel = kernel_of("errors: raise\nstates: {a: {on: {go: b}}, b: {entry: [{log: {value: '= 1 // 0'}}]}}")
@@ -242,4 +271,6 @@ def test_under_errors_raise_a_failing_guard_ends_the_step() -> None:
         states: {a: {on: {go: [{target: b, guard: "= 1 // 0 > 0"}, c]}}, b: {}, c: {}}
     """)
 
-    assert (Fault("expression.zero_division", "division by zero", "guard of transition 0"),) == last_step(kernel, "go").faults
+    assert (Fault("expression.zero_division", "division by zero", "states.a.on.go[0].guard"),) == last_step(
+        kernel, "go"
+    ).faults

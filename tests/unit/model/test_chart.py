@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.model.chart import DIALECTS, Chart, Descriptor, State
+from interlock.errors import Place
+from interlock.model.chart import DIALECTS, Chart, Descriptor, State, Transition
 from interlock.model.effect import Effect
 
 
@@ -31,6 +32,12 @@ def test_an_effect_names_its_handler() -> None:
     assert Effect("call", 0, "k", {"name": "charge", "input": 5}).input == 5
     assert Effect("invoke", 0, "k", {"src": "boot"}).name == "boot"
     assert Effect("log", 0, "k", {"label": "x"}).name is None
+
+
+def test_a_transition_is_called_by_its_path() -> None:
+    """Or by its number, where the definition has no text."""
+    assert Transition(index=3, source=1).where == "transition 3"
+    assert Transition(index=3, source=1, place=Place(path="states.a.on.go")).where == "states.a.on.go"
 
 
 def test_a_chart_finds_its_states_by_id() -> None:

@@ -49,7 +49,7 @@ def test_a_definition_error_tells_all_findings_by_position() -> None:
     error = DefinitionError([second, first])
 
     assert error.diagnostics == (first, second)
-    assert str(error).startswith("1 error in the definition\n  f:2:1 warning a: sooner")
+    assert str(error) == "1 error in the definition\n  f:9:1 error b: later"
     assert "2 errors" in str(DefinitionError([second, second]))
 
 

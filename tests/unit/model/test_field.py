@@ -61,6 +61,12 @@ def test_bounds_are_inclusive_and_for_numbers_only() -> None:
     assert refusal(5, Field(name="x", min=3)) is None
 
 
+def test_a_number_must_be_finite() -> None:
+    """Infinity and not-a-number would be written as null."""
+    assert refusal(float("nan"), Field(name="x", type="number")) == "`x` must be finite"
+    assert refusal(float("inf"), Field(name="x")) == "`x` must be finite"
+
+
 def test_an_enumeration_does_not_take_true_for_one() -> None:
     """JSON equality: True is not 1."""
     field = Field(name="x", enum=(1, "a"))
@@ -149,7 +155,8 @@ def test_many_scalars_on_one_level_count_too() -> None:
 
 def test_types_are_named_as_the_vocabulary_does() -> None:
     """A message never shows Python's own names for JSON values."""
-    names = [type_name(each) for each in (None, True, 1, 1.5, "", [], {}, ())]
+    values: list[Any] = [None, True, 1, 1.5, "", [], {}, ()]
+    names = [type_name(each) for each in values]
 
     assert names == ["null", "a boolean", "an integer", "a number", "a string", "an array", "an object", "tuple"]
 

@@ -1,0 +1,32 @@
+"""Becomes `interlock` after putting bounds on itself: `bounded.py FILE_BYTES_MAX HUMBLE ARGUMENT...`.
+
+A process of its own, because code between fork and exec is not safe in a test runner with threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+
+SECONDS_MAX = 60
+PR_CAPBSET_DROP = 24
+PASSING_PERMISSIONS = (1, 2)
+"""Linux's capabilities to read and write whatever permissions say: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
+
+
+def main() -> None:
+    """Set the bounds and run the command in this process."""
+    file_bytes_max, humble, *arguments = sys.argv[1:]
+    for capability in PASSING_PERMISSIONS if humble == "humble" else ():
+        ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_MAX, SECONDS_MAX))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(file_bytes_max), resource.RLIM_INFINITY))
+    signal.alarm(SECONDS_MAX)
+    os.execv(sys.executable, [sys.executable, "-m", "interlock", *arguments])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Runs the command as its users do, and measures what it took.
+
+Rule: a run that hangs or eats the processor is ended by the kernel after a minute: a net, not an assertion of speed.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+BOUNDED = Path(__file__).with_name("bounded.py")
+MEMORY_MB_MAX = 300
+"""What one command may hold at once; an empty Python with our readers takes about 35."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a process ended: its exit code (negative: a signal), what it said, and the most memory it held."""
+
+    code: int
+    out: str
+    err: str
+    memory_mb: float
+
+
+def interlock(
+    *arguments: str | Path, folder: Path, humble: bool = False, file_bytes_max: int = resource.RLIM_INFINITY
+) -> Ended:
+    """Run `interlock` in a folder.
+
+    `humble`: permissions hold, even for root. `file_bytes_max`: as on a disk that fills up.
+    """
+    bounds = [str(file_bytes_max), "humble" if humble else "usual"]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            [sys.executable, str(BOUNDED), *bounds, *map(str, arguments)],
+            cwd=folder,
+            env={name: text for name, text in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        return Ended(
+            code=process.returncode,
+            out=out.read().decode("utf-8", "surrogateescape"),
+            err=err.read().decode("utf-8", "surrogateescape"),
+            memory_mb=usage.ru_maxrss / 1024,
+        )

@@ -1,0 +1,239 @@
+"""A chart together with its code: registering, stepping, replaying, asking; and the chart as a value."""
+
+import pickle
+from typing import Any
+
+import pytest
+
+from interlock.assemble import BoundChart, answer, failure, firing, loads
+from interlock.errors import DefinitionError, UsageError
+from interlock.kernel.kernel import Kernel
+from interlock.model.effect import Effect
+from interlock.model.event import Event
+from interlock.model.snapshot import Timer
+
+TEXT = """
+interlock: 1
+kind: order
+revision: "3"
+context: {n: {type: integer, default: 0}}
+states:
+  open:
+    on:
+      pay: [{target: paid, guard: enough, actions: [send_receipt, {assign: count}]}, {actions: [{assign: {n: 1}}]}]
+      wait: {actions: [{send: {event: due, id: t, delay: 5s, data: {x: 1}}}]}
+  paid: {invoke: {id: job, src: ship}, on: {done.invoke.job: open, error.invoke.job: open}}
+"""
+
+
+def order() -> BoundChart:
+    """The chart with all that it names."""
+    chart = loads(TEXT)
+    chart.guard("enough")(lambda context, event: event.data >= 10)
+    chart.assign("count")(lambda context, event: {"n": context["n"] + 1})
+    return chart
+
+
+def test_a_chart_names_what_code_must_bring() -> None:
+    """Sorted, each kind apart."""
+    chart = loads(TEXT).chart
+
+    assert (("enough",), ("count",), ("send_receipt", "ship")) == (chart.guards, chart.assigns, chart.handlers)
+
+
+def test_a_decorator_gives_its_function_back() -> None:
+    """So that it can be called and tested like any other."""
+    chart = loads(TEXT)
+
+    @chart.guard("enough")
+    def enough(context: Any, event: Any) -> bool:
+        return bool(event.data)
+
+    @chart.handler("send_receipt")
+    def send_receipt(effect: Effect) -> None:
+        return None
+
+    assert enough({}, Event("e", 1))
+    assert {"enough": enough} == chart.guards
+    assert {"send_receipt": send_receipt} == chart.handlers
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "hint"),
+    [
+        ("guard", "enogh", 'did you mean "enough"?'),
+        ("guard", "q", "it names enough"),
+        ("assign", "counts", 'did you mean "count"?'),
+        ("handler", "send_reciept", 'did you mean "send_receipt"?'),
+        ("handler", "q", "it names send_receipt, ship"),
+        ("handler", "enough", "it names send_receipt, ship"),
+    ],
+)
+def test_a_name_that_the_chart_does_not_have_is_refused(what: str, name: str, hint: str) -> None:
+    """When it is registered, not when it is missed."""
+    with pytest.raises(UsageError) as caught:
+        getattr(loads(TEXT), what)(name)
+
+    assert f"{what}.unknown" == caught.value.code
+    assert f"chart `order` names no {what} `{name}`" == caught.value.message
+    assert hint == caught.value.hint
+
+
+def test_a_chart_that_names_nothing_says_so() -> None:
+    """There is nothing to suggest."""
+    with pytest.raises(UsageError, match="it names none"):
+        loads("interlock: 1\nkind: x\nstates: {a: {}}").guard("enough")
+
+
+def test_a_chart_does_not_run_before_its_functions_are_there() -> None:
+    """The error names the missing one and the line that registers it; then it runs."""
+    chart = loads(TEXT)
+    with pytest.raises(UsageError) as caught:
+        chart.start(entity="order/1")
+    assert "register it with @chart.guard('enough')" == caught.value.hint
+
+    chart.guard("enough")(lambda context, event: True)
+    chart.assign("count")(lambda context, event: {})
+    assert ("open",) == chart.start(entity="order/1").snapshot.configuration
+
+
+def test_registering_again_takes_effect_at_once() -> None:
+    """The kernel is made anew; it is otherwise kept."""
+    chart = order()
+    first = chart.start(entity="order/1").snapshot
+    kernel = chart.kernel
+    assert isinstance(kernel, Kernel)
+    assert kernel is chart.kernel
+    assert ("open",) == chart.step(first, "pay", 5).snapshot.configuration
+
+    chart.guard("enough")(lambda context, event: True)
+    assert kernel is not chart.kernel
+    assert ("paid",) == chart.step(first, "pay", 5).snapshot.configuration
+
+
+def test_a_name_with_data_stands_for_an_event() -> None:
+    """With the time the caller says."""
+    chart = order()
+    first = chart.start({"n": 4}, entity="order/1", time_ms=7).snapshot
+
+    assert chart.step(first, Event("pay", 12, time_ms=9)) == chart.step(first, "pay", 12, time_ms=9)
+    assert [5_009] == [timer.due_ms for timer in chart.step(first, "wait", time_ms=9).snapshot.timers]
+
+
+@pytest.mark.parametrize("data", [{1}, float("inf"), {1: 2}, 2**300, object()])
+def test_data_that_is_no_plain_json_is_refused_before_the_step(data: object) -> None:
+    """It could not be kept."""
+    chart = order()
+    with pytest.raises(UsageError) as caught:
+        chart.step(chart.start(entity="order/1").snapshot, "wait", data)
+
+    assert "event.payload" == caught.value.code
+
+
+def test_folding_is_stepping_without_effects() -> None:
+    """Replay."""
+    chart = order()
+    first = chart.start(entity="order/1").snapshot
+    stepped = chart.step(chart.step(first, "pay", 1).snapshot, "pay", 10).snapshot
+
+    assert stepped == chart.fold(first, [Event("pay", 1), Event("pay", 10)])
+
+
+def test_candidates_say_what_may_happen_now() -> None:
+    """Of the kernel, through the chart."""
+    chart = order()
+    first = chart.start(entity="order/1").snapshot
+
+    assert [("pay", False), ("pay", True), ("wait", True)] == [
+        (each.event, each.accepted) for each in chart.candidates(first, Event("pay", 1))
+    ]
+
+
+def test_a_chart_tells_its_size() -> None:
+    """The root does not count."""
+    chart = loads(TEXT)
+
+    assert f"<chart order {chart.chart.revision}: 2 states, 5 transitions>" == repr(chart)
+    assert chart.chart.revision.startswith("3+")
+
+
+def test_a_chart_survives_pickling() -> None:
+    """P9: it is data; the code and the plans stay behind."""
+    chart = order()
+    chart.step(chart.start(entity="order/1").snapshot, "pay", 10)
+    copy = pickle.loads(pickle.dumps(chart.chart))
+
+    assert chart.chart == copy
+    kernel = Kernel(copy, guards=chart.guards, assigns=chart.assigns)
+    first = chart.start(entity="order/1").snapshot
+    assert chart.kernel.step(first, Event("pay", 10)) == kernel.step(first, Event("pay", 10))
+
+
+def test_the_same_definition_gives_the_same_chart_and_another_does_not() -> None:
+    """The revision is over what it says, not over how it is laid out."""
+    other = TEXT.replace("n: {type: integer, default: 0}", "n: {default: 0, type: integer}")
+    changed = TEXT.replace("default: 0", "default: 1")
+
+    assert loads(TEXT).chart == loads(other).chart
+    assert loads(TEXT).chart.revision != loads(changed).chart.revision
+
+
+def test_an_error_of_a_definition_survives_pickling() -> None:
+    """It crosses processes, with all it carries."""
+    with pytest.raises(DefinitionError) as caught:
+        loads("interlock: 1\nkind: x\nstates: {a: {on: {e: nowhere}}}")
+    copy = pickle.loads(pickle.dumps(caught.value))
+
+    assert (str(caught.value), caught.value.diagnostics) == (str(copy), copy.diagnostics)
+
+
+def test_a_firing_is_the_event_of_its_timer() -> None:
+    """S37: id and source name the timer and the version that set it."""
+    timer = Timer("t~3.1", "due", 5_000, 3, 1, "t", {"x": 1})
+
+    assert Event("due", {"x": 1}, id="timer/t~3.1/3", time_ms=5_000, sendid="t", source="timer/t~3.1/3") == firing(
+        timer
+    )
+
+
+def test_an_answer_brings_the_result_back() -> None:
+    """S31: the entity takes it as the end of its invoke."""
+    chart = order()
+    step = chart.step(chart.start(entity="order/1").snapshot, "pay", 10)
+    (effect,) = (each for each in step.effects if each.type == "invoke")
+    event = answer(effect, {"ok": True}, time_ms=9)
+
+    assert (
+        Event(
+            "done.invoke.job", {"ok": True}, time_ms=9, type="platform", invokeid="job", source=f"invoke/{effect.key}"
+        )
+        == event
+    )
+    assert (("open",), ()) == (
+        chart.step(step.snapshot, event).snapshot.configuration,
+        chart.step(step.snapshot, event).snapshot.invokes,
+    )
+
+
+def test_a_failure_brings_the_error_back() -> None:
+    """S31: with what a saga needs to know."""
+    chart = order()
+    step = chart.step(chart.start(entity="order/1").snapshot, "pay", 10)
+    call, invoke = (each for each in step.effects if each.type in ("call", "invoke"))
+
+    assert ("error.invoke.job", {"code": "c", "message": "m", "attempts": 1, "done": "no"}) == (
+        failure(invoke, "c", "m", done="no").name,
+        failure(invoke, "c", "m", done="no").data,
+    )
+    assert ("error.communication", {"effect": "send_receipt", "key": call.key, "code": "c"}) == (
+        failure(call, "c").name,
+        failure(call, "c").data,
+    )
+
+
+def test_an_effect_that_has_no_result_has_no_answer() -> None:
+    """Only an invoke is waited for."""
+    with pytest.raises(UsageError) as caught:
+        answer(Effect("log", 0, "k", {}))
+
+    assert "effect.result" == caught.value.code

@@ -1,0 +1,286 @@
+"""Reading definitions: files and texts, formats by name and suffix, every way in which that fails."""
+
+from pathlib import Path
+
+import pytest
+
+from interlock import assemble
+from interlock.assemble import FORMATS, compiled, format_named, format_of, formats, load, loads, read, read_file
+from interlock.definition.format import Format, Reading, Writing
+from interlock.errors import DefinitionError, NotFoundError, UsageError
+from interlock.model.document import Document
+from interlock.model.limits import DEFINITION_BYTES_MAX
+
+YAML = "interlock: 1\nkind: door\nstates: {open: {on: {push: shut}}, shut: {on: {pull: open}}}\n"
+TEXTS = {
+    "yaml": YAML,
+    "scxml": '<scxml xmlns="http://www.w3.org/2005/07/scxml" version="1.0" name="door"><state id="open"/></scxml>',
+    "xstate": '{"id": "door", "initial": "open", "states": {"open": {}}}',
+    "xstate4": '{"id": "door", "initial": "open", "states": {"open": {"on": {"push": {"cond": "c", "actions": "x"}}}}}',
+    "smcat": "initial, open; initial => open;",
+}
+SUFFIXES = {
+    "door.yaml": "yaml",
+    "door.yml": "yaml",
+    "door.interlock.yaml": "yaml",
+    "DOOR.YAML": "yaml",
+    "door.scxml": "scxml",
+    "door.xml": "scxml",
+    "door.json": "xstate",
+    "door.smcat": "smcat",
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_loads(name: str) -> None:
+    """The package knows each by name, and its table is complete."""
+    assert name == format_named(name).name
+    assert name in formats()
+    assert loads(TEXTS[name], format=name).chart.states
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("yamll", 'did you mean "yaml"?'), ("q", f"the formats are {', '.join(FORMATS)}")]
+)
+def test_an_unknown_format_is_told_with_what_there_is(name: str, hint: str) -> None:
+    """The nearest name when there is one, else all of them."""
+    with pytest.raises(UsageError) as caught:
+        loads(YAML, format=name)
+
+    assert ("format.unknown", f'no format "{name}"', hint) == (
+        caught.value.code,
+        caught.value.message,
+        caught.value.hint,
+    )
+
+
+@pytest.mark.parametrize(("file", "name"), SUFFIXES.items())
+def test_a_files_suffix_tells_its_format(tmp_path: Path, file: str, name: str) -> None:
+    """Whatever its case."""
+    (tmp_path / file).write_text(TEXTS[name], encoding="utf-8")
+
+    assert name == format_of(file)
+    assert load(tmp_path / file).chart.states
+    assert load(str(tmp_path / file)).chart.states
+
+
+@pytest.mark.parametrize("file", ["door", "door.txt", ".yaml"])
+def test_a_suffix_that_tells_nothing_needs_a_format(tmp_path: Path, file: str) -> None:
+    """The hint names the suffixes; a named format is enough."""
+    (tmp_path / file).write_text(YAML, encoding="utf-8")
+
+    assert None is format_of(file)
+    with pytest.raises(UsageError) as caught:
+        read_file(tmp_path / file)
+
+    assert ("format.unknown", f"the format of {file} is not known") == (caught.value.code, caught.value.message)
+    assert "name it, or use one of .yaml, .yml, .scxml, .xml, .json, .smcat" == caught.value.hint
+    assert "door" == load(tmp_path / file, format="yaml").chart.kind
+
+
+def test_a_text_may_be_bytes() -> None:
+    """As a file gives it."""
+    assert loads(YAML).chart == loads(YAML.encode()).chart
+
+
+def test_a_document_loads_as_it_is() -> None:
+    """What the builder makes needs no text."""
+    document = loads(YAML).document
+
+    assert loads(YAML).chart == load(document).chart
+
+
+def refused(path: Path) -> NotFoundError:
+    """The error of a file that cannot be read."""
+    with pytest.raises(NotFoundError) as caught:
+        load(path)
+    return caught.value
+
+
+def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
+    """With its path."""
+    error = refused(tmp_path / "none.yaml")
+
+    assert ("file.not_found", f"no file {tmp_path / 'none.yaml'}") == (error.code, error.message)
+
+
+def test_a_directory_is_no_definition(tmp_path: Path) -> None:
+    """Also when its name looks like one."""
+    (tmp_path / "folder.yaml").mkdir()
+
+    assert "file.directory" == refused(tmp_path / "folder.yaml").code
+
+
+def test_a_file_below_a_file_is_unreadable(tmp_path: Path) -> None:
+    """Whatever else the system says is told in its words."""
+    (tmp_path / "door.yaml").write_text(YAML, encoding="utf-8")
+    error = refused(tmp_path / "door.yaml" / "x.yaml")
+
+    assert ("file.unreadable", True) == (error.code, error.message.endswith("cannot be read: Not a directory"))
+
+
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who runs the tests may read everything, so the system's answer is played."""
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", denied)
+
+    assert "file.permission" == refused(tmp_path / "door.yaml").code
+
+
+def test_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
+    """One byte more than allowed is enough to say so."""
+    (tmp_path / "big.yaml").write_bytes(b"#" * (DEFINITION_BYTES_MAX + 10))
+
+    with pytest.raises(DefinitionError) as caught:
+        load(tmp_path / "big.yaml")
+
+    assert [f"the text is larger than {DEFINITION_BYTES_MAX:,} bytes"] == [
+        each.message for each in caught.value.diagnostics
+    ]
+
+
+def test_all_problems_are_told_at_once_sorted_by_place(tmp_path: Path) -> None:
+    """Those of the reader and those of the compiler, each with file, line and column."""
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "interlock: 1\nkind: door\nstates:\n  a: {on: {x: none, y: {guard: '= 1 +', target: b}}}\n  b: {colour: red}\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(DefinitionError) as caught:
+        load(path)
+
+    errors = [each for each in caught.value.diagnostics if each.severity == "error"]
+    assert 3 <= len(errors)
+    assert {str(path)} == {each.place.file for each in errors}
+    assert [4, 4, 5] == sorted(each.place.line for each in errors)
+    assert list(caught.value.diagnostics) == sorted(caught.value.diagnostics, key=lambda each: (each.place, each.code))
+
+
+def test_a_text_is_named_in_its_diagnostics() -> None:
+    """`source` is what stands before the line."""
+    with pytest.raises(DefinitionError) as caught:
+        loads("kind: x", source="door.yaml")
+
+    assert {"door.yaml"} == {each.place.file for each in caught.value.diagnostics}
+
+
+def test_a_text_that_is_no_definition_at_all_has_a_finding() -> None:
+    """There is no document then, and still something to say."""
+    with pytest.raises(DefinitionError) as caught:
+        loads("[")
+
+    assert caught.value.diagnostics
+
+
+def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A format that gives no document owes a finding; nobody gets a chart out of nothing."""
+    silent = Format(name="silent", suffixes=(), read=lambda *_, **__: Reading(document=None), write=_unused)
+    monkeypatch.setattr(assemble, "format_named", lambda name: silent)
+    with pytest.raises(DefinitionError) as caught:
+        loads("", format="silent")
+
+    assert ["nothing was read"] == [each.message for each in caught.value.diagnostics]
+
+
+def _unused(document: Document) -> Writing:
+    raise NotImplementedError
+
+
+def test_an_error_of_the_reader_makes_no_chart_though_the_rest_compiles() -> None:
+    """And what the compiler finds is told beside it."""
+    reading = read(YAML + "colour: red\n", format="yaml", source="x")
+    compilation = compiled(reading)
+
+    assert None is compilation.chart
+    assert {"error"} <= {each.severity for each in compilation.diagnostics}
+
+
+def test_warnings_do_not_stop_a_chart() -> None:
+    """They stay with it."""
+    chart = loads(YAML)
+
+    assert chart.diagnostics
+    assert {"error"}.isdisjoint(each.severity for each in chart.diagnostics)
+
+
+# What a definition refers to
+
+
+def scxml(reference: str) -> str:
+    """A definition whose field takes its value from another file."""
+    return (
+        '<scxml xmlns="http://www.w3.org/2005/07/scxml" version="1.0" name="door"><datamodel>'
+        f'<data id="x" src="{reference}"/></datamodel><state id="open"/></scxml>'
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a definition beside what it may read, below one with what it may not."""
+    inside = tmp_path / "inside"
+    (inside / "sub").mkdir(parents=True)
+    (inside / "near.txt").write_text("5", encoding="utf-8")
+    (inside / "sub" / "deep.txt").write_text("[1, 2]", encoding="utf-8")
+    (inside / "bad.txt").write_bytes(b"\xff\xfe")
+    (tmp_path / "secret.txt").write_text("7", encoding="utf-8")
+    (tmp_path / "inside_too").mkdir()
+    (tmp_path / "inside_too" / "secret.txt").write_text("7", encoding="utf-8")
+    (inside / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (inside / "up").symlink_to(tmp_path)
+    (inside / "alias.txt").symlink_to(inside / "near.txt")
+    return inside
+
+
+@pytest.mark.parametrize(
+    ("reference", "value"),
+    [("near.txt", 5), ("file:near.txt", 5), ("sub/deep.txt", [1, 2]), ("sub/../near.txt", 5), ("alias.txt", 5)],
+)
+def test_a_definition_reads_what_lies_beside_and_below_it(folder: Path, reference: str, value: object) -> None:
+    """Also by a link that stays inside."""
+    (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
+
+    assert {"x": value} == load(folder / "door.scxml").start(entity="door/1").snapshot.context
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "../secret.txt",
+        "sub/../../secret.txt",
+        "link.txt",
+        "up/secret.txt",
+        "../inside_too/secret.txt",
+        "ABSOLUTE",
+        "file:ABSOLUTE",
+        "file://ABSOLUTE",
+    ],
+)
+def test_a_definition_reads_nothing_outside_its_folder(folder: Path, reference: str) -> None:
+    """Neither by a parent, nor by an absolute path, nor through a link, nor by a folder whose name begins alike."""
+    target = reference.replace("ABSOLUTE", str(folder.parent / "secret.txt"))
+    (folder / "door.scxml").write_text(scxml(target), encoding="utf-8")
+    with pytest.raises(DefinitionError) as caught:
+        load(folder / "door.scxml")
+
+    assert f"{target} lies outside the definition's folder" in str(caught.value)
+
+
+@pytest.mark.parametrize("reference", ["none.txt", "sub", "near.txt/x", "bad.txt"])
+def test_what_cannot_be_read_is_a_finding(folder: Path, reference: str) -> None:
+    """Missing, a folder, below a file, not UTF-8."""
+    (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
+    with pytest.raises(DefinitionError) as caught:
+        load(folder / "door.scxml")
+
+    assert ["scxml.src"] == [each.code for each in caught.value.diagnostics if each.severity == "error"]
+
+
+def test_a_text_has_no_folder() -> None:
+    """`loads` reads nothing from anywhere."""
+    with pytest.raises(DefinitionError) as caught:
+        loads(scxml("near.txt"), format="scxml")
+
+    assert "no resolver was given" in str(caught.value)
