@@ -28,7 +28,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION))
 PINNED := pyproject.toml constraints.txt .ci/venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz nightly coverage pins clean node bench-node
+.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture nightly coverage pins clean node bench-node
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -104,6 +104,9 @@ conformance: $(READY) node ## the published suites; writes docs/conformance.md
 
 fuzz: $(READY) ## a million hostile expressions
 	@$(RUN) tests/fuzz/expression_fuzz.py --count 1000000 $(ARGS)
+
+torture: $(READY) ## crash states, mutants, schedules and kill -9 storms of the file store, as a table
+	@$(RUN) -m tests.crash.report $(or $(KILLS),200)
 
 nightly: $(READY) node ## the long property run: 100,000 sequences
 	@INTERLOCK_SEQUENCES=100000 $(PY) -m pytest -q --timeout 0 -n $(WORKERS) tests/properties $(ARGS)

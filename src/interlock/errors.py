@@ -125,7 +125,7 @@ class NotFoundError(InterlockError):
 
 
 class ConflictError(InterlockError):
-    """The compare-and-swap was lost again and again: retry on a fresh snapshot. The driver already did, several times."""
+    """The compare-and-swap was lost: retry on a fresh snapshot. The driver already did, several times."""
 
     code = "conflict"
 

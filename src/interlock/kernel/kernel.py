@@ -196,7 +196,7 @@ class Kernel:
         return self.explainer.candidates(snapshot, self._configuration(snapshot), event)
 
     def active(self, snapshot: Snapshot) -> tuple[State, ...]:
-        """All active states in document order, the root left out; of an entity that ended, those of its last configuration."""
+        """All active states in document order, the root left out; of an ended entity, where it ended."""
         found = self.planner.structure.active(self.planner.by_id[name] for name in snapshot.configuration)
         return tuple(self.chart.states[index] for index in sorted(found) if index > 0)
 
