@@ -224,6 +224,18 @@ def test_a_format_outranks_the_suffix(call: Caller, folder: Path) -> None:
     assert (folder / "x.mmd").read_text(encoding="utf-8").startswith("digraph")
 
 
+def test_a_picture_is_not_written_as_text(call: Caller, folder: Path) -> None:
+    """A file that no viewer opens helps nobody; with a format named it is the caller's wish."""
+    ended = call("draw", "lamp.yaml", "-o", "x.png")
+
+    assert (2, False) == (ended.code, (folder / "x.png").exists())
+    assert (
+        'error: draw writes diagram text, and "x.png" is named like a picture; '
+        "write a .dot file, and let `dot -Tpng` draw it\n"
+    ) == ended.err
+    assert 0 == call("draw", "lamp.yaml", "--format", "dot", "-o", "x.png").code
+
+
 def test_a_bad_chart_is_not_drawn(call: Caller, folder: Path) -> None:
     """The findings say why."""
     assert (1, "") == ((ended := call("draw", "bad.yaml")).code, ended.out)
