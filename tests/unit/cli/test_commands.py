@@ -37,6 +37,15 @@ def test_findings_go_to_stdout(call: Caller, folder: Path) -> None:
     assert "" == ended.err
 
 
+def test_a_missing_file_does_not_hide_what_the_others_gave(call: Caller, folder: Path) -> None:
+    """The findings come first, then the error; its code is the command's."""
+    ended = call("check", "bad.yaml", "gone.yaml", "lamp.yaml")
+
+    assert "bad.yaml:4:22 error target.unknown" in ended.out
+    assert (6, 'error: no file "gone.yaml"\n') == (ended.code, ended.err)
+    assert (6, "") == (call("check", "gone.yaml").code, call("check", "gone.yaml").out)
+
+
 def test_json_of_check_is_one_document(call: Caller, folder: Path) -> None:
     """Counts, files and findings, each with its place."""
     said = json.loads(call("check", "--json", "bad.yaml", "lamp.yaml").out)
