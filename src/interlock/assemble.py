@@ -94,13 +94,14 @@ def read_file(path: str | os.PathLike[str], *, format: str | None = None) -> Rea
     Raises NotFoundError when there is no such file, UsageError when its format cannot be told.
     """
     file = Path(path)
+    data = _bytes(file)
     named = format or format_of(file.name)
     if named is None:
         known = ", ".join(_SUFFIXES)
         raise UsageError(
             f"the format of {file.name} is not known", code="format.unknown", hint=f"name it, or use one of {known}"
         )
-    return read(_bytes(file), format=named, source=str(path), resolver=_resolver(file.parent))
+    return read(data, format=named, source=str(path), resolver=_resolver(file.parent))
 
 
 def _bytes(file: Path) -> bytes:
@@ -134,14 +135,16 @@ def compiled(reading: Reading) -> Compilation:
     """The chart of a reading, with the findings of reader and compiler together."""
     if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):
         compilation = None if reading.document is None else compile_document(reading.document)
-        extra = () if compilation is None else compilation.diagnostics
+        # Of a document that was read only in part, lints would tell of what is missing for that reason alone.
+        found = () if compilation is None else compilation.diagnostics
+        extra = [each for each in found if each.severity == "error"]
         return Compilation(chart=None, diagnostics=_sorted((*reading.diagnostics, *extra)))
     compilation = compile_document(reading.document)
     return Compilation(chart=compilation.chart, diagnostics=_sorted((*reading.diagnostics, *compilation.diagnostics)))
 
 
 def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    return tuple(sorted(set(diagnostics), key=lambda each: (each.place, each.code)))
+    return tuple(sorted(dict.fromkeys(diagnostics), key=lambda each: (each.place, each.code)))
 
 
 def load(source: str | os.PathLike[str] | Document, *, format: str | None = None) -> BoundChart:
@@ -189,6 +192,10 @@ class BoundChart:
         states, transitions = len(chart.states) - 1, len(chart.transitions)
         return f"<chart {chart.kind} {chart.revision}: {states} states, {transitions} transitions>"
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What the kernel has worked out is made anew where it is needed; generated functions cannot be pickled.
+        return {**self.__dict__, "_kernel": None, "_table": {}}
+
     def guard(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
         """Register a pure function of (context, event) as the guard of this name."""
         return self._registered(name, self.guards, self.chart.guards, "guard")
@@ -204,6 +211,9 @@ class BoundChart:
     def _registered(
         self, name: str, functions: dict[str, Callable[..., Any]], known: tuple[str, ...], what: str
     ) -> Callable[[AnyFunction], AnyFunction]:
+        if not isinstance(name, str):
+            hint = f'write @chart.{what}("name")'
+            raise UsageError(f"a {what} is registered by its name", code=f"{what}.unknown", hint=hint)
         if name not in known:
             hint = suggestion(name, known) or f"it names {', '.join(known) or 'none'}"
             raise UsageError(f"chart `{self.chart.kind}` names no {what} `{name}`", code=f"{what}.unknown", hint=hint)
@@ -225,6 +235,9 @@ class BoundChart:
 
     def start(self, context: Mapping[str, Any] | None = None, *, entity: str, time_ms: int = 0) -> Step:
         """The first step of an entity: version 1. Raises RejectedError when the chart refuses the context."""
+        if not isinstance(entity, str):
+            raise UsageError(f"the id of an entity is a string, not {entity!r:.60}", code="entity.id")
+        _check_time(time_ms)
         return self.kernel.start(context, entity=entity, time_ms=time_ms)
 
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
@@ -240,8 +253,20 @@ class BoundChart:
             problem = plain_refusal(data)
             if problem is not None:
                 raise UsageError(f"the payload of `{event}` cannot be kept: {problem}", code="event.payload")
+            _check_time(time_ms)
             event = Event(event, data, time_ms=time_ms)
-        return self.kernel.step(snapshot, event)
+        try:
+            return self.kernel.step(snapshot, event)
+        except AttributeError:
+            # Asked only now, so that a right call does not pay for it.
+            if not isinstance(snapshot, Snapshot):
+                hint = "give its `.snapshot`" if isinstance(snapshot, Step) else None
+                message = f"a step begins with a snapshot, not with `{type(snapshot).__name__}`"
+                raise UsageError(message, code="snapshot.type", hint=hint) from None
+            if not isinstance(event, Event):
+                message = f"an event is a name or an Event, not `{type(event).__name__}`"
+                raise UsageError(message, code="event.type") from None
+            raise
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """The snapshot after all these events, effects discarded: replay."""
@@ -252,8 +277,16 @@ class BoundChart:
         return self.kernel.candidates(snapshot, event)
 
 
+def _check_time(time_ms: int) -> None:
+    """A float would step, and then make a snapshot that cannot be decoded again."""
+    if not isinstance(time_ms, int):
+        hint = "write int(time.time() * 1000)"
+        raise UsageError(f"time_ms is whole milliseconds, not {time_ms!r:.60}", code="time.type", hint=hint)
+
+
 def answer(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:
     """The event by which the result of an invoke comes back to the entity that asked for it."""
+    _check_effect(effect)
     return _returned(effect, "done", result, time_ms)
 
 
@@ -263,15 +296,25 @@ def failure(effect: Effect, code: str, message: str = "", *, done: str = "unknow
     `done` is `no` when the handler knows that nothing happened, else `unknown`: a saga compensates what perhaps
     happened.
     """
+    _check_effect(effect)
     if effect.type == "call":
         data = {"effect": effect.name, "key": effect.key, "code": code}
         return Event("error.communication", data, time_ms=time_ms, type="platform")
     return _returned(effect, "error", {"code": code, "message": message, "attempts": 1, "done": done}, time_ms)
 
 
+def _check_effect(effect: Effect) -> None:
+    if not isinstance(effect, Effect):
+        hint = "give the effect as the step returned it"
+        raise UsageError(f"only an effect has a result, not `{type(effect).__name__}`", code="effect.result", hint=hint)
+
+
 def _returned(effect: Effect, word: str, data: Any, time_ms: int) -> Event:
     if effect.type != "invoke":
         raise UsageError(f"a `{effect.type}` effect has no result", code="effect.result")
+    problem = plain_refusal(data)
+    if problem is not None:
+        raise UsageError(f"the result of `{effect.key}` cannot be kept: {problem}", code="event.payload")
     name = effect.payload["id"]
     source = f"invoke/{effect.key}"
     return Event(f"{word}.invoke.{name}", data, time_ms=time_ms, type="platform", invokeid=name, source=source)
@@ -279,6 +322,9 @@ def _returned(effect: Effect, word: str, data: Any, time_ms: int) -> Event:
 
 def firing(timer: Timer) -> Event:
     """The event by which a timer fires, at the time it is due."""
+    if not isinstance(timer, Timer):
+        hint = "take it from `snapshot.timers`"
+        raise UsageError(f"only a timer fires, not `{type(timer).__name__}`", code="timer.type", hint=hint)
     return Event(
         timer.event,
         timer.data,

@@ -15,7 +15,7 @@ from interlock.cli.findings import as_json as finding_as_json
 from interlock.cli.findings import counted, finding_lines, summary
 from interlock.cli.options import common, format_option, json_option, pass_terminal
 from interlock.cli.terminal import Terminal, harmless
-from interlock.errors import Diagnostic
+from interlock.errors import Diagnostic, NotFoundError
 from interlock.model.chart import Chart
 from interlock.model.document import Document
 
@@ -60,7 +60,9 @@ def check(
     """
     if as_json and github:
         raise click.UsageError("--json and --github exclude each other; choose one")
-    results = [checked(read_source(name, source_format)) for name in files]
+    results, unread = _read(files, source_format)
+    if not results:
+        raise unread[0]
     findings = [finding for result in results for finding in result.findings]
     if as_json:
         terminal.data(_document(results))
@@ -69,9 +71,23 @@ def check(
             terminal.data(harmless(finding.annotation()) + "\n")
     else:
         _show(terminal, results)
+    if unread:
+        raise unread[0]  # after what the other files gave
     counts = counted(findings)
     failed = counts["error"] or (strict and counts["warning"])
     return exits.FINDINGS if failed else exits.OK
+
+
+def _read(files: tuple[str, ...], source_format: str | None) -> tuple[list[Checked], list[NotFoundError]]:
+    """What could be read, checked, and the files that are not there."""
+    results: list[Checked] = []
+    unread: list[NotFoundError] = []
+    for name in files:
+        try:
+            results.append(checked(read_source(name, source_format)))
+        except NotFoundError as error:
+            unread.append(error)
+    return results, unread
 
 
 def _document(results: list[Checked]) -> str:

@@ -29,6 +29,9 @@ _SUFFIXES = {
     ".plantuml": "plantuml",
 }
 
+_PICTURES = frozenset({".svg", ".png", ".pdf", ".jpg", ".jpeg", ".gif"})
+"""Suffixes under which nobody expects the text of a diagram."""
+
 
 @click.command(short_help="Draw a chart as diagram text.")
 @click.argument("file", metavar="FILE")
@@ -55,7 +58,12 @@ def draw(
     source_format: str | None,
 ) -> int:
     """Draw a chart as diagram text, for Mermaid, Graphviz, state-machine-cat or PlantUML."""
-    name = drawn_format or _SUFFIXES.get(PurePath(output or "").suffix, "mermaid")
+    suffix = PurePath(output or "").suffix
+    if drawn_format is None and suffix in _PICTURES:
+        message = f'draw writes diagram text, and "{output}" is named like a picture'
+        hint = f"write a .dot file, and let `dot -T{suffix[1:]}` draw it"
+        raise UsageError(message, code="format.picture", hint=hint)
+    name = drawn_format or _SUFFIXES.get(suffix, "mermaid")
     document, chart = sound(read_source(file, source_format), terminal)
     text = _drawn(name, document, chart, active=frozenset(active))
     if as_json:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from interlock.compiler.check import check
 from interlock.compiler.descriptors import descriptor, exact, tried_order
 from interlock.compiler.names import with_names
+from interlock.compiler.nesting import check_nesting
 from interlock.compiler.resolve import Names
 from interlock.compiler.saga import expanded
 from interlock.errors import Diagnostic, Place
@@ -38,7 +39,7 @@ class Compilation:
 def compile_document(document: doc.Document, *, language: Language = SAFE) -> Compilation:
     """The chart that a document means, with every error and lint found on the way."""
     findings = Findings()
-    if not _fits(document, findings):
+    if not _fits(document, findings) or not check_nesting(document, findings):
         return Compilation(chart=None, diagnostics=_told(findings))
     written = document
     document = expanded(document, findings)
@@ -72,7 +73,7 @@ def _fits(document: doc.Document, findings: Findings) -> bool:
     if transitions > TRANSITIONS_MAX:
         message = f"{transitions:,} transitions; a chart may have {TRANSITIONS_MAX:,}"
         findings.error("chart.transitions", message, document.root.place)
-    return not findings.failed
+    return states <= STATES_MAX and transitions <= TRANSITIONS_MAX
 
 
 class _Builder:

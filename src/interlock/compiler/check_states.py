@@ -138,6 +138,8 @@ def _check_parallel(review: Review, graph: Graph, state: State) -> None:
 
 
 def _check_done(review: Review, graph: Graph, state: State) -> None:
+    if review.tree.states[state.index].saga is not None:
+        return  # one that could not be written out was told already
     for number in state.transitions:
         transition = graph.transitions[number]
         if transition.origin == "onDone" and not graph.can_be_done(state.index):

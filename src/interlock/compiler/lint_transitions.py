@@ -9,12 +9,14 @@ from interlock.compiler.content import guards
 from interlock.compiler.exclusive import exclusive
 from interlock.compiler.graph import DescriptorIndex, Graph, is_free
 from interlock.compiler.review import Review, trigger
+from interlock.expression.parse import ExpressionError, parse
 from interlock.model.action import (
     Assign,
     AssignCall,
     Block,
     Foreach,
     GuardExpression,
+    GuardName,
     Script,
     block_actions,
     guard_parts,
@@ -80,15 +82,27 @@ def _lint_overlap(review: Review, first: Transition, second: Transition) -> bool
 
 
 def lint_guards(review: Review) -> None:
-    """Guards that always say the same."""
+    """Guards that always say the same, and names that were meant as expressions."""
     for state, guard, _ in guards(review.chart):
         for part in guard_parts(guard):
-            if isinstance(part, GuardExpression):
+            if isinstance(part, GuardName) and _reads_like_expression(part.name):
+                message = f'the guard "{part.name}" is the name of a function, and reads like an expression'
+                hint = "begin it with `=`; in Python, make it with `build.expr`"
+                review.lint("guard.unmarked", message, state, part.place, hint)
+            elif isinstance(part, GuardExpression):
                 parsed = review.names.parsed.get(part.expression.text)
                 if parsed is not None and parsed.constant:
                     message = f'the guard "{part.expression.text.strip()}" reads nothing, so it always says the same'
                     hint = "take it out, or compare something of the context or the event"
                     review.lint("guard.constant", message, state, part.expression.place, hint)
+
+
+def _reads_like_expression(name: str) -> bool:
+    """Whether a name would be an expression of the context or the event, had it begun with `=`."""
+    try:
+        return bool(parse(name).roots)
+    except ExpressionError:
+        return False
 
 
 # Eventless loops

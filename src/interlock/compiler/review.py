@@ -28,6 +28,7 @@ LINTS: dict[str, Severity] = {
     "events.swallowed": "warning",
     "expression.unknown_field": "warning",
     "guard.constant": "warning",
+    "guard.unmarked": "warning",
     "invoke.event_input": "warning",
     "invoke.no_error": "warning",
     "invoke.no_timeout": "warning",

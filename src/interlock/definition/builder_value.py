@@ -18,9 +18,9 @@ from interlock.definition.shape import Text, compiled
 from interlock.definition.vocabulary_names import FIELD, NAME
 from interlock.errors import DefinitionError, Diagnostic, Place, UsageError
 from interlock.model.action import Expression, Value
-from interlock.model.field import FIELD_TYPES, UNSET, Field, FieldType, type_name
+from interlock.model.field import FIELD_TYPES, UNSET, Field, FieldType, is_text, type_name
 from interlock.model.findings import suggestion
-from interlock.model.limits import VALUE_DEPTH_MAX
+from interlock.model.limits import INTEGER_BITS_MAX, VALUE_DEPTH_MAX
 
 Json: TypeAlias = "bool | int | float | str | Expression | Sequence[Json] | Mapping[str, Json] | None"
 """A JSON value, in which an expression may stand anywhere. Tuples are lists."""
@@ -57,6 +57,7 @@ def text(value: object, shape: Text, what: str) -> str:
     """The value, when it is a text that fits."""
     if not isinstance(value, str):
         raise misused(what, shape.what, value)
+    _whole(value, what)
     if shape.pattern is not None and not compiled(shape.pattern).fullmatch(value):
         hint = f'write expr("{value[1:].strip()}")' if value.startswith("=") else shape.hint
         raise refused(shape.code, f'{what} "{value[:60]}" is not {shape.what}', hint)
@@ -109,7 +110,7 @@ def expr(text: str) -> Expression:
     """
     if not isinstance(text, str):
         raise misused("an expression", "a string", text)
-    said = text.strip()
+    said = _whole(text, "an expression").strip()
     if not said or said.startswith("="):
         hint = "the leading `=` is YAML's; leave it out" if said else None
         raise refused("expression.syntax", "this is not an expression" if said else "the expression is empty", hint)
@@ -121,12 +122,24 @@ def value(given: Json, what: str) -> Value:
     return _value(given, what, 0)
 
 
+def _whole(given: str, what: str) -> str:
+    if not is_text(given):
+        raise refused("value.text", f"{what} holds half of a surrogate pair, which is no character")
+    return given
+
+
 def _value(given: object, what: str, depth: int) -> Value:
     if depth > VALUE_DEPTH_MAX:
         raise refused("value.depth", f"{what} is more than {VALUE_DEPTH_MAX} levels deep")
     match given:
-        case None | bool() | int() | str() | Expression():
+        case None | bool() | Expression():
             return given
+        case int():
+            if given.bit_length() > INTEGER_BITS_MAX:
+                raise refused("value.number", f"{what} holds an integer of more than {INTEGER_BITS_MAX} bits")
+            return given
+        case str():
+            return _whole(given, what)
         case float():
             if not isfinite(given):
                 raise refused("value.number", f"{what} holds {given}, and JSON has no such number")
@@ -135,7 +148,7 @@ def _value(given: object, what: str, depth: int) -> Value:
             for key in given:
                 if not isinstance(key, str):
                     raise misused(f"a key in {what}", "a string", key)
-            return {key: _value(each, what, depth + 1) for key, each in given.items()}
+            return {_whole(key, what): _value(each, what, depth + 1) for key, each in given.items()}
         case bytes() | bytearray():
             raise misused(what, "a JSON value", given)
         case Sequence():

@@ -192,6 +192,10 @@ def what_fits(shape: Refusing) -> str:
             return shape.what
 
 
+_KEYS_SHOWN_MAX = 8
+"""A record with more keys than this does not list them all in a hint."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checker:
     """Checks located values; `shapes` are the named ones, `foreign` other tools' words for our keys."""
@@ -267,7 +271,8 @@ class Checker:
         # A slip of the pen is likelier than a key at the wrong place only where the word is known nowhere else.
         if owners:
             return f'"{name}" is a key of {" or ".join(owners[:3])}'
-        return suggestion(name, known)
+        few = f"its keys are {', '.join(known)}" if 0 < len(known) <= _KEYS_SHOWN_MAX else None
+        return suggestion(name, known) or few
 
     def _records(self) -> Iterator[Record]:
         return (each for each in self.shapes.values() if isinstance(each, Record))
@@ -351,6 +356,9 @@ class Checker:
             hint = "write {} for an empty one"
         elif isinstance(shape, ListOf) and kind_of(node) != "list":
             hint = "write it as a list: [ ... ]"
-        message = f"expected {what_fits(shape)}, found {type_name(node.value)}"
+        # Where the values are listed, the type of the wrong one says nothing: `interlock: 2` is an integer, too.
+        listed = isinstance(shape, Choice | Never) and isinstance(node.value, int)
+        found = str(node.value).lower()[:60] if listed else type_name(node.value)
+        message = f"expected {what_fits(shape)}, found {found}"
         self.findings.error("value.type", message, node.place, hint)
         return None

@@ -89,7 +89,7 @@ BLOCK_SHAPES: dict[str, Shape] = {
                     what="a duration or forever",
                     pattern=f"forever|{DURATION_PATTERN}",
                     code="duration.invalid",
-                    hint="write a number with a unit, such as 30s or 1h30m",
+                    hint="write a whole number with a unit, such as 30s or 1h30m",
                 ),
                 description="Stuck after this long; forever: resting here is normal.",
                 required=True,

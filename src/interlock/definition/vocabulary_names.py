@@ -15,7 +15,7 @@ _PART = r"[^\s.,*=#]+"
 _EVENT = rf"{_PART}(?:\.{_PART})*"
 _DESCRIPTOR = rf"(?:\*|{_EVENT}(?:\.\*?)?)"
 _PATH = rf"{_WORD}(?:\.{_WORD})*"
-_UNIT_HINT = "write a number with a unit, such as 30s or 1h30m"
+_UNIT_HINT = "write a whole number with a unit, such as 30s or 1h30m"
 
 DURATION_PATTERN = r"(?=[0-9])(?:[0-9]{1,12}d)?(?:[0-9]{1,12}h)?(?:[0-9]{1,12}m)?(?:[0-9]{1,12}s)?(?:[0-9]{1,12}ms)?"
 

@@ -88,8 +88,12 @@ def parse(text: str, *, names: frozenset[str] = NAMES) -> Parsed:
     try:
         tree = ast.parse(body, mode="eval").body
     except SyntaxError as error:
-        offset = shift + min(max((error.offset or 1) - 1, 0), len(body) - 1)
-        raise ExpressionError("expression.syntax", error.msg, offset=offset, end=offset + 1) from None
+        # Python counts from 1, and names no character of the text when it ended where something had to follow.
+        at = 1 if error.offset is None else error.offset
+        ended = not 1 <= at <= len(body)
+        message = "the expression ends too early" if ended else error.msg
+        offset = shift + (len(body) if ended else at) - 1
+        raise ExpressionError("expression.syntax", message, offset=offset, end=offset + 1) from None
     except (MemoryError, RecursionError, ValueError):
         # Not known to happen once the tokens are checked, but the parser belongs to Python and the promise is ours.
         message = "the expression is too large for the parser"

@@ -38,7 +38,6 @@ from interlock.model.action import (
     Script,
     Send,
     Value,
-    value_expressions,
 )
 from interlock.model.chart import Chart
 from interlock.model.field import Field, refusal
@@ -94,6 +93,7 @@ class Writer:
             "refuse": refuse,
             "malformed": malformed,
             "called": called,
+            "asked": asked,
             "type": type,
         }
         self.lines: list[str] = []
@@ -136,13 +136,13 @@ class Writer:
     # Values and guards
 
     def value(self, value: Value) -> str:
-        """The source of a value: constants by name, expressions inlined."""
+        """The source of a value, expressions inlined. Lists and mappings are made anew each time: a context that held
+        one of the chart's would share it with every other entity.
+        """
         if isinstance(value, Expression):
             return self.expression(value)
         if value is None or isinstance(value, bool | int | str | float):
             return repr(value)
-        if not any(True for _ in value_expressions(value)):
-            return self.constant(value)
         if isinstance(value, dict):
             return "{" + ", ".join(f"{key!r}: {self.value(each)}" for key, each in value.items()) + "}"
         return "[" + ", ".join(self.value(each) for each in value) + "]"
@@ -174,18 +174,18 @@ class Writer:
             case GuardAny():
                 return "(" + " or ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "False"
             case _:
-                return self.call(guard.name, self.actions.guards, guard.arguments)
+                return self.call(guard.name, self.actions.guards, guard.arguments, by="asked")
 
-    def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value) -> str:
+    def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value, *, by: str = "called") -> str:
         """The source of a call of a registered function; the kernel has seen to it that there is one."""
         self.uses |= {"context", "event"}
         self.evaluations += 1
         given = "" if arguments is None else f", {self.value(arguments)}"
-        return self.called(self.constant(known[name]), name, f"context, event{given}")
+        return self.called(self.constant(known[name]), name, f"context, event{given}", by=by)
 
-    def called(self, function: str, name: str, arguments: str) -> str:
+    def called(self, function: str, name: str, arguments: str, *, by: str) -> str:
         """The source of a call of the author's own code: what it raises is told as its failure, by its name."""
-        return f"called({function}, {name!r}, {arguments})"
+        return f"{by}({function}, {name!r}, {arguments})"
 
     # Actions
 
@@ -342,6 +342,11 @@ def called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
     except Exception as error:
         message = f"`{name}` raised {type(error).__name__}: {str(error)[:200]}"
         raise ContentError("function.failed", message) from error
+
+
+def asked(function: Callable[..., Any], name: str, *arguments: Any) -> bool:
+    """The truth of what a registered guard gives. Asked inside, because what it gives may refuse to have one."""
+    return bool(called(lambda *given: bool(function(*given)), name, *arguments))
 
 
 def refuse(value: Any, field: Field) -> None:

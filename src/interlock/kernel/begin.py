@@ -11,7 +11,7 @@ from interlock.kernel.operations import first_value
 from interlock.kernel.run import Run
 from interlock.model.action import value_expressions
 from interlock.model.chart import Chart, State
-from interlock.model.field import UNSET, Field, plain_refusal, refusal
+from interlock.model.field import UNSET, Field, copied, plain_refusal, refusal
 
 
 class Beginning:
@@ -24,7 +24,8 @@ class Beginning:
         self.required = tuple(field.name for field in chart.states[0].context if field.required)
         self._made: dict[tuple[int, str], Operation] = {}
         self.constant = self._constant()
-        """The whole first context where no field of it has to be evaluated, else None. Shared until written."""
+        """The whole first context where no field of it has to be evaluated, else None."""
+        self.shares = any(type(each) in (dict, list) for each in (self.constant or {}).values())
 
     def _constant(self) -> dict[str, Any] | None:
         if self.chart.script is not None or self.chart.binding == "late":
@@ -40,7 +41,7 @@ class Beginning:
         return found
 
     def given(self, context: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """The context given at creation, checked against the root's fields."""
+        """The context given at creation, checked against the root's fields; a copy, as the caller keeps his own."""
         context = context or {}
         fields = self.fields
         for name, value in context.items():
@@ -57,7 +58,11 @@ class Beginning:
         for name in self.required:
             if name not in context:
                 raise RejectedError(f"the field `{name}` must be given at creation", code="context.missing")
-        return context
+        return {name: copied(value) for name, value in context.items()}
+
+    def first(self, constant: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The first context of one entity: the constant one with what was given on top. No other entity holds it."""
+        return {**(copied(constant) if self.shares else constant), **given}
 
     def bind(self, run: Run, given: Mapping[str, Any]) -> None:
         """Build the context in document order: early binding all of it, late only the root's (S5)."""

@@ -43,6 +43,7 @@ _WHOLE = (
     "def whole(snapshot, event):",
     "    if event.source is not None or event.invokeid is not None or snapshot.ended is not None or snapshot.deferred:",
     "        return None",
+    "    if snapshot.kind != kind: return None",
     "    context, entity, version = snapshot.context, snapshot.entity, snapshot.version + 1",
 )
 
@@ -73,7 +74,7 @@ class Accelerator:
     def heat(self, configuration: Configuration, name: str) -> None:
         """Count one use; when there were enough, make the function."""
         count = configuration.heat.get(name, 0)
-        if count < 0 or name not in self.selector.named:
+        if count < 0 or name not in self.selector.named or name[:1] == "_":  # those of our own are no sender's
             return
         configuration.heat[name] = count + 1
         if count >= HITS:
@@ -164,7 +165,7 @@ class _FastWriter(Writer):
         """Both forms of the function. Long operands find no meter, raise, and so go the general way."""
         if "entity" in self.uses:
             raise _NotFast
-        self.namespace["revision"] = chart.revision
+        self.namespace |= {"kind": chart.kind, "revision": chart.revision}
         names = (["    meter = None"] if "meter" in self.uses else []) + (
             [f"    active = {self.constant(active)}"] if "active" in self.uses else []
         )
@@ -212,7 +213,7 @@ class _FastWriter(Writer):
             case _:
                 raise _NotFast
 
-    def called(self, function: str, name: str, arguments: str) -> str:  # noqa: ARG002  # an error goes the general way
+    def called(self, function: str, name: str, arguments: str, *, by: str) -> str:  # noqa: ARG002  # errors go the general way
         """A plain call."""
         return f"{function}({arguments})"
 

@@ -21,6 +21,7 @@ class Judge:
     def __init__(self, chart: Chart, explainer: Explainer) -> None:
         self.chart = chart
         self.explainer = explainer
+        self.restricted = any(each.roles is not None for each in chart.transitions)
 
     def snapshot(self, run: Run, result: Result, version: int, deferred: tuple[Event, ...]) -> Snapshot:
         configuration = result.configuration
@@ -68,11 +69,15 @@ class Judge:
             after = self.snapshot(run, Result(configuration), run.version, snapshot.deferred) if ours else snapshot
             return Step(after, (), "ignored", "no_transition", (), faults)
         mode = self.chart.unhandled
+        asked = mode == "reject" or self.restricted
+        trials, denied = self.explainer.trials(snapshot, configuration, event) if asked else ((), False)
+        if denied:  # whatever the mode: what a sender may not send is neither passed over nor kept for later
+            return Step(snapshot, (), "denied", "roles", (), faults, trials)
         if mode == "ignore":
             return Step(snapshot, (), "ignored", "no_transition", (), faults)
         if mode == "defer":
             return self._deferred(snapshot, event, faults)
-        return self._rejected(snapshot, configuration, event, faults)
+        return Step(snapshot, (), "rejected", "guard" if trials else "no_transition", (), faults, trials)
 
     def _deferred(self, snapshot: Snapshot, event: Event, faults: tuple[Fault, ...]) -> Step:
         if len(snapshot.deferred) >= DEFERRED_MAX:
@@ -80,14 +85,6 @@ class Judge:
             return Step(snapshot, (), "rejected", "failed", (), (fault,))
         after = replaced(snapshot, self.chart.revision, deferred=(*snapshot.deferred, event))
         return Step(after, (), "applied", "deferred", (), faults)
-
-    def _rejected(
-        self, snapshot: Snapshot, configuration: Configuration, event: Event, faults: tuple[Fault, ...]
-    ) -> Step:
-        trials, denied = self.explainer.trials(snapshot, configuration, event)
-        if denied:
-            return Step(snapshot, (), "denied", "roles", (), faults, trials)
-        return Step(snapshot, (), "rejected", "guard" if trials else "no_transition", (), faults, trials)
 
     def failed(self, snapshot: Snapshot, fault: Fault, timer: Timer | None, over: Invocation | None) -> Step:
         """A failed step leaves everything as it was, but for the timer or invoke whose event it was."""

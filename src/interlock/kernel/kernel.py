@@ -92,9 +92,9 @@ class Kernel:
             if plain and beginning.constant is not None:
                 self._plain_start = beginning.constant, self._entry.next.names
         if self._plain_start is not None:
-            # Nothing has to run: the context is the defaults, shared until written, with what was given on top.
+            # Nothing has to run: the context is the defaults, with what was given on top.
             defaults, names = self._plain_start
-            values = {**defaults, **given} if given else defaults
+            values = beginning.first(defaults, given)
             snapshot = Snapshot(self._kind, entity, 1, self._revision, names, values, parent=parent)
             return Step(snapshot)
         return self._started(given, entity, time_ms, parent, self._entry)
@@ -110,9 +110,8 @@ class Kernel:
             result = self.loop.settled(run, self.loop.carried(run, entry))
         except StepFailed as failure:
             fault = failure.fault
-            raise RejectedError(
-                f"the first step failed: {fault.message} at {fault.place}", code=fault.code
-            ) from failure
+            where = f" at {fault.place}" if fault.place else ""
+            raise RejectedError(f"the first step failed: {fault.message}{where}", code=fault.code) from failure
         snapshot = self.judge.snapshot(run, result, 1, ())
         return Step(snapshot, tuple(run.effects), "applied", None, tuple(run.chosen), tuple(run.faults))
 
@@ -154,7 +153,7 @@ class Kernel:
         """The snapshot after all these events, effects discarded: replay. Fast steps make no snapshot between them."""
         configuration = self.planner.configuration(snapshot.configuration)
         context, version, entity = snapshot.context, snapshot.version, snapshot.entity
-        plain = snapshot.ended is None and not snapshot.deferred
+        plain = snapshot.ended is None and not snapshot.deferred and snapshot.kind == self._kind
         for event in events:
             if plain and configuration is not None and event.source is None and event.invokeid is None:
                 try:

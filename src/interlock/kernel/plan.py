@@ -175,7 +175,18 @@ class Planner:
         unknown = [each for name, states in history.items() if name in by_id for each in states if each not in by_id]
         if unknown:
             raise self._misremembered("does not have", unknown)
-        return {by_id[name]: tuple(by_id[each] for each in states) for name, states in history.items() if name in by_id}
+        found = {
+            by_id[name]: tuple(by_id[each] for each in states) for name, states in history.items() if name in by_id
+        }
+        for index, states in found.items():
+            if self.states[index].type == "history" and not self._may_remember(self.states[index], states):
+                raise self._misremembered("does not have there", (self.states[each].id for each in states))
+        return found
+
+    def _may_remember(self, history: State, recorded: tuple[int, ...]) -> bool:
+        """Whether a history can have recorded these states; anything else might lead nowhere, or round for ever."""
+        inside = (self.structure.is_descendant(each, history.parent) for each in recorded)
+        return bool(recorded) and all(inside) and all(self.states[each].type != "history" for each in recorded)
 
     def _misremembered(self, wrong: str, states: Iterable[str]) -> CorruptionError:
         chart = f"`{self.chart.kind}` {self.chart.revision}"

@@ -122,7 +122,7 @@ class Receiver:
         return done
 
     def _before_invoke(self, run: Run, state: State, each: Invocation, event: Event, over: Invocation | None) -> bool:
-        if each.position >= len(state.invokes):
+        if not 0 <= each.position < len(state.invokes):
             message = f"`{run.id}` has an invoke `{each.id}` that state `{state.id}` of its chart does not have"
             raise CorruptionError(message, code="snapshot.invokes", hint=ANOTHER_REVISION)
         invoke = state.invokes[each.position]

@@ -281,7 +281,7 @@ class Run(Struct, gc=False):
             raise StepFailed("step.timers_max", f"more than {TIMERS_MAX:,} pending timers")
         ordinal = self.ordinal
         name = id if id is not None else f"send.{self.version}.{ordinal}"
-        if any(each.name == name for each in self.timers):
+        while any(each.name == name for each in self.timers):  # at most once for each pending timer
             name = f"{name}~{self.version}.{ordinal}"
         due = self.time_ms + delay_ms
         self.timers = (

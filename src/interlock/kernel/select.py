@@ -8,6 +8,7 @@ Rule 3: a guard is asked at most once per selection, in that order, and no furth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import count
 
 from interlock.kernel.actions import Actions, Operation
 from interlock.kernel.plan import Configuration
@@ -48,7 +49,8 @@ class Selector:
         self.structure = structure
         self.actions = actions
         self.classes: dict[frozenset[int], int] = {frozenset(): NOTHING}
-        self.members: list[frozenset[int]] = [frozenset()]
+        self.members: dict[int, frozenset[int]] = {NOTHING: frozenset()}
+        self._numbers = count(NOTHING + 1)
         self.named: dict[str, int] = {}
         self.descriptors = tuple(
             (each, number) for number, transition in enumerate(chart.transitions) for each in transition.descriptors
@@ -69,12 +71,16 @@ class Selector:
         return self._class_of(name) if found is None else found
 
     def _class_of(self, name: str) -> int:
-        matched = frozenset(number for descriptor, number in self.descriptors if descriptor.matches(name))
+        return self.class_of(frozenset(number for descriptor, number in self.descriptors if descriptor.matches(name)))
+
+    def class_of(self, matched: frozenset[int]) -> int:
+        """The class of names that exactly these transitions take."""
         found = self.classes.get(matched)
         if found is None:
-            found = len(self.members)
-            self.members.append(matched)
-            self.classes[matched] = found
+            # A number of its own before it is told: two threads may come here at once with different sets.
+            number = next(self._numbers)
+            self.members[number] = matched
+            found = self.classes.setdefault(matched, number)
         return found
 
     # Candidates

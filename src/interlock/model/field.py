@@ -143,6 +143,8 @@ def plain_refusal(value: Any) -> str | None:
             if kind is dict:
                 if not all(type(key) is str for key in each):
                     return "the keys of a mapping must be strings"
+                if not all(map(is_text, each)):
+                    return HALF_CHARACTER
                 stack.extend((inner, depth + 1) for inner in each.values())
             else:
                 stack.extend((inner, depth + 1) for inner in each)
@@ -151,6 +153,13 @@ def plain_refusal(value: Any) -> str | None:
             if problem is not None:
                 return problem
     return None
+
+
+def copied(value: Any) -> Any:
+    """A plain value that shares nothing mutable with this one. For values that `plain_refusal` has taken."""
+    if type(value) is dict:
+        return {key: copied(each) for key, each in value.items()}
+    return [copied(each) for each in value] if type(value) is list else value
 
 
 def _scalar_refusal(value: Any, kind: type) -> str | None:
@@ -163,10 +172,25 @@ def _scalar_refusal(value: Any, kind: type) -> str | None:
     if kind is float:
         return None if isfinite(value) else "a number must be finite"
     if kind is str:
-        return (
-            None if len(value) <= STRING_LENGTH_MAX else f"a string may have at most {STRING_LENGTH_MAX:,} characters"
-        )
+        if len(value) > STRING_LENGTH_MAX:
+            return f"a string may have at most {STRING_LENGTH_MAX:,} characters"
+        return None if is_text(value) else HALF_CHARACTER
     return f"{kind.__name__} is not a plain JSON value"
+
+
+HALF_CHARACTER = "a string may not hold half of a surrogate pair, which is no character"
+"""Why `is_text` says no."""
+
+
+def is_text(value: str) -> bool:
+    """Whether a string can be written as UTF-8: half a surrogate pair, which Python bears, cannot."""
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def type_name(value: Any) -> str:

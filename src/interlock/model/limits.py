@@ -38,6 +38,12 @@ TRANSITIONS_MAX = 20_000
 DEPTH_MAX = 32
 """Levels of nested states: keeps recursion over a chart far below the interpreter's own limit."""
 
+CONTENT_DEPTH_MAX = 64
+"""Levels of `if`, `foreach` and guards inside one another. Python's own limits begin at 100 levels of indentation."""
+
+FOREACH_DEPTH_MAX = 16
+"""Levels of `foreach` inside one another: Python takes 20 blocks of code within blocks, and ours need a few."""
+
 NAME_BYTES_MAX = 256
 """Bytes of an event name or state id: they are keys of rows and labels of metrics."""
 

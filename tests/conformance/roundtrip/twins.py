@@ -126,7 +126,8 @@ def seen(step: Step | RejectedError) -> dict[str, Any]:
     return {
         "outcome": step.outcome,
         "reason": step.reason,
-        "faults": [each.code for each in step.faults],
+        # Each code once: an output that fails is asked twice below a hidden root (X3), for its done event and the end.
+        "faults": list(dict.fromkeys(each.code for each in step.faults)),
         "snapshot": snapshot,
         "effects": {str(number): plain(effect) for number, effect in enumerate(step.effects)},
     }

@@ -130,6 +130,65 @@ def test_data_that_is_no_plain_json_is_refused_before_the_step(data: object) -> 
     assert "event.payload" == caught.value.code
 
 
+def test_what_is_no_snapshot_is_not_stepped() -> None:
+    """The slip of passing the whole `Step` gets the fix; what else goes wrong inside is not blamed on the caller."""
+    chart = order()
+    first = chart.start(entity="order/1")
+    for given, hint in ((first, "give its `.snapshot`"), ({}, None), (None, None)):
+        with pytest.raises(UsageError) as caught:
+            chart.step(given, "pay", 10)  # type: ignore[arg-type]  # the mistake in question
+        assert ("snapshot.type", hint) == (caught.value.code, caught.value.hint)
+
+
+def test_what_is_no_event_is_not_stepped() -> None:
+    """A name or an Event."""
+    chart = order()
+    with pytest.raises(UsageError, match="an event is a name or an Event, not `int`") as caught:
+        chart.step(chart.start(entity="order/1").snapshot, 5)  # type: ignore[arg-type]  # the mistake in question
+
+    assert "event.type" == caught.value.code
+
+
+def test_an_error_of_our_own_is_not_blamed_on_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the right arguments an AttributeError stays what it is."""
+    chart = order()
+    first = chart.start(entity="order/1").snapshot
+
+    def fail(*_: object) -> None:
+        raise AttributeError("ours")
+
+    monkeypatch.setattr(Kernel, "step", fail)
+    with pytest.raises(AttributeError, match="ours"):
+        chart.step(first, "unknown")
+
+
+def test_time_is_whole_milliseconds() -> None:
+    """`time.time() * 1000` would make a snapshot that cannot be decoded again."""
+    chart = order()
+    first = chart.start(entity="order/1").snapshot
+    with pytest.raises(UsageError) as caught:
+        chart.start(entity="order/1", time_ms=1.5)  # type: ignore[arg-type]  # the mistake in question
+    assert ("time.type", "write int(time.time() * 1000)") == (caught.value.code, caught.value.hint)
+
+    with pytest.raises(UsageError, match="time_ms is whole milliseconds"):
+        chart.step(first, "wait", time_ms=1.5)  # type: ignore[arg-type]  # the mistake in question
+
+
+def test_the_id_of_an_entity_is_a_string() -> None:
+    """A number would be refused only when the snapshot is read back."""
+    with pytest.raises(UsageError, match="the id of an entity is a string, not 5"):
+        order().start(entity=5)  # type: ignore[arg-type]  # the mistake in question
+
+
+@pytest.mark.parametrize("what", ["guard", "assign", "handler"])
+def test_a_decorator_without_a_name_says_how_it_is_written(what: str) -> None:
+    """`@chart.guard` over a function gives it the function."""
+    with pytest.raises(UsageError) as caught:
+        getattr(order(), what)(print)
+
+    assert f'write @chart.{what}("name")' == caught.value.hint
+
+
 def test_folding_is_stepping_without_effects() -> None:
     """Replay."""
     chart = order()
@@ -237,3 +296,33 @@ def test_an_effect_that_has_no_result_has_no_answer() -> None:
         answer(Effect("log", 0, "k", {}))
 
     assert "effect.result" == caught.value.code
+
+
+def test_only_effects_have_results_and_only_timers_fire() -> None:
+    """The error says what was given, and what to give."""
+    with pytest.raises(UsageError, match="only an effect has a result, not `str`"):
+        answer("job")  # type: ignore[arg-type]  # the mistake in question
+    with pytest.raises(UsageError, match="only an effect has a result, not `str`"):
+        failure("job", "c")  # type: ignore[arg-type]  # the mistake in question
+    with pytest.raises(UsageError, match="only a timer fires, not `Effect`"):
+        firing(Effect("timer", 0, "k", {}))  # type: ignore[arg-type]  # the mistake in question
+
+
+def test_a_result_that_is_no_plain_json_is_refused() -> None:
+    """It could not be kept: the exception itself, for one, instead of its code."""
+    effect = Effect("invoke", 0, "k", {"id": "job"})
+    with pytest.raises(UsageError, match="the result of `k` cannot be kept") as caught:
+        answer(effect, {1})
+    assert "event.payload" == caught.value.code
+    with pytest.raises(UsageError, match="the result of `k` cannot be kept"):
+        failure(effect, ValueError("x"))  # type: ignore[arg-type]  # the mistake in question
+
+
+def test_a_chart_that_has_run_can_be_pickled() -> None:
+    """What the kernel has worked out stays behind and is made anew (P9)."""
+    chart = loads("interlock: 1\nkind: lamp\nstates: {off: {on: {press: on}}, on: {on: {press: off}}}")
+    snapshot = chart.fold(chart.start(entity="lamp/1").snapshot, [Event("press")] * 301)
+    again = pickle.loads(pickle.dumps(chart))
+
+    assert chart.chart == again.chart
+    assert ("off",) == again.step(snapshot, "press").snapshot.configuration

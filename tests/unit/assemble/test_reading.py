@@ -109,6 +109,7 @@ def test_a_directory_is_no_definition(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
 
     assert "file.directory" == refused(tmp_path / "folder.yaml").code
+    assert "file.directory" == refused(tmp_path).code
 
 
 def test_a_file_below_a_file_is_unreadable(tmp_path: Path) -> None:
@@ -284,3 +285,12 @@ def test_a_text_has_no_folder() -> None:
         loads(scxml("near.txt"), format="scxml")
 
     assert "no resolver was given" in str(caught.value)
+
+
+def test_findings_at_one_place_keep_their_order() -> None:
+    """Each once, in the order found: the same in every process, whatever its hash seed."""
+    names = [f"t{number}" for number in range(9)]
+    text = f"interlock: 1\nkind: door\nstates: {{open: {{on: {{push: [{{target: [{', '.join(names)}]}}]}}}}}}"
+    found = [each for each in compiled(read(text, format="yaml", source="t")).diagnostics if each.severity == "error"]
+
+    assert [f'no state "{name}"' for name in names] == [each.message for each in found]

@@ -37,6 +37,15 @@ def test_findings_go_to_stdout(call: Caller, folder: Path) -> None:
     assert "" == ended.err
 
 
+def test_a_missing_file_does_not_hide_what_the_others_gave(call: Caller, folder: Path) -> None:
+    """The findings come first, then the error; its code is the command's."""
+    ended = call("check", "bad.yaml", "gone.yaml", "lamp.yaml")
+
+    assert "bad.yaml:4:22 error target.unknown" in ended.out
+    assert (6, 'error: no file "gone.yaml"\n') == (ended.code, ended.err)
+    assert (6, "") == (call("check", "gone.yaml").code, call("check", "gone.yaml").out)
+
+
 def test_json_of_check_is_one_document(call: Caller, folder: Path) -> None:
     """Counts, files and findings, each with its place."""
     said = json.loads(call("check", "--json", "bad.yaml", "lamp.yaml").out)
@@ -222,6 +231,18 @@ def test_a_format_outranks_the_suffix(call: Caller, folder: Path) -> None:
     call("draw", "lamp.yaml", "--format", "dot", "-o", "x.mmd")
 
     assert (folder / "x.mmd").read_text(encoding="utf-8").startswith("digraph")
+
+
+def test_a_picture_is_not_written_as_text(call: Caller, folder: Path) -> None:
+    """A file that no viewer opens helps nobody; with a format named it is the caller's wish."""
+    ended = call("draw", "lamp.yaml", "-o", "x.png")
+
+    assert (2, False) == (ended.code, (folder / "x.png").exists())
+    assert (
+        'error: draw writes diagram text, and "x.png" is named like a picture; '
+        "write a .dot file, and let `dot -Tpng` draw it\n"
+    ) == ended.err
+    assert 0 == call("draw", "lamp.yaml", "--format", "dot", "-o", "x.png").code
 
 
 def test_a_bad_chart_is_not_drawn(call: Caller, folder: Path) -> None:

@@ -157,9 +157,9 @@ states:
 """
     chart = chart_of(text)
 
-    assert ["warning 5:26 invalid syntax; evaluating it will fail"] == told(text, "expression.syntax")
+    assert ["warning 5:28 the expression ends too early; evaluating it will fail"] == told(text, "expression.syntax")
     assert ['warning 5:50 In(): no state "z"', 'warning 5:61 no state "nowhere"'] == told(text, "target.unknown")
-    assert "expression.syntax: invalid syntax" == chart.transitions[0].guard.expression.malformed  # type: ignore[union-attr]  # as written above
+    assert "expression.syntax: the expression ends too early" == chart.transitions[0].guard.expression.malformed  # type: ignore[union-attr]  # as written above
     assert () == chart.transitions[2].targets
 
 

@@ -174,6 +174,20 @@ def test_a_guard_of_an_if_that_reads_nothing_is_told() -> None:
     assert [] == told(good, "guard.constant")
 
 
+def test_a_name_that_reads_like_an_expression_is_told() -> None:
+    """Whoever forgets the `=` has named a function that nobody will write."""
+    bad = "states: {a: {on: {e: {guard: {not: 'event.data.n > 3'}, actions: [x]}}}}"
+    good = "states: {a: {on: {e: {guard: is.long, actions: [x]}, f: {guard: 'is long', actions: [x]}}}}"
+
+    assert [
+        (
+            'warning 3:36 the guard "event.data.n > 3" is the name of a function, and reads like an '
+            "expression; begin it with `=`; in Python, make it with `build.expr`"
+        ),
+    ] == told(bad, "guard.unmarked")
+    assert [] == told(good, "guard.unmarked")
+
+
 def test_eventless_transitions_without_guard_go_round_for_ever() -> None:
     """No event can come in between."""
     bad = """\

@@ -586,3 +586,10 @@ def test_a_result_without_a_guard_of_its_own_and_one_with() -> None:
     document = Document(kind="test", root=State(states=(State(key="a", saga=saga), State(key="b"))))
 
     assert [] == errors(document)
+
+
+def test_a_saga_that_cannot_be_written_out_hides_no_other_error() -> None:
+    """All at once: what is wrong elsewhere in the chart is told beside it."""
+    text = "states:\n  a: {saga: {steps: [{id: completed, do: {src: f}}]}}\n  b: {on: {go: nowhere}}"
+
+    assert ["saga.duplicate_step", "target.unknown"] == errors(text)

@@ -52,7 +52,7 @@ states:
 8:27 error key.unknown states.paid.on[order.canceled].traget: a transition has no key "traget"; did you mean "target"?
 8:45 error value.type states.paid.on[order.canceled].guard: expected a guard, found an integer
 8:49 error name.invalid states.paid.on[a b]: "a b" is not an event descriptor; such as `paid`, `payment.*`,
-9:13 error duration.invalid states.paid.after.30: "30" is not a duration or an expression; write a number with a unit,
+9:13 error duration.invalid states.paid.after.30: "30" is not a duration or an expression; write a whole number with
 10:11 error value.type states.broken: expected a state, found an integer
 """
     actual = [str(each).removeprefix("order.yaml:") for each in reading.diagnostics]
@@ -124,9 +124,9 @@ NO_LIST = ("value.type", "expected a list of actions, found a string", "write it
         )),
         ("{type: compound}", ("value.choice", '"compound" is not parallel or final or history', "leave `type` out")),
         ("{type: finale}", ("value.choice", '"finale" is not parallel or final or history', 'did you mean "final"?')),
-        ("{type: 5}", ("value.type", "expected parallel or final or history, found an integer", None)),
+        ("{type: 5}", ("value.type", "expected parallel or final or history, found 5", None)),
         ("{type: history, history: depp}", ("value.choice", '"depp" is not shallow or deep', 'did you mean "deep"?')),
-        ("{sensitive: false}", ("value.type", "expected true, found a boolean", None)),
+        ("{sensitive: false}", ("value.type", "expected true, found false", None)),
         ("{invoke: {src: h, type: handle}}", (
             "value.choice",
             '"handle" is not handler or chart or an expression',
@@ -135,9 +135,14 @@ NO_LIST = ("value.type", "expected a list of actions, found a string", "write it
         ("{invoke: {src: h, timeout: 30}}", (
             "value.type",
             "expected a duration, found an integer",
-            "write a number with a unit, such as 30s or 1h30m",
+            "write a whole number with a unit, such as 30s or 1h30m",
         )),
         ("{invoke: {src: h, retry: {max: 1.5}}}", ("value.type", "expected an integer, found a number", None)),
+        ("{invoke: {src: h, retry: {max: 1, tries: 3}}}", (
+            "key.unknown",
+            'a retry policy has no key "tries"',
+            "its keys are max, backoff, jitter, on",
+        )),
         ("{invoke: {src: h, retry: {max: -1}}}", ("value.range", "-1 is less than 0", None)),
         ("{invoke: {src: h, autoforward: 1}}", ("value.type", "expected true or false, found an integer", None)),
         ("{context: {x: {default: 1, min: true}}}", ("value.type", "expected a number, found a boolean", None)),

@@ -274,6 +274,19 @@ def test_failures_of_the_parser_itself_do_not_leak(raised: Exception, monkeypatc
     assert ("expression.limit", 1, 2) == (error.code, error.offset, error.end)
 
 
+@pytest.mark.parametrize("text", ["context.n >", " context.n > 1 and", "context.", "1 +  "])
+def test_an_expression_that_ends_too_early_is_told_at_its_end(text: str) -> None:
+    """Python's own words for it are "invalid syntax", without a place."""
+    error, end = refusal(text), len(text.rstrip())
+
+    assert ("expression.syntax", "the expression ends too early", end - 1, end) == (
+        error.code,
+        error.message,
+        error.offset,
+        error.end,
+    )
+
+
 def test_a_syntax_error_without_a_position_points_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python may leave the position out."""
 

@@ -261,3 +261,32 @@ def test_a_script_is_refused_by_the_safe_language(text: str) -> None:
         Kernel(chart).start(entity=ENTITY)
 
     assert "script.untrusted" == caught.value.code
+
+
+def test_what_the_caller_does_with_his_values_later_changes_no_snapshot() -> None:
+    """A snapshot is a value: what was given is copied."""
+    given = {"free": [1, {"k": [2]}]}
+    step = kernel_of(PLAIN).start(given, entity=ENTITY)
+    given["free"][1]["k"].append(3)  # type: ignore[index]  # a list, as written above
+
+    assert [1, {"k": [2]}] == step.snapshot.context["free"]
+
+
+@pytest.mark.parametrize("entry", ["", "entry: [x], "], ids=["nothing runs", "something runs"])
+def test_two_entities_share_no_default(entry: str) -> None:
+    """Code that writes into the context it was shown spoils that entity alone, neither the next one nor the chart."""
+    context = "context: {n: {type: integer, default: 1}, tree: {type: any, default: [[1]]}}"
+    kernel = kernel_of(f"{context}\nstates: {{a: {{{entry}}}}}")
+    first = kernel.start(entity=ENTITY).snapshot
+    first.context["n"] = 7
+    first.context["tree"][0].append(2)
+
+    assert {"n": 1, "tree": [[1]]} == kernel.start(entity=ENTITY).snapshot.context
+
+
+def test_half_a_character_is_refused() -> None:
+    """It could not be written as UTF-8 when the snapshot is kept."""
+    for given in ("\ud800", {"\ud800": 1}):
+        with pytest.raises(RejectedError) as caught:
+            kernel_of(PLAIN).start({"free": given}, entity=ENTITY)
+        assert "context.refused" == caught.value.code

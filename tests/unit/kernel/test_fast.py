@@ -1,15 +1,16 @@
 """The fast tier applies where it should, nowhere else, and is never seen in an answer (P8)."""
 
+from dataclasses import replace
 from functools import cache
 from random import Random
 from typing import Any
 
 import pytest
 
-from interlock.errors import CorruptionError
+from interlock.errors import CorruptionError, UsageError
 from interlock.kernel import fast
 from interlock.kernel.kernel import Kernel
-from interlock.model.chart import Chart
+from interlock.model.chart import Chart, Descriptor
 from interlock.model.codec import encode
 from interlock.model.event import Event
 from interlock.model.limits import EFFECTS_MAX, VALUE_DEPTH_MAX, VALUES_MAX
@@ -408,3 +409,30 @@ def test_folding_from_states_that_do_not_fit_is_corruption() -> None:
 
     with pytest.raises(CorruptionError):
         kernel.fold(Snapshot("test", ENTITY, 1, "0", ("gone",), {}), [Event("go")])
+
+
+def test_an_entity_of_another_kind_is_refused_however_often_the_step_was_made() -> None:
+    """The short way asks for the kind as the long one does; so does replay."""
+    kernel = kernel_of("states: {a: {on: {go: b}}, b: {on: {go: a}}}")
+    snapshot = last_step(kernel, *["go"] * (4 * fast.HITS)).snapshot
+    foreign = Snapshot("other", ENTITY, 1, snapshot.revision, snapshot.configuration, {})
+
+    assert "go" in kernel.planner.table[snapshot.configuration].whole
+    with pytest.raises(UsageError) as stepped:
+        kernel.step(foreign, Event("go"))
+    with pytest.raises(UsageError) as folded:
+        kernel.fold(foreign, [Event("go")])
+    assert ("snapshot.kind", "snapshot.kind") == (stepped.value.code, folded.value.code)
+
+
+def test_a_reserved_name_stays_refused_however_often_it_comes() -> None:
+    """A descriptor in SCXML may name `_x`; such events are the kernel's all the same."""
+    chart = chart_of("dialect: scxml\nstates: {a: {on: {go: b}}, b: {}}")
+    go = chart.transitions[0]
+    reserved = replace(chart, transitions=(replace(go, descriptors=(Descriptor("_go", ("_go",)),)),))
+    kernel = Kernel(reserved)
+    snapshot = started(kernel)
+
+    assert {("rejected", "undeclared")} == {
+        (step.outcome, step.reason) for step in (kernel.step(snapshot, Event("_go")) for _ in range(4 * fast.HITS))
+    }

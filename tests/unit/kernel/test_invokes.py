@@ -385,13 +385,14 @@ def test_an_xstate_invoke_of_a_transient_state_is_withdrawn() -> None:
     assert ((), ()) == (step.effects, step.snapshot.invokes)
 
 
-def test_an_invoke_that_the_chart_does_not_have_is_corruption() -> None:
+@pytest.mark.parametrize("position", [3, -1, -9])
+def test_an_invoke_that_the_chart_does_not_have_is_corruption(position: int) -> None:
     """A snapshot of another revision is not guessed at."""
     kernel = kernel_of(CHART)
     good = working()
     bad = Snapshot(
         good.kind, good.entity, good.version, "9", good.configuration, good.context,
-        invokes=(Invocation("job", "work", 3, "k"),),
+        invokes=(Invocation("job", "work", position, "k"),),
     )  # fmt: skip
 
     with pytest.raises(CorruptionError) as caught:

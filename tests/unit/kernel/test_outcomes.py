@@ -286,3 +286,14 @@ def test_a_sender_cannot_use_the_names_of_the_kernel(name: str) -> None:
 
     assert ("rejected", "undeclared") == said(step)
     assert before is step.snapshot
+
+
+@pytest.mark.parametrize("mode", ["reject", "ignore", "defer"])
+def test_what_only_roles_stop_is_denied_in_every_mode(mode: str) -> None:
+    """Section 5: an event its sender may not send is neither passed over nor kept for later."""
+    kernel = kernel_of(f"unhandled: {mode}\nstates: {{a: {{on: {{go: {{actions: [x], roles: [boss]}}}}}}}}")
+    before = last_step(kernel).snapshot
+    step = kernel.step(before, Event("go", principal={"roles": ["guest"]}))
+
+    assert ("denied", "roles") == said(step)
+    assert before is step.snapshot

@@ -227,3 +227,38 @@ def test_the_memory_of_a_history_that_is_gone_is_left_alone() -> None:
 
     assert ("a.y",) == step.snapshot.configuration
     assert {"a.h": ("a.y",), "a.old": ("a.gone",)} == step.snapshot.history
+
+
+@pytest.mark.parametrize("kept", [("a.h",), ("b",), ("",), ("a",), ()], ids=repr)
+def test_a_history_of_states_it_cannot_have_recorded_is_corruption(kept: tuple[str, ...]) -> None:
+    """Itself, a state elsewhere, its own parent or nothing: it would lead round for ever, or nowhere."""
+    with pytest.raises(CorruptionError) as caught:
+        kernel_of(HISTORY).step(remembering(a_h=kept), Event("back"))
+
+    assert "snapshot.history" == caught.value.code
+    assert "does not have there" in caught.value.message
+
+
+def test_a_memory_of_what_is_no_history_any_more_is_left_alone() -> None:
+    """Another revision had a history of that name; nothing asks for it now."""
+    assert ("a.x",) == kernel_of(HISTORY).step(remembering(a_y=("b",)), Event("back")).snapshot.configuration
+
+
+def test_sets_of_transitions_met_at_the_same_time_get_numbers_of_their_own() -> None:
+    """Two threads may match two new names at once; each class must keep its own transitions (P9)."""
+    selector = kernel_of("states: {a: {on: {x: b}}, b: {}}").selector
+    first, second = frozenset({7}), frozenset({8})
+    numbers = {}
+
+    class Late(dict[frozenset[int], int]):
+        """A table in which the second set arrives while the first is on its way."""
+
+        def setdefault(self, key: frozenset[int], default: int = 0) -> int:
+            if key == first:
+                numbers[second] = selector.class_of(second)
+            return super().setdefault(key, default)
+
+    selector.classes = Late(selector.classes)
+    numbers[first] = selector.class_of(first)
+
+    assert {first: first, second: second} == {each: selector.members[numbers[each]] for each in numbers}

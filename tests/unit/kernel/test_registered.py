@@ -163,3 +163,20 @@ def test_an_assign_function_that_raises_is_an_error() -> None:
         raise OSError("no disk")
 
     assert ["function.failed"] == faults(last_step(kernel(compute=compute), "fill"))
+
+
+class Undecided:
+    """A value without a truth, as comparisons of arrays give it."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("neither")
+
+
+def test_a_guard_whose_answer_has_no_truth_is_in_error() -> None:
+    """It counts as false, as any other guard in error (S33)."""
+    step = last_step(kernel(allowed=lambda context, event: Undecided()), "ask")
+
+    assert ["no"] == calls(step)
+    assert [("function.failed", "`allowed` raised ValueError: neither")] == [
+        (each.code, each.message) for each in step.faults
+    ]

@@ -282,3 +282,11 @@ def test_reserved_names_belong_to_the_kernel() -> None:
     step = last_step(kernel, "_secret")
 
     assert ("rejected", "undeclared", ("a",)) == (step.outcome, step.reason, step.snapshot.configuration)
+
+
+def test_a_name_made_for_a_timer_is_never_that_of_another() -> None:
+    """S36: an author may have used the very id that a repeated one would be told apart by."""
+    sends = ", ".join(f"{{send: {{event: x, delay: 1s, id: {each}}}}}" for each in ("q", "q~1.2", "q"))
+    timers = kernel_of(f"states: {{a: {{entry: [{sends}]}}}}").start(entity=ENTITY).snapshot.timers
+
+    assert ["q", "q~1.2", "q~1.2~1.2"] == [each.name for each in timers]

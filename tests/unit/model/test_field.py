@@ -11,7 +11,9 @@ from interlock.model.field import (
     UNSET,
     Field,
     FieldType,
+    copied,
     fields_refusal,
+    is_text,
     plain_refusal,
     refusal,
     same_value,
@@ -175,3 +177,29 @@ def test_a_field_is_plain_when_nothing_was_said() -> None:
     assert not Field(name="x", enum=(1,)).plain
     assert not Field(name="x", min=1).plain
     assert not Field(name="x", max=1).plain
+
+
+@pytest.mark.parametrize("text", ["", "plain", "caf\u00e9", "\U0001f600", "\x00", "\uffff"], ids=ascii)
+def test_whole_characters_are_text(text: str) -> None:
+    """Whatever UTF-8 can write."""
+    assert is_text(text)
+    assert plain_refusal([text, {text: 1}]) is None
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ude00\ud83d"], ids=ascii)
+def test_half_a_surrogate_pair_is_no_text(text: str) -> None:
+    """Python bears it, and no file or database does: it is refused as a value and as a key."""
+    problem = "a string may not hold half of a surrogate pair, which is no character"
+
+    assert not is_text(text)
+    assert (problem, problem) == (plain_refusal([text]), plain_refusal({text: 1}))
+
+
+def test_a_copy_shares_nothing_that_can_be_changed() -> None:
+    """Equal all the way down, and no list or mapping is the same one."""
+    value = {"a": [1, {"b": []}], "c": "x", "d": None}
+    copy = copied(value)
+
+    assert value == copy
+    copy["a"][1]["b"].append(1)
+    assert {"a": [1, {"b": []}], "c": "x", "d": None} == value

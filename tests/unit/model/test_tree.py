@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.model.document import Document, State
-from interlock.model.tree import Tree, Unresolved
+from interlock.model.tree import GUESSES_MAX, Tree, Unresolved
 
 
 def _tree() -> Tree:
@@ -124,3 +124,12 @@ def test_descendants_and_ancestors_follow_the_numbers() -> None:
     assert tree.is_descendant(leaf, a)
     assert not tree.is_descendant(a, a)
     assert list(tree.ancestors(leaf)) == [_index(tree, "a.x"), a, 0]
+
+
+def test_only_so_many_unknown_targets_come_with_a_guess() -> None:
+    """Looking for a near name is slow, and after some dozens nobody reads on."""
+    tree = _tree()
+    found = [tree.target(1, "#nowhere") for _ in range(GUESSES_MAX + 1)]
+
+    assert Unresolved("target.unknown", 'no state "#nowhere"') == found[-1]
+    assert GUESSES_MAX + 1 == tree.guesses
