@@ -12,6 +12,11 @@ import signal
 import sys
 
 SECONDS_MAX = 60
+MEMORY_BYTES_MAX = 300 * 2**20
+"""What one command may hold at once; an empty Python with our readers takes about 35 MB.
+
+A bound, not a measurement: what a parent sees of its child's memory counts the parent's own pages until the exec.
+"""
 PR_CAPBSET_DROP = 24
 PASSING_PERMISSIONS = (1, 2)
 """Linux's capabilities to read and write whatever permissions say: CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
@@ -23,6 +28,7 @@ def main() -> None:
     for capability in PASSING_PERMISSIONS if humble == "humble" else ():
         ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_MAX, SECONDS_MAX))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(file_bytes_max), resource.RLIM_INFINITY))
     signal.alarm(SECONDS_MAX)
     os.execv(sys.executable, [sys.executable, "-m", "interlock", *arguments])

@@ -11,7 +11,6 @@ import pytest
 import interlock
 from interlock.errors import DefinitionError
 from tests.hostile.definitions import ALL, BYTES, EXPRESSIONS, HEAD, MEANINGS, PARSERS, Hostile, deep_chart, wide_chart
-from tests.hostile.processes import MEMORY_MB_MAX
 from tests.hostile.processes import interlock as command
 
 FINDINGS = 1
@@ -44,7 +43,6 @@ def test_the_command_survives_it(hostile: Hostile, tmp_path: Path) -> None:
     assert (FINDINGS, "") == (ended.code, ended.err)
     errors = [each for each in json.loads(ended.out)["files"][0]["findings"] if each["severity"] == "error"]
     assert (hostile.code, hostile.file) == (errors[0]["code"], errors[0]["file"])
-    assert ended.memory_mb < MEMORY_MB_MAX
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.processes import MEMORY_MB_MAX, Ended
+from tests.hostile.processes import Ended
 from tests.hostile.processes import interlock as command
 
 GOOD = """\
@@ -81,7 +81,6 @@ def test_what_is_no_definition_is_told(how: str, folder: Path) -> None:
     assert words in ended.out + ended.err
     assert code in (OK, FINDINGS) or refused(ended)
     assert "\x1b" not in ended.out + ended.err
-    assert ended.memory_mb < MEMORY_MB_MAX
 
 
 @pytest.mark.slow
@@ -96,7 +95,6 @@ def test_a_pipe_that_never_ends_costs_no_more_than_a_definition(folder: Path) ->
 
     assert FINDINGS == ended.code
     assert '"yaml.size"' in ended.out
-    assert ended.memory_mb < MEMORY_MB_MAX
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 
 from interlock.errors import (
+    ConflictError,
     CorruptionError,
     DefinitionError,
     DeniedError,
@@ -16,12 +17,14 @@ from interlock.errors import (
     MissingExtraError,
     NotFoundError,
     RejectedError,
+    UnavailableError,
     UsageError,
 )
 
 OK = 0
 FINDINGS = 1
 USAGE = 2
+CONFLICT = 3
 DENIED = 4
 REJECTED = 5
 NOT_FOUND = 6
@@ -34,9 +37,11 @@ INTERRUPTED = 130
 _BY_CLASS: tuple[tuple[type[Exception], int], ...] = (
     (DefinitionError, FINDINGS),
     (UsageError, USAGE),
+    (ConflictError, CONFLICT),
     (DeniedError, DENIED),
     (RejectedError, REJECTED),
     (NotFoundError, NOT_FOUND),
+    (UnavailableError, UNAVAILABLE),
     (CorruptionError, CORRUPTION),
     (MissingExtraError, MISSING_EXTRA),
     (InternalError, INTERNAL),

@@ -14,6 +14,7 @@ from interlock.cli import exits
 from interlock.cli.exits import exit_code
 from interlock.cli.main import commands
 from interlock.errors import (
+    ConflictError,
     CorruptionError,
     DefinitionError,
     DeniedError,
@@ -23,6 +24,7 @@ from interlock.errors import (
     MissingExtraError,
     NotFoundError,
     RejectedError,
+    UnavailableError,
     UsageError,
 )
 from tests.unit.cli.calls import Caller
@@ -30,9 +32,11 @@ from tests.unit.cli.calls import Caller
 CODES = [
     (DefinitionError([Diagnostic(code="a.b", message="m")]), 1),
     (UsageError("m"), 2),
+    (ConflictError("m"), 3),
     (DeniedError("m"), 4),
     (RejectedError("m"), 5),
     (NotFoundError("m"), 6),
+    (UnavailableError("m"), 7),
     (CorruptionError("m"), 8),
     (MissingExtraError("m"), 9),
     (InternalError("m"), 70),
