@@ -228,12 +228,17 @@ class _FastWriter(Writer):
             return
         self.writes = True
         self.uses |= typed.uses
-        for each in typed.operands:
-            if not each.isdecimal():
-                self.add(f"if type({each}) is not {self.constant(int)}: go_general()")
-        self.add(f"context[{path!r}] = v = {typed.source}")
+        source = typed.source
+        read = [each for each in typed.operands if not each.isdecimal()]
+        for position, each in enumerate(read, start=1):
+            self.add(f"v{position} = {each}")  # looked up once: the check and the sum both need it
+            self.add(f"if type(v{position}) is not {self.constant(int)}: go_general()")
+            source = source.replace(each, f"v{position}", 1)
         if typed.operands:
+            self.add(f"v = {source}")
             self.add(f"if not -{_SMALL} <= v <= {_SMALL}: go_general()")
+            source = "v"
+        self.add(f"context[{path!r}] = {source}")
 
     def typed(self, value: Value) -> Typed | None:
         """The source of an expression with what is known of its type; None for other values and other languages."""

@@ -155,9 +155,11 @@ class Kernel:
         context, version, entity = snapshot.context, snapshot.version, snapshot.entity
         plain = snapshot.ended is None and not snapshot.deferred and snapshot.kind == self._kind
         for event in events:
-            if plain and configuration is not None and event.source is None and event.invokeid is None:
+            if plain and event.source is None and event.invokeid is None:
                 try:
-                    configuration, context, _, _ = configuration.fast[event.name](context, event, entity, version + 1)
+                    configuration, context, _, _ = configuration.fast[event.name](  # type: ignore[union-attr]  # None raises
+                        context, event, entity, version + 1
+                    )
                     version += 1
                     continue
                 except Exception:  # noqa: BLE001, S110  # as in `step`: the general path meets it again
