@@ -20,7 +20,7 @@ START = genesis("lamp/1")
 def test_a_good_receipt_is_what_it_expects() -> None:
     """Applied, ignored and duplicate are answers."""
     for outcome in ("applied", "ignored", "duplicate"):
-        receipt = Receipt("lamp/1", outcome, 2)  # type: ignore[arg-type]  # each is an outcome
+        receipt = Receipt("lamp/1", outcome, 2)
 
         assert receipt is receipt.expect()
 
