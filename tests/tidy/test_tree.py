@@ -35,7 +35,7 @@ def test_the_patterns_find_what_they_are_for() -> None:
     assert MACHINE_PATH.search(f"see {slash}home{slash}ada/notes")
     assert MACHINE_PATH.search(f'"{slash}tmp{slash}x"')
     assert not MACHINE_PATH.search("https://example.org/home/page")
-    assert not MACHINE_PATH.search("docs/work/page.md")
+    assert not MACHINE_PATH.search("docs/home/page.md")
     assert REGISTRY.search("https://pypi" + ".org/simple")
     assert not REGISTRY.search("https://pypi.example.org")
 

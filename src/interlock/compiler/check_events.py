@@ -12,11 +12,9 @@ from interlock.errors import Place
 from interlock.model.action import Emit, Expression, Raise, Send, value_expressions
 from interlock.model.chart import Transition
 from interlock.model.document import EventType
+from interlock.model.event import RESERVED_NAMES
 from interlock.model.field import Field, fields_refusal
 from interlock.model.limits import NAME_BYTES_MAX
-
-RESERVED = ("_", "done.", "error.", "after.")
-"""How names begin that belong to the kernel (V6)."""
 
 _OWN = ("done", "error", "after")
 
@@ -40,7 +38,7 @@ def check_events(review: Review) -> None:
 
 
 def _check_declaration(review: Review, event: EventType, declared: dict[str, EventType]) -> None:
-    if event.name.startswith(RESERVED):
+    if event.name.startswith(RESERVED_NAMES):
         _reserved(review, event.name, event.place)
     if len(event.name.encode()) > NAME_BYTES_MAX:
         message = f'the event name "{event.name[:40]}..." has more than {NAME_BYTES_MAX} bytes'
@@ -71,7 +69,7 @@ def _caused(review: Review) -> Iterator[tuple[str, object, Place]]:
 
 
 def _check_caused(review: Review, declared: dict[str, EventType], name: str, data: object, place: Place) -> None:
-    if name.startswith(RESERVED):
+    if name.startswith(RESERVED_NAMES):
         if review.own:
             _reserved(review, name, place)
         return

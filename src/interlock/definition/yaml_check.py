@@ -13,17 +13,16 @@ from interlock.errors import Place
 from interlock.model.action import Block, Raise, Send, block_actions
 from interlock.model.document import Document, Invoke, Retry, State
 from interlock.model.duration import parse_duration
+from interlock.model.event import RESERVED_NAMES
 from interlock.model.field import UNSET
 from interlock.model.findings import Findings
-
-_RESERVED = ("_", "done.", "error.", "after.")
 
 
 def check_names(document: Document, findings: Findings) -> None:
     """Adds a finding for each reserved name of a document, and of the charts inside it."""
     if document.dialect == "interlock":
         for event in document.events or ():
-            if event.name.startswith(_RESERVED):
+            if event.name.startswith(RESERVED_NAMES):
                 _reserved("event", event.name, event.place, findings)
         for state in _states(document.root):
             _check_reserved(state, findings)
@@ -78,7 +77,7 @@ def _check_reserved(state: State, findings: Findings) -> None:
             if (
                 isinstance(action, Raise | Send)
                 and isinstance(action.event, str)
-                and action.event.startswith(_RESERVED)
+                and action.event.startswith(RESERVED_NAMES)
             ):
                 _reserved("event", action.event, action.place, findings)
 

@@ -12,6 +12,10 @@ SCXML_PROCESSOR = "http://www.w3.org/TR/scxml/#SCXMLEventProcessor"
 """The origintype of every event that one entity sends to another."""
 
 
+RESERVED_NAMES = ("_", "done.", "error.", "after.")
+"""Beginnings of event names that belong to the kernel: no sender and no chart may use them for its own events."""
+
+
 class Event(Struct, frozen=True, gc=False, omit_defaults=True):
     """A fact given to an entity: a dotted name and a payload, with who sent it, when, and by which way.
 

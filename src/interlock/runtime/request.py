@@ -11,6 +11,7 @@ from typing import Any
 
 from interlock.errors import UsageError
 from interlock.model.codec import encode
+from interlock.model.event import RESERVED_NAMES
 from interlock.model.field import plain_refusal
 from interlock.model.limits import (
     ENTITY_ID_BYTES_MAX,
@@ -19,9 +20,6 @@ from interlock.model.limits import (
     PAYLOAD_BYTES_MAX,
     PAYLOAD_DEPTH_MAX,
 )
-
-RESERVED = ("_", "done.", "error.", "after.")
-"""Beginnings of event names that belong to the kernel: no sender may use them."""
 
 
 def checked_entity(entity: str) -> str:
@@ -43,7 +41,7 @@ def check_key(key: str) -> None:
 def check_event(name: str) -> None:
     """An event name that a sender may use."""
     _check_text(name, "event name", NAME_BYTES_MAX, "event.malformed")
-    if not name or name.startswith(RESERVED):
+    if not name or name.startswith(RESERVED_NAMES):
         raise UsageError(f"`{name}` belongs to the kernel: no sender may use it", code="event.reserved")
 
 

@@ -18,9 +18,6 @@ from interlock.model.event import Event
 from interlock.model.limits import EVALUATIONS_MAX
 from interlock.model.snapshot import Snapshot
 
-RESERVED = ("_", "done.", "error.", "after.")
-"""Beginnings of names that belong to the kernel: no sender may use them."""
-
 
 class _Entity(NamedTuple):
     id: str
