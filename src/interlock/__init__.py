@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         firing,
         load,
         loads,
-        open,  # noqa: A004  # the name users read: interlock.open
     )
     from interlock.definition import builder as build
     from interlock.errors import (
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from interlock.model.event import Event
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
+    from interlock.opening import open  # noqa: A004  # the name users read: interlock.open
     from interlock.ports.store import Page, Query, Row
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.send import Runtime
@@ -85,7 +85,7 @@ _HOMES = {
     "firing": "interlock.assemble",
     "load": "interlock.assemble",
     "loads": "interlock.assemble",
-    "open": "interlock.assemble",
+    "open": "interlock.opening",
 }
 
 __all__ = (

@@ -1,8 +1,8 @@
-"""The composition root: the only module that knows every format and store by name, reads files, and joins charts with
+"""The composition root of charts: the only module that knows every format by name, reads files, and joins charts with
 code.
 
 `load` turns a definition into a `BoundChart`: the immutable chart together with the functions and handlers that code
-brings. `open` joins charts with a store.
+brings. `opening` joins charts with a store.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from interlock.compiler.build import Compilation, compile_document
 from interlock.definition.format import Format, Reading, Resolver
@@ -29,12 +28,6 @@ from interlock.model.limits import DEFINITION_BYTES_MAX
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step
 
-if TYPE_CHECKING:  # what drives a store is imported when a store is opened: a chart alone needs no event loop
-    from interlock.ports.clock import Clock
-    from interlock.ports.store import Store
-    from interlock.runtime.blocking import BlockingRuntime
-    from interlock.runtime.send import Runtime
-
 _HOMES = {
     "yaml": ("yaml", "FORMAT"),
     "scxml": ("scxml", "FORMAT"),
@@ -44,12 +37,6 @@ _HOMES = {
 }
 FORMATS = tuple(_HOMES)
 """The formats that come with the package, by name; modules of `definition/` hold them."""
-
-STORES = {"memory": "interlock.stores.memory", "file": "interlock.stores.files", "sqlite": "interlock.stores.sqlite"}
-"""The stores that come with the package, by the scheme of their address; each module has an `open_store(url)`."""
-
-STORE_GROUP = "interlock.stores"
-"""The entry points by which other packages bring stores: a scheme, and a function of the address that opens one."""
 
 _SUFFIXES = {
     ".yaml": "yaml",
@@ -333,87 +320,3 @@ def firing(timer: Timer) -> Event:
         sendid=timer.id,
         source=f"timer/{timer.name}/{timer.version}",
     )
-
-
-def open(url: str, *, charts: Iterable[BoundChart], clock: Clock | None = None) -> Opening:  # noqa: A001 - the name users read: interlock.open
-    """A runtime for entities of these charts on the store at an address, opened by `with` or `async with`.
-
-    `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file. Of several charts of one kind the
-    last creates new entities; the others go on with those they wrote.
-    Raises UsageError for an address of no known store, or without charts.
-
-        with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
-            orders.create("order/A-1", {"amount": 100})
-    """
-    if isinstance(charts, BoundChart):
-        raise UsageError("`charts` is a list of charts", code="charts.malformed", hint="write charts=[chart]")
-    bound = tuple(charts)
-    if not bound:
-        raise UsageError("a runtime needs a chart", code="charts.missing", hint="charts=[interlock.load(...)]")
-    return Opening(url, _store_opener(url), tuple(each.kernel for each in bound), clock)
-
-
-def _store_opener(url: str) -> Callable[[str], Store]:
-    """The function that opens stores of this address's scheme."""
-    scheme, colon, _ = url.partition(":")
-    module = STORES.get(scheme) if colon else None
-    if module is not None:
-        found: Callable[[str], Store] = import_module(module).open_store
-        return found
-    others = _other_stores()
-    if colon and scheme in others:
-        return others[scheme]()
-    known = sorted({*STORES, *others})
-    hint = (colon and suggestion(scheme, known)) or f"addresses begin with {', '.join(f'{each}:' for each in known)}"
-    raise UsageError(f"`{url}` is the address of no store", code="store.unknown", hint=hint)
-
-
-def _other_stores() -> dict[str, Callable[[], Callable[[str], Store]]]:
-    found = import_module("importlib.metadata").entry_points(group=STORE_GROUP)
-    return {each.name: each.load for each in found if each.name not in STORES}
-
-
-class Opening:
-    """A runtime about to be opened: `with` gives one whose methods wait, `async with` one whose methods are awaited."""
-
-    def __init__(
-        self, url: str, opener: Callable[[str], Store], kernels: tuple[Kernel, ...], clock: Clock | None
-    ) -> None:
-        self.url = url
-        self._opener = opener
-        self._kernels = kernels
-        self._clock = clock
-        self._opened: list[Runtime] = []
-        self._waiting: list[BlockingRuntime] = []
-
-    async def _runtime(self) -> Runtime:
-        from asyncio import to_thread
-
-        from interlock.ports.clock import SystemClock
-        from interlock.runtime.charts import Charts
-        from interlock.runtime.send import Runtime
-
-        store = await to_thread(self._opener, self.url)  # opening may read, repair and flush
-        return Runtime(store, Charts(self._kernels), self._clock or SystemClock())
-
-    async def __aenter__(self) -> Runtime:
-        runtime = await self._runtime()
-        self._opened.append(runtime)
-        return runtime
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._opened.pop().close()
-
-    def __enter__(self) -> BlockingRuntime:
-        from interlock.runtime.blocking import BlockingRuntime
-
-        runtime = BlockingRuntime(self._runtime)
-        self._waiting.append(runtime)
-        return runtime
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._waiting.pop().close()

@@ -129,6 +129,9 @@ class Store(Protocol):
     async def find(self, query: Query) -> Page:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
 
+    async def kinds(self) -> tuple[str, ...]:
+        """The kinds that there are entities of, sorted."""
+
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
 
@@ -139,3 +142,27 @@ class RefusalLog(Protocol):
 
     async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Keep refusals; losing some under pressure is allowed, blocking a step is not."""
+
+
+@runtime_checkable
+class Archive(Protocol):
+    """A store that takes over journals written elsewhere."""
+
+    async def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
+        """Keep verified records as they are, byte for byte, after those already here; give the version reached.
+
+        `append` says what the last of them leads to. Records that are here already are passed over, so it may be
+        called again. Raises ConflictError when other records stand in their place.
+        """
+
+
+@runtime_checkable
+class Releasing(Protocol):
+    """A store that lets go of journals once an archive has them."""
+
+    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+        """Drop the records of an ended entity that is still at this version; False when it is not.
+
+        The entity stays, with its snapshot, the hash of its last record and its keys: an id never lives twice.
+        Reading what was dropped raises NotFoundError, `journal.archived`, naming the archive.
+        """

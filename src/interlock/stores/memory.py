@@ -112,6 +112,12 @@ class MemoryStore:
         more = len(found) > start + limit
         return Page(tuple(self._row(entity) for _, entity in rows), encode_cursor(*rows[-1]) if more else None)
 
+    async def kinds(self) -> tuple[str, ...]:
+        """The kinds that there are entities of, sorted."""
+        with self._lock:
+            self._check_open()
+            return tuple(sorted({life.kind for life in self._lives.values()}))
+
     def _matching(self, query: Query) -> Iterator[tuple[int, str]]:
         for entity, life in self._lives.items():
             if life.kind != query.kind or not entity.startswith(f"{query.kind}/{query.prefix or ''}"):

@@ -34,7 +34,7 @@ from interlock.ports.store import (
 )
 from interlock.stores.sqlite_batch import split
 from interlock.stores.sqlite_connect import open_reader, open_writer, translated
-from interlock.stores.sqlite_lists import find
+from interlock.stores.sqlite_lists import find, kinds
 from interlock.stores.sqlite_writer import Waiting, Writer
 
 READERS_MAX = 4
@@ -108,6 +108,10 @@ class SqliteStore:
     async def find(self, query: Query) -> Page:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
         return await self._read(lambda connection: find(connection, self._tenant, query))
+
+    async def kinds(self) -> tuple[str, ...]:
+        """The kinds that there are entities of, sorted."""
+        return await self._read(lambda connection: kinds(connection, self._tenant))
 
     async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Keep refusals; they are written with the next batch, and nobody waits for that."""

@@ -41,11 +41,20 @@ BY_TAG = """
     FROM entity_tag AS t CROSS JOIN entity AS e ON e.tenant = t.tenant AND e.kind = t.kind AND e.id = t.id
     WHERE t.tenant = ? AND t.kind = ? AND t.tag = ?
     ORDER BY t.id"""
+NEXT_KIND = "SELECT kind FROM entity WHERE tenant = ? AND kind > ? ORDER BY kind LIMIT 1"
 
 FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
 
 Found = tuple[Any, ...]
 """A row of the statements above: its place in the order (ms, id), then the columns."""
+
+
+def kinds(connection: sqlite3.Connection, tenant: str) -> tuple[str, ...]:
+    """The kinds that there are entities of: one step along the key for each, however many entities they have."""
+    found: list[str] = []
+    while row := connection.execute(NEXT_KIND, (tenant, found[-1] if found else "")).fetchone():
+        found.append(row[0])
+    return tuple(found)
 
 
 def find(connection: sqlite3.Connection, tenant: str, query: Query) -> Page:

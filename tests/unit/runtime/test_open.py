@@ -63,7 +63,7 @@ def test_an_opening_can_be_used_again() -> None:
         ("sqlit:///x.db", "sqlite"),
         ("doors.db", "sqlite:"),
         ("", "memory:"),
-        ("postgres://x", "file:"),
+        ("oracle://x", "file:"),
     ],
 )
 def test_an_unknown_address_names_the_known_ones(address: str, hint: str) -> None:
@@ -119,10 +119,10 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_another_package_brings_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheme that an entry point names opens by it."""
-    from interlock import assemble
+    from interlock import opening
     from interlock.stores.memory import MemoryStore
 
-    monkeypatch.setattr(assemble, "_other_stores", lambda: {"cloud": lambda: lambda url: MemoryStore()})
+    monkeypatch.setattr(opening, "_other_stores", lambda: {"cloud": lambda: lambda url: MemoryStore()})
     with interlock.open("cloud://x", charts=[door]) as doors:
         assert "applied" == doors.create("door/1").outcome
 
@@ -131,7 +131,7 @@ def test_the_entry_points_say_what_the_table_says() -> None:
     """Others find our stores as we find theirs."""
     import tomllib
 
-    from interlock.assemble import STORE_GROUP, STORES
+    from interlock.opening import STORE_GROUP, STORES
 
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
