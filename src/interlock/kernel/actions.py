@@ -15,7 +15,8 @@ from interlock.errors import UsageError
 from interlock.expression.compile import NAMESPACE, EvaluationError
 from interlock.expression.language import Language
 from interlock.expression.measure import weigh
-from interlock.kernel.run import ContentError, Run
+from interlock.kernel.failing import ContentError
+from interlock.kernel.run import Run
 from interlock.model.action import (
     Action,
     Assign,

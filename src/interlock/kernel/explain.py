@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from interlock.expression.parse import ExpressionError
 from interlock.kernel.actions import Actions
+from interlock.kernel.failing import error_facts
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import Run, error_facts, run_at
+from interlock.kernel.run import Run, run_at
 from interlock.kernel.select import Selector
 from interlock.model.action import Expression, Guard, guard_expressions, guard_text
 from interlock.model.chart import Chart, Transition

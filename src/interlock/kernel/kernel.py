@@ -16,12 +16,13 @@ from interlock.expression.language import SAFE, Language
 from interlock.kernel.actions import Actions
 from interlock.kernel.begin import Beginning
 from interlock.kernel.explain import Candidate, Explainer
+from interlock.kernel.failing import StepFailed
 from interlock.kernel.fast import Accelerator, Advanced
 from interlock.kernel.judge import Judge
 from interlock.kernel.loop import Loop
 from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.receive import Receiver
-from interlock.kernel.run import Run, StepFailed, run_at
+from interlock.kernel.run import Run, run_at
 from interlock.kernel.select import Selector
 from interlock.model.action import Value
 from interlock.model.chart import Chart, State

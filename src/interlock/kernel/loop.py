@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from interlock.kernel.actions import Actions, Operation
+from interlock.kernel.failing import StepFailed
 from interlock.kernel.operations import begin_invoke, output_of
 from interlock.kernel.plan import Configuration, Plan, Planner
-from interlock.kernel.run import Run, StepFailed
+from interlock.kernel.run import Run
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, State
 from interlock.model.event import Event

@@ -11,10 +11,11 @@ from typing import Any
 
 from interlock.errors import CorruptionError
 from interlock.kernel.actions import Actions
+from interlock.kernel.failing import StepFailed
 from interlock.kernel.judge import Judge, replaced
 from interlock.kernel.loop import Loop, Result
 from interlock.kernel.plan import Configuration, Planner
-from interlock.kernel.run import ANOTHER_REVISION, Run, StepFailed, filled_payload, run_at
+from interlock.kernel.run import ANOTHER_REVISION, Run, filled_payload, run_at
 from interlock.model.chart import Chart, Late, State
 from interlock.model.event import Event
 from interlock.model.snapshot import Ended, Invocation, Snapshot, Timer

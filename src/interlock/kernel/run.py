@@ -13,9 +13,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from interlock.expression.compile import Meter, explain
+from interlock.expression.compile import Meter
+from interlock.kernel.address import delay_of, send_address
+from interlock.kernel.failing import ContentError, StepFailed, error_facts
 from interlock.model.chart import After, Invoke, State
-from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect, EffectType
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
@@ -36,25 +37,6 @@ ANOTHER_REVISION = "the snapshot was written by another revision; migrate it, or
 
 _ENDINGS = frozenset({"timer_cancel", "invoke_cancel", "done"})
 """Effects that only let go of something: bounded by what is held, and never in the way of leaving or ending."""
-
-
-class StepFailed(Exception):
-    """The whole step is void: a limit, or the first error under `errors: raise`."""
-
-    def __init__(self, code: str, message: str, place: str = "") -> None:
-        super().__init__(message)
-        self.fault = Fault(code, message, place)
-
-
-class ContentError(Exception):
-    """An error of content that has its own event (S25): `error.execution` or `error.communication`, with the sendid."""
-
-    def __init__(self, code: str, message: str, *, event: str = "error.execution", sendid: str | None = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.event = event
-        self.sendid = sendid
 
 
 class Run(Struct, gc=False):
@@ -212,8 +194,8 @@ class Run(Struct, gc=False):
             raise ContentError("send.event", "the name of an event must be a string", sendid=sendid)
         if type_ not in (None, "", "scxml", SCXML_PROCESSOR):
             raise ContentError("send.type", f"no event processor for {str(type_)[:80]!r}", sendid=sendid)
-        delay_ms = _delay_ms(delay, sendid)
-        address = self._address(to, sendid)
+        delay_ms = delay_of(delay, sendid)
+        address = send_address(to, self.id, self.parent, self.invokes, sendid)
         if address == "#_internal":
             self.enqueue(Event(event, data, None, None, None, self.time_ms, "internal", sendid))
         elif delay_ms:
@@ -232,35 +214,6 @@ class Run(Struct, gc=False):
     def send_timer(self, timer: Timer) -> None:
         """A timer whose event goes elsewhere came due: now it is sent (S37)."""
         self._send_effect(timer.event, timer.data, timer.to or self.id, timer.id)
-
-    def _address(self, to: Any, sendid: str | None) -> str:
-        """Where a send goes: this entity, `#_internal`, `#_parent`, `#_<active invoke>`, or another entity's id."""
-        if to is None or to in ("self", self.id, f"#_scxml_{self.id}"):
-            return self.id
-        if to in ("internal", "#_internal"):
-            return "#_internal"
-        if type(to) is not str or not to:
-            raise ContentError("send.target", "the target of a send must be a string", sendid=sendid)
-        if to in ("parent", "#_parent"):
-            if self.parent is None:
-                raise _undeliverable("this entity has no parent", sendid)
-            return "#_parent"
-        if to.startswith("#_scxml_"):
-            entity: str = to.removeprefix("#_scxml_")
-            if "/" not in entity:
-                raise _undeliverable(f"no entity {entity[:80]!r}", sendid)
-            return entity
-        return self._address_of_name(to, sendid)
-
-    def _address_of_name(self, to: str, sendid: str | None) -> str:
-        if "/" in to and not to.startswith(("#", "!")):
-            return to
-        name = to.removeprefix("#_")
-        if to.startswith("#_") or _is_name(to):
-            if not any(each.id == name for each in self.invokes):
-                raise _undeliverable(f"no active invoke {name[:80]!r}", sendid)
-            return f"#_{name}"
-        raise ContentError("send.target", f"{to[:80]!r} is not a target", sendid=sendid)
 
     # Timers
 
@@ -292,7 +245,7 @@ class Run(Struct, gc=False):
 
     def set_after(self, after: After, delay: Any, state: str) -> None:
         """The timer of an `after`, set when its state is entered (S38)."""
-        delay_ms = after.delay if isinstance(after.delay, int) else _delay_ms(delay, None)
+        delay_ms = after.delay if isinstance(after.delay, int) else delay_of(delay, None)
         self.set_timer(after.event, after.event, None, delay_ms, None, restore=after.restore, state=state)
 
     def drop_timers(self, dropped: tuple[Timer, ...]) -> None:
@@ -367,34 +320,6 @@ def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, rai
         fields,
         raises,
     )
-
-
-def error_facts(error: Exception) -> tuple[str, str, str, str | None]:
-    """Code, message, event name and sendid of an error of content."""
-    if isinstance(error, ContentError):
-        return error.code, error.message, error.event, error.sendid
-    code, message = explain(error)
-    return code, message, "error.execution", None
-
-
-def _undeliverable(message: str, sendid: str | None) -> ContentError:
-    return ContentError("send.undeliverable", message, event="error.communication", sendid=sendid)
-
-
-def _is_name(text: str) -> bool:
-    return all(part.replace("-", "_").isidentifier() or part.isdigit() for part in text.split("."))
-
-
-def _delay_ms(delay: Any, sendid: str | None) -> int:
-    if delay is None:
-        return 0
-    if type(delay) is int and delay >= 0:
-        return delay
-    if type(delay) is str:
-        ms = parse_duration(delay)
-        if ms is not None:
-            return ms
-    raise ContentError("send.delay", "a delay is a duration such as '30s', or whole milliseconds", sendid=sendid)
 
 
 def _written(value: Any, path: tuple[str, ...], position: int, new: Any) -> Any:
