@@ -1,0 +1,172 @@
+"""A step made ready for its statement: the record chained to the one before, and what changes in lists and counts.
+
+Rule 1: nothing here waits. What a step must know of its entity comes as a `Tip`; a tip that is behind costs one
+conflict, never a wrong record, because the statement compares version and head.
+Rule 2: a step that leaves no state and enters none says so, and is written by the shorter statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from interlock.errors import CorruptionError
+from interlock.model.codec import encode
+from interlock.model.record import Record, encode_record, genesis
+from interlock.ports.store import Append
+
+decode_active = msgspec.json.Decoder(dict[str, int]).decode
+decode_texts = msgspec.json.Decoder(tuple[str, ...]).decode
+
+WHOLE = ""
+"""The state under which an entity as a whole is listed: since when it is in its configuration."""
+
+
+class Tip(NamedTuple):
+    """What a step must know of its entity: where its journal ends, and which lists it stands in."""
+
+    version: int
+    revision: str
+    active: bytes
+    tags: bytes
+    head: str
+    journal_bytes: int
+    entered_ms: int | None
+
+
+class Changes(NamedTuple):
+    """What a step changes in lists and counts."""
+
+    left: list[tuple[str, int]]
+    entered: list[tuple[str, int]]
+    tags_left: list[str]
+    tags_entered: list[str]
+    counts: list[tuple[str, str, int]]
+
+
+class Ready(NamedTuple):
+    """A step ready to be written: its row, its record, the tip it leads to, and its changes if there are any."""
+
+    row: tuple[Any, ...]
+    record: Record
+    tip: Tip
+    changes: Changes | None
+    size: int
+
+
+def split(entity: str) -> tuple[str, str]:
+    """The kind and the id of `kind/id`."""
+    kind, _, rest = entity.partition("/")
+    return kind, rest
+
+
+def unborn(entity: str, tenant: str) -> Tip:
+    """The tip of an entity that is not there yet."""
+    return Tip(0, "", b"{}", b"[]", genesis(entity, tenant=tenant), 0, None)
+
+
+def prepared(append: Append, snapshot: bytes, tip: Tip) -> Ready:
+    """The step of an append on this tip. Raises CorruptionError when the tip does not read."""
+    try:
+        before, tags_before = decode_active(tip.active), decode_texts(tip.tags)
+    except msgspec.MsgspecError as error:
+        raise CorruptionError(f"the row of `{append.entity}` does not read: {error}", code="entity.row") from error
+    entry, after = append.entry, append.snapshot
+    time_ms = entry.event.time_ms
+    record = encode_record(entry, durable=tip.journal_bytes, previous=tip.head)
+    active = {state: before.get(state, time_ms) for state in append.states}
+    entered_ms = max((active[each] for each in after.configuration if each in active), default=time_ms)
+    stays = bool(active) and before.keys() == active.keys() and tags_before == append.tags
+    changes = None
+    if not stays or tip.revision != after.revision:
+        changes = _changes(tip, before, tags_before, append, active, entered_ms)
+    body = tip.active if before == active else encode(active)
+    size = tip.journal_bytes + len(record.line)
+    led = Tip(entry.version, after.revision, body, encode(append.tags), record.head, size, entered_ms)
+    row = (
+        *split(append.entity),
+        append.expected,
+        tip.head,
+        entry.key,
+        record.line,
+        record.head,
+        after.revision,
+        encode(after.configuration),
+        after.ended,
+        led.active,
+        led.tags,
+        snapshot,
+        led.journal_bytes,
+        entered_ms,
+        time_ms,
+    )
+    return Ready(row, record, led, changes, len(snapshot) + len(record.line))
+
+
+def _changes(
+    tip: Tip,
+    before: dict[str, int],
+    tags_before: tuple[str, ...],
+    append: Append,
+    active: dict[str, int],
+    entered_ms: int,
+) -> Changes:
+    left = [(state, since) for state, since in before.items() if state not in active]
+    entered = [(state, since) for state, since in active.items() if state not in before]
+    revision = append.snapshot.revision
+    same = tip.revision == revision
+    counts = [(tip.revision, state, -1) for state in ([each for each, _ in left] if same else before)]
+    counts += [(revision, state, 1) for state in ([each for each, _ in entered] if same else active)]
+    if tip.entered_ms != entered_ms:
+        entered.append((WHOLE, entered_ms))
+        if tip.entered_ms is not None:
+            left.append((WHOLE, tip.entered_ms))
+    return Changes(
+        left,
+        entered,
+        [tag for tag in tags_before if tag not in append.tags],
+        [tag for tag in append.tags if tag not in tags_before],
+        counts,
+    )
+
+
+# The values of the statements
+
+
+def values_alone(tenant: str, ready: Ready) -> tuple[Any, ...]:
+    """The values of `KEEP_STEP` or, when the step changes lists, of `KEEP_LISTED_STEP`."""
+    changes = ready.changes
+    if changes is None:
+        return (tenant, *ready.row)
+    return (
+        tenant,
+        *ready.row,
+        *_columns(changes.left, 2),
+        *_columns(changes.entered, 2),
+        changes.tags_left,
+        changes.tags_entered,
+        *_columns(changes.counts, 3),
+    )
+
+
+def values_together(tenant: str, batch: Sequence[Ready], *, listed: bool) -> tuple[Any, ...]:
+    """The values of `KEEP_STEPS`, or with what changes in the lists, of the statements that keep that too."""
+    rows = _columns([each.row for each in batch], len(batch[0].row))
+    if not listed:
+        return (tenant, *rows)
+    numbered = [(n, each.changes) for n, each in enumerate(batch, start=1) if each.changes is not None]
+    return (
+        tenant,
+        *rows,
+        *_columns([(n, *each) for n, changes in numbered for each in changes.left], 3),
+        *_columns([(n, *each) for n, changes in numbered for each in changes.entered], 3),
+        *_columns([(n, each) for n, changes in numbered for each in changes.tags_left], 2),
+        *_columns([(n, each) for n, changes in numbered for each in changes.tags_entered], 2),
+        *_columns([(n, *each) for n, changes in numbered for each in changes.counts], 4),
+    )
+
+
+def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> tuple[list[Any], ...]:
+    return tuple(map(list, zip(*rows, strict=True))) if rows else tuple([] for _ in range(width))

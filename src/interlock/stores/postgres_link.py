@@ -1,0 +1,117 @@
+"""The connections of one event loop: opened when needed, at most so many, used by one caller at a time.
+
+Rule 1: a connection that broke, or whose caller went away in the middle, is never used again; and when one broke, those
+that lie idle are let go as well, since a server that was restarted broke them all.
+Rule 2: a question that only reads is asked once more on a fresh connection; what writes is its caller's to repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
+
+from interlock.errors import InterlockError, UnavailableError
+from interlock.stores.postgres_address import Address
+from interlock.stores.postgres_connect import LOST, Connection, connected, is_lost, translated
+
+CLOSE_SECONDS = 2.0
+"""How long taking leave of the server may last."""
+
+T = TypeVar("T")
+
+
+class Link:
+    """What joins one event loop with the server."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.loop = asyncio.get_running_loop()
+        self._idle: list[Connection] = []
+        self._used: set[Connection] = set()
+        self._free = asyncio.Semaphore(address.connections)
+        self._closed = False
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for the block. Raises UsageError or UnavailableError when none can be had."""
+        async with self._free:
+            connection = await self._taken()
+            self._used.add(connection)
+            try:
+                yield connection
+            except (asyncpg.PostgresError, InterlockError) as error:
+                if is_lost(error):
+                    self._drop_all(connection)
+                raise
+            except LOST:
+                self._drop_all(connection)
+                raise
+            except BaseException:  # its caller went away: what the server still says is not for the next one
+                connection.terminate()
+                raise
+            finally:
+                self._used.discard(connection)
+                self._give_back(connection)
+
+    async def asked(self, question: Callable[[Connection], Awaitable[T]]) -> T:
+        """The answer to a question that only reads. Raises the driver's own error when it is about the question."""
+        try:
+            async with self.connection() as connection:
+                return await question(connection)
+        except (asyncpg.PostgresError, *LOST) as error:
+            if not is_lost(error):
+                raise
+        try:
+            async with self.connection() as connection:
+                return await question(connection)
+        except (asyncpg.PostgresError, *LOST) as error:
+            if not is_lost(error):
+                raise
+            raise translated(error, self.address) from error
+
+    async def close(self) -> None:
+        """Take leave of the server on all connections; those in use end with their block."""
+        self._closed = True
+        while self._idle:
+            connection = self._idle.pop()
+            try:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await connection.close()
+            except (asyncpg.PostgresError, *LOST):
+                connection.terminate()
+
+    def abandon(self) -> None:
+        """Let go of everything although the loop is gone; the server notices that nobody is there."""
+        self._closed = True
+        for connection in (*self._idle, *self._used):
+            try:
+                connection.terminate()
+            except RuntimeError:  # "Event loop is closed": then its sockets are closed with it
+                continue
+        self._idle.clear()
+
+    async def _taken(self) -> Connection:
+        if self._closed:
+            raise UnavailableError("the store is closed", code="store.closed")
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return await connected(self.address)
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.is_closed():
+            return
+        if self._closed:
+            connection.terminate()
+            return
+        self._idle.append(connection)
+
+    def _drop_all(self, broken: Connection) -> None:
+        broken.terminate()
+        while self._idle:
+            self._idle.pop().terminate()

