@@ -6,6 +6,7 @@ Output that holds a blank line stands between doubled separators. Lines that beg
     file order.yaml         the input becomes this file
     interlock check ...     runs the command line; the input is its stdin
     cat order.yaml          the output is what the file holds
+    advance 5m              the clock moves; it begins with the year 2026 and stands still otherwise
 
 stdout and stderr come together as on a terminal. A code other than 0 follows in a line of its own.
 """
@@ -14,14 +15,43 @@ from __future__ import annotations
 
 import io
 import shlex
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
 from interlock.cli.main import main
+from interlock.model.duration import parse_duration
+from interlock.ports.clock import SystemClock
 
 SEPARATOR = "----"
+
+
+BEGINNING_MS = 1_767_225_600_000
+"""The first moment of 2026."""
+
+
+class StillClock:
+    """The clock of a scenario, and its chance: the same commands give the same times and keys."""
+
+    def __init__(self) -> None:
+        self.time_ms = BEGINNING_MS
+        self.tokens = 0
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Stand in for the machine's own clock."""
+
+        def now_ms(_: SystemClock) -> int:
+            return self.time_ms
+
+        def token(_: SystemClock) -> str:
+            self.tokens += 1
+            return f"token-{self.tokens}"
+
+        with mock.patch.object(SystemClock, "now_ms", now_ms), mock.patch.object(SystemClock, "token", token):
+            yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +102,8 @@ def written(blocks: list[Block]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def run(block: Block) -> tuple[str, ...]:
-    """What a block's command really gives, in the current folder."""
+def run(block: Block, clock: StillClock) -> tuple[str, ...]:
+    """What a block's command really gives, in the current folder, at the clock's time."""
     word, _, rest = block.command.partition(" ")
     match word:
         case "file":
@@ -82,9 +112,13 @@ def run(block: Block) -> tuple[str, ...]:
         case "cat":
             return tuple(Path(rest).read_text(encoding="utf-8").splitlines())
         case "interlock":
-            return _run_command(shlex.split(rest), "".join(f"{line}\n" for line in block.input))
+            with clock.in_place():
+                return _run_command(shlex.split(rest), "".join(f"{line}\n" for line in block.input))
+        case "advance":
+            clock.time_ms += parse_duration(rest) or 0
+            return ()
         case _:
-            raise AssertionError(f"a scenario knows file, cat and interlock, not: {block.command}")
+            raise AssertionError(f"a scenario knows file, cat, advance and interlock, not: {block.command}")
 
 
 def _run_command(arguments: list[str], given: str) -> tuple[str, ...]:

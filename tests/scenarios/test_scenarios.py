@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.runner import parse, run, written
+from tests.scenarios.runner import StillClock, parse, run, written
 
 FOLDER = Path(__file__).parent
 EXAMPLES = FOLDER.parent.parent / "examples"
@@ -23,9 +23,11 @@ def test_a_scenario_gives_its_output(
     """Each command of the file, run in order in a fresh folder with the examples, prints what is written below it."""
     shutil.copytree(EXAMPLES, tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    for name in ("FORCE_COLOR", "INTERLOCK_STORE", "INTERLOCK_CHARTS"):
+        monkeypatch.delenv(name, raising=False)
     expected = parse(scenario.read_text(encoding="utf-8"))
-    actual = [replace(block, output=run(block)) for block in expected]
+    clock = StillClock()
+    actual = [replace(block, output=run(block, clock)) for block in expected]
     if rewrite:
         scenario.write_text(written(actual), encoding="utf-8")
         return

@@ -23,13 +23,23 @@ from interlock.errors import DefinitionError, InterlockError, InternalError
 from interlock.model.findings import suggestion
 
 _COMMANDS = {
+    "archive": ("interlock.cli.upkeep:archive", "Move the journals of ended entities to an archive."),
+    "can": ("interlock.cli.entity:can", "Say which events an entity accepts now, and why not the others."),
     "check": ("interlock.cli.check:check", "Find errors and likely mistakes in definitions."),
     "completion": ("interlock.cli.completion:completion", "Print the completion script of a shell."),
     "convert": ("interlock.cli.convert:convert", "Write a definition in another format."),
+    "create": ("interlock.cli.entity:create", "Begin an entity on a store."),
+    "db": ("interlock.cli.upkeep:db", "Tell or bring up to date the schema of a store."),
     "draw": ("interlock.cli.draw:draw", "Draw a chart as diagram text."),
     "fmt": ("interlock.cli.convert:fmt", "Put YAML definitions into their canonical form."),
+    "journal": ("interlock.cli.history:journal", "Print the journal of an entity."),
+    "ls": ("interlock.cli.history:ls", "List entities by kind, state, age and tag."),
+    "replay": ("interlock.cli.history:replay", "Do the steps of a journal again, and compare."),
     "schema": ("interlock.cli.convert:schema", "Print the JSON Schema of a definition, for editors."),
+    "send": ("interlock.cli.entity:send", "Give an event to an entity."),
+    "show": ("interlock.cli.entity:show", "Show an entity: its states, context and timers, now or then."),
     "simulate": ("interlock.cli.simulate:simulate", "Play a chart: send events, advance time, go back."),
+    "verify": ("interlock.cli.upkeep:verify", "Check the chains of journals, and replay every entity."),
 }
 _COMPLETION = "_INTERLOCK_COMPLETE"
 _REPORT = "this is a bug of Interlock; please report it with the command and the output of -v added to it"
@@ -87,7 +97,7 @@ def _version(context: click.Context, parameter: click.Parameter, value: object) 
 @common
 @click.pass_context
 def commands(context: click.Context) -> None:
-    """Durable statecharts: check, convert, draw and play charts.
+    """Durable statecharts: check, convert, draw and play charts; send to, look at and look after entities on stores.
 
     FILE may be - for stdin (with --from FORMAT). Data goes to stdout, messages to stderr.
     """

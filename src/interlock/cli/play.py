@@ -9,7 +9,7 @@ nothing. The player may do everything: the sender has every role the chart names
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,15 +89,11 @@ class Play:
 
     def candidates(self) -> list[Candidate]:
         """The transitions in question now whose event a sender can give."""
-        found = self._bound.candidates(self.snapshot)
-        return [each for each in found if not each.event.startswith(_MINE)]
+        return sendable(self._bound.candidates(self.snapshot))
 
     def events(self) -> list[str]:
         """Every event that a sender can give this chart: the declared ones, else those its transitions name."""
-        if self.chart.events is not None:
-            return [each.name for each in self.chart.events if each.direction == "in"]
-        texts = (each.text for transition in self.chart.transitions for each in transition.descriptors)
-        return list(dict.fromkeys(text for text in texts if text != "*" and not text.startswith(_MINE)))
+        return event_names(self.chart)
 
     def waiting(self) -> list[Waiting]:
         """What the clock will set off, soonest first."""
@@ -268,6 +264,19 @@ def _value(text: str) -> Any:
         return msgspec.json.decode(text)
     except NOT_JSON:
         return text
+
+
+def sendable(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The transitions in question whose event a sender can give."""
+    return [each for each in candidates if not each.event.startswith(_MINE)]
+
+
+def event_names(chart: Chart) -> list[str]:
+    """Every event that a sender can give a chart: the declared ones, else those its transitions name."""
+    if chart.events is not None:
+        return [each.name for each in chart.events if each.direction == "in"]
+    texts = (each.text for transition in chart.transitions for each in transition.descriptors)
+    return list(dict.fromkeys(text for text in texts if text != "*" and not text.startswith(_MINE)))
 
 
 def active_ids(chart: Chart, snapshot: Snapshot) -> set[str]:

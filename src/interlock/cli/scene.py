@@ -6,7 +6,7 @@ Rule 2: colour is never the only sign: ● active, ○ visited, ✓ accepted, �
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,12 +19,12 @@ from interlock.model.codec import plain
 from interlock.model.effect import Effect
 from interlock.model.field import same_value
 from interlock.model.snapshot import Snapshot
-from interlock.model.step import Step
+from interlock.model.step import Fault, Trial
 from interlock.testing.simulate import Record
 
 Line = tuple[Part, ...]
 
-_OUTCOMES = {"applied": "green", "ignored": "yellow", "rejected": "red", "denied": "red", "duplicate": "yellow"}
+OUTCOMES = {"applied": "green", "ignored": "yellow", "rejected": "red", "denied": "red", "duplicate": "yellow"}
 _VALUE_LENGTH_MAX = 200
 _HELP = (
     ("EVENT [JSON | name=value ...]", 'send an event: order.paid {"id": "p1"}, or order.paid id=p1'),
@@ -64,14 +64,14 @@ def step_lines(record: Record, before: Snapshot | None, whose: str) -> Iterator[
     name = "start" if record.event is None else record.event.name
     reason = f" ({step.reason})" if step.reason else ""
     head: list[Part] = [(f"{instant(record.time_ms)} ", "dim"), (name, "bold"), whose, " "]
-    head += [(step.outcome, _OUTCOMES[step.outcome]), reason]
+    head += [(step.outcome, OUTCOMES[step.outcome]), reason]
     if step.outcome == "applied":
         head.append(f": {_change(before, after)} (version {after.version})")
     yield tuple(head)
-    yield from _context_changes({} if before is None else before.context, after.context)
+    yield from context_changes({} if before is None else before.context, after.context)
     for effect in step.effects:
-        yield ("  effect   ", *_effect_parts(effect))
-    yield from _problems(step)
+        yield ("  effect   ", *effect_parts(effect))
+    yield from problem_lines(step.trials, step.faults)
     if after.ended is not None and (before is None or before.ended is None):
         output = "" if after.output is None else f", output {value_text(after.output)}"
         yield (("  ended    ", "bold"), f"{after.ended}{output}")
@@ -87,7 +87,7 @@ def _change(before: Snapshot | None, after: Snapshot) -> str:
     return f"{', '.join(left)} → {', '.join(entered)}" if left else ", ".join(entered)
 
 
-def _context_changes(before: dict[str, Any], after: dict[str, Any], path: str = "") -> Iterator[Line]:
+def context_changes(before: dict[str, Any], after: dict[str, Any], path: str = "") -> Iterator[Line]:
     """What differs, a line each; inside a mapping that was there before only what differs in it."""
     for key in dict.fromkeys([*before, *after]):
         name, old, new = path + key, before.get(key), after.get(key)
@@ -96,15 +96,16 @@ def _context_changes(before: dict[str, Any], after: dict[str, Any], path: str = 
         elif key not in before:
             yield ("  context  ", f"{name}: ", (value_text(new), "green"))
         elif isinstance(old, dict) and isinstance(new, dict):
-            yield from _context_changes(old, new, f"{name}.")
+            yield from context_changes(old, new, f"{name}.")
         elif not same_value(old, new):
             yield ("  context  ", f"{name}: ", (value_text(old), "red"), " → ", (value_text(new), "green"))
 
 
-def _problems(step: Step) -> Iterator[Line]:
-    for trial in step.trials:
+def problem_lines(trials: Iterable[Trial], faults: Iterable[Fault]) -> Iterator[Line]:
+    """The guards that said no, with what they read, and what went wrong."""
+    for trial in trials:
         yield ("  guard    ", *_no(trial.guard, trial.values, trial.error))
-    for fault in step.faults:
+    for fault in faults:
         place = f" at {fault.place}" if fault.place else ""
         yield (("  fault    ", "red"), f"{fault.code}: {fault.message}{place}")
 
@@ -117,12 +118,12 @@ def _no(guard: str, values: dict[str, Any], error: str | None) -> list[Part]:
     return [f'"{guard}" said no{read}']
 
 
-def _effect_parts(effect: Effect) -> list[Part]:
-    """An effect: its type, what it names, and its key."""
-    return [(effect.type, "cyan"), f" {_effect_text(effect)}", (f"  key {effect.key}", "dim")]
+def effect_parts(effect: Effect, when: Callable[[int], str] = instant) -> list[Part]:
+    """An effect: its type, what it names, and its key. `when` tells a time; by default one of the virtual clock."""
+    return [(effect.type, "cyan"), f" {_effect_text(effect, when)}", (f"  key {effect.key}", "dim")]
 
 
-def _effect_text(effect: Effect) -> str:
+def _effect_text(effect: Effect, when: Callable[[int], str]) -> str:
     payload = effect.payload
     match effect.type:
         case "call":
@@ -130,7 +131,7 @@ def _effect_text(effect: Effect) -> str:
         case "invoke":
             return f"{payload['id']}: {effect.name or 'a computed chart'}{_given(effect.input)}"
         case "timer":
-            return f"{payload['event']} due at {instant(payload['due_ms'])}"
+            return f"{payload['event']} due at {when(payload['due_ms'])}"
         case "timer_cancel":
             return str(payload["name"])
         case "send":
@@ -179,11 +180,11 @@ def _state_note(state: State) -> Part:
     return (note, "dim")
 
 
-def context_lines(play: Play) -> Iterator[Line]:
+def context_lines(snapshot: Snapshot) -> Iterator[Line]:
     """The context, a field to a line."""
-    for name, value in play.snapshot.context.items():
+    for name, value in snapshot.context.items():
         yield (f"  {name}: ", value_text(value))
-    if not play.snapshot.context:
+    if not snapshot.context:
         yield ("  the context is empty",)
 
 
@@ -213,7 +214,7 @@ def effect_lines(play: Play) -> Iterator[Line]:
         for effect in record.step.effects:
             if effect.type not in {"timer", "timer_cancel"}:
                 found = True
-                yield ("  … " if effect.key in pending else "  ✓ ", *_effect_parts(effect))
+                yield ("  … " if effect.key in pending else "  ✓ ", *effect_parts(effect))
     if not found:
         yield ("  no effects so far",)
 
@@ -226,7 +227,7 @@ def event_lines(play: Play) -> Iterator[Line]:
     candidates = play.candidates()
     width = max((len(each.event) for each in candidates), default=0)
     for each in candidates:
-        yield ("  ", *_candidate(play.chart, each, width))
+        yield ("  ", *candidate_parts(play.chart, each, width))
     taken = {name.strip() for each in candidates for name in each.event.split(",")}
     others = [name for name in play.events() if not _matched(play.chart, candidates, name) and name not in taken]
     if others:
@@ -239,7 +240,7 @@ def _matched(chart: Chart, candidates: Iterable[Candidate], name: str) -> bool:
     )
 
 
-def _candidate(chart: Chart, each: Candidate, width: int) -> list[Part]:
+def candidate_parts(chart: Chart, each: Candidate, width: int) -> list[Part]:
     """A transition in question: its event, where it leads, and the verdict of its guard now."""
     transition = chart.transitions[each.transition]
     targets = ", ".join(chart.states[index].id for index in transition.targets) or "stays"

@@ -20,7 +20,7 @@ from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, RejectedError, UsageError
 
 _VIEWS: dict[str, Callable[[Play], Iterable[scene.Line]]] = {
-    "context": scene.context_lines,
+    "context": lambda play: scene.context_lines(play.snapshot),
     "effects": scene.effect_lines,
     "events": scene.event_lines,
     "timers": lambda play: [*scene.waiting_lines(play)] or [("  nothing waits",)],

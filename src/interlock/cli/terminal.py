@@ -2,7 +2,8 @@
 
 Rule 1: colour is decided once: `--color`, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal.
 Rule 2: without colour nothing of rich is imported, and a line is exactly its text.
-Rule 3: text that came from a file cannot steer the terminal: control characters are shown, not sent.
+Rule 3: text that came from a file or a store cannot steer the terminal: control characters are shown, not sent, also
+those that turn the direction of writing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ Part = str | tuple[str, str]
 """A piece of a line: text, or text with a style such as `bold red`."""
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (ord("\n"), ord("\t"))}
+_CONTROLS |= {
+    code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+}
+"""What moves the cursor or changes colours, and what turns the direction of writing: `A-1` must not look like `1-A`."""
 
 
 def harmless(text: str) -> str:

@@ -13,6 +13,7 @@ from interlock.errors import CorruptionError
 from interlock.kernel.kernel import Kernel
 from interlock.model.entry import CREATE, Entry
 from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.step import Step
 from interlock.runtime.charts import Charts
 
 
@@ -21,7 +22,7 @@ def replayed(charts: Charts, entity: str, snapshot: Snapshot | None, entries: It
     kind = entity.partition("/")[0]
     for entry in entries:
         kernel = charts.revision(kind, entry.revision)
-        snapshot = _stepped(kernel, entity, snapshot, entry)
+        snapshot = repeated(kernel, entity, snapshot, entry).snapshot
         if snapshot.version != entry.version or snapshot.configuration != entry.after:
             found = f"version {snapshot.version} in {', '.join(snapshot.configuration)}"
             written = f"version {entry.version} in {', '.join(entry.after)}"
@@ -30,12 +31,13 @@ def replayed(charts: Charts, entity: str, snapshot: Snapshot | None, entries: It
     return snapshot
 
 
-def _stepped(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entry) -> Snapshot:
+def repeated(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
+    """The step of an entry, done once more on the snapshot before it. Raises CorruptionError when there is none."""
     event = entry.event
     if event.name == CREATE:
         data = event.data if isinstance(event.data, dict) else {}
         parent = None if data.get("parent") is None else msgspec.convert(data["parent"], Parent)
-        return kernel.start(data.get("context"), entity=entity, time_ms=event.time_ms, parent=parent).snapshot
+        return kernel.start(data.get("context"), entity=entity, time_ms=event.time_ms, parent=parent)
     if snapshot is None:
         raise CorruptionError(f"the journal of `{entity}` does not begin with its creation", code="journal.beginning")
-    return kernel.step(snapshot, event).snapshot
+    return kernel.step(snapshot, event)

@@ -121,7 +121,7 @@ def test_every_command_is_listed_and_imports(call: Caller) -> None:
         assert command.short_help in listed
 
 
-@pytest.mark.parametrize("name", ["check", "completion", "convert", "draw", "fmt", "schema", "simulate"])
+@pytest.mark.parametrize("name", commands.list_commands(click.Context(commands)))
 def test_every_command_has_help_and_the_common_options(name: str, call: Caller) -> None:
     """`-q`, `-v` and `--color` stand behind every command as well as before it."""
     ended = call(name, "--help")

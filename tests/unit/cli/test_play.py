@@ -255,7 +255,7 @@ def test_an_empty_context_says_so() -> None:
     """Nothing printed would look like a failure."""
     play = Play(loads("interlock: 1\nkind: k\nstates: {a: {}}\n"))
 
-    assert "  the context is empty" == text(scene.context_lines(play))
+    assert "  the context is empty" == text(scene.context_lines(play.snapshot))
 
 
 def test_long_values_are_cut(play: Play) -> None:
@@ -265,7 +265,7 @@ def test_long_values_are_cut(play: Play) -> None:
 
 def test_a_field_that_is_gone_is_told() -> None:
     """A context may lose a field only by an error at its beginning; the display does not hide it."""
-    shown = text(scene._context_changes({"a": 1, "b": 1}, {"b": True}))
+    shown = text(scene.context_changes({"a": 1, "b": 1}, {"b": True}))
 
     assert ["  context  a: gone", "  context  b: 1 → true"] == shown.splitlines()
 
@@ -276,7 +276,7 @@ def test_inside_a_mapping_only_what_differs_is_told() -> None:
     after = {"saga": {"step": "b", "done": {"a": 1, "b": None}}}
 
     assert ['  context  saga.step: null → "b"', "  context  saga.done.a: null → 1"] == text(
-        scene._context_changes(before, after)
+        scene.context_changes(before, after)
     ).splitlines()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 
 import pytest
 
@@ -13,6 +14,7 @@ from interlock.model.event import Event
 from interlock.ports.store import Append, Loaded, Query
 from interlock.runtime.replay import replayed
 from interlock.runtime.send import Runtime
+from interlock.runtime.travel import EPOCH
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, Patient, StillClock, runtime
 
@@ -25,6 +27,10 @@ async def _life(doors: Runtime, clock: StillClock) -> None:
         await doors.send("door/1", event)
 
 
+def _time(time_ms: int) -> str:
+    return (EPOCH + timedelta(milliseconds=time_ms)).isoformat()
+
+
 async def test_a_state_of_the_past_is_replayed() -> None:
     """At a version, or at a time: the last entry not after it."""
     clock = StillClock()
@@ -34,18 +40,18 @@ async def test_a_state_of_the_past_is_replayed() -> None:
     assert ("closed",) == (await doors.state("door/1")).configuration
     assert ("open",) == (await doors.state("door/1", at=2)).configuration
     assert [1, 1, 2, 2, 3] == [
-        (await doors.state("door/1", at_ms=each)).version for each in (1_000, 1_999, 2_000, 2_999, 9_999)
+        (await doors.state("door/1", at=_time(each))).version for each in (1_000, 1_999, 2_000, 2_999, 9_999)
     ]
 
 
-@pytest.mark.parametrize("when", [{"at": 4}, {"at": 0}, {"at_ms": 999}])
-async def test_what_was_not_yet_is_not_found(when: dict[str, int]) -> None:
+@pytest.mark.parametrize("when", [4, 0, -1, 2**70, "1970-01-01T00:00:00.999Z"])
+async def test_what_was_not_yet_is_not_found(when: int | str) -> None:
     """A version never reached, and a time before the creation."""
     clock = StillClock()
     doors = runtime(clock=clock)
     await _life(doors, clock)
     with pytest.raises(NotFoundError) as raised:
-        await doors.state("door/1", **when)
+        await doors.state("door/1", at=when)
 
     assert "entity.not_then" == raised.value.code
 

@@ -1,0 +1,292 @@
+"""`interlock verify`, `archive`, `db`: whether a store is sound, what leaves it, and how old it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import click
+
+from interlock.cli import exits, sights
+from interlock.cli.history import duration_ms
+from interlock.cli.options import common, json_option, pass_terminal
+from interlock.cli.places import chart_option, loaded_charts, opened, run, split_words, words
+from interlock.cli.terminal import Terminal
+from interlock.errors import NotFoundError, UsageError
+from interlock.model.codec import plain
+from interlock.opening import opened_store, schema_of
+from interlock.ports.store import Store
+from interlock.runtime.request import checked_entity
+from interlock.runtime.retention import Archived, Rule
+from interlock.runtime.retention import archive as archived
+from interlock.runtime.send import Runtime
+from interlock.runtime.verify import Proof, verify_entity, verify_store
+
+PROGRESS_EVERY = 100
+"""Entities between two signs of life on a terminal."""
+
+_PROOF = (
+    "proof: each entry is chained to the one before by a hash without a key. That shows accidents and clumsy edits; "
+    "whoever can write the whole journal anew can write its hashes too"
+)
+
+
+@click.command(short_help="Check the chains of journals, and replay every entity.")
+@click.argument("words", nargs=-1, metavar="[URL] [KIND/ID...]")
+@click.option("--chains-only", is_flag=True, help="Only the links of the journals; needs no chart.")
+@chart_option
+@json_option
+@common
+@pass_terminal
+def verify(
+    terminal: Terminal, words: tuple[str, ...], *, chains_only: bool, charts: tuple[str, ...], as_json: bool
+) -> int:
+    """Check the chains of journals, do every step again, and compare with the snapshots kept: of the entities named,
+    or of all.
+
+    Tells the first bad link or divergence of each entity, and goes on to the others. Ends with 8 when one is damaged,
+    with 7 when one could not be judged for want of its chart. With --json one JSON object to a line.
+    """
+    named = [each for each in words if "/" in each and ":" not in each.partition("/")[0]]
+    url, _ = split_words([each for each in words if each not in named])
+    for each in named:
+        checked_entity(each)
+    bound = [] if chains_only else loaded_charts(charts, otherwise="check the links alone with --chains-only")
+    counts: Counter[str] = Counter()
+
+    async def work() -> None:
+        async with opened(url, bound) as runtime:
+            known = None if chains_only else runtime.charts
+            if named:
+                for entity in named:
+                    _judged(terminal, await verify_entity(runtime.store, known, entity), counts, as_json=as_json)
+                return
+            async for proof in verify_store(runtime.store, known, now_ms=runtime.clock.now_ms()):
+                _judged(terminal, proof, counts, as_json=as_json)
+                _progress(terminal, counts)
+
+    run(work())
+    _progress(terminal, counts, end=True)
+    if not as_json:
+        terminal.report((_sum(counts, chains_only=chains_only), "bold red" if counts["damaged"] else "bold"))
+        terminal.message((_PROOF, "dim"))
+    if counts["damaged"]:
+        return exits.CORRUPTION
+    return exits.UNAVAILABLE if counts["unproven"] else exits.OK
+
+
+def _judged(terminal: Terminal, proof: Proof, counts: Counter[str], *, as_json: bool) -> None:
+    problem = proof.problem
+    counts["entities"] += 1
+    counts["entries"] += proof.entries
+    if proof.archive is not None:
+        counts["archived"] += 1
+    elif problem is not None:
+        counts["damaged" if problem.is_corruption else "unproven"] += 1
+    if as_json:
+        terminal.data(sights.json_line(plain(proof)))
+    elif problem is not None:
+        mark = ("✗ ", "red") if problem.is_corruption else ("? ", "yellow")
+        terminal.report(mark, (proof.entity, "bold"), f"  {problem.code}: {problem.message}")
+    elif terminal.verbose:
+        told = proof.archive or f"{proof.entries} entries, head {proof.head}"
+        terminal.report(("✓ ", "green"), (proof.entity, "bold"), f"  {told}")
+
+
+def _sum(counts: Counter[str], *, chains_only: bool) -> str:
+    what = "chains only" if chains_only else "chains and replay"
+    entities = sights.counted(counts["entities"], "entity", "entities")
+    entries = sights.counted(counts["entries"], "entry", "entries")
+    told = f"{entities}, {entries}, {what}: {counts['damaged']} damaged"
+    if counts["unproven"]:
+        told += f", {counts['unproven']} not replayed for want of a chart"
+    if counts["archived"]:
+        told += f", {counts['archived']} in an archive"
+    return told
+
+
+def _progress(terminal: Terminal, counts: Counter[str], *, end: bool = False) -> None:
+    """A line that overwrites itself, on a terminal only."""
+    if terminal.quiet or not sys.stderr.isatty():
+        return
+    if end:
+        sys.stderr.write("\r\x1b[K")
+    elif counts["entities"] % PROGRESS_EVERY == 0:
+        entities = sights.counted(counts["entities"], "entity", "entities")
+        sys.stderr.write(f"\r{entities}, {counts['damaged']} damaged")
+        sys.stderr.flush()
+
+
+@click.command(short_help="Move the journals of ended entities to an archive.")
+@words("")
+@click.option("--kind", required=True, metavar="KIND", help="Entities of this kind ...")
+@click.option("--state", required=True, metavar="STATE", help="... that ended in this state ...")
+@click.option("--older", required=True, metavar="DURATION", help="... longer ago than this, such as 90d.")
+@click.option("--to", "target", required=True, metavar="file:///FOLDER", help="The folder of the archive.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be archived.")
+@chart_option
+@json_option
+@common
+@pass_terminal
+def archive(
+    terminal: Terminal,
+    words: tuple[str, ...],
+    *,
+    kind: str,
+    state: str,
+    older: str,
+    target: str,
+    dry_run: bool,
+    charts: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Move the journals of ended entities to an archive: a file store for each month below the folder.
+
+    Each journal is proven, copied, read back, and only then released; the entity itself stays, with its snapshot and
+    its keys. Interrupted, the same command goes on. With --json one JSON object to a line.
+    """
+    url, _ = split_words(words)
+    folder = _folder(target)
+    bound = loaded_charts(charts)
+    older_ms = duration_ms(older, "--older")
+    counts: Counter[str] = Counter()
+
+    async def work() -> None:
+        async with opened(url, bound) as runtime, AsyncExitStack() as stack:
+            if not dry_run:
+                _make(folder)
+            months: dict[str, Store] = {}
+
+            async def opened_month(month: str) -> tuple[Store, str]:
+                address = (folder / month).absolute().as_uri()
+                if month not in months:
+                    months[month] = await opened_store(address)
+                    stack.push_async_callback(months[month].close)
+                return months[month], address
+
+            rule = Rule(kind=kind, state=state, entered_before_ms=runtime.clock.now_ms() - older_ms)
+            _check_state(runtime, rule)
+            async for each in archived(runtime.store, runtime.charts, rule, opened_month, dry_run=dry_run):
+                counts[each.archived] += 1
+                _moved(terminal, each, as_json=as_json)
+
+    run(work())
+    if not as_json:
+        terminal.report((_moved_sum(counts, dry_run=dry_run), "bold"))
+    return exits.FINDINGS if counts["no"] else exits.OK
+
+
+def _check_state(runtime: Runtime, rule: Rule) -> None:
+    """Raises NotFoundError for a state that no chart of the kind has: a typing error must not look like no work."""
+    chart = runtime.charts.current(rule.kind).chart
+    if rule.state not in {each.id for each in chart.states}:
+        message = f"chart `{rule.kind}` has no state `{rule.state}`"
+        raise NotFoundError(message, code="state.unknown", hint="interlock draw shows them")
+
+
+def _folder(target: str) -> Path:
+    parts = urlsplit(target)
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path or parts.query:
+        hint = "write --to file:///var/archive/orders"
+        raise UsageError(f"`{target}` names no folder for an archive", code="archive.target", hint=hint)
+    return Path(unquote(parts.path))
+
+
+def _make(folder: Path) -> None:
+    """The archive's folder, there for good: its name is flushed before anything is released on its account."""
+    if not folder.parent.is_dir():
+        raise NotFoundError(f"there is no folder {folder.parent}", code="archive.folder", hint="make it first")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _moved(terminal: Terminal, each: Archived, *, as_json: bool) -> None:
+    if as_json:
+        terminal.data(sights.json_line(plain(each)))
+        return
+    entries = sights.counted(each.entries, "entry", "entries")
+    if each.archived == "no":
+        terminal.report(("✗ ", "red"), (each.entity, "bold"), f"  kept here: {each.reason}")
+    elif each.archived == "before":
+        if terminal.verbose:
+            terminal.report("· ", (each.entity, "bold"), "  archived before")
+    else:
+        verb = "would go" if each.archived == "would" else "went"
+        terminal.report(("✓ ", "green"), (each.entity, "bold"), f"  {verb} to {each.month}: {entries}")
+
+
+def _moved_sum(counts: Counter[str], *, dry_run: bool) -> str:
+    told = f"{counts['would']} would be archived" if dry_run else f"{counts['yes']} archived"
+    if counts["before"]:
+        told += f", {counts['before']} before"
+    return f"{told}, {counts['no']} kept here" if counts["no"] else told
+
+
+@click.group(short_help="Tell or bring up to date the schema of a store.", invoke_without_command=True)
+@common
+@click.pass_context
+def db(context: click.Context) -> None:
+    """Tell or bring up to date the schema of a store."""
+    if context.invoked_subcommand is None:
+        raise click.UsageError("say what to do: status or upgrade")
+
+
+@db.command(short_help="Tell which schema a store has.")
+@words("")
+@json_option
+@common
+@pass_terminal
+def status(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
+    """Tell which schema or format a store has and which one this release knows; nothing is changed.
+
+    Ends with 1 when the store is older or newer than this release.
+    """
+    url, _ = split_words(words)
+    found = run(schema_of(url))
+    if found is None:
+        raise UsageError("this store keeps no schema", code="schema.none")
+    if found.current == 0:
+        raise NotFoundError("there is no store yet", code="store.not_found", hint="interlock db upgrade makes one")
+    if as_json:
+        terminal.data(sights.json_text(plain(found)))
+    else:
+        layout = "" if found.layout is None else f", layout {found.layout}"
+        terminal.report(f"{found.store}: schema {found.current}{layout}; this release knows {found.newest}")
+    return exits.OK if found.current == found.newest else exits.FINDINGS
+
+
+@db.command(short_help="Bring the schema of a store up to date.")
+@words("")
+@json_option
+@common
+@pass_terminal
+def upgrade(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
+    """Bring the schema of a store up to date, or make the store.
+
+    Opening a store does the same; this does nothing else, so that it can be a step of its own before a deployment.
+    """
+    url, _ = split_words(words)
+
+    async def work() -> tuple[int, int]:
+        before = await schema_of(url)
+        if before is None:
+            raise UsageError("this store keeps no schema", code="schema.none")
+        await (await opened_store(url)).close()
+        after = await schema_of(url)
+        assert after is not None
+        return before.current, after.current
+
+    old, new = run(work())
+    if as_json:
+        terminal.data(sights.json_text({"before": old, "after": new}))
+    else:
+        terminal.report(f"schema {old} → {new}" if old != new else f"schema {new}: up to date")
+    return exits.OK

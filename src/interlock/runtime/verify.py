@@ -1,0 +1,195 @@
+"""Verify: read journals whole, check every link, replay every entry, and compare with what is kept beside them.
+
+Rule 1: what a step gives when it is done again must be what its entry says: from, to, outcome, reason, effects; and the
+stored snapshot must be the replayed one at its version. Anything else is a divergence, told with its version.
+Rule 2: damage is an answer, not an exception: one bad entity does not keep the others from being looked at.
+Rule 3: an entity whose revision is not here is not replayed, and that is said; nothing is guessed about it.
+Rule 4: links are checked by the store, which knows its key and tenant. Without a key a chain shows accidents and
+clumsy edits; it proves nothing against someone who can write it anew as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+from msgspec import Struct
+
+from interlock.errors import CorruptionError, InterlockError, NotFoundError, UnavailableError
+from interlock.model.codec import encode
+from interlock.model.entry import Entry
+from interlock.model.record import Record
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
+from interlock.ports.store import PAGE_MAX, Duplicate, Loaded, Query, Store
+from interlock.runtime.charts import Charts
+from interlock.runtime.replay import repeated
+
+ARCHIVED = "journal.archived"
+UNPROVEN = frozenset({"kind.unknown", "revision.unknown"})
+"""Codes of problems that are this process's, not the journal's: it lacks the chart."""
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """What is wrong with an entity: a stable code, the message, and the version it was found at when it is known."""
+
+    code: str
+    message: str
+    version: int | None = None
+
+    @property
+    def is_corruption(self) -> bool:
+        """Whether the journal is at fault; otherwise it could not be judged here."""
+        return self.code not in UNPROVEN
+
+
+class Proof(Struct, frozen=True, omit_defaults=True):
+    """What is proven of an entity: so many linked entries up to this hash, replayed or not, and the first problem.
+
+    `archive` says where the journal is, when its records were released to an archive.
+    """
+
+    entity: str
+    entries: int = 0
+    head: str | None = None
+    replayed: bool = False
+    archive: str | None = None
+    problem: Problem | None = None
+
+
+async def verify_entity(store: Store, charts: Charts | None, entity: str) -> Proof:
+    """Check one entity; without charts its chain only. Raises NotFoundError when there is none."""
+    try:
+        loaded = await store.load(entity)
+    except CorruptionError as error:
+        return Proof(entity, problem=Problem(error.code, error.message))
+    if loaded is None or isinstance(loaded, Duplicate):
+        raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="create it first")
+    witness = _Witness(charts, entity, loaded)
+    try:
+        while witness.entries < loaded.version and not witness.is_corrupt:
+            records = await store.read(entity, after=witness.entries, limit=PAGE_MAX)
+            if not records:
+                break
+            witness.hear(records)
+    except NotFoundError as error:
+        if error.code != ARCHIVED:
+            raise
+        return Proof(entity, archive=error.message)
+    except CorruptionError as error:
+        witness.fail(error.code, error.message)
+    return witness.proof()
+
+
+async def verify_store(store: Store, charts: Charts | None, *, now_ms: int) -> AsyncIterator[Proof]:
+    """Check every entity, kind by kind. `now_ms` is the time at the beginning.
+
+    What moves while we look is listed again behind it, so of entities that moved since the beginning each is looked at
+    once more at most, and the walk ends when it meets nothing new.
+    """
+    for kind in await store.kinds():
+        moved: set[str] = set()
+        cursor: str | None = None
+        while True:  # ends with the last page, or with one that shows nothing new
+            page = await store.find(Query(kind=kind, after=cursor, limit=PAGE_MAX))
+            fresh = [each for each in page.rows if each.entity not in moved]
+            moved |= {each.entity for each in fresh if each.entered_ms >= now_ms}
+            for row in fresh:
+                yield await verify_entity(store, charts, row.entity)
+            cursor = page.after
+            if cursor is None or (page.rows and not fresh):
+                break
+
+
+class _Witness:
+    """Hears the records of one entity in order, and says what they prove."""
+
+    def __init__(self, charts: Charts | None, entity: str, loaded: Loaded) -> None:
+        self._charts = charts
+        self._entity = entity
+        self._loaded = loaded
+        self._snapshot: Snapshot | None = None
+        self._head: str | None = None
+        self._problem: Problem | None = None
+        self.entries = 0
+
+    @property
+    def is_corrupt(self) -> bool:
+        return self._problem is not None and self._problem.is_corruption
+
+    def hear(self, records: tuple[Record, ...]) -> None:
+        """Take the next records; those after the version that was loaded were written meanwhile."""
+        for record in records:
+            if self.is_corrupt or self.entries == self._loaded.version:
+                return
+            if record.key != record.entry.key:
+                self.fail("journal.key", f"its key is `{record.key}` outside and `{record.entry.key}` inside", record)
+            elif self._charts is not None and self._problem is None:
+                self._replay(self._charts, record)
+            if not self.is_corrupt:
+                self.entries, self._head = record.version, record.head
+
+    def fail(self, code: str, message: str, record: Record | None = None) -> None:
+        """Note the first problem."""
+        place = "" if record is None else f"the journal of `{self._entity}` at version {record.version}: "
+        if not self.is_corrupt:
+            self._problem = Problem(code, place + message, None if record is None else record.version)
+
+    def proof(self) -> Proof:
+        """What was proven."""
+        if self._problem is None and self.entries != self._loaded.version:
+            message = f"`{self._entity}` is at version {self._loaded.version}, and its journal ends at {self.entries}"
+            self.fail("journal.short", message)
+        replayed = self._charts is not None and self._problem is None
+        return Proof(self._entity, self.entries, self._head, replayed, None, self._problem)
+
+    def _replay(self, charts: Charts, record: Record) -> None:
+        entry = record.entry
+        try:
+            kernel = charts.revision(self._entity.partition("/")[0], entry.revision)
+        except (NotFoundError, UnavailableError) as error:
+            self._problem = Problem(error.code, error.message, record.version)
+            return
+        try:
+            step = repeated(kernel, self._entity, self._snapshot, entry)
+        except InterlockError as error:
+            self.fail("journal.divergence", f"the step fails: {error.message}", record)
+            return
+        found = difference(entry, self._snapshot, step) or self._snapshot_difference(step.snapshot)
+        if found is not None:
+            self.fail("journal.divergence", found, record)
+        self._snapshot = step.snapshot
+
+    def _snapshot_difference(self, snapshot: Snapshot) -> str | None:
+        """How the stored snapshot differs from the replayed one, if it is of this version."""
+        stored = self._loaded.snapshot
+        if stored is None or stored.version != snapshot.version:
+            return None
+        # A compatible chart may replay what another revision wrote; the name of the revision is all that differs then.
+        for name in stored.__struct_fields__:
+            kept, given = getattr(stored, name), getattr(snapshot, name)
+            if name != "revision" and encode(kept) != encode(given):
+                return f"the stored snapshot has another {name} than the replayed one"
+        return None
+
+
+def difference(entry: Entry, before: Snapshot | None, step: Step) -> str | None:
+    """The first thing that an entry says and the step, done again, does not give."""
+    after = step.snapshot
+    told = (
+        ("version", entry.version, after.version),
+        ("from", entry.before, () if before is None else before.configuration),
+        ("to", entry.after, after.configuration),
+        ("outcome", entry.outcome, step.outcome),
+        ("reason", entry.reason, step.reason),
+        ("effects", entry.effects, step.effects),
+    )
+    for name, said, given in told:
+        if encode(said) != encode(given):
+            return f"`{name}` is {_short(said)}, and the chart gives {_short(given)}"
+    return None
+
+
+def _short(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:79] + "…"

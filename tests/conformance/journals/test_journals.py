@@ -1,0 +1,138 @@
+"""One suite, every store: the same scenario gives the same answers and the same journals, byte for byte.
+
+After an intended change run `pytest tests/conformance/journals --rewrite`, read the diff, and commit only what you can
+explain: a record that changes its bytes is a change of the format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.model.record import decode_record, genesis
+from interlock.ports.store import Store
+from interlock.runtime.retention import Rule, archive
+from interlock.runtime.send import Runtime
+from interlock.runtime.verify import verify_entity
+from interlock.stores import files
+from tests.conformance.journals.stage import Stage, StillClock, charts_of
+from tests.scenarios.runner import Block, parse, written
+from tests.support.postgres_server import store_or_skip
+
+FOLDER = Path(__file__).parent
+SCENARIOS = sorted(FOLDER.glob("*.txt"))
+
+LAYOUT_C = "files in layout C"
+"""Its records say `"d":0`, because the shared log, not the journal, is what was flushed; so their hashes differ too."""
+
+STORES: dict[str, Callable[[Path], str]] = {
+    "memory": lambda _: "memory:",
+    "files": lambda folder: f"file://{folder}/kept",
+    LAYOUT_C: lambda folder: f"file://{folder}/kept?layout=C",
+    "sqlite": lambda folder: f"sqlite:///{folder}/kept.db",
+    "postgresql": lambda _: store_or_skip(),
+}
+
+pytestmark = pytest.mark.conformance
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("store", STORES)
+async def test_a_scenario_gives_the_same_journal_on_every_store(
+    scenario: Path, store: str, rewrite: bool, tmp_path: Path
+) -> None:
+    """Each command, played on this store, gives what is written below it: outcomes, versions, and every stored byte.
+
+    Then the store proves what it holds; and what ended goes to an archive, which proves the same bytes.
+    """
+    expected = _blocks(scenario)
+    charts = charts_of([block.command for block in expected])
+    clock = StillClock()
+    async with interlock.open(STORES[store](tmp_path), charts=charts, clock=clock) as runtime:
+        stage = Stage(runtime, clock)
+        actual = [replace(block, output=await stage.play(block.command)) for block in expected]
+        if rewrite and store == "memory":
+            _rewrite(scenario, actual)
+            return
+
+        if store == LAYOUT_C:
+            assert _without_flushes(written(expected)) == _without_flushes(written(actual))
+        else:
+            assert written(expected) == written(actual)
+        for entity in stage.entities:
+            await _is_proven(runtime.store, runtime, entity)
+        await _archive_is_the_same(stage, tmp_path)
+
+
+def _blocks(scenario: Path) -> list[Block]:
+    return parse(scenario.read_text(encoding="utf-8"))
+
+
+def _without_flushes(text: str) -> str:
+    """The text without what records say about durable bytes, and without the hashes over that."""
+    return re.sub(r'"h":"[0-9a-f]{32}"', '"h":""', re.sub(r'"d":[0-9]+', '"d":0', text))
+
+
+def _rewrite(scenario: Path, blocks: list[Block]) -> None:
+    scenario.write_text(written(blocks), encoding="utf-8")
+
+
+async def _is_proven(store: Store, runtime: Runtime, entity: str) -> list[bytes]:
+    """The stored lines, once they are known to be a chain from its genesis that replays to the stored snapshot."""
+    lines = [each.line for each in await store.read(entity)]
+    previous = genesis(entity)
+    for version, line in enumerate(lines, start=1):
+        record = decode_record(line, previous=previous, version=version)
+        assert not hasattr(record, "reason"), record
+        previous = getattr(record, "head", "")
+    proof = await verify_entity(store, runtime.charts, entity)
+
+    assert (len(lines), previous, True, None) == (proof.entries, proof.head, proof.replayed, proof.problem)
+    return lines
+
+
+async def _archive_is_the_same(stage: Stage, folder: Path) -> None:
+    runtime = stage.ours
+    ended = {each: snapshot for each in stage.entities if (snapshot := await runtime.state(each)).ended is not None}
+    before = {each: await _is_proven(runtime.store, runtime, each) for each in ended}
+    shelf = files.open_store(f"file://{folder}/archive")
+    try:
+        for entity, snapshot in ended.items():
+            rule = Rule(kind=snapshot.kind, state=snapshot.configuration[0], entered_before_ms=stage.clock.time_ms + 1)
+
+            async def opened(month: str) -> tuple[Store, str]:
+                return shelf, f"file:///archive/{month}"
+
+            done = [each async for each in archive(runtime.store, runtime.charts, rule, opened)]
+
+            assert entity in {each.entity for each in done if each.archived in {"yes", "before"}}
+            assert before[entity] == await _is_proven(shelf, runtime, entity)
+            assert snapshot == await runtime.state(entity)
+    finally:
+        await shelf.close()
+
+
+def test_there_are_scenarios_and_they_reach_the_corners() -> None:
+    """Every outcome, a lost swap, a repeated key, a late result, a timer and the end of an entity are among them."""
+    text = "".join(each.read_text(encoding="utf-8") for each in SCENARIOS)
+
+    assert len(SCENARIOS) >= 4
+    for corner in (
+        "applied v",
+        "ignored",
+        "rejected guard",
+        "denied roles",
+        "duplicate v",
+        "ConflictError conflict.expected",
+        "key.expired",
+        "entity.exists",
+        "invoke_gone",
+        "other send",
+        "fire ",
+    ):
+        assert corner in text, corner

@@ -1,0 +1,419 @@
+"""Commands on stores: where store and charts come from, what is told of damage, and what hostile text cannot do."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from interlock.cli import upkeep
+from interlock.cli.places import Project, project
+from interlock.cli.sights import age_text, time_text
+from interlock.errors import UsageError
+from interlock.stores.schema import newest
+from tests.support.postgres_server import store_or_skip
+from tests.unit.cli.calls import LAMP, Caller
+
+STORE = "sqlite:///lamps.db"
+CHARTED = ("--chart", "lamp.yaml")
+
+
+@pytest.fixture
+def lamps(call: Caller, folder: Path) -> Path:
+    """A store with three lamps, each pressed twice."""
+    for number in (1, 2, 3):
+        assert 0 == call("create", STORE, f"lamp/{number}", *CHARTED).code
+        for _ in range(2):
+            assert 0 == call("send", STORE, f"lamp/{number}", "press", *CHARTED).code
+    return folder / "lamps.db"
+
+
+def _changed(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+
+
+# Where the store and the charts come from
+
+
+def test_the_command_line_goes_before_the_environment_before_the_project(
+    call: Caller, lamps: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first that is there decides, for the store and for the charts."""
+    (folder / "interlock.toml").write_text('store = "sqlite:///nowhere.db"\ncharts = ["nothing.yaml"]\n')
+    by_project = call("show", "lamp/1")
+    monkeypatch.setenv("INTERLOCK_CHARTS", f"{folder / 'lamp.yaml'}{os.pathsep}")
+    half = call("show", "lamp/1")
+    monkeypatch.setenv("INTERLOCK_STORE", STORE)
+    by_environment = call("show", "lamp/1")
+    by_word = call("show", "sqlite:///other.db", "lamp/1")
+    by_option = call("show", "lamp/1", "--chart", "absent.yaml")
+
+    assert "no file nothing.yaml" in by_project.err.replace('"', "")
+    assert "nowhere.db" in half.err
+    assert (0, "") == (by_environment.code, by_environment.err)
+    assert "other.db" in by_word.err
+    assert "absent.yaml" in by_option.err
+
+
+def test_a_project_is_found_from_a_folder_below(call: Caller, lamps: Path, folder: Path) -> None:
+    """Its paths are meant from where it stands, whatever folder the command runs in."""
+    (folder / "pyproject.toml").write_text(f'[tool.interlock]\nstore = "{STORE}"\ncharts = ["lamp.yaml"]\n')
+    below = folder / "a" / "b"
+    below.mkdir(parents=True)
+    (below / "pyproject.toml").write_text("[project]\nname = 'x'\n")  # says nothing about us: look further up
+    os.chdir(below)
+
+    assert Project(store="sqlite:///../../lamps.db", charts=("../../lamp.yaml",)) == project()
+    assert 0 == call("show", "lamp/1").code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("store = 1", "project.store"),
+        ('store = "orders"', "project.store"),
+        ('charts = "a.yaml"', "project.charts"),
+        ("charts = [1]", "project.charts"),
+        ("chart = []", "project.key"),
+        ("= 3", "project.malformed"),
+    ],
+)
+def test_a_project_that_is_wrong_is_told(folder: Path, text: str, code: str) -> None:
+    """Which file, and what of it."""
+    (folder / "interlock.toml").write_text(text + "\n")
+    with pytest.raises(UsageError) as raised:
+        project()
+
+    assert code == raised.value.code
+    assert "interlock.toml" in raised.value.message
+
+
+def test_a_file_store_of_a_project_is_meant_from_its_folder(folder: Path) -> None:
+    """As a database is; an absolute place and a server stay what they are."""
+    file = folder / "interlock.toml"
+    for store, expected in (
+        ("file:kept", "file:kept"),
+        ("file:///var/kept", "file:///var/kept"),
+        ("sqlite:////var/x.db", "sqlite:////var/x.db"),
+        ("postgresql://host/name", "postgresql://host/name"),
+    ):
+        file.write_text(f'store = "{store}"\n')
+
+        assert expected == project().store
+
+
+def test_a_chart_with_code_is_named_by_its_module(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guard that is a function of yours is there; what is no chart is told."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    text = LAMP.replace("{press: bright}", "{press: {target: bright, guard: is_allowed}}")
+    (folder / "coded.yaml").write_text(text)
+    (folder / "lamps_of_mine.py").write_text(
+        'import interlock\nlamp = interlock.load("coded.yaml")\n'
+        'lamp.guard("is_allowed")(lambda context, event: False)\n'
+    )
+    monkeypatch.delitem(sys.modules, "lamps_of_mine", raising=False)
+    made = call("create", STORE, "lamp/1", "--chart", "lamps_of_mine:lamp")
+    refused = call("send", STORE, "lamp/1", "press", "--chart", "lamps_of_mine:lamp")
+    without = call("send", STORE, "lamp/1", "press", "--chart", "coded.yaml")
+    wrong = [call("show", STORE, "lamp/1", "--chart", f"lamps_of_mine:{name}").err for name in ("x", "interlock")]
+
+    assert (0, 5, 2) == (made.code, refused.code, without.code)
+    assert '"is_allowed" said no' in refused.out
+    assert "is_allowed" in without.err
+    assert ["has no `x`" in wrong[0], "is no chart" in wrong[1]] == [True, True]
+
+
+def test_looking_makes_no_store(call: Caller, folder: Path) -> None:
+    """A misspelt address is not found; no empty file is left behind."""
+    for words in (
+        ["ls"],
+        ["journal", "lamp/1"],
+        ["show", "lamp/1", *CHARTED],
+        ["can", "lamp/1", *CHARTED],
+        ["send", "lamp/1", "press", *CHARTED],
+        ["replay", "lamp/1", *CHARTED],
+        ["verify", *CHARTED],
+        ["db", "status"],
+    ):
+        for address in ("sqlite:///absent.db", f"file://{folder}/absent"):
+            place = 1 if words[0] != "db" else 2
+            ended = call(*words[:place], address, *words[place:])
+
+            assert 6 == ended.code, words
+    assert {"lamp.yaml", "bad.yaml"} == {each.name for each in folder.iterdir()}
+
+
+def test_a_kind_that_no_chart_has_makes_no_store(call: Caller, folder: Path) -> None:
+    """What is wrong with a creation is found before anything is opened."""
+    ended = call("create", STORE, "lantern/1", *CHARTED)
+
+    assert (6, True) == (ended.code, "no chart of kind" in ended.err)
+    assert not (folder / "lamps.db").exists()
+
+
+# Damage
+
+
+def test_verify_names_the_first_bad_link_of_each_entity_and_goes_on(call: Caller, lamps: Path) -> None:
+    """A changed record and a missing one, in two of three entities; the third is sound."""
+    _changed(
+        lamps,
+        "UPDATE journal SET record = CAST(replace(record, 'press', 'prexx') AS BLOB) WHERE id = '1' AND version = 2",
+    )
+    _changed(lamps, "DELETE FROM journal WHERE id = '3' AND version = 3")
+    ended = call("verify", STORE, *CHARTED)
+
+    assert 8 == ended.code
+    assert "✗ lamp/1  journal.chain: the journal of `lamp/1` is damaged at version 2" in ended.out
+    assert "✗ lamp/3  journal.chain" in ended.out
+    assert "lamp/2" not in ended.out
+    assert "3 entities" in ended.out
+    assert "2 damaged" in ended.out
+    assert "hash without a key" in ended.err
+
+
+def test_verify_finds_a_snapshot_that_the_journal_does_not_give(call: Caller, lamps: Path) -> None:
+    """The chain is whole; only replay can tell."""
+    _changed(
+        lamps,
+        "UPDATE entity SET snapshot = CAST(replace(snapshot, '[\"dark\"]', '[\"bright\"]') AS BLOB) WHERE id = '2'",
+    )
+    whole = call("verify", STORE, *CHARTED)
+    chains = call("verify", STORE, "--chains-only")
+
+    assert (8, 0) == (whole.code, chains.code)
+    assert "lamp/2  journal.divergence" in whole.out
+    assert "another configuration" in whole.out
+
+
+def test_verify_finds_one_changed_byte_in_a_folder(call: Caller, folder: Path) -> None:
+    """A letter in the middle of a journal, and nothing else; the other entity is sound."""
+    address = f"file://{folder}/kept"
+    for number in (1, 2):
+        call("create", address, f"lamp/{number}", *CHARTED)
+        for _ in range(3):
+            call("send", address, f"lamp/{number}", "press", *CHARTED)
+    (journal,) = [each for each in (folder / "kept").rglob("events.log") if each.parent.name.endswith("1")]
+    data = journal.read_bytes()
+    second = data.index(b'"v":2')
+    place = data.index(b"press", second)
+    journal.write_bytes(data[:place] + b"d" + data[place + 1 :])
+    ended = call("verify", address, *CHARTED)
+
+    assert (8, True) == (ended.code, ended.out.startswith("✗ lamp/1  "))
+    assert "2 entities" in ended.out
+    assert "1 damaged" in ended.out
+
+
+def test_verify_without_the_revision_is_not_damage(call: Caller, lamps: Path, folder: Path) -> None:
+    """What cannot be judged for want of a chart is a code of its own."""
+    (folder / "newer.yaml").write_text(LAMP.replace("kind: lamp", "kind: lamp\nrevision: 2.0.0"))
+    ended = call("verify", STORE, "--chart", "newer.yaml", "lamp/1", "lamp/2")
+
+    assert 7 == ended.code
+    assert "? lamp/1  revision.unknown" in ended.out
+    assert "2 not replayed for want of a chart" in ended.out
+
+
+def test_replay_stops_where_the_chart_no_longer_agrees(call: Caller, lamps: Path, folder: Path) -> None:
+    """A chart that claims to be compatible and is not: the first entry that differs is shown, and the code is 8."""
+    first = LAMP.replace("kind: lamp", "kind: lamp\nrevision: 1.0.0")
+    other = first.replace("revision: 1.0.0", 'revision: 2.0.0\ncompatible: ">=1 <3"').replace(
+        "press: bright", "press: off"
+    )
+    (folder / "first.yaml").write_text(first)
+    (folder / "other.yaml").write_text(other + "  off: {type: final}\n")
+    call("create", STORE, "lamp/9", "--chart", "first.yaml")
+    for _ in range(2):
+        call("send", STORE, "lamp/9", "press", "--chart", "first.yaml")
+    agreed = call("replay", STORE, "lamp/9", "--chart", "first.yaml", "--to", "2")
+    ended = call("replay", STORE, "lamp/9", "--chart", "other.yaml")
+
+    assert (0, 2) == (agreed.code, agreed.out.count("✓"))
+    assert (8, 1, 1) == (ended.code, ended.out.count("✓"), ended.out.count("✗"))
+    assert 'diverges at version 2: `to` is ["bright"], and the chart gives ["off"]' in ended.err
+
+
+def test_a_damaged_journal_cannot_be_printed_past_the_damage(call: Caller, lamps: Path) -> None:
+    """Code 8, and the place."""
+    _changed(
+        lamps,
+        "UPDATE journal SET record = CAST(replace(record, 'press', 'prexx') AS BLOB) WHERE id = '1' AND version = 2",
+    )
+    ended = call("journal", STORE, "lamp/1")
+
+    assert (8, True) == (ended.code, "damaged at version 2" in ended.err)
+
+
+# For programs
+
+
+def test_every_command_on_stores_prints_json(call: Caller, lamps: Path) -> None:
+    """One document, or one object to a line; nothing else on stdout."""
+    documents = [
+        ("create", STORE, "lamp/9", *CHARTED),
+        ("send", STORE, "lamp/9", "press", *CHARTED),
+        ("send", STORE, "lamp/9", "press", "--dry-run", *CHARTED),
+        ("show", STORE, "lamp/9", *CHARTED),
+        ("can", STORE, "lamp/9", *CHARTED),
+        ("ls", STORE),
+        ("db", "status", STORE),
+        ("db", "upgrade", STORE),
+    ]
+    for words in documents:
+        ended = call(*words, "--json")
+        assert (0, True) == (ended.code, isinstance(json.loads(ended.out), dict)), words
+    for words in (
+        ("journal", STORE, "lamp/1"),
+        ("replay", STORE, "lamp/1", *CHARTED),
+        ("verify", STORE, *CHARTED),
+    ):
+        ended = call(*words, "--json")
+        lines = [json.loads(line) for line in ended.out.splitlines()]
+
+        assert (0, True) == (ended.code, len(lines) >= 3), words
+
+
+def test_a_journal_is_cut_to_what_was_asked_for(call: Caller, lamps: Path) -> None:
+    """After a version, so many entries."""
+    ended = call("journal", STORE, "lamp/1", "--after", "1", "--limit", "1", "--json")
+
+    assert [2] == [json.loads(line)["version"] for line in ended.out.splitlines()]
+
+
+def test_lists_are_paged_by_a_cursor(call: Caller, lamps: Path) -> None:
+    """The cursor of one page gives the next; the last has none."""
+    found: list[str] = []
+    after: list[str] = []
+    for _ in range(3):
+        page = json.loads(call("ls", STORE, "--kind", "lamp", "--limit", "1", *after, "--json").out)
+        found += [each["entity"] for each in page["rows"]]
+        after = ["--after", page["after"]] if page["after"] else []
+    told = call("ls", STORE, "--limit", "1")
+
+    assert ["lamp/1", "lamp/2", "lamp/3"] == sorted(found)
+    assert [] == after
+    assert "more: --kind lamp --after" in told.err
+
+
+def test_the_schema_of_a_store_is_told_and_brought_up_to_date(call: Caller, lamps: Path) -> None:
+    """An old file is a finding; a newer one is too, and nobody opens it."""
+    now = newest("sqlite")
+    fine = call("db", "status", STORE)
+    _changed(lamps, "INSERT INTO schema_version (version, name) VALUES (?, 'later')", now + 1)
+    newer = call("db", "status", STORE)
+    refused = call("show", STORE, "lamp/1", *CHARTED)
+    made = call("db", "upgrade", "sqlite:///fresh.db")
+
+    assert (0, f"sqlite: schema {now}; this release knows {now}\n") == (fine.code, fine.out)
+    assert (1, f"sqlite: schema {now + 1}; this release knows {now}\n") == (newer.code, newer.out)
+    assert (2, True) == (refused.code, "use the release that wrote it" in refused.err)
+    assert (0, f"schema 0 → {now}\n") == (made.code, made.out)
+
+
+def test_the_format_of_a_file_store_is_told(call: Caller, folder: Path) -> None:
+    """With its layout; a format file that does not read is damage, not a guess."""
+    address = f"file://{folder}/kept"
+    call("create", address, "lamp/1", *CHARTED)
+    fine = call("db", "status", address)
+    (folder / "kept" / "format.json").write_text("{")
+    broken = call("db", "status", address)
+
+    assert (0, "file: schema 1, layout A; this release knows 1\n") == (fine.code, fine.out)
+    assert (8, True) == (broken.code, "format.json is not readable" in broken.err)
+
+
+# People at a terminal
+
+
+def test_hostile_text_in_a_store_does_not_steer_the_terminal(call: Caller, folder: Path) -> None:
+    """What senders wrote is shown with its control characters written out."""
+    made = call("create", STORE, "lamp/\u202eevil", *CHARTED, "--key", "k")
+    payload = json.dumps({"text": "\x1b[2J\x9b31m"})
+    call("send", STORE, "lamp/\u202eevil", "press", payload, *CHARTED, "--principal", "\x1b[31mroot")
+    told = call("journal", STORE, "lamp/\u202eevil", "-v")
+
+    assert 0 == made.code
+    assert 0 == told.code
+    assert not any(ord(each) < 32 and each != "\n" for each in told.out)
+    assert "\x9b" not in told.out
+
+
+def test_progress_is_shown_on_a_terminal(lamps: Path, folder: Path) -> None:
+    """A line that overwrites itself on the way, and is gone in the end."""
+    words = ["verify", STORE, *CHARTED]
+    starter = (
+        "import interlock.cli.upkeep as upkeep; upkeep.PROGRESS_EVERY = 1; "
+        f"from interlock.cli.main import main; main({words!r})"
+    )
+    master, slave = pty.openpty()
+    plain = {**os.environ, "NO_COLOR": "1"}
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", starter], cwd=folder, stdout=subprocess.PIPE, stderr=slave, env=plain
+        )
+        process.communicate()
+        told = os.read(master, 65_536).decode()
+    finally:
+        os.close(slave)
+        os.close(master)
+
+    assert "\r1 entity, 0 damaged" in told
+    assert "\r\x1b[K" in told
+    assert 100 == upkeep.PROGRESS_EVERY
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (-5, "0ms"),
+        (0, "0ms"),
+        (999, "999ms"),
+        (1_500, "1s"),
+        (61_500, "1m1s"),
+        (3_661_000, "1h1m"),
+        (90_061_000, "1d1h"),
+    ],
+)
+def test_an_age_has_two_units_at_most(ms: int, text: str) -> None:
+    """Nobody needs the milliseconds of a day."""
+    assert text == age_text(ms)
+
+
+def test_a_time_that_no_calendar_has_is_its_number() -> None:
+    """A hostile or broken clock does not end a command."""
+    assert ("1970-01-01T00:00:00.000Z", f"{2**62} ms") == (time_text(0), time_text(2**62))
+
+
+def test_the_commands_work_on_a_server_and_never_print_its_password(call: Caller, folder: Path) -> None:
+    """PostgreSQL as any other store: begun, sent to, shown, listed, proven; and its schema told."""
+    url = store_or_skip()
+    secret = url.partition("@")[0].rpartition(":")[2]
+    ended = [
+        call(*words)
+        for words in (
+            ("db", "upgrade", url),
+            ("db", "status", url),
+            ("create", url, "lamp/1", *CHARTED),
+            ("send", url, "lamp/1", "press", *CHARTED),
+            ("show", url, "lamp/1", *CHARTED, "--at", "1"),
+            ("ls", url, "--kind", "lamp"),
+            ("journal", url, "lamp/1"),
+            ("verify", url, *CHARTED),
+        )
+    ]
+    wrong = [call("ls", url.replace("127.0.0.1", "127.0.0.1:1")), call("ls", url.replace("schema=", "schma="))]
+
+    assert [0] * len(ended) == [each.code for each in ended]
+    assert "1 entity, 2 entries" in ended[-1].out
+    assert 0 not in {each.code for each in wrong}
+    assert len(secret) > 5
+    assert not any(secret in each.out + each.err for each in (*ended, *wrong))
