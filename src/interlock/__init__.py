@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         loads,
     )
     from interlock.definition import builder as build
+    from interlock.effects.handlers import Attempt
     from interlock.errors import (
         ConflictError,
         CorruptionError,
@@ -44,10 +45,12 @@ if TYPE_CHECKING:
     from interlock.ports.store import Page, Query, Row
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.send import Runtime
+    from interlock.runtime.verify import Problem, Proof
 
     __version__: str = _version("interlock")
 
 _HOMES = {
+    "Attempt": "interlock.effects.handlers",
     "BlockingRuntime": "interlock.runtime.blocking",
     "BoundChart": "interlock.assemble",
     "Candidate": "interlock.kernel.explain",
@@ -68,6 +71,8 @@ _HOMES = {
     "NotFoundError": "interlock.errors",
     "Page": "interlock.ports.store",
     "Place": "interlock.errors",
+    "Problem": "interlock.runtime.verify",
+    "Proof": "interlock.runtime.verify",
     "Query": "interlock.ports.store",
     "Receipt": "interlock.model.entry",
     "RejectedError": "interlock.errors",
@@ -89,6 +94,7 @@ _HOMES = {
 }
 
 __all__ = (
+    "Attempt",
     "BlockingRuntime",
     "BoundChart",
     "Candidate",
@@ -109,6 +115,8 @@ __all__ = (
     "NotFoundError",
     "Page",
     "Place",
+    "Problem",
+    "Proof",
     "Query",
     "Receipt",
     "RejectedError",

@@ -25,6 +25,7 @@ from interlock.model.event import Event
 from interlock.model.field import plain_refusal
 from interlock.model.findings import suggestion
 from interlock.model.limits import DEFINITION_BYTES_MAX
+from interlock.model.results import Done, call_failed, invoke_done, invoke_failed, timer_fired
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step
 
@@ -274,10 +275,12 @@ def _check_time(time_ms: int) -> None:
 def answer(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:
     """The event by which the result of an invoke comes back to the entity that asked for it."""
     _check_effect(effect)
-    return _returned(effect, "done", result, time_ms)
+    name = _invokeid(effect)
+    _check_plain(effect, result)
+    return invoke_done(name, effect.key, result, time_ms=time_ms)
 
 
-def failure(effect: Effect, code: str, message: str = "", *, done: str = "unknown", time_ms: int = 0) -> Event:
+def failure(effect: Effect, code: str, message: str = "", *, done: Done = "unknown", time_ms: int = 0) -> Event:
     """The event by which an invoke or a named action fails for good.
 
     `done` is `no` when the handler knows that nothing happened, else `unknown`: a saga compensates what perhaps
@@ -285,9 +288,10 @@ def failure(effect: Effect, code: str, message: str = "", *, done: str = "unknow
     """
     _check_effect(effect)
     if effect.type == "call":
-        data = {"effect": effect.name, "key": effect.key, "code": code}
-        return Event("error.communication", data, time_ms=time_ms, type="platform")
-    return _returned(effect, "error", {"code": code, "message": message, "attempts": 1, "done": done}, time_ms)
+        return call_failed(effect.name, effect.key, code, time_ms=time_ms)
+    name = _invokeid(effect)
+    _check_plain(effect, [code, message])
+    return invoke_failed(name, effect.key, code, message, done=done, time_ms=time_ms)
 
 
 def _check_effect(effect: Effect) -> None:
@@ -296,15 +300,17 @@ def _check_effect(effect: Effect) -> None:
         raise UsageError(f"only an effect has a result, not `{type(effect).__name__}`", code="effect.result", hint=hint)
 
 
-def _returned(effect: Effect, word: str, data: Any, time_ms: int) -> Event:
-    if effect.type != "invoke":
-        raise UsageError(f"a `{effect.type}` effect has no result", code="effect.result")
+def _check_plain(effect: Effect, data: Any) -> None:
     problem = plain_refusal(data)
     if problem is not None:
         raise UsageError(f"the result of `{effect.key}` cannot be kept: {problem}", code="event.payload")
-    name = effect.payload["id"]
-    source = f"invoke/{effect.key}"
-    return Event(f"{word}.invoke.{name}", data, time_ms=time_ms, type="platform", invokeid=name, source=source)
+
+
+def _invokeid(effect: Effect) -> str:
+    if effect.type != "invoke":
+        raise UsageError(f"a `{effect.type}` effect has no result", code="effect.result")
+    name: str = effect.payload["id"]
+    return name
 
 
 def firing(timer: Timer) -> Event:
@@ -312,11 +318,4 @@ def firing(timer: Timer) -> Event:
     if not isinstance(timer, Timer):
         hint = "take it from `snapshot.timers`"
         raise UsageError(f"only a timer fires, not `{type(timer).__name__}`", code="timer.type", hint=hint)
-    return Event(
-        timer.event,
-        timer.data,
-        id=f"timer/{timer.name}/{timer.version}",
-        time_ms=timer.due_ms,
-        sendid=timer.id,
-        source=f"timer/{timer.name}/{timer.version}",
-    )
+    return timer_fired(timer, time_ms=timer.due_ms)

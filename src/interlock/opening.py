@@ -5,15 +5,15 @@ Rule: what drives a store is imported when a store is opened; a chart alone need
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
 from inspect import iscoroutinefunction
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.assemble import BoundChart
 from interlock.errors import UsageError
-from interlock.kernel.kernel import Kernel
 from interlock.model.findings import suggestion
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from interlock.ports.store import Store
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.send import Runtime
+    from interlock.stores.schema import Schema
 
     Opener = Callable[[str], Store] | Callable[[str], Awaitable[Store]]
 
@@ -37,13 +38,16 @@ STORE_GROUP = "interlock.stores"
 """The entry points by which other packages bring stores: a scheme, and a function of the address that opens one."""
 
 
-def open(url: str, *, charts: Iterable[BoundChart], clock: Clock | None = None) -> Opening:  # noqa: A001 - the name users read: interlock.open
+def open(  # noqa: A001 - the name users read: interlock.open
+    url: str, *, charts: Iterable[BoundChart], clock: Clock | None = None, work: bool | None = None
+) -> Opening:
     """A runtime for entities of these charts on the store at an address, opened by `with` or `async with`.
 
     `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file, `postgresql://host/name` a
-    server. Of several charts of one kind the
-    last creates new entities; the others go on with those they wrote.
-    Raises UsageError for an address of no known store, or without charts.
+    server. Of several charts of one kind the last creates new entities; the others go on with those they wrote.
+    The runtime performs what entries leave to do, with the charts' handlers, where the store keeps work: `work=False`
+    leaves that to others, `work=True` insists on it.
+    Raises UsageError for an address of no known store, without charts, or for two handlers of one name.
 
         with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
             orders.create("order/A-1", {"amount": 100})
@@ -53,12 +57,31 @@ def open(url: str, *, charts: Iterable[BoundChart], clock: Clock | None = None) 
     bound = tuple(charts)
     if not bound:
         raise UsageError("a runtime needs a chart", code="charts.missing", hint="charts=[interlock.load(...)]")
-    return Opening(url, _store_opener(url), tuple(each.kernel for each in bound), clock)
+    return Opening(url, _store_opener(url), bound, clock, work=work)
+
+
+def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:
+    """The handlers of all charts, by name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for chart in charts:
+        for name, function in chart.handlers.items():
+            if found.setdefault(name, function) is not function:
+                hint = "give one of them another name, or register the same function"
+                raise UsageError(f"two functions are registered as `{name}`", code="handler.twice", hint=hint)
+    return found
 
 
 async def opened_store(url: str) -> Store:
     """The store at an address, without charts: to verify, to archive, to list. Whoever opens it closes it."""
     return await _opened(_store_opener(url), url)
+
+
+async def schema_of(url: str) -> Schema | None:
+    """What the place at an address has, and what this release knows; None for a store that keeps no schema."""
+    from interlock.stores.schema import schema_of
+
+    _store_opener(url)  # an address of no store says so
+    return await schema_of(url)
 
 
 async def _opened(opener: Opener, url: str) -> Store:
@@ -82,7 +105,12 @@ def _store_opener(url: str) -> Opener:
         return others[scheme]()
     known = sorted({*STORES, *others})
     hint = (colon and suggestion(scheme, known)) or f"addresses begin with {', '.join(f'{each}:' for each in known)}"
-    raise UsageError(f"`{url}` is the address of no store", code="store.unknown", hint=hint)
+    raise UsageError(f"`{without_password(url)}` is the address of no store", code="store.unknown", hint=hint)
+
+
+def without_password(url: str) -> str:
+    """The address as it may be shown: who logs in is left out, with the password."""
+    return re.sub(r"//[^/?#]*@", "//", url)
 
 
 def _other_stores() -> dict[str, Callable[[], Opener]]:
@@ -93,11 +121,15 @@ def _other_stores() -> dict[str, Callable[[], Opener]]:
 class Opening:
     """A runtime about to be opened: `with` gives one whose methods wait, `async with` one whose methods are awaited."""
 
-    def __init__(self, url: str, opener: Opener, kernels: tuple[Kernel, ...], clock: Clock | None) -> None:
+    def __init__(
+        self, url: str, opener: Opener, charts: tuple[BoundChart, ...], clock: Clock | None, *, work: bool | None
+    ) -> None:
         self.url = url
         self._opener = opener
-        self._kernels = kernels
+        self._kernels = tuple(each.kernel for each in charts)
+        self._handlers = _handlers(charts)
         self._clock = clock
+        self._work = work
         self._opened: list[Runtime] = []
         self._waiting: list[BlockingRuntime] = []
 
@@ -107,7 +139,28 @@ class Opening:
         from interlock.runtime.send import Runtime
 
         store = await _opened(self._opener, self.url)
-        return Runtime(store, Charts(self._kernels), self._clock or SystemClock())
+        runtime = Runtime(store, Charts(self._kernels), self._clock or SystemClock())
+        try:
+            await self._begin_work(runtime)
+        except BaseException:
+            await runtime.close()
+            raise
+        return runtime
+
+    async def _begin_work(self, runtime: Runtime) -> None:
+        from interlock.ports.work import WorkStore
+        from interlock.runtime.worker import Worker
+
+        if self._work is False:
+            return
+        if isinstance(runtime.store, WorkStore) or self._work:
+            worker = Worker(runtime, self._handlers)
+            await worker.start()
+            runtime.before_close(worker.stop)
+        elif self._handlers:
+            import_module("logging").getLogger("interlock").warning(
+                "this store keeps no work: handlers are not called", extra={"store": type(runtime.store).__name__}
+            )
 
     async def __aenter__(self) -> Runtime:
         runtime = await self._runtime()

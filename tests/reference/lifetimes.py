@@ -84,7 +84,8 @@ def invoke_state(progress: Progress, index: int) -> None:
         payload |= {"id": name, "state": state.id} | ({"autoforward": True} if invoke.autoforward else {})
         payload |= {} if invoke.timeout_ms is None else {"timeout_ms": invoke.timeout_ms}
         effect = progress.add_effect("invoke", payload)
-        progress.invokes.append(Invocation(id=name, state=state.id, position=position, key=effect.key))
+        child = payload.get("type") in ("chart", "scxml", *(f"http://www.w3.org/TR/scxml{end}" for end in ("", "/")))
+        progress.invokes.append(Invocation(id=name, state=state.id, position=position, key=effect.key, child=child))
 
 
 def cancel_invoke(progress: Progress, invocation: Invocation) -> None:

@@ -17,7 +17,7 @@ from interlock.expression.compile import Meter
 from interlock.kernel.address import delay_of, send_address
 from interlock.kernel.failing import ContentError, StepFailed, error_facts
 from interlock.model.chart import After, Invoke, State
-from interlock.model.effect import Effect, EffectType
+from interlock.model.effect import CHART_TYPES, Effect, EffectType
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
 from interlock.model.limits import (
@@ -286,8 +286,10 @@ class Run(Struct, gc=False):
             payload["timeout_ms"] = invoke.timeout_ms
         if invoke.restore != "keep":
             payload["restore"] = invoke.restore
+        if invoke.late is not None:
+            payload["late"] = True
         effect = self.effect("invoke", payload)
-        self.invokes = (*self.invokes, Invocation(name, state.id, position, effect.key))
+        self.invokes = (*self.invokes, Invocation(name, state.id, position, effect.key, values["type"] in CHART_TYPES))
 
     def end_invokes(self, state: State) -> None:
         """The state is left: its invokes are cancelled; one that began in this very step is withdrawn."""

@@ -10,6 +10,9 @@ EffectType = Literal[
     "call", "invoke", "invoke_cancel", "forward", "send", "timer", "timer_cancel", "message", "log", "done"
 ]
 
+CHART_TYPES = ("chart", "scxml", "http://www.w3.org/TR/scxml", "http://www.w3.org/TR/scxml/")
+"""The types of an invoke that begin a child entity; every other one is performed by a handler."""
+
 
 class Effect(Struct, frozen=True, gc=False):
     """One thing to do, with its place in the step and a key that stays the same under every retry.
@@ -19,7 +22,8 @@ class Effect(Struct, frozen=True, gc=False):
     | `call` | `name` of the handler, `input` |
     | `invoke` | `id`, `src` (a name, or what an expression gave), `type` (`handler` or `chart`), `input`, `state`,
     `key` |
-    | | ... and where said: `autoforward`, `retry`, `timeout_ms`, `restore` |
+    | | ... and where said: `autoforward`, `retry`, `timeout_ms`, `restore`; `late`: a result is told even when too
+    late |
     | `invoke_cancel` | `id`, `key` of the invoke effect |
     | `forward` | `id` of the invoke, `event` |
     | `send` | `event`, `data`, `to`, `sendid`; `id`, `key`, `principal` when a deferred event comes back |

@@ -98,6 +98,10 @@ ENTRY_BYTES_MAX = 262_144
 KEY_BYTES_MAX = 200
 """Bytes of an idempotency key: keys are primary keys of rows."""
 
+KEY_WINDOW_MS = 2_592_000_000
+"""How long a key is remembered at least: 30 days. Longer than any queue keeps a message for its retries (14 days is
+common), and the only part of a store that would grow with events and not with entities. Stripe keeps keys for a day."""
+
 CONFLICT_RETRIES_MAX = 16
 """Lost swaps before a driver gives up: with full jitter, sixteen in a row mean that others starve this caller."""
 
@@ -109,3 +113,21 @@ BACKOFF_MS_MAX = 500
 
 SNAPSHOTS_CACHED_MAX = 10_000
 """Snapshots a runtime keeps in memory. A stale one costs one conflict, never a wrong step."""
+
+ATTEMPTS_MAX = 50
+"""Attempts at one effect, those counted that ended with their worker: what kills every worker must end some time."""
+
+LEASE_MS = 30_000
+"""How long work stays with whoever took it up, unless renewed: a worker that died holds it up for that long at most."""
+
+LOOK_MS_MAX = 1_000
+"""How long work that another process left may lie unseen: each look is one read of an index."""
+
+RUNNING_MAX = 64
+"""Handlers that one runtime runs side by side, and sends it delivers: beyond that they wait, in the store."""
+
+MESSAGE_ATTEMPTS_MAX = 20
+"""Failed deliveries of one row of an outbox before it is a dead letter and the next one goes: about a quarter hour."""
+
+CHILD_DEPTH_MAX = 16
+"""Charts that invoke charts: one that invokes itself would not end."""

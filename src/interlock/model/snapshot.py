@@ -32,12 +32,13 @@ class Timer(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Invocation(Struct, frozen=True, gc=False, omit_defaults=True):
-    """An active invoke: its id, its state and position there, and the key of the effect that began it."""
+    """An active invoke: its id, its state and position there, its effect's key, and whether it is a child entity."""
 
     id: str
     state: str
     position: int
     key: str
+    child: bool = False
 
 
 class Parent(Struct, frozen=True, gc=False, omit_defaults=True):

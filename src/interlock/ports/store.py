@@ -17,6 +17,7 @@ from msgspec import Struct
 from interlock.model.entry import Entry
 from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
+from interlock.model.work import Left, Place
 
 PAGE_MAX = 1_000
 """Rows of one answer of `find` and entries of one answer of `read`: longer ones are asked for page by page."""
@@ -26,7 +27,8 @@ class Append(Struct, frozen=True):
     """One step to keep: the entry, the snapshot it leads to, and the version it was computed on (0: creation).
 
     `states` are the ids of all active states after it, compounds too; `tags` those of the active states: for lists
-    and counts.
+    and counts. `left` is the work that a store which keeps work (`ports.work`) writes with it. `fence`: only if this
+    work is still there, and this its newest attempt; else the answer is `Stale`.
     """
 
     kind: str
@@ -36,6 +38,8 @@ class Append(Struct, frozen=True):
     snapshot: Snapshot
     states: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    left: Left = Left()
+    fence: tuple[Place, int] | None = None
 
 
 class Appended(Struct, frozen=True):
@@ -53,6 +57,12 @@ class Duplicate(Struct, frozen=True):
 
 class Conflict(Struct, frozen=True):
     """The entity is at another version than expected (0: it does not exist); nothing was written."""
+
+    version: int
+
+
+class Stale(Struct, frozen=True):
+    """The work that the entry would answer is gone, or in newer hands; nothing was written."""
 
     version: int
 
@@ -117,7 +127,7 @@ class Refusal(Struct, frozen=True):
 class Store(Protocol):
     """Where journals live. Safe for many callers at once, in one process and in several."""
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:

@@ -18,6 +18,8 @@ from interlock.model.entry import Entry, Receipt
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Page, Query
 from interlock.runtime.send import Runtime
+from interlock.runtime.travel import At
+from interlock.runtime.verify import Proof
 
 T = TypeVar("T")
 
@@ -80,14 +82,36 @@ class BlockingRuntime:
         expected: int | None = None,
         principal: Mapping[str, Any] | None = None,
         trace: str | None = None,
+        sent_ms: int | None = None,
     ) -> Receipt:
         """As `Runtime.send`."""
-        sent = self.runtime.send(entity, event, payload, key=key, expected=expected, principal=principal, trace=trace)
+        sent = self.runtime.send(
+            entity,
+            event,
+            payload,
+            key=key,
+            expected=expected,
+            principal=principal,
+            trace=trace,
+            sent_ms=sent_ms,
+        )
         return self._wait(sent)
 
-    def state(self, entity: str, *, at: int | None = None, at_ms: int | None = None) -> Snapshot:
+    def rehearse(
+        self,
+        entity: str,
+        event: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        principal: Mapping[str, Any] | None = None,
+    ) -> Receipt:
+        """As `Runtime.rehearse`."""
+        return self._wait(self.runtime.rehearse(entity, event, payload, key=key, principal=principal))
+
+    def state(self, entity: str, *, at: At | None = None) -> Snapshot:
         """As `Runtime.state`."""
-        return self._wait(self.runtime.state(entity, at=at, at_ms=at_ms))
+        return self._wait(self.runtime.state(entity, at=at))
 
     def journal(self, entity: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
         """As `Runtime.journal`."""
@@ -103,15 +127,25 @@ class BlockingRuntime:
 
     def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> Generator[Entry, None, None]:
         """As `Runtime.watch`, as an ordinary iterator."""
-        entries = self.runtime.watch(entity, after=after, poll_ms=poll_ms)
+        yield from self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms))
+
+    def verify(self, entity: str) -> Proof:
+        """As `Runtime.verify`."""
+        return self._wait(self.runtime.verify(entity))
+
+    def verify_all(self) -> Generator[Proof, None, None]:
+        """As `Runtime.verify_all`, as an ordinary iterator."""
+        yield from self._each(self.runtime.verify_all())
+
+    def _each(self, values: AsyncGenerator[T, None]) -> Generator[T, None, None]:
         try:
             while True:
-                yield self._wait(_next(entries))
+                yield self._wait(_next(values))
         except StopAsyncIteration:
             return
         finally:
             with suppress(UnavailableError):  # closed meanwhile: then it is at its end
-                self._wait(entries.aclose())
+                self._wait(values.aclose())
 
     def close(self) -> None:
         """As `Runtime.close`, and the thread ends. Whoever waits in another thread is answered. May be called again."""
@@ -120,8 +154,8 @@ class BlockingRuntime:
         self._stop()
 
 
-async def _next(entries: AsyncGenerator[Entry, None]) -> Entry:
-    return await anext(entries)
+async def _next(values: AsyncGenerator[T, None]) -> T:
+    return await anext(values)
 
 
 async def _drained() -> None:

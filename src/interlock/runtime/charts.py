@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from interlock.errors import NotFoundError, UnavailableError
 from interlock.kernel.kernel import Kernel
 from interlock.model.findings import suggestion
+from interlock.runtime.children import inline_kernels
 
 _BOUND = re.compile(r"(<=|>=|<|>|=)?\s*([0-9]+(?:\.[0-9]+)*)")
 
@@ -22,10 +23,23 @@ class Charts:
     def __init__(self, kernels: Iterable[Kernel]) -> None:
         self._current: dict[str, Kernel] = {}
         self._all: dict[tuple[str, str], Kernel] = {}
+        self._inline: dict[tuple[str, str], dict[str, Kernel]] = {}
         for kernel in kernels:
-            chart = kernel.chart
-            self._current[chart.kind] = kernel
-            self._all[chart.kind, chart.revision] = kernel
+            self._current[kernel.chart.kind] = kernel
+            self._add(kernel)
+
+    def _add(self, kernel: Kernel) -> None:
+        """Know a chart and those written in place in it: entities of these go on by kind and revision, too."""
+        place = (kernel.chart.kind, kernel.chart.revision)
+        self._all[place] = kernel
+        self._inline[place] = inline_kernels(kernel)
+        for each in self._inline[place].values():
+            self._add(each)
+
+    def child(self, parent: Kernel, src: object) -> Kernel:
+        """The chart of a child: one written in place, or the current one of a kind. Raises NotFoundError."""
+        inline = self._inline[parent.chart.kind, parent.chart.revision]
+        return inline[src] if isinstance(src, str) and src in inline else self.current(str(src))
 
     def current(self, kind: str) -> Kernel:
         """The chart for new entities of a kind. Raises NotFoundError when there is none."""

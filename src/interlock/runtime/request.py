@@ -5,21 +5,21 @@ Rule 1: malformed arguments are a UsageError that names what is wrong; nothing w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
 from interlock.errors import UsageError
-from interlock.model.codec import encode
 from interlock.model.event import RESERVED_NAMES
-from interlock.model.field import plain_refusal
 from interlock.model.limits import (
     ENTITY_ID_BYTES_MAX,
     KEY_BYTES_MAX,
     NAME_BYTES_MAX,
-    PAYLOAD_BYTES_MAX,
-    PAYLOAD_DEPTH_MAX,
 )
+from interlock.model.payload import payload_refusal
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def checked_entity(entity: str) -> str:
@@ -62,29 +62,6 @@ def dedupe_key(event: str, value: str | int) -> str:
     return f"_{blake2b(key.encode(), digest_size=32).hexdigest()}"  # cut short, two values would be one key
 
 
-def payload_refusal(payload: Any) -> str | None:
-    """Why a payload cannot be an event's data; None when it can."""
-    problem = plain_refusal(payload)
-    if problem is not None:
-        return problem
-    try:
-        size = len(encode(payload))
-    except UnicodeEncodeError:
-        return "a string holds half a surrogate pair"
-    if size > PAYLOAD_BYTES_MAX:
-        return f"a payload may have {PAYLOAD_BYTES_MAX:,} bytes"
-    return f"a payload may be {PAYLOAD_DEPTH_MAX} levels deep" if _depth(payload) > PAYLOAD_DEPTH_MAX else None
-
-
-def _depth(value: Any) -> int:
-    deepest, level = 0, [value]
-    while level:
-        inner = [each for each in level if isinstance(each, dict | list)]
-        deepest += bool(inner)
-        level = [part for each in inner for part in (each.values() if isinstance(each, dict) else each)]
-    return deepest
-
-
 def _check_text(text: object, what: str, bytes_max: int, code: str) -> None:
     if not isinstance(text, str):
         raise UsageError(f"the {what} must be a string", code=code)
@@ -94,5 +71,5 @@ def _check_text(text: object, what: str, bytes_max: int, code: str) -> None:
         raise UsageError(f"the {what} holds half a surrogate pair", code=code) from None
     if size > bytes_max:
         raise UsageError(f"the {what} has {size:,} bytes; {bytes_max} are allowed", code=code)
-    if any(ord(each) < 32 or ord(each) == 127 for each in text):
+    if _CONTROL.search(text):
         raise UsageError(f"the {what} holds control characters", code=code)

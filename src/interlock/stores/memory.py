@@ -1,19 +1,25 @@
 """The memory store: the same interface over dictionaries and a lock. For tests and for trying things out.
 
 It is the reference that the other stores are measured against, and promises nothing across a restart.
+
+Rule: whoever sends lets others run now and then, as with any store that waits for a disk; a loop of sends would
+otherwise keep an event loop to itself.
 """
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Lock
+from typing import TypeVar
 
 from msgspec import Struct
 
-from interlock.errors import UnavailableError, UsageError
+from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.record import Record, encode_record, genesis
 from interlock.model.snapshot import Snapshot
+from interlock.model.work import Lane, Place
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -25,8 +31,17 @@ from interlock.ports.store import (
     Query,
     Refusal,
     Row,
+    Stale,
 )
+from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.cursor import decode_cursor, encode_cursor
+from interlock.stores.work_table import WorkTable
+
+T = TypeVar("T")
+
+TURN_CALLS = 16
+"""Calls after which others in the event loop get their turn. A turn costs a third of a send; sixteen sends take less
+than a millisecond, which nobody notices."""
 
 
 def open_store(url: str) -> MemoryStore:
@@ -37,7 +52,10 @@ def open_store(url: str) -> MemoryStore:
 
 
 class _Life(Struct):
-    """One entity: its snapshot, its journal, its keys, and since when it is in each of its states."""
+    """One entity: its snapshot, its journal, its keys, and since when it is in each of its states.
+
+    `head` and `changed_ms` are of the last record, which may be in the `archive` with all `released` ones.
+    """
 
     kind: str
     snapshot: Snapshot
@@ -47,6 +65,10 @@ class _Life(Struct):
     created_ms: int
     entered_ms: dict[str, int]
     tags: tuple[str, ...]
+    head: str
+    changed_ms: int
+    released: int = 0
+    archive: str = ""
 
 
 class MemoryStore:
@@ -56,11 +78,14 @@ class MemoryStore:
         self._lives: dict[str, _Life] = {}
         self._lock = Lock()
         self._closed = False
+        self._calls = 0
+        self._work = WorkTable()
         self.refusals: list[Refusal] = []
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         entry = append.entry
+        await self._take_turns()
         with self._lock:
             self._check_open()
             life = self._lives.get(append.entity)
@@ -69,22 +94,27 @@ class MemoryStore:
             version = 0 if life is None else life.snapshot.version
             if version != append.expected:
                 return Conflict(version)
-            previous = life.records[-1].head if life is not None else genesis(append.entity)
+            if append.fence is not None and self._work.fence(append.entity, append.fence[0]) != append.fence[1]:
+                return Stale(version)
+            previous = genesis(append.entity) if life is None else life.head
             record = encode_record(entry, durable=0 if life is None else life.size, previous=previous)
             now = entry.event.time_ms
             if life is None:
-                life = _Life(append.kind, append.snapshot, [], {}, 0, now, {}, ())
+                life = _Life(append.kind, append.snapshot, [], {}, 0, now, {}, (), previous, now)
                 self._lives[append.entity] = life
             life.records.append(record)
             life.keys[entry.key] = entry.version
             life.size += len(record.line)
+            life.head, life.changed_ms = record.head, now
             life.snapshot = append.snapshot
             life.tags = append.tags
             life.entered_ms = {state: life.entered_ms.get(state, now) for state in append.states}
+            self._work.keep(append.entity, append.left)
             return Appended(entry.version, record.head)
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
         """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
+        await self._take_turns()
         with self._lock:
             self._check_open()
             life = self._lives.get(entity)
@@ -92,14 +122,20 @@ class MemoryStore:
                 return None
             if key is not None and key in life.keys:
                 return Duplicate(life.keys[key])
-            return Loaded(life.snapshot.version, life.records[-1].entry.event.time_ms, life.snapshot)
+            return Loaded(life.snapshot.version, life.changed_ms, life.snapshot)
 
     async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
         """The records after a version, in order."""
         with self._lock:
             self._check_open()
             life = self._lives.get(entity)
-            return () if life is None else tuple(life.records[after : after + min(limit, PAGE_MAX)])
+            if life is None or limit <= 0:
+                return ()
+            start = max(0, after) - life.released
+            if start < 0:
+                message = f"the journal of `{entity}` up to version {life.released} is in the archive {life.archive}"
+                raise NotFoundError(message, code="journal.archived", hint="open the archive to read it")
+            return tuple(life.records[start : start + min(limit, PAGE_MAX)])
 
     async def find(self, query: Query) -> Page:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
@@ -142,18 +178,76 @@ class MemoryStore:
             snapshot.configuration,
             life.created_ms,
             _entered_ms(life, None),
-            life.records[-1].entry.event.time_ms,
+            life.changed_ms,
             snapshot.ended,
         )
 
     async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Keep refusals."""
+        await self._take_turns()
         with self._lock:
             self.refusals += refusals
+
+    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+        """Drop the records of an ended entity that is still at this version; False when it is not."""
+        with self._lock:
+            self._check_open()
+            life = self._lives.get(entity)
+            if life is None or life.snapshot.version != version or life.snapshot.ended is None:
+                return False
+            if life.released != version:  # otherwise it was released before, to the place that is known
+                life.records.clear()
+                life.released, life.archive = version, archive
+            return True
+
+    # Work
+
+    async def claim(
+        self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
+    ) -> tuple[Claim, ...]:
+        """Take up work that is due, oldest first."""
+        return await self._on_work(
+            lambda work: work.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
+        )
+
+    async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
+        """Hold claims longer."""
+        return await self._on_work(lambda work: work.renew(claims, until_ms=until_ms))
+
+    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        """Let go of claims."""
+        return await self._on_work(lambda work: work.settle(settled, now_ms=now_ms))
+
+    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+        """When the next work is due."""
+        return await self._on_work(lambda work: work.soonest(lane, names))
+
+    async def works(self, query: WorkQuery) -> WorkPage:
+        """Work by lane, name and entity, page by page."""
+        return await self._on_work(lambda work: work.works(query))
+
+    async def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+        """Let dead work be tried again, from its first attempt."""
+        return await self._on_work(lambda work: work.revive(entity, place, now_ms=now_ms))
+
+    async def drop(self, entity: str, place: Place) -> bool:
+        """Forget work."""
+        return await self._on_work(lambda work: work.drop(entity, place))
+
+    async def _on_work(self, question: Callable[[WorkTable], T]) -> T:
+        await self._take_turns()
+        with self._lock:
+            self._check_open()
+            return question(self._work)
 
     async def close(self) -> None:
         """Refuse everything from now on; what was kept is gone with the store."""
         self._closed = True
+
+    async def _take_turns(self) -> None:
+        self._calls += 1
+        if self._calls % TURN_CALLS == 0:
+            await asyncio.sleep(0)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -8,6 +8,7 @@ Rule 3: one handle is bound to one tenant: no statement can be written without i
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ import msgspec
 from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.model.codec import decode_snapshot, encode
 from interlock.model.record import Bad, Record, decode_record, genesis
+from interlock.model.work import Lane, Place
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -31,10 +33,14 @@ from interlock.ports.store import (
     Page,
     Query,
     Refusal,
+    Stale,
 )
+from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.stores import sqlite_work as work
 from interlock.stores.sqlite_batch import split
 from interlock.stores.sqlite_connect import open_reader, open_writer, translated
 from interlock.stores.sqlite_lists import find, kinds
+from interlock.stores.sqlite_upkeep import Chore, archived, gone, release
 from interlock.stores.sqlite_writer import Waiting, Writer
 
 READERS_MAX = 4
@@ -53,6 +59,8 @@ SELECT_RECORDS = """
 BEGIN = "BEGIN"
 COMMIT = "COMMIT"
 
+_UNKEPT = re.compile("[\0\ud800-\udfff]")
+
 T = TypeVar("T")
 
 
@@ -61,6 +69,12 @@ def open_store(url: str) -> SqliteStore:
 
     `?tenant=name` binds the handle to a tenant. Raises UsageError when the address is none.
     """
+    path, tenant = address(url)
+    return SqliteStore(path, tenant=tenant)
+
+
+def address(url: str) -> tuple[Path, str]:
+    """The file and the tenant that an address names. Raises UsageError when it is none."""
     rest, _, options = url.removeprefix("sqlite://").partition("?")
     name = unquote(rest.removeprefix("/"))
     if not url.startswith("sqlite:///") or not name:
@@ -70,7 +84,7 @@ def open_store(url: str) -> SqliteStore:
     given = parse_qs(options, keep_blank_values=True)
     if set(given) - {"tenant"}:
         raise UsageError(f"unknown option in `{url}`", code="url.option", hint="the only one is `tenant`")
-    return SqliteStore(Path(name), tenant=given.get("tenant", [""])[-1])
+    return Path(name), given.get("tenant", [""])[-1]
 
 
 class SqliteStore:
@@ -84,12 +98,12 @@ class SqliteStore:
         self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
         self._writer.start()
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         _check_text(append.entity)
         _check_text(append.entry.key, "key")
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Appended | Duplicate | Conflict] = loop.create_future()
+        future: asyncio.Future[Appended | Duplicate | Conflict | Stale] = loop.create_future()
         self._writer.submit(Waiting(append, encode(append.snapshot), loop, future))
         return await future
 
@@ -116,6 +130,60 @@ class SqliteStore:
     async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Keep refusals; they are written with the next batch, and nobody waits for that."""
         self._writer.refuse(refusals)
+
+    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+        """Drop the records of an ended entity that is still at this version; False when it is not.
+
+        They are gone when this returns True, and reading them names the archive; the entity and its keys stay.
+        """
+        _check_text(entity)
+        _check_text(archive, "archive")
+        return await self._write(lambda connection: release(connection, self._tenant, entity, version, archive))
+
+    # Work: who takes it up, holds it and lets it go. It is born and ends in `append`.
+
+    async def claim(
+        self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
+    ) -> tuple[Claim, ...]:
+        """Take up work that is due, oldest first. When there is none, nothing is written."""
+        if not await self._read(lambda connection: work.is_due(connection, self._tenant, lane, names, now_ms)):
+            return ()
+        return await self._write(
+            lambda connection: work.claim(
+                connection, self._tenant, lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit
+            )
+        )
+
+    async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
+        """Hold claims longer."""
+        return await self._write(lambda connection: work.renew(connection, self._tenant, claims, until_ms))
+
+    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        """Let go of claims."""
+        return await self._write(lambda connection: work.settle(connection, self._tenant, settled, now_ms))
+
+    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+        """When the next work is due or its lease lapses; None when there is none."""
+        return await self._read(lambda connection: work.soonest(connection, self._tenant, lane, names))
+
+    async def works(self, query: WorkQuery) -> WorkPage:
+        """Work by lane, name and entity, page by page."""
+        return await self._read(lambda connection: work.works(connection, self._tenant, query))
+
+    async def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+        """Let dead work be tried again, from its first attempt; False when there is no such."""
+        return await self._write(lambda connection: work.revive(connection, self._tenant, entity, place, now_ms))
+
+    async def drop(self, entity: str, place: Place) -> bool:
+        """Forget work; False when there is no such."""
+        return await self._write(lambda connection: work.drop(connection, self._tenant, entity, place))
+
+    async def _write(self, chore: Callable[[sqlite3.Connection], T]) -> T:
+        """What a chore of the writer answers, once it is committed."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._writer.submit_chore(Chore(chore, loop, future))
+        return await future
 
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
@@ -179,12 +247,17 @@ class SqliteStore:
         try:
             known = connection.execute(SELECT_HEAD, name).fetchone()
             rows = connection.execute(SELECT_RECORDS, (*name, after, limit + (after > 0))).fetchall()
+            base = archived(connection, name) if known is not None and (not rows or rows[0][0] > after) else None
         finally:
             connection.execute(COMMIT)
-        if known is None or after >= known[0]:
+        if known is None or after >= known[0] or limit == 0:
             return ()
+        if base is not None and after < base.version:
+            raise gone(entity, base.version, base.archive)
         previous = genesis(entity, tenant=self._tenant)
-        if after > 0:
+        if base is not None and after == base.version:
+            previous, rows = base.head, rows[:limit]
+        elif after > 0:
             if not rows or rows[0][0] != after:
                 raise _broken(entity, after, "the record is missing")
             previous = rows.pop(0)[2]
@@ -214,5 +287,5 @@ def _broken(entity: str, version: int, reason: str) -> CorruptionError:
 
 def _check_text(text: str, what: str = "entity id") -> None:
     # What SQLite cannot keep as text, the driver refuses before; a store used by itself says the same.
-    if "\0" in text or any("\ud800" <= each <= "\udfff" for each in text):
+    if _UNKEPT.search(text):
         raise UsageError(f"the {what} holds what no text holds: {text[:80]!r}", code="text.malformed")

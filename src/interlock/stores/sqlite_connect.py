@@ -204,14 +204,14 @@ def _flush(path: Path) -> None:
     for each in (path.with_name(path.name + "-wal"), path.parent):
         try:
             descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         except FileNotFoundError:
             continue  # the last process to close took its WAL with it
-        try:
-            os.fsync(descriptor)
         except OSError as error:
             raise UnavailableError(f"{each} cannot be flushed: {error.strerror}", code="store.io") from error
-        finally:
-            os.close(descriptor)
 
 
 def check_file_system(path: Path, mounts: str = "/proc/self/mounts") -> None:
@@ -246,6 +246,8 @@ def translated(error: sqlite3.Error, path: Path) -> InterlockError:
             return UnavailableError(f"no room left for {path.name}", code="store.full", hint="free some space")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return UnavailableError(f"{path.name} was locked by another process for too long", code="store.busy")
+        case sqlite3.SQLITE_PROTOCOL:
+            return UnavailableError(f"{path.name} cannot be locked: {error}", code="store.lock")
         case sqlite3.SQLITE_IOERR:
             message = f"the disk failed under {path.name}: {error}"
             return UnavailableError(message, code="store.io", hint="check the disk, then start the process again")

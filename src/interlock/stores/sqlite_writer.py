@@ -22,9 +22,12 @@ from threading import Condition, Thread
 from typing import NamedTuple
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Refusal
-from interlock.stores.sqlite_batch import Counts, write_counts, write_refusals, write_step
+from interlock.ports.clock import Clock, SystemClock
+from interlock.ports.store import Append, Refusal
+from interlock.stores.sqlite_batch import Answer, Counts, write_counts, write_refusals, write_steps
 from interlock.stores.sqlite_connect import BUSY_MS_EACH, begin, poisons, translated
+from interlock.stores.sqlite_upkeep import PURGE_MAX, Chore, expired_before_ms, purge_keys, tell
+from interlock.stores.sqlite_wal import Wal
 
 BATCH_STEPS_MAX = 256
 """Steps of one transaction: at 64 the flush is already a small part of the cost, and later callers wait for it."""
@@ -39,7 +42,7 @@ REFUSALS_MAX = 1_024
 """Refusals waiting for the writer; more are counted and dropped, because a flood of them must not hold up a step."""
 
 WAL_BYTES_MAX = 8_388_608
-"""Size of the write-ahead log that calls for a checkpoint: readers search it, and restarting reads it whole."""
+"""Length of the write-ahead log that calls for a checkpoint: readers search it, and restarting reads it whole."""
 
 CHECKPOINT_BUSY_MS = 100
 """How long a checkpoint waits for readers: it holds the write lock meanwhile, and can be done next time."""
@@ -52,6 +55,7 @@ RELEASE = "RELEASE step"
 ROLLBACK_STEP = "ROLLBACK TO step"
 COMMIT = "COMMIT"
 ROLLBACK = "ROLLBACK"
+BEGIN_NOW = "BEGIN IMMEDIATE"
 CHECKPOINT_RESTART = "PRAGMA wal_checkpoint(RESTART)"
 CHECKPOINT_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)"
 
@@ -66,8 +70,6 @@ ITS_OWN = (
 )
 """Errors of a value that cannot be written; all others are of the connection."""
 
-Answer = Appended | Duplicate | Conflict
-
 
 class Waiting(NamedTuple):
     """A caller: what it wants kept, the bytes of its snapshot, and where it waits for the answer."""
@@ -81,14 +83,17 @@ class Waiting(NamedTuple):
 class Writer:
     """A queue in front of one connection, and the thread that empties it."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, tenant: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, tenant: str, *, clock: Clock | None = None) -> None:
         self._connection = connection
         self._path = path
-        self._wal = path.with_name(path.name + "-wal")
+        self._wal = Wal(path)
         self._tenant = tenant
         self._queue: deque[Waiting] = deque()
         self._refusals: deque[Refusal] = deque()
         self._refusals_dropped = 0
+        self._chores: deque[Chore] = deque()
+        self._clock = clock or SystemClock()
+        self._newest_ms = 0
         self._wake = Condition()
         self._closing = False
         self._checkpoint_at = WAL_BYTES_MAX
@@ -106,6 +111,15 @@ class Writer:
             if len(self._queue) >= QUEUE_MAX:
                 raise UnavailableError(f"{QUEUE_MAX:,} steps are waiting already", code="store.queue")
             self._queue.append(waiting)
+            self._wake.notify()
+
+    def submit_chore(self, chore: Chore) -> None:
+        """Queue work that is no step; it is done after the batch under way. Raises as `submit` does."""
+        with self._wake:
+            self.check()
+            if len(self._chores) >= QUEUE_MAX:
+                raise UnavailableError(f"{QUEUE_MAX:,} releases are waiting already", code="store.queue")
+            self._chores.append(chore)
             self._wake.notify()
 
     def refuse(self, refusals: Iterable[Refusal]) -> None:
@@ -139,17 +153,20 @@ class Writer:
 
     def _run(self) -> None:
         batch: list[Waiting] = []
+        chores: list[Chore] = []
         try:
             while self._await_work():
-                batch, refusals = self._taken()
-                self._answer(self._written(batch, refusals))
-                batch = []
+                batch, refusals, chores = self._taken()
+                self._answer(self._written(batch, refusals, chores))
+                batch, chores = [], []
                 self._checkpoint_if_long()
                 if self.poison is not None:
                     break
         except BaseException as error:  # noqa: BLE001 - whatever ends this thread, nobody is left waiting
             self.poison = self.poison or InternalError(f"the writer ended: {error!r}", code="store.writer")
             self._answer([(each, self.poison) for each in batch])
+            for chore in chores:
+                tell(chore, copy(self.poison))
         finally:
             self._end()
 
@@ -158,13 +175,33 @@ class Writer:
         patience: float | None = IDLE_SECONDS
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._queue or self._refusals or self._closing, timeout=patience)
-                if self._queue or self._refusals or self._closing:
-                    return bool(self._queue or self._refusals)
+                self._wake.wait_for(lambda: self._has_work() or self._closing, timeout=patience)
+                if self._has_work() or self._closing:
+                    return self._has_work()
+            if self._purged():
+                patience = 0.0  # more keys are old: go on, unless somebody has come
+                continue
             self._checkpoint(CHECKPOINT_TRUNCATE)  # without the lock: callers must not wait for a flush
             patience = None
 
-    def _taken(self) -> tuple[list[Waiting], list[Refusal]]:
+    def _has_work(self) -> bool:
+        return bool(self._queue or self._refusals or self._chores)
+
+    def _purged(self) -> bool:
+        """Forget a few old keys; True when there may be more. Another process's writer goes before."""
+        before_ms = expired_before_ms(self._clock.now_ms(), self._newest_ms)
+        if before_ms <= 0 or self.poison is not None:
+            return False
+        try:
+            self._connection.execute(BEGIN_NOW)
+            count = purge_keys(self._connection, self._tenant, before_ms)
+            self._connection.execute(COMMIT)
+        except sqlite3.Error as error:
+            self._failed(error)
+            return False
+        return count == PURGE_MAX
+
+    def _taken(self) -> tuple[list[Waiting], list[Refusal], list[Chore]]:
         batch: list[Waiting] = []
         room = BATCH_BYTES_MAX
         with self._wake:
@@ -173,27 +210,50 @@ class Writer:
                 room -= len(batch[-1].snapshot)
             refusals = list(self._refusals)
             self._refusals.clear()
+            chores = list(self._chores)
+            self._chores.clear()
             if self._refusals_dropped:
                 last = refusals[-1]
                 reason = f"{self._refusals_dropped} more"
                 refusals.append(Refusal("", "", "dropped", reason, last.time_ms))
                 self._refusals_dropped = 0
-        return batch, refusals
+        return batch, refusals, chores
 
-    def _written(self, batch: list[Waiting], refusals: list[Refusal]) -> list[tuple[Waiting, Answer | InterlockError]]:
-        """One transaction, and what each caller is to be told about it."""
+    def _written(
+        self, batch: list[Waiting], refusals: list[Refusal], chores: list[Chore]
+    ) -> list[tuple[Waiting, Answer | InterlockError]]:
+        """One transaction, and what each caller is to be told about it; chores are told here."""
         connection = self._connection
         counts: Counts = {}
         try:
             begin(connection)
-            answers = [(each, self._step(each, counts)) for each in batch]
+            answers = self._steps(batch, counts)
             write_counts(connection, self._tenant, counts)
             self._refused(refusals)
+            done = [self._chore(each) for each in chores]
             connection.execute(COMMIT)
         except sqlite3.Error as error:
             failure = self._failed(error)
+            for chore in chores:
+                tell(chore, copy(failure))
             return [(each, failure) for each in batch]
+        for chore, answer in zip(chores, done, strict=True):
+            tell(chore, answer)
+        if batch:
+            self._newest_ms = max(self._newest_ms, *(each.append.entry.event.time_ms for each in batch))
         return answers
+
+    def _steps(self, batch: list[Waiting], counts: Counts) -> list[tuple[Waiting, Answer | InterlockError]]:
+        """Write all steps at once. One that cannot be written undoes them all; then each is written by itself."""
+        try:
+            steps = [(each.append, each.snapshot) for each in batch]
+            answers = write_steps(self._connection, self._tenant, steps, counts)
+        except (*ITS_OWN, InterlockError):
+            counts.clear()
+            self._connection.execute(ROLLBACK)
+            begin(self._connection)
+            return [(each, self._step(each, counts)) for each in batch]
+        return list(zip(batch, answers, strict=True))
 
     def _step(self, waiting: Waiting, counts: Counts) -> Answer | InterlockError:
         """Write one step; an error that is its own takes nothing of its neighbours with it."""
@@ -201,7 +261,7 @@ class Writer:
         mine: Counts = {}
         connection.execute(SAVEPOINT)
         try:
-            answer = write_step(connection, self._tenant, waiting.append, waiting.snapshot, mine)
+            (answer,) = write_steps(connection, self._tenant, [(waiting.append, waiting.snapshot)], mine)
         except (*ITS_OWN, InterlockError) as error:
             connection.execute(ROLLBACK_STEP)
             connection.execute(RELEASE)
@@ -209,6 +269,19 @@ class Writer:
         connection.execute(RELEASE)
         for each, change in mine.items():
             counts[each] = counts.get(each, 0) + change
+        return answer
+
+    def _chore(self, chore: Chore) -> object:
+        """Do what is no step; what breaks in it is its caller's, and undoes nothing of its neighbours."""
+        self._connection.execute(SAVEPOINT)
+        try:
+            answer = chore.work(self._connection)
+        except sqlite3.OperationalError:  # of the connection: nobody's step can be believed
+            raise
+        except (*ITS_OWN, InterlockError) as error:
+            self._connection.execute(ROLLBACK_STEP)
+            answer = error if isinstance(error, InterlockError) else _unwritable(error)
+        self._connection.execute(RELEASE)
         return answer
 
     def _refused(self, refusals: list[Refusal]) -> None:
@@ -247,13 +320,8 @@ class Writer:
                 continue  # that loop is closed: nobody waits there any more
 
     def _checkpoint_if_long(self) -> None:
-        try:
-            size = self._wal.stat().st_size
-        except OSError:
-            return
-        if size >= self._checkpoint_at:
-            # A reader in the way is no reason to try again after each batch.
-            self._checkpoint_at = WAL_BYTES_MAX if self._checkpoint(CHECKPOINT_RESTART) else size + WAL_BYTES_MAX
+        if self._wal.reaches(self._checkpoint_at) and not self._checkpoint(CHECKPOINT_RESTART):
+            self._checkpoint_at += WAL_BYTES_MAX  # a reader in the way is no reason to try again after each batch
 
     def _checkpoint(self, statement: str) -> bool:
         """Take the write-ahead log into the file; False when readers or another writer were in the way."""
@@ -267,6 +335,8 @@ class Writer:
             if poisons(error):
                 self.poison = translated(error, self._path)
             return False
+        if not busy:
+            self._checkpoint_at = WAL_BYTES_MAX
         return not busy
 
     def _end(self) -> None:
@@ -275,9 +345,14 @@ class Writer:
             self._closing = True
             late = list(self._queue)
             self._queue.clear()
+            chores = list(self._chores)
+            self._chores.clear()
         failure = self.poison or UnavailableError("the store is closed", code="store.closed")
         self._answer([(each, failure) for each in late])
+        for chore in chores:
+            tell(chore, copy(failure))
         self._checkpoint(CHECKPOINT_TRUNCATE)
+        self._wal.close()
         self._connection.close()
 
 

@@ -11,28 +11,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Any
 
 from interlock.assemble import BoundChart
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.kernel import Kernel
-from interlock.model.effect import Effect
+from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
+from interlock.model.limits import CHILD_DEPTH_MAX
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
+from interlock.runtime.children import child_context, child_entity, inline_kernels
 
 STEPS_MAX = 100_000
 """Steps of one `settle`, `advance` or `run`: two entities that answer each other for ever would not end."""
 
-CHILD_DEPTH_MAX = 16
-"""Charts that invoke charts: a chart that invokes itself would not end."""
-
 RUN_MS_MAX = 86_400_000
 """How far `run` moves the clock unless told otherwise: one day."""
-
-_CHART_TYPES = frozenset({"chart", "scxml", "http://www.w3.org/TR/scxml", "http://www.w3.org/TR/scxml/"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +90,7 @@ class Simulation:
         self._due: list[_Due] = []
         self._order = 0
         self._children: dict[str, str] = {}
-        self._inline: dict[tuple[int, str], Kernel] = {}
+        self._inline: dict[int, dict[str, Kernel]] = {}
         self._steps = 0
 
     # What a test does
@@ -321,7 +317,7 @@ class Simulation:
         timeout = effect.payload.get("timeout_ms")
         if timeout is not None:
             self._wait(entity, self.time_ms + timeout, key=effect.key)
-        if effect.payload.get("type", "handler") in _CHART_TYPES:
+        if effect.payload.get("type", "handler") in CHART_TYPES:
             self._invoke_chart(entity, effect)
         else:
             self._ask(entity, effect)
@@ -335,10 +331,10 @@ class Simulation:
             if self._depth(entity) >= CHILD_DEPTH_MAX:
                 raise UsageError(f"charts invoke charts more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
             invokeid = effect.payload["id"]
-            child = f"{kernel.chart.kind}/{invokeid}-{blake2b(effect.key.encode(), digest_size=8).hexdigest()}"
+            child = child_entity(kernel.chart.kind, invokeid, effect.key)
             self._children[effect.key] = child
             parent = Parent(entity, invokeid, effect.key)
-            self._started(kernel, child, _input(kernel, effect.payload.get("input")), parent)
+            self._started(kernel, child, child_context(kernel, effect.payload.get("input")), parent)
         except InterlockError as error:
             self._children.pop(effect.key, None)
             self._failure(entity, effect, error.code, error.message)
@@ -346,15 +342,11 @@ class Simulation:
     def _chart(self, entity: str, src: Any) -> Kernel | None:
         """The kernel that a `src` means: an inline chart of the invoking one, a known one, or what `compile` makes."""
         kernel = self._kernels[entity]
-        known = self._inline.get((id(kernel), str(src)))
-        if known is not None:
-            return known
-        inline = dict(kernel.chart.inline).get(src)
-        if inline is not None:
-            actions = kernel.actions
-            made = Kernel(inline, guards=actions.guards, assigns=actions.assigns, language=actions.language)
-            self._inline[id(kernel), str(src)] = made
-            return made
+        inline = self._inline.get(id(kernel))
+        if inline is None:
+            inline = self._inline[id(kernel)] = inline_kernels(kernel)
+        if src in inline:
+            return inline[src]
         if src in self.charts:
             return self.charts[src]
         return None if self._compile is None else self._compile(str(src))
@@ -381,15 +373,3 @@ class Simulation:
 
 def _problem(code: str, message: str, done: str) -> dict[str, Any]:
     return {"code": code, "message": message, "attempts": 1, "done": done}
-
-
-def _input(kernel: Kernel, given: Any) -> dict[str, Any]:
-    """The context a child begins with. SCXML passes over what the child does not declare (W3C 245)."""
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise UsageError("the input of a chart must be a mapping of its fields", code="invoke.input")
-    if kernel.chart.dialect.name != "scxml":
-        return given
-    fields = {each.name for each in kernel.chart.states[0].context}
-    return {name: value for name, value in given.items() if name in fields}

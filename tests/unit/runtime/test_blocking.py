@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.ports.store import Append, Appended, Conflict, Duplicate
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
 from interlock.runtime.blocking import BlockingRuntime
 from interlock.runtime.send import Runtime
 from interlock.stores.memory import MemoryStore
@@ -24,7 +24,7 @@ class Endless(MemoryStore):
         self.reached = Event()
         self.stuck = False
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """As the memory store, until it is told to be stuck."""
         if self.stuck:
             self.reached.set()

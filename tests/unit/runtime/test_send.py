@@ -12,9 +12,10 @@ from interlock.model.limits import (
     BACKOFF_MS_MIN,
     CONFLICT_RETRIES_MAX,
 )
-from interlock.ports.store import Append, Appended, Conflict, Duplicate
-from interlock.runtime import send as driver
-from interlock.runtime.send import Runtime, backoff_ms
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.runtime import steps as driver
+from interlock.runtime.send import Runtime
+from interlock.runtime.steps import backoff_ms
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, ORDER, Interrupted, StillClock, Watched, runtime
 
@@ -195,7 +196,7 @@ async def test_senders_of_one_process_never_conflict_with_each_other() -> None:
 
     assert list(range(2, 52)) == [each.version for each in receipts]
     assert 0 == store.conflicts
-    assert {} == doors._busy
+    assert {} == doors._steps.busy
 
 
 async def test_a_cancelled_sender_leaves_the_entity_usable() -> None:
@@ -209,7 +210,7 @@ async def test_a_cancelled_sender_leaves_the_entity_usable() -> None:
     await asyncio.gather(first, second, return_exceptions=True)
 
     assert "applied" == (await doors.send("door/1", "opened")).outcome
-    assert {} == doors._busy
+    assert {} == doors._steps.busy
 
 
 async def test_the_cache_of_snapshots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,8 +224,8 @@ async def test_the_cache_of_snapshots_is_bounded(monkeypatch: pytest.MonkeyPatch
     for each in range(6):
         await reader.state(f"door/{each}")
 
-    assert ["door/3", "door/4", "door/5"] == list(doors._snapshots)
-    assert ["door/3", "door/4", "door/5"] == list(reader._snapshots)
+    assert ["door/3", "door/4", "door/5"] == list(doors._steps.snapshots)
+    assert ["door/3", "door/4", "door/5"] == list(reader._steps.snapshots)
 
 
 async def test_a_closed_runtime_takes_nothing() -> None:
@@ -244,7 +245,7 @@ class _Lossy(MemoryStore):
         super().__init__()
         self.failing = False
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         answer = await super().append(append)
         if self.failing:
             self.failing = False

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from interlock.errors import CorruptionError, InterlockError, InternalError, UnavailableError
 from interlock.ports.store import Appended, Duplicate, Query
-from interlock.stores import sqlite_connect, sqlite_writer
+from interlock.stores import sqlite_batch, sqlite_connect, sqlite_writer
 from interlock.stores.sqlite import SqliteStore
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import journal, kept
@@ -45,6 +46,14 @@ class Faulty:
         if fault is not None:
             fault()
         return self.connection.execute(statement, *values)
+
+    def executemany(self, statement: str, rows: list[Any]) -> sqlite3.Cursor:
+        """As the connection, after the fault of this statement."""
+        self.statements.append(statement)
+        fault = self.faults.get(statement)
+        if fault is not None:
+            fault()
+        return self.connection.executemany(statement, rows)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connection, name)
@@ -121,7 +130,7 @@ async def test_a_batch_has_a_bound_in_steps_and_in_bytes(
     assert 5 == faulty.statements.count(sqlite_writer.COMMIT)
 
 
-@pytest.mark.parametrize("statement", [sqlite_writer.COMMIT, sqlite_connect.BEGIN, sqlite_writer.SAVEPOINT])
+@pytest.mark.parametrize("statement", [sqlite_writer.COMMIT, sqlite_connect.BEGIN, sqlite_batch.INSERT_KEY])
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -186,7 +195,7 @@ async def test_a_rollback_that_fails_poisons(opened: tuple[SqliteStore, Faulty])
     assert "store.poisoned" == raised.value.code
 
 
-@pytest.mark.parametrize("statement", [sqlite_connect.BEGIN, sqlite_writer.COMMIT, sqlite_writer.RELEASE])
+@pytest.mark.parametrize("statement", [sqlite_connect.BEGIN, sqlite_writer.COMMIT, sqlite_batch.INSERT_KEY])
 async def test_an_exception_in_the_writer_answers_everybody(
     opened: tuple[SqliteStore, Faulty], statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,3 +331,76 @@ def test_an_idle_store_cuts_its_log(path: Path, monkeypatch: pytest.MonkeyPatch)
         cut.clear()
 
     asyncio.run(store.close())
+
+
+async def test_a_restarted_log_is_not_taken_in_after_each_batch(
+    opened: tuple[SqliteStore, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restarted log keeps the size of its file; only what was written since calls for the next checkpoint."""
+    store, faulty = opened
+    monkeypatch.setattr(sqlite_writer, "WAL_BYTES_MAX", 600_000)
+    store._writer._checkpoint_at = 600_000
+    for number in range(60):
+        await kept(store, Life(f"parcel/{number}").created())
+
+    assert 1 <= faulty.statements.count(sqlite_writer.CHECKPOINT_RESTART) <= 12
+
+
+async def test_steps_are_written_table_by_table(opened: tuple[SqliteStore, Faulty]) -> None:
+    """A batch of forty steps needs one statement per table, and no savepoint."""
+    store, faulty = opened
+    started, go = faulty.held(sqlite_connect.BEGIN)
+    first = asyncio.ensure_future(store.append(Life("parcel/first").created()))
+    await asyncio.to_thread(started.wait)
+    rest = asyncio.ensure_future(_many(store, 40))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    go.set()
+    await first
+    await rest
+
+    assert 2 == faulty.statements.count(sqlite_batch.INSERT_JOURNAL)
+    assert 0 == faulty.statements.count(sqlite_writer.SAVEPOINT)
+
+
+async def test_a_batch_that_cannot_be_written_at_once_is_written_step_by_step(
+    opened: tuple[SqliteStore, Faulty],
+) -> None:
+    """One bad value undoes what was written with it; then each step is tried alone, and only the bad one fails."""
+    store, faulty = opened
+    failures = iter([True])
+
+    def fail_once() -> None:
+        if next(failures, False):
+            raise sqlite3.IntegrityError("injected")
+
+    faulty.faults[sqlite_batch.INSERT_KEY] = fail_once
+    answers = await _many(store, 5)
+    journals = [len(await journal(store, f"parcel/{each}")) for each in range(5)]
+
+    assert {"Appended"} == codes(answers)
+    assert [1] * 5 == journals
+    assert faulty.statements.count(sqlite_writer.SAVEPOINT) >= 1
+
+
+async def test_a_step_that_cannot_be_written_takes_no_neighbour_with_it(opened: tuple[SqliteStore, Faulty]) -> None:
+    """A number that no column holds is that caller's error; the others of its batch are kept."""
+    store, faulty = opened
+    started, go = faulty.held(sqlite_connect.BEGIN)
+    first = asyncio.ensure_future(store.append(Life("parcel/first").created()))
+    await asyncio.to_thread(started.wait)
+    bad = Life("parcel/bad").created()
+    event = msgspec.structs.replace(bad.entry.event, time_ms=2**70)
+    bad = msgspec.structs.replace(bad, entry=msgspec.structs.replace(bad.entry, event=event))
+    alone = asyncio.ensure_future(store.append(bad))
+    rest = asyncio.ensure_future(_many(store, 10))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    go.set()
+    await first
+
+    with pytest.raises(InternalError) as raised:
+        await alone
+    assert "store.unwritable" == raised.value.code
+    assert {"Appended"} == codes(await rest)
+    assert await store.load("parcel/bad") is None

@@ -1,0 +1,74 @@
+"""Children: an invoke of a chart begins an entity, waits for its answer, begins it again when it failed, and ends it.
+
+One piece of work stands for a child from the entry that invoked it to the entry that its answer makes, or to its end.
+
+Rule 1: a child's id comes from the work and the number of restarts, so that creating it again finds it created.
+Rule 2: parent and child talk by events only, in the order sent: what is sent to a child that is not there yet waits.
+Rule 3: a child that failed is begun anew while the invoke's `retry` has tries left (restart); then its parent hears
+(escalate).
+Rule 4: a child that takes longer than the invoke's `timeout` is ended, and its parent hears `timeout`.
+"""
+
+from __future__ import annotations
+
+from interlock.effects.lane import Held
+from interlock.effects.left import CANCEL
+from interlock.effects.retry import Again, Failed, Policy, decided, failed_by, policy_of
+from interlock.errors import NotFoundError, RejectedError, UsageError
+from interlock.model.event import Event
+from interlock.model.results import invoke_failed
+from interlock.ports.clock import Clock
+from interlock.ports.driver import Child, Driver
+from interlock.ports.work import Claim, Settled
+
+
+class Children:
+    """Performs the work that stands for children."""
+
+    def __init__(self, driver: Driver, clock: Clock) -> None:
+        self._driver = driver
+        self._clock = clock
+
+    async def perform(self, held: Held) -> Settled | None:
+        """Begin the child, or end it when its time is up."""
+        claim = held.claim
+        place, payload, timeout = claim.work.place, claim.work.body, claim.work.body.get("timeout_ms")
+        try:
+            child = await self._driver.begin_child(claim.entity, place, payload, restarts=claim.failures)
+        except (NotFoundError, RejectedError, UsageError) as error:
+            return await self._failed(claim, failed_by(error))
+        if child.ended or timeout is None:
+            return Settled(claim, "wait")
+        due = child.created_ms + timeout
+        if due > self._clock.now_ms():
+            return Settled(claim, "again", due, lapsed=True)
+        return await self._timed_out(claim, child, timeout)
+
+    async def _timed_out(self, claim: Claim, child: Child, timeout_ms: int) -> Settled | None:
+        # The child first: killed in between, this is done again; the other way round, the child would live on.
+        await self._driver.deliver(child.entity, Event(CANCEL, type="platform"), key=CANCEL)
+        return await self._failed(claim, Failed("timeout", f"no answer in {timeout_ms} ms"))
+
+    async def _failed(self, claim: Claim, failed: Failed) -> Settled | None:
+        receipt = await self._driver.deliver(
+            claim.entity,
+            invoke_failed(
+                claim.work.body["id"],
+                claim.key,
+                failed.code,
+                failed.message,
+                done=failed.done,
+                attempts=claim.failures + 1,
+            ),
+            key=claim.work.place.answer_key,
+            answers=claim.work.place,
+            fence=claim.attempt,
+        )
+        return None if receipt.outcome in ("applied", "duplicate") else Settled(claim, "done")
+
+
+def restarted(claim: Claim, failed: Failed, *, now_ms: int, jitter: float) -> Settled | None:
+    """How the work of a failed child goes on: begun anew at some time, or None when its tries are spent."""
+    policy = policy_of(claim.work.body, otherwise=Policy())
+    answer = decided(policy, failed, failures=claim.failures, attempts=claim.failures + 1, now_ms=now_ms, jitter=jitter)
+    return Settled(claim, "again", answer.next_ms) if isinstance(answer, Again) else None

@@ -1,0 +1,146 @@
+"""The relay: what an entity sends, delivered in order: to other entities, to its parent, to its children, to the bus.
+
+Rule 1: the first row of an entity's outbox is delivered before the second is looked at; a row that fails holds back
+its own entity only, and after `MESSAGE_ATTEMPTS_MAX` tries is a dead letter.
+Rule 2: delivery may happen twice, and counts once: its key is the row's, and the target's journal remembers it.
+Rule 3: a target that is not there, or that may not be sent to, is an error of delivery that the sender hears of;
+`rejected` and `ignored` are answers, and count as delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from interlock.effects.children import restarted
+from interlock.effects.lane import Held
+from interlock.effects.left import CANCEL
+from interlock.effects.retry import Failed, Policy, backoff_ms
+from interlock.errors import InterlockError, NotFoundError
+from interlock.model.event import Event
+from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX
+from interlock.model.results import call_failed
+from interlock.model.work import BUS, Place
+from interlock.ports.clock import Clock
+from interlock.ports.driver import Driver
+from interlock.ports.work import Claim, Settled, WorkQuery, WorkRow, WorkStore
+
+Publish = Callable[[Claim], Awaitable[None]]
+"""Gives a message to the bus, and returns once the bus has it."""
+
+_PUT_OFF = Policy(backoff_ms_min=200, backoff_ms_max=60_000)
+"""How long a row that could not be delivered waits."""
+
+
+class Relay:
+    """Delivers outboxes."""
+
+    def __init__(self, store: WorkStore, driver: Driver, clock: Clock, publish: Publish | None = None) -> None:
+        self._store = store
+        self._driver = driver
+        self._clock = clock
+        self._publish = publish
+
+    async def perform(self, held: Held) -> Settled | None:
+        """Deliver one row."""
+        claim = held.claim
+        try:
+            return await self._delivered(claim)
+        except InterlockError as error:
+            if isinstance(error, NotFoundError):
+                return await self._undeliverable(claim, "undeliverable")
+            return self._put_off(claim, error)
+
+    async def _delivered(self, claim: Claim) -> Settled | None:
+        address = claim.work.name
+        if address == BUS:
+            assert self._publish is not None  # without a bus no message is kept
+            await self._publish(claim)
+            return Settled(claim, "done")
+        event = msgspec.convert(claim.work.body["event"], Event)
+        if address.startswith("child/"):
+            return await self._to_child(claim, event)
+        return await self._to_entity(claim, address.removeprefix("entity/"), event)
+
+    async def _to_entity(self, claim: Claim, target: str, event: Event) -> Settled | None:
+        answers = None
+        if event.type == "platform" and event.last:
+            row = await self._row(target, _place_of_source(event))
+            if row is None or not await self._is_child(claim.entity, row):
+                return Settled(claim, "done")  # answered before, called off, or begun again since: nobody waits for it
+            again = self._restarted(row, event)
+            if again is not None:
+                await self._store.settle((again,), now_ms=self._clock.now_ms())
+                return Settled(claim, "done")
+            answers = row.work.place
+        receipt = await self._driver.deliver(target, event, key=f"_sent/{claim.key}", answers=answers)
+        if receipt.outcome == "denied":
+            return await self._undeliverable(claim, "denied")
+        return Settled(claim, "done")
+
+    async def _is_child(self, entity: str, row: WorkRow) -> bool:
+        """Whether this is the child that the work stands for now, and not one that was begun before it."""
+        child = await self._driver.find_child(row.entity, row.work.place, row.work.body, restarts=row.failures)
+        return child is not None and child.entity == entity
+
+    def _restarted(self, row: WorkRow, event: Event) -> Settled | None:
+        if not event.name.startswith("error."):
+            return None
+        data = event.data if isinstance(event.data, dict) else {}
+        failed = Failed(str(data.get("code")), str(data.get("message")))
+        work = Claim(row.entity, row.work, row.attempts, row.failures)
+        return restarted(work, failed, now_ms=self._clock.now_ms(), jitter=self._clock.jitter())
+
+    async def _to_child(self, claim: Claim, event: Event) -> Settled | None:
+        """To the child of an invoke, once it is there; with the last event for it goes the work that stands for it."""
+        _, version, ordinal = claim.work.name.split("/")
+        place = Place("effect", int(version), int(ordinal))
+        row = await self._row(claim.entity, place)
+        if row is None:  # it has answered: nobody is there to hear
+            return Settled(claim, "done")
+        child = await self._driver.find_child(claim.entity, place, row.work.body, restarts=row.failures)
+        if child is None and (row.attempts > 0 or event.name != CANCEL):
+            return Settled(claim, "again", self._clock.now_ms() + LOOK_MS_MAX // 10, lapsed=True)  # about to begin
+        if child is not None:
+            await self._driver.deliver(child.entity, event, key=f"_sent/{claim.key}")
+        if event.name == CANCEL:
+            await self._store.settle((Settled(_as_claim(row), "done"),), now_ms=self._clock.now_ms())
+        return Settled(claim, "done")
+
+    async def _row(self, entity: str, place: Place) -> WorkRow | None:
+        page = await self._store.works(WorkQuery(entity=entity, place=place))
+        return page.rows[0] if page.rows else None
+
+    async def _undeliverable(self, claim: Claim, code: str) -> Settled | None:
+        """The sender hears; when its chart has nothing to say to that, a person must."""
+        if _is_answer(claim):
+            return Settled(claim, "done")  # whoever asked is gone
+        place = claim.work.place
+        event = call_failed("send", claim.key, code, sendid=claim.work.body["event"].get("sendid"))
+        receipt = await self._driver.deliver(claim.entity, event, key=place.answer_key, answers=place)
+        if receipt.outcome in ("applied", "duplicate"):
+            return None
+        return Settled(claim, "dead", error={"code": code, "message": f"nobody at {claim.work.name}"})
+
+    def _put_off(self, claim: Claim, error: InterlockError) -> Settled:
+        facts = {"code": error.code, "message": error.message[:500]}
+        if claim.failures + 1 >= MESSAGE_ATTEMPTS_MAX:
+            return Settled(claim, "dead", error=facts)
+        wait = backoff_ms(_PUT_OFF, claim.failures, self._clock.jitter())
+        return Settled(claim, "again", self._clock.now_ms() + wait, error=facts)
+
+
+def _is_answer(claim: Claim) -> bool:
+    event: dict[str, Any] = claim.work.body["event"]
+    return event["name"] == CANCEL or bool(event.get("last")) or bool(event.get("forwarded"))
+
+
+def _place_of_source(event: Event) -> Place:
+    _, version, ordinal = (event.source or "").rsplit("/", 2)
+    return Place("effect", int(version), int(ordinal))
+
+
+def _as_claim(row: WorkRow) -> Claim:
+    return Claim(row.entity, row.work, row.attempts, row.failures)

@@ -1,0 +1,110 @@
+"""Whether a failed attempt is made again, and when: the policy of an effect, as pure arithmetic.
+
+Rule 1: what the handler says it did not do (RejectedError, DeniedError, UsageError ...) is final at once: `done: no`.
+Rule 2: anything else may have happened: it is tried again while the policy has tries left, then `done: unknown`.
+Rule 3: a lapsed lease is no failure and costs no try, or an effect without a policy would not be done at least once;
+but what keeps killing its workers ends after `ATTEMPTS_MAX` attempts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from interlock.errors import (
+    CorruptionError,
+    DefinitionError,
+    DeniedError,
+    InterlockError,
+    MissingExtraError,
+    NotFoundError,
+    RejectedError,
+    UsageError,
+)
+from interlock.model.duration import parse_duration
+from interlock.model.limits import ATTEMPTS_MAX
+
+TERMINAL = (
+    CorruptionError,
+    DefinitionError,
+    DeniedError,
+    MissingExtraError,
+    NotFoundError,
+    RejectedError,
+    UsageError,
+)
+"""What a handler raises to say that nothing was done and that trying again will not help."""
+
+
+class Policy(Struct, frozen=True):
+    """How an effect is tried again: tries after the first, the range of waits, chance, and the codes it is for."""
+
+    retries_max: int = 0
+    backoff_ms_min: int = 1_000
+    backoff_ms_max: int = 60_000
+    full_jitter: bool = True
+    codes: tuple[str, ...] | None = None
+
+
+CALL_POLICY = Policy(retries_max=5)
+"""For a named action, of which a chart says nothing: tried again for some minutes, since nobody waits for it."""
+
+
+class Failed(Struct, frozen=True):
+    """Why an attempt failed: a code, a message, and whether anything may have been done."""
+
+    code: str
+    message: str
+    done: Literal["no", "unknown"] = "unknown"
+
+
+class Again(Struct, frozen=True):
+    """The next attempt may begin at this time."""
+
+    next_ms: int
+
+
+class Spent(Struct, frozen=True):
+    """There is no next attempt."""
+
+    failed: Failed
+
+
+def policy_of(payload: dict[str, Any], *, otherwise: Policy) -> Policy:
+    """The policy that an effect's payload states; `otherwise` when it states none."""
+    stated = payload.get("retry")
+    if stated is None:
+        return otherwise
+    low, _, high = (stated.get("backoff") or "1s..1m").partition("..")
+    shortest = parse_duration(low) or 0
+    codes = stated.get("on")
+    return Policy(
+        retries_max=stated["max"],
+        backoff_ms_min=shortest,
+        backoff_ms_max=(parse_duration(high) or shortest) if high else shortest,
+        full_jitter=stated.get("jitter") != "none",
+        codes=None if codes is None else tuple(codes),
+    )
+
+
+def failed_by(error: BaseException) -> Failed:
+    """What an exception of a handler says."""
+    code = error.code if isinstance(error, InterlockError) else type(error).__name__
+    return Failed(code, str(error)[:500], "no" if isinstance(error, TERMINAL) else "unknown")
+
+
+def decided(
+    policy: Policy, failed: Failed, *, failures: int, attempts: int, now_ms: int, jitter: float
+) -> Again | Spent:
+    """What follows a failed attempt, with `failures` before it and `attempts` begun so far, this one among them."""
+    wanted = policy.codes is None or failed.code in policy.codes
+    if failed.done == "no" or not wanted or failures >= policy.retries_max or attempts >= ATTEMPTS_MAX:
+        return Spent(failed)
+    return Again(now_ms + backoff_ms(policy, failures, jitter))
+
+
+def backoff_ms(policy: Policy, failures: int, jitter: float) -> int:
+    """The wait before the next attempt: doubling from the shortest to the longest; with full jitter, up to that."""
+    longest: int = min(policy.backoff_ms_max, policy.backoff_ms_min << min(failures, 40))
+    return round(longest * jitter) if policy.full_jitter else longest

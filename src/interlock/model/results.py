@@ -1,0 +1,44 @@
+"""The events by which things come back to an entity: what it invoked, what it called, and its timers.
+
+Rule: `source` says which invoke or timer of the snapshot an event belongs to; the kernel takes it only if that stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from interlock.model.event import Event
+from interlock.model.snapshot import Timer
+
+Done = Literal["no", "unknown"]
+"""Whether what failed was perhaps done all the same: a saga compensates what was perhaps done."""
+
+
+def invoke_done(invokeid: str, key: str, data: Any, *, time_ms: int = 0) -> Event:
+    """The result of an invoke, by its id and the key of its effect."""
+    return _invoked("done", invokeid, key, data, time_ms)
+
+
+def invoke_failed(
+    invokeid: str, key: str, code: str, message: str, *, done: Done, attempts: int = 1, time_ms: int = 0
+) -> Event:
+    """The failure of an invoke, for good."""
+    data = {"code": code, "message": message, "attempts": attempts, "done": done}
+    return _invoked("error", invokeid, key, data, time_ms)
+
+
+def call_failed(name: str | None, key: str, code: str, *, sendid: str | None = None, time_ms: int = 0) -> Event:
+    """The failure of a named action or of a send (`name` is then `send`), for good."""
+    data = {"effect": name, "key": key, "code": code}
+    return Event("error.communication", data, time_ms=time_ms, type="platform", sendid=sendid)
+
+
+def timer_fired(timer: Timer, *, time_ms: int) -> Event:
+    """The event that a timer sets off."""
+    source = f"timer/{timer.name}/{timer.version}"
+    return Event(timer.event, timer.data, id=source, time_ms=time_ms, sendid=timer.id, source=source)
+
+
+def _invoked(word: str, invokeid: str, key: str, data: Any, time_ms: int) -> Event:
+    name = f"{word}.invoke.{invokeid}"
+    return Event(name, data, time_ms=time_ms, type="platform", invokeid=invokeid, source=f"invoke/{key}")

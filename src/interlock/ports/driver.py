@@ -1,0 +1,47 @@
+"""What those who perform work need of the driver: to bring results, firings and sends to entities, durably.
+
+Rule: everything comes back as an event through the same step and append as a sender's; nothing here is a side door.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from interlock.model.entry import Receipt
+from interlock.model.event import Event
+from interlock.model.work import Place
+
+
+class Child(Struct, frozen=True):
+    """A child entity: its id, when it was created, and whether it has ended."""
+
+    entity: str
+    created_ms: int
+    ended: bool
+
+
+class Driver(Protocol):
+    """The driver, seen from the work it left."""
+
+    async def deliver(
+        self, entity: str, event: Event, *, key: str, answers: Place | None = None, fence: int | None = None
+    ) -> Receipt:
+        """Give an entity an event of the driver's own, under a key of the driver's own.
+
+        `answers`: the work of this entity that ends with the entry. `fence`: only if that is still its newest attempt;
+        else nothing is written and the outcome is `duplicate`.
+        """
+
+    async def fire(self, entity: str) -> frozenset[Place]:
+        """Fire every timer of the entity that is due, in order, one step each; give those that fired."""
+
+    async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
+        """The child that an invoke asks for, created unless it is there.
+
+        Raises NotFoundError for a chart that is not here, RejectedError for an input that the chart refuses.
+        """
+
+    async def find_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child | None:
+        """The child that an invoke began, if it was begun."""

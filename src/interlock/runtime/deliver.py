@@ -1,0 +1,98 @@
+"""The driver as its own work sees it: results, firings, sends and children, each an event through the same append.
+
+Rule 1: everything has a key of the driver's own, made from the work it answers: done twice, it counts once.
+Rule 2: timers fire in the order in which they are due, one step each, on the snapshot as it then is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.errors import NotFoundError, RejectedError
+from interlock.model.entry import Receipt
+from interlock.model.event import Event
+from interlock.model.limits import CHILD_DEPTH_MAX, TIMERS_MAX
+from interlock.model.results import timer_fired
+from interlock.model.snapshot import Parent, Snapshot, Timer
+from interlock.model.work import Place
+from interlock.ports.driver import Child
+from interlock.runtime.children import child_context, child_entity
+from interlock.runtime.send import Runtime
+
+
+class Deliveries:
+    """Brings back to entities what their work came to."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def deliver(
+        self, entity: str, event: Event, *, key: str, answers: Place | None = None, fence: int | None = None
+    ) -> Receipt:
+        """Give an entity an event of the driver's own."""
+        return await self._runtime.deliver(entity, event, key=key, answers=answers, fence=fence)
+
+    async def fire(self, entity: str) -> frozenset[Place]:
+        """Fire every timer that is due."""
+        fired: set[Place] = set()
+        for _ in range(TIMERS_MAX):
+            try:
+                snapshot = await self._runtime.state(entity)
+            except NotFoundError:
+                break
+            timer = _due(snapshot, self._runtime.clock.now_ms())
+            if timer is None:
+                break
+            place = Place("timer", timer.version, timer.ordinal)
+            event = timer_fired(timer, time_ms=timer.due_ms)
+            receipt = await self.deliver(entity, event, key=place.answer_key, answers=place)
+            if receipt.version <= snapshot.version:  # another fired it, or it has just been cancelled
+                break
+            fired.add(place)
+        return frozenset(fired)
+
+    async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
+        """The child that an invoke asks for, created unless it is there."""
+        above = await self._runtime.state(parent)
+        await self._check_depth(above)
+        kernel = self._runtime.charts.child(self._runtime.charts.revision(above.kind, above.revision), payload["src"])
+        entity = child_entity(kernel.chart.kind, payload["id"], _key(parent, place), restarts=restarts)
+        context = child_context(kernel, payload.get("input"))
+        await self._runtime.begin(entity, kernel, context, Parent(parent, payload["id"], _key(parent, place)))
+        return await self._child(entity)
+
+    async def find_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child | None:
+        """The child that an invoke began, if it was begun."""
+        try:
+            above = await self._runtime.state(parent)
+            kernel = self._runtime.charts.child(
+                self._runtime.charts.revision(above.kind, above.revision), payload["src"]
+            )
+            return await self._child(
+                child_entity(kernel.chart.kind, payload["id"], _key(parent, place), restarts=restarts)
+            )
+        except NotFoundError:
+            return None
+
+    async def _child(self, entity: str) -> Child:
+        (created,) = await self._runtime.journal(entity, limit=1)
+        snapshot = await self._runtime.state(entity)
+        return Child(entity, created.event.time_ms, snapshot.ended is not None)
+
+    async def _check_depth(self, above: Snapshot) -> None:
+        """Raises RejectedError when charts invoke charts too deep."""
+        depth, parent = 1, above.parent
+        while parent is not None and depth <= CHILD_DEPTH_MAX:
+            above = await self._runtime.state(parent.entity)
+            depth, parent = depth + 1, above.parent
+        if depth > CHILD_DEPTH_MAX:
+            raise RejectedError(f"charts invoke charts more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
+
+
+def _due(snapshot: Snapshot, now_ms: int) -> Timer | None:
+    due = [each for each in snapshot.timers if each.due_ms <= now_ms]
+    return min(due, key=lambda each: (each.due_ms, each.version, each.ordinal), default=None)
+
+
+def _key(entity: str, place: Place) -> str:
+    return f"{entity}/{place.version}/{place.ordinal}"

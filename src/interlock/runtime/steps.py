@@ -1,0 +1,309 @@
+"""The write path of the driver: load, step, append, retry; for senders' events and for the driver's own.
+
+Rule 1: a snapshot from the cache may be stale: that costs one lost swap, never a wrong step.
+Rule 2: a refusal is only ever given on a fresh snapshot, and only when the key is not known: the same send, repeated
+after the entity moved on, is `duplicate`.
+Rule 3: what a step leaves to do is written in the append of its entry, where the store keeps work; whoever performs it
+hears of it afterwards, and not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from interlock.effects.left import left
+from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError
+from interlock.kernel.kernel import Kernel
+from interlock.model.codec import encode, plain
+from interlock.model.entry import CREATE, Entry, Receipt
+from interlock.model.event import Event
+from interlock.model.limits import (
+    BACKOFF_MS_MAX,
+    BACKOFF_MS_MIN,
+    CONFLICT_RETRIES_MAX,
+    ENTRY_BYTES_MAX,
+    SNAPSHOT_BYTES_MAX,
+    SNAPSHOTS_CACHED_MAX,
+)
+from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.step import Step
+from interlock.model.work import Left, Place
+from interlock.ports.clock import Clock
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Refusal, RefusalLog, Stale, Store
+from interlock.ports.work import WorkStore
+from interlock.runtime.charts import Charts
+from interlock.runtime.replay import replayed
+from interlock.runtime.request import dedupe_key
+from interlock.runtime.turns import Busy, Turn
+from interlock.trust.authorize import Authorizer
+
+NOTHING = Left()
+
+
+class Given(Struct, frozen=True):
+    """An event for an entity: its key, what the sender expects, why it is refused beforehand if it is.
+
+    `answers` is the work of the entity that ends with the entry; with `fence`, only while that is its newest attempt.
+    """
+
+    event: Event
+    key: str
+    expected: int | None = None
+    trace: str | None = None
+    problem: str | None = None
+    answers: Place | None = None
+    fence: int | None = None
+
+
+class Steps:
+    """Steps entities of some charts on one store."""
+
+    def __init__(self, store: Store, charts: Charts, clock: Clock) -> None:
+        self.store = store
+        self.charts = charts
+        self.clock = clock
+        self.closed = False
+        self.snapshots: OrderedDict[str, tuple[Snapshot, int]] = OrderedDict()
+        self.busy: Busy = {}
+        # Kept alive by those who wait on it: with the last of them it goes.
+        self.changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
+        self.listeners: list[Callable[[Left], None]] = []
+        self._keeps_work = isinstance(store, WorkStore)
+        self._authorizers: dict[str, Authorizer] = {}
+        self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def alone(self, entity: str) -> Turn:
+        """One step of an entity at a time. Raises UnavailableError once closed."""
+        if self.closed:
+            raise UnavailableError("the runtime is closed", code="runtime.closed")
+        return Turn(self.busy, entity)
+
+    # Writing
+
+    async def begin(
+        self,
+        entity: str,
+        kernel: Kernel,
+        context: dict[str, Any],
+        *,
+        key: str | None,
+        principal: Any = None,
+        trace: str | None = None,
+        parent: Parent | None = None,
+        token: str | None = None,
+    ) -> Receipt:
+        """Entry 1 of an entity. `key` is its sender's, `token` what stands for it when there is none."""
+        data: dict[str, Any] = {"context": context}
+        if parent is not None:
+            data["parent"] = plain(parent)
+        async with self.alone(entity):
+            now = self.clock.now_ms()
+            event = Event(CREATE, data, key=key, principal=principal, time_ms=now, type="platform")
+            step = kernel.start(context, entity=entity, time_ms=now, parent=parent)
+            entry = _entry(event, (), step, key or token or f"_{self.clock.token()}", trace)
+            work = left(None, step, now) if self._keeps_work else NOTHING
+            result = await self.store.append(self._append(kernel, 0, entry, step.snapshot, work))
+            if isinstance(result, Appended):
+                self._keep(step.snapshot, now, work)
+                return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
+            if isinstance(result, Duplicate):
+                return Receipt(entity, "duplicate", result.version)
+            assert isinstance(result, Conflict)  # no work stands before an entity's first entry
+            return Receipt(entity, "rejected", result.version, "entity.exists")
+
+    async def give(self, entity: str, given: Given) -> Receipt:
+        """Step an entity by an event, again on a fresh snapshot while others win."""
+        async with self.alone(entity):
+            for attempt in range(CONFLICT_RETRIES_MAX + 1):
+                receipt = await self._attempt(entity, given)
+                if receipt is not None:
+                    return receipt
+                self.snapshots.pop(entity, None)
+                await self.clock.sleep_ms(backoff_ms(attempt, self.clock.jitter()))
+        message = f"`{entity}`: {CONFLICT_RETRIES_MAX} swaps in a row were lost to others"
+        raise ConflictError(message, code="conflict.retries")
+
+    async def rehearse(self, entity: str, given: Given) -> Receipt:
+        """What `give` would answer now; nothing is written, not even a refusal."""
+        snapshot, last_ms = await self.loaded(entity)
+        kernel = self.charts.revision(snapshot.kind, snapshot.revision)
+        event, key = self._stamped(kernel, snapshot, given, last_ms)
+        verdict = self._verdict(kernel, snapshot, event, given)
+        if verdict != "roles" and isinstance(found := await self.store.load(entity, key=key), Duplicate):
+            return Receipt(entity, "duplicate", found.version)
+        return _receipt(snapshot, verdict)
+
+    async def _attempt(self, entity: str, given: Given) -> Receipt | None:
+        """One try; None when the swap was lost."""
+        cached = self.snapshots.get(entity)
+        snapshot, last_ms = cached if cached is not None else await self.loaded(entity)
+        kernel = self.charts.revision(snapshot.kind, snapshot.revision)
+        event, key = self._stamped(kernel, snapshot, given, last_ms)
+        verdict = self._verdict(kernel, snapshot, event, given)
+        if isinstance(verdict, Step) and verdict.snapshot.version > snapshot.version:
+            return await self._appended(kernel, snapshot, event, verdict, key, given)
+        return await self._refused(snapshot, event, verdict, key, given.trace)
+
+    def _stamped(self, kernel: Kernel, snapshot: Snapshot, given: Given, last_ms: int) -> tuple[Event, str]:
+        """The event with its time, which never goes back, and the key by which it is known."""
+        event = replace(given.event, time_ms=max(last_ms, self.clock.now_ms()))
+        if event.key is None and kernel.chart.events:
+            known = next((each for each in kernel.chart.events if each.name == event.name), None)
+            if known is not None and known.dedupe is not None:
+                value = kernel.evaluated(known.dedupe, snapshot, event)
+                if isinstance(value, str | int) and value != "":
+                    return event, dedupe_key(event.name, value)
+        return event, given.key
+
+    def _verdict(self, kernel: Kernel, snapshot: Snapshot, event: Event, given: Given) -> Step | str:
+        """The step, or the reason why the policy denies it."""
+        if given.expected is not None and snapshot.version != given.expected:
+            return "expected"
+        authorizer = self._authorizers.get(kernel.chart.revision)
+        if authorizer is None:
+            authorizer = self._authorizers[kernel.chart.revision] = Authorizer(kernel.chart)
+        denied = authorizer.role_refusal(event) or authorizer.permit_refusal(event, snapshot)
+        if denied is not None:
+            return denied
+        if given.problem is not None:
+            return Step(snapshot, (), "rejected", given.problem)
+        return kernel.step(snapshot, event)
+
+    async def _appended(
+        self, kernel: Kernel, snapshot: Snapshot, event: Event, step: Step, key: str, given: Given
+    ) -> Receipt | None:
+        entry = _entry(event, snapshot.configuration, step, key, given.trace)
+        work = self._left(snapshot, step, event.time_ms, given.answers)
+        append = self._append(kernel, snapshot.version, entry, step.snapshot, work)
+        if given.fence is not None:
+            assert given.answers is not None  # a fence is around some work
+            append = replace(append, fence=(given.answers, given.fence))
+        result = await self.store.append(append)
+        if isinstance(result, Appended):
+            self._keep(step.snapshot, event.time_ms, work)
+            return Receipt(
+                snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
+            )
+        if isinstance(result, Duplicate):
+            self.snapshots.pop(snapshot.entity, None)
+            return Receipt(snapshot.entity, "duplicate", result.version)
+        if isinstance(result, Stale):
+            return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
+        return None
+
+    def _left(self, snapshot: Snapshot, step: Step, time_ms: int, answers: Place | None) -> Left:
+        if not self._keeps_work:
+            return NOTHING
+        work = NOTHING
+        if step.effects or snapshot.timers or step.snapshot.ended is not None:
+            work = left(snapshot, step, time_ms)
+        return work if answers is None else replace(work, ended=(*work.ended, answers))
+
+    async def _refused(
+        self, snapshot: Snapshot, event: Event, verdict: Step | str, key: str, trace: str | None
+    ) -> Receipt | None:
+        """A refusal, once it is known to be right: for a key never kept, on the newest snapshot. None: it is not."""
+        entity = snapshot.entity
+        if verdict != "roles":  # before the role test a guessed key would answer strangers
+            found = await self.store.load(entity, key=key)
+            if isinstance(found, Duplicate):
+                return Receipt(entity, "duplicate", found.version)
+            if found is None or found.version != snapshot.version:
+                return None
+        if verdict == "expected":
+            raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
+        receipt = _receipt(snapshot, verdict)
+        if isinstance(self.store, RefusalLog):
+            who = None if event.principal is None else str(event.principal.get("id", ""))
+            reason = receipt.reason or ""
+            await self.store.refuse((Refusal(entity, event.name, receipt.outcome, reason, event.time_ms, who, trace),))
+        return receipt
+
+    def _append(self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: Left) -> Append:
+        place = (snapshot.revision, snapshot.configuration)
+        found = self._listed.get(place)
+        if found is None:
+            states = kernel.active(snapshot)
+            found = tuple(each.id for each in states), tuple(sorted({tag for each in states for tag in each.tags}))
+            if len(self._listed) >= SNAPSHOTS_CACHED_MAX:  # regions multiply: it is cheaper to learn them again
+                self._listed.clear()
+            self._listed[place] = found
+        return Append(snapshot.kind, snapshot.entity, expected, entry, snapshot, *found, work)
+
+    def _keep(self, snapshot: Snapshot, time_ms: int, work: Left) -> None:
+        """A step of this process is durable: the cache goes on from it, and those who wait for it hear."""
+        self._cache(snapshot, time_ms)
+        changed = self.changed.pop(snapshot.entity, None)
+        if changed is not None:
+            changed.set()
+        if work.born:
+            for listener in self.listeners:
+                listener(work)
+
+    def _cache(self, snapshot: Snapshot, time_ms: int) -> None:
+        self.snapshots[snapshot.entity] = (snapshot, time_ms)
+        self.snapshots.move_to_end(snapshot.entity)
+        if len(self.snapshots) > SNAPSHOTS_CACHED_MAX:
+            self.snapshots.popitem(last=False)
+
+    # Reading
+
+    async def loaded(self, entity: str) -> tuple[Snapshot, int]:
+        """The snapshot as the store has it, and the time of its last entry. Raises NotFoundError."""
+        found = await self.found(entity)
+        snapshot = replayed(self.charts, entity, found.snapshot, (each.entry for each in found.records))
+        if snapshot is None:
+            raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="create it first")
+        self._cache(snapshot, found.time_ms)
+        return snapshot, found.time_ms
+
+    async def found(self, entity: str) -> Loaded:
+        """What the store knows of an entity. Raises NotFoundError."""
+        found = await self.store.load(entity)
+        if found is None or isinstance(found, Duplicate):
+            raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="create it first")
+        return found
+
+
+def backoff_ms(attempt: int, jitter: float) -> float:
+    """How long to wait before the next try: exponential, capped, and anywhere below that (full jitter)."""
+    return min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2.0**attempt) * jitter
+
+
+def _entry(event: Event, before: tuple[str, ...], step: Step, key: str, trace: str | None) -> Entry:
+    snapshot = step.snapshot
+    entry = Entry(
+        snapshot.version,
+        event,
+        step.outcome,
+        before,
+        snapshot.configuration,
+        snapshot.revision,
+        key,
+        step.reason,
+        trace,
+        step.effects,
+    )
+    if len(encode(entry)) > ENTRY_BYTES_MAX:
+        raise RejectedError(f"the entry of this step has more than {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
+    if len(encode(snapshot)) > SNAPSHOT_BYTES_MAX:
+        raise RejectedError(f"the snapshot would have more than {SNAPSHOT_BYTES_MAX:,} bytes", code="snapshot.size")
+    return entry
+
+
+def _receipt(snapshot: Snapshot, verdict: Step | str) -> Receipt:
+    """The receipt of a verdict that nothing was written for: a denial, a refusal, or what a step would do."""
+    entity = snapshot.entity
+    if isinstance(verdict, str):
+        return Receipt(entity, "denied", snapshot.version, verdict)
+    after = verdict.snapshot
+    return Receipt(
+        entity, verdict.outcome, after.version, verdict.reason, after, verdict.effects, verdict.faults, verdict.trials
+    )

@@ -1,0 +1,272 @@
+"""Work in a SQLite file: the statements by which it is kept, taken up, held and let go.
+
+Rule 1: work is born, ended and called off inside the transaction of its entry (`keep`); all else changes hands only.
+Rule 2: every claim walks one index from its oldest row on; nothing here looks at work that is not due.
+Rule 3: of an entity's outbox only the first living row stands in line; whatever takes it out lets the next one in.
+`WorkTable` is the same in memory, and the tests hold the two against each other.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import msgspec
+
+from interlock.model.codec import encode
+from interlock.model.work import Lane, Left, Place, Work
+from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
+
+Name = tuple[str, str, str]
+"""Tenant, kind and id."""
+
+INSERT_WORK = """
+    INSERT INTO work (tenant, kind, id, lane, version, ordinal, line, name, body, due_ms, next_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+DELETE_WORK = """
+    DELETE FROM work WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
+CALL_OFF = """
+    UPDATE work SET cancelled = 1
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
+      AND owner IS NOT NULL AND dead_ms IS NULL"""
+DELETE_CALLED_OFF = """
+    DELETE FROM work WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
+      AND (owner IS NULL OR dead_ms IS NOT NULL)"""
+FIRST_SENT = """
+    SELECT version, ordinal, due_ms, next_ms FROM work
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = 'outbox' AND dead_ms IS NULL
+    ORDER BY version, ordinal LIMIT 1"""
+LET_IN = """
+    UPDATE work SET next_ms = ?
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = 'outbox' AND version = ? AND ordinal = ?"""
+SELECT_FENCE = """
+    SELECT attempts FROM work
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
+SELECT_LINES = (
+    "SELECT DISTINCT line FROM work INDEXED BY work_by_time WHERE tenant = ? AND lane = ? AND next_ms IS NOT NULL"
+)
+SELECT_DUE = """
+    SELECT kind, id, version, ordinal FROM work INDEXED BY work_by_time
+    WHERE tenant = ? AND lane = ? AND line = ? AND next_ms <= ?
+    ORDER BY next_ms LIMIT ?"""
+CLAIM = """
+    UPDATE work SET attempts = attempts + 1, owner = ?, next_ms = ?
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
+    RETURNING kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, cancelled"""
+RENEW = """
+    UPDATE work SET next_ms = ?
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
+      AND attempts = ? AND dead_ms IS NULL
+    RETURNING kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, cancelled"""
+SELECT_HELD = """
+    SELECT cancelled FROM work
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
+      AND attempts = ? AND dead_ms IS NULL"""
+LET_GO = """
+    UPDATE work SET owner = NULL, error = ?, next_ms = ?, dead_ms = ?, failures = failures + ?
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
+SELECT_SOONEST = """
+    SELECT min(next_ms) FROM work INDEXED BY work_by_time
+    WHERE tenant = ? AND lane = ? AND line = ? AND next_ms IS NOT NULL"""
+REVIVE = """
+    UPDATE work SET dead_ms = NULL, attempts = 0, failures = 0, error = NULL, next_ms = ?
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ? AND dead_ms IS NOT NULL"""
+SELECT_WORKS = """
+    SELECT kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
+           cancelled
+    FROM work
+    WHERE tenant = ?1 AND (kind, id, lane, version, ordinal) > (?2, ?3, ?4, ?5, ?6)
+      AND (?7 IS NULL OR kind = ?7) AND (?8 IS NULL OR id = ?8) AND (?9 IS NULL OR lane = ?9)
+      AND (?10 IS NULL OR version = ?10) AND (?11 IS NULL OR ordinal = ?11) AND (?12 IS NULL OR name = ?12)
+      AND (?13 IS NULL OR (dead_ms IS NOT NULL) = ?13)
+    ORDER BY kind, id, lane, version, ordinal LIMIT ?14"""
+
+
+def keep(connection: sqlite3.Connection, name: Name, left: Left) -> None:
+    """What an entry leaves, ends and calls off."""
+    if left.born:
+        connection.executemany(INSERT_WORK, [_row(name, each) for each in left.born])
+    for place in left.ended:
+        _remove(connection, name, place)
+    for place in left.cancelled:
+        key = (*name, *_parts(place))
+        connection.execute(DELETE_CALLED_OFF, key)
+        connection.execute(CALL_OFF, key)
+    if any(each.place.lane == "outbox" for each in left.born):
+        _let_in(connection, name)
+
+
+def fence(connection: sqlite3.Connection, name: Name, place: Place) -> int | None:
+    """The number of the newest attempt at some work; None when there is no such work."""
+    found = connection.execute(SELECT_FENCE, (*name, *_parts(place))).fetchone()
+    return None if found is None else int(found[0])
+
+
+def is_due(connection: sqlite3.Connection, tenant: str, lane: Lane, names: tuple[str, ...] | None, now_ms: int) -> bool:
+    """Whether a claim would find something: a question that writes nothing."""
+    lines = _lines(connection, tenant, lane, names)
+    return any(connection.execute(SELECT_DUE, (tenant, lane, line, now_ms, 1)).fetchone() for line in lines)
+
+
+def claim(
+    connection: sqlite3.Connection,
+    tenant: str,
+    lane: Lane,
+    names: tuple[str, ...] | None,
+    *,
+    owner: str,
+    now_ms: int,
+    until_ms: int,
+    limit: int,
+) -> tuple[Claim, ...]:
+    """Take up work that is due, oldest first."""
+    found: list[Claim] = []
+    for line in _lines(connection, tenant, lane, names):
+        due = connection.execute(SELECT_DUE, (tenant, lane, line, now_ms, limit - len(found))).fetchall()
+        for kind, own, version, ordinal in due:
+            key = (tenant, kind, own, lane, version, ordinal)
+            found.append(_claim(connection.execute(CLAIM, (owner, until_ms, *key)).fetchone()))
+        if len(found) >= limit:
+            break
+    return tuple(found)
+
+
+def renew(
+    connection: sqlite3.Connection, tenant: str, claims: tuple[Claim, ...], until_ms: int
+) -> tuple[Claim | None, ...]:
+    """Hold claims longer."""
+    answers: list[Claim | None] = []
+    for each in claims:
+        key = (*_name(tenant, each.entity), *_parts(each.work.place))
+        row = connection.execute(RENEW, (until_ms, *key, each.attempt)).fetchone()
+        answers.append(None if row is None else _claim(row))
+    return tuple(answers)
+
+
+def settle(connection: sqlite3.Connection, tenant: str, settled: tuple[Settled, ...], now_ms: int) -> tuple[bool, ...]:
+    """Let go of claims."""
+    return tuple(_settle(connection, tenant, each, now_ms) for each in settled)
+
+
+def _settle(connection: sqlite3.Connection, tenant: str, settled: Settled, now_ms: int) -> bool:
+    each = settled.claim
+    name, place = _name(tenant, each.entity), each.work.place
+    if settled.verdict == "done":
+        return _remove(connection, name, place)
+    key = (*name, *_parts(place))
+    held = connection.execute(SELECT_HELD, (*key, each.attempt)).fetchone()
+    if held is None:
+        return False
+    if held[0]:
+        return _remove(connection, name, place)
+    dead = settled.verdict == "dead"
+    failed = settled.verdict == "again" and not settled.lapsed
+    next_ms = settled.next_ms if settled.verdict == "again" else None
+    error = None if settled.error is None else encode(settled.error)
+    connection.execute(LET_GO, (error, next_ms, now_ms if dead else None, int(failed), *key))
+    if dead and place.lane == "outbox":
+        _let_in(connection, name)
+    return True
+
+
+def soonest(connection: sqlite3.Connection, tenant: str, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+    """When the next work is due."""
+    lines = _lines(connection, tenant, lane, names)
+    found = (connection.execute(SELECT_SOONEST, (tenant, lane, line)).fetchone()[0] for line in lines)
+    return min((each for each in found if each is not None), default=None)
+
+
+def works(connection: sqlite3.Connection, tenant: str, query: WorkQuery) -> WorkPage:
+    """Work by lane, name, entity and place, page by page."""
+    after = ("", "", "", 0, 0) if query.after is None else _decoded_cursor(query.after)
+    kind, own = (None, None) if query.entity is None else query.entity.split("/", 1)
+    place = (query.lane, None, None) if query.place is None else _parts(query.place)
+    dead = None if query.dead is None else int(query.dead)
+    rows = connection.execute(
+        SELECT_WORKS, (tenant, *after, kind, own, *place, query.name, dead, query.limit + 1)
+    ).fetchall()
+    page = rows[: query.limit]
+    return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > len(page) else None)
+
+
+def revive(connection: sqlite3.Connection, tenant: str, entity: str, place: Place, now_ms: int) -> bool:
+    """Let dead work be tried again, from its first attempt."""
+    name = _name(tenant, entity)
+    return connection.execute(REVIVE, (now_ms, *name, *_parts(place))).rowcount == 1
+
+
+def drop(connection: sqlite3.Connection, tenant: str, entity: str, place: Place) -> bool:
+    """Forget work."""
+    return _remove(connection, _name(tenant, entity), place)
+
+
+def _remove(connection: sqlite3.Connection, name: Name, place: Place) -> bool:
+    removed = connection.execute(DELETE_WORK, (*name, *_parts(place))).rowcount == 1
+    if removed and place.lane == "outbox":
+        _let_in(connection, name)
+    return removed
+
+
+def _let_in(connection: sqlite3.Connection, name: Name) -> None:
+    """Put the first living row of an outbox in line, unless it stands there."""
+    found = connection.execute(FIRST_SENT, name).fetchone()
+    if found is not None and found[3] is None:
+        version, ordinal, due_ms, _ = found
+        connection.execute(LET_IN, (due_ms, *name, version, ordinal))
+
+
+def _lines(connection: sqlite3.Connection, tenant: str, lane: Lane, names: tuple[str, ...] | None) -> tuple[str, ...]:
+    if lane != "effect":
+        return ("",)
+    if names is not None:
+        return names
+    return tuple(line for (line,) in connection.execute(SELECT_LINES, (tenant, lane)))
+
+
+def _name(tenant: str, entity: str) -> Name:
+    kind, _, own = entity.partition("/")
+    return tenant, kind, own
+
+
+def _parts(place: Place) -> tuple[str, int, int]:
+    return place.lane, place.version, place.ordinal
+
+
+def _row(name: Name, work: Work) -> tuple[Any, ...]:
+    place = work.place
+    line = work.name if place.lane == "effect" else ""
+    next_ms = None if place.lane == "outbox" else work.due_ms
+    return (*name, *_parts(place), line, work.name, encode(work.body), work.due_ms, next_ms)
+
+
+def _work(lane: Lane, version: int, ordinal: int, name: str, body: bytes, due_ms: int | None) -> Work:
+    return Work(Place(lane, version, ordinal), name, msgspec.json.decode(body), due_ms)
+
+
+def _claim(row: tuple[Any, ...]) -> Claim:
+    kind, own, lane, version, ordinal, name, body, due_ms, attempts, failures, cancelled = row
+    work = _work(lane, version, ordinal, name, body, due_ms)
+    return Claim(f"{kind}/{own}", work, attempts, failures, bool(cancelled))
+
+
+def _listed(row: tuple[Any, ...]) -> WorkRow:
+    kind, own, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms, off = row
+    return WorkRow(
+        f"{kind}/{own}",
+        _work(lane, version, ordinal, name, body, due_ms),
+        attempts,
+        failures,
+        next_ms,
+        owner,
+        None if error is None else msgspec.json.decode(error),
+        dead_ms,
+        bool(off),
+    )
+
+
+def _cursor(row: tuple[Any, ...]) -> str:
+    return encode(row[:5]).decode()
+
+
+def _decoded_cursor(cursor: str) -> tuple[str, str, str, int, int]:
+    return msgspec.json.decode(cursor, type=tuple[str, str, str, int, int])

@@ -1,0 +1,113 @@
+"""Children: begun, waited for, begun again, ended in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock.effects.children import Children, restarted
+from interlock.effects.lane import Held
+from interlock.effects.retry import Failed
+from interlock.effects.timers import Timers
+from interlock.model.step import Outcome
+from interlock.model.work import CHILD, Place
+from interlock.ports.driver import Child
+from interlock.ports.work import Settled
+from interlock.testing.clock import VirtualClock
+from tests.unit.effects.scene import CHARGE, NotingDriver, held
+
+NOW = 1_000_000
+
+
+def child_work(**payload: Any) -> Held:
+    """The work that stands for a child."""
+    return held({"id": "net", "src": "network", "type": "chart", "state": "a", **payload}, name=CHILD)
+
+
+def driver_with(child: Child | None = None) -> NotingDriver:
+    """A driver that knows one child, as begun for the first time."""
+    driver = NotingDriver()
+    if child is not None:
+        driver.children["network/0"] = child
+    return driver
+
+
+async def performed(driver: NotingDriver, work: Held) -> Settled | None:
+    """How the work was settled."""
+    return await Children(driver, VirtualClock(NOW)).perform(work)
+
+
+async def test_a_child_is_begun_and_waited_for() -> None:
+    """Its answer will end the work."""
+    work = child_work()
+
+    assert Settled(work.claim, "wait") == await performed(driver_with(Child("network/net-1", NOW, ended=False)), work)
+
+
+async def test_a_child_with_a_time_limit_is_looked_at_again() -> None:
+    """That is no failure."""
+    work = child_work(timeout_ms=500)
+    settled = await performed(driver_with(Child("network/net-1", NOW - 100, ended=False)), work)
+
+    assert Settled(work.claim, "again", NOW + 400, lapsed=True) == settled
+
+
+async def test_a_child_whose_time_is_up_is_ended_before_its_parent_hears() -> None:
+    """Killed in between, both are done again; the other way round the child would live on."""
+    driver = driver_with(Child("network/net-1", NOW - 500, ended=False))
+    settled = await performed(driver, child_work(timeout_ms=500))
+
+    assert settled is None
+    assert [("network/net-1", "_cancel"), ("order/1", "error.invoke.net")] == [
+        (entity, event.name) for entity, event, _, _, _ in driver.given
+    ]
+    assert ("timeout", CHARGE, 1) == (driver.given[1][1].data["code"], driver.given[1][3], driver.given[1][4])
+
+
+async def test_a_child_that_ended_has_an_answer_under_way() -> None:
+    """Its time limit no longer counts."""
+    work = child_work(timeout_ms=500)
+
+    assert Settled(work.claim, "wait") == await performed(driver_with(Child("network/n", 0, ended=True)), work)
+
+
+async def test_a_chart_that_is_not_here_is_an_error_of_the_invoke() -> None:
+    """Nothing was done."""
+    driver = driver_with()
+    await performed(driver, child_work())
+
+    assert [("error.invoke.net", "kind.unknown", "no")] == [
+        (event.name, event.data["code"], event.data["done"]) for _, event, _, _, _ in driver.given
+    ]
+
+
+@pytest.mark.parametrize("outcome", ["rejected", "ignored"])
+async def test_a_parent_that_ended_lets_the_work_go(outcome: Outcome) -> None:
+    """There is nobody to tell."""
+    driver = driver_with()
+    driver.outcome = outcome
+    work = child_work()
+
+    assert Settled(work.claim, "done") == await performed(driver, work)
+
+
+def test_a_failed_child_is_begun_again_while_tries_are_left() -> None:
+    """Then its parent hears."""
+    retry = {"max": 1, "backoff": "1s", "jitter": "none", "on": None}
+    first = child_work(retry=retry).claim
+    second = held(first.work.body, attempt=2, failures=1, name=CHILD).claim
+    failed = Failed("child_failed", "it broke")
+
+    assert Settled(first, "again", NOW + 1_000) == restarted(first, failed, now_ms=NOW, jitter=0.0)
+    assert restarted(second, failed, now_ms=NOW, jitter=0.0) is None
+
+
+async def test_a_due_row_rings_for_all_timers_of_its_entity() -> None:
+    """Those that fired ended with their entries; one that is gone is dropped."""
+    driver, work = NotingDriver(), held({"event": "late"}, name="t")
+    gone = await Timers(driver).perform(work)
+    driver.fired = frozenset({CHARGE, Place("timer", 2, 1)})
+    fired = await Timers(driver).perform(work)
+
+    assert (Settled(work.claim, "done"), None) == (gone, fired)

@@ -1,0 +1,327 @@
+"""Handlers: what they are given, what becomes of their results, and of their failures."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from interlock.effects.handlers import Attempt, Handler, Handlers, check_functions
+from interlock.effects.lane import Held
+from interlock.errors import RejectedError, UsageError
+from interlock.model.limits import ATTEMPTS_MAX, PAYLOAD_BYTES_MAX
+from interlock.model.step import Outcome
+from interlock.ports.work import Settled
+from interlock.testing.clock import VirtualClock
+from tests.unit.effects.scene import CHARGE, NotingDriver, call, invoke
+
+NOW = 1_000_000
+ONE = {"max": 1, "backoff": "1s", "jitter": "none", "on": None}
+
+
+class Scene:
+    """Handlers with a driver that notes, and a clock that stands."""
+
+    def __init__(self) -> None:
+        self.driver = NotingDriver()
+        self.clock = VirtualClock(NOW)
+        self.closing: list[Handlers] = []
+
+    async def performed(self, function: Handler, held: Held, *, advance_ms: int = 0, **settings: Any) -> Settled | None:
+        """How the work was settled, once the clock has moved."""
+        handlers = Handlers({"charge": function}, self.driver, self.clock, **settings)
+        self.closing.append(handlers)
+        work = asyncio.ensure_future(handlers.perform(held))
+        await self.clock.advance(advance_ms)
+        return await asyncio.wait_for(work, 20)
+
+    def told(self) -> list[tuple[str, Any, bool]]:
+        """The events delivered: name, data, and whether only the newest attempt may say so."""
+        return [(event.name, event.data, fence is not None) for _, event, _, _, fence in self.driver.given]
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """A scene whose threads end with it."""
+    found = Scene()
+    yield found
+    for each in found.closing:
+        each.close()
+
+
+async def _fine(attempt: Attempt) -> Any:
+    return {"charged": attempt.input}
+
+
+async def test_a_result_comes_back_as_an_event_that_ends_the_work(scene: Scene) -> None:
+    """From any attempt: no fence."""
+    settled = await scene.performed(_fine, invoke())
+    ((entity, event, key, answers, fence),) = scene.driver.given
+
+    assert settled is None
+    assert ("order/1", "done.invoke.pay", {"charged": 3}) == (entity, event.name, event.data)
+    assert ("_effect/2/0", CHARGE, None) == (key, answers, fence)
+    assert ("platform", "pay", "invoke/order/1/2/0") == (event.type, event.invokeid, event.source)
+
+
+@pytest.mark.parametrize("outcome", ["duplicate", "ignored", "rejected"])
+async def test_a_result_that_made_no_entry_lets_the_work_go(scene: Scene, outcome: Outcome) -> None:
+    """The entity has ended, or another attempt answered first."""
+    scene.driver.outcome = outcome
+
+    assert Settled(invoke().claim, "done") == await scene.performed(_fine, invoke())
+
+
+async def test_a_call_that_succeeds_is_done_without_an_entry(scene: Scene) -> None:
+    """Nobody waits for it."""
+    held = call()
+
+    assert Settled(held.claim, "done") == await scene.performed(_fine, held)
+    assert [] == scene.told()
+
+
+async def test_a_handler_sees_its_input_and_a_key_that_stays(scene: Scene) -> None:
+    """The same in every attempt."""
+    seen: list[Attempt] = []
+
+    async def look(attempt: Attempt) -> None:
+        seen.append(attempt)
+
+    await scene.performed(look, invoke(attempt=1))
+    await scene.performed(look, invoke(attempt=4, failures=3), key_prefix="eu/")
+
+    assert [("order/1/2/0", 1), ("eu/order/1/2/0", 4)] == [(each.key, each.number) for each in seen]
+    assert ("order/1", "charge", 3, False) == (seen[0].entity, seen[0].name, seen[0].input, seen[0].cancelled)
+
+
+async def test_the_author_may_choose_the_key(scene: Scene) -> None:
+    """And may ask for another one in each attempt."""
+    seen: list[str] = []
+
+    async def look(attempt: Attempt) -> None:
+        seen.append(attempt.key)
+
+    await scene.performed(look, invoke(key="invoice-7"))
+    await scene.performed(look, invoke(key="invoice-7", restore="restart", attempt=2))
+
+    assert ["invoice-7", "invoice-7~2"] == seen
+
+
+async def test_a_plain_function_runs_in_a_thread(scene: Scene) -> None:
+    """The loop goes on meanwhile."""
+    threads: list[str] = []
+
+    def work(attempt: Attempt) -> str:
+        threads.append(threading.current_thread().name)
+        return "fine"
+
+    await scene.performed(work, invoke())
+
+    assert threads[0].startswith("interlock-handler")
+    assert [("done.invoke.pay", "fine", False)] == scene.told()
+
+
+async def _lost(attempt: Attempt) -> None:
+    raise ConnectionError("gone")
+
+
+async def test_a_failure_is_tried_again_as_the_chart_says(scene: Scene) -> None:
+    """After the backoff, with no word to the chart."""
+    held = invoke(retry=ONE)
+
+    assert Settled(held.claim, "again", NOW + 1_000) == await scene.performed(_lost, held)
+    assert [] == scene.told()
+
+
+async def test_a_failure_for_good_is_told_by_the_newest_attempt_only(scene: Scene) -> None:
+    """With what went wrong, how often it was tried, and that it was perhaps done."""
+    settled = await scene.performed(_lost, invoke(retry=ONE, attempt=2, failures=1))
+    data = {"code": "ConnectionError", "message": "gone", "attempts": 2, "done": "unknown"}
+
+    assert settled is None
+    assert [("error.invoke.pay", data, True)] == scene.told()
+
+
+async def test_an_invoke_without_a_policy_is_tried_once(scene: Scene) -> None:
+    """The chart said nothing else."""
+    await scene.performed(_lost, invoke())
+
+    assert ["error.invoke.pay"] == [name for name, _, _ in scene.told()]
+
+
+async def test_what_the_handler_refused_was_not_done(scene: Scene) -> None:
+    """And is not tried again."""
+
+    async def refuse(attempt: Attempt) -> None:
+        raise RejectedError("no such card", code="card.unknown")
+
+    await scene.performed(refuse, invoke(retry=ONE))
+
+    assert [("card.unknown", "no")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+
+
+async def test_a_call_that_nobody_takes_the_failure_of_is_a_dead_letter(scene: Scene) -> None:
+    """It stays for a person."""
+    scene.driver.outcome = "ignored"
+    settled = await scene.performed(_lost, call(attempt=6, failures=5))
+
+    assert settled is not None
+    assert ("dead", "ConnectionError") == (settled.verdict, settled.error["code"])
+    assert ["error.communication"] == [name for name, _, _ in scene.told()]
+
+
+async def test_a_call_whose_failure_the_chart_takes_is_over(scene: Scene) -> None:
+    """Its entry ends the work."""
+    assert await scene.performed(_lost, call(attempt=6, failures=5)) is None
+
+
+async def test_an_invoke_whose_entity_ended_is_let_go(scene: Scene) -> None:
+    """There is nobody to tell."""
+    scene.driver.outcome = "rejected"
+    held = invoke()
+
+    assert Settled(held.claim, "done") == await scene.performed(_lost, held)
+
+
+async def _hang(attempt: Attempt) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_coroutine_that_takes_too_long_is_cancelled_and_tried_again(scene: Scene) -> None:
+    """Perhaps it was done: the key is the same."""
+    held = invoke(timeout_ms=500, retry=ONE)
+
+    assert Settled(held.claim, "again", NOW + 1_500) == await scene.performed(_hang, held, advance_ms=500)
+
+
+async def test_a_thread_that_takes_too_long_is_the_last_attempt(scene: Scene) -> None:
+    """It cannot be stopped, and nothing may run beside it."""
+    gate = threading.Event()
+
+    def block(attempt: Attempt) -> None:
+        gate.wait(20)
+
+    try:
+        await scene.performed(block, invoke(timeout_ms=500, retry=ONE), advance_ms=500)
+    finally:
+        gate.set()
+
+    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+
+
+async def _called_off(scene: Scene, function: Handler, held: Held) -> Settled | None:
+    """How work is settled whose state is left while it runs."""
+    handlers = Handlers({"charge": function}, scene.driver, scene.clock)
+    scene.closing.append(handlers)
+    work = asyncio.ensure_future(handlers.perform(held))
+    await scene.clock.advance()
+    held.claim = type(held.claim)(held.claim.entity, held.claim.work, held.claim.attempt, 0, cancelled=True)
+    held.called_off.set()
+    await scene.clock.advance()
+    return await asyncio.wait_for(work, 20)
+
+
+async def test_a_coroutine_that_nobody_waits_for_is_cancelled(scene: Scene) -> None:
+    """Without a word."""
+    held = invoke()
+    settled = await _called_off(scene, _hang, held)
+
+    assert (Settled(held.claim, "done"), []) == (settled, scene.told())
+
+
+async def test_a_result_that_comes_all_the_same_is_told(scene: Scene) -> None:
+    """The chart may have to make up for it."""
+
+    async def stubborn(attempt: Attempt) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "done already"
+        return ""
+
+    await _called_off(scene, stubborn, invoke())
+
+    assert [("done.invoke.pay", "done already", False)] == scene.told()
+
+
+async def test_a_saga_step_goes_on_to_its_end(scene: Scene) -> None:
+    """It must be known whether it was done."""
+    gate = asyncio.Event()
+
+    async def step(attempt: Attempt) -> bool:
+        await gate.wait()
+        return attempt.cancelled
+
+    handlers = Handlers({"charge": step}, scene.driver, scene.clock)
+    scene.closing.append(handlers)
+    held = invoke(late=True)
+    work = asyncio.ensure_future(handlers.perform(held))
+    held.called_off.set()
+    await scene.clock.advance()
+    gate.set()
+    await work
+
+    assert [("done.invoke.pay", True, False)] == scene.told()
+
+
+async def test_work_called_off_whose_worker_died_is_not_begun_again(scene: Scene) -> None:
+    """Nobody asks any more."""
+    held = invoke(attempt=2, cancelled=True)
+
+    assert (Settled(held.claim, "done"), []) == (await scene.performed(_fine, held), scene.told())
+
+
+async def test_a_saga_step_called_off_whose_worker_died_is_perhaps_done(scene: Scene) -> None:
+    """The saga makes up for it."""
+    await scene.performed(_fine, invoke(attempt=2, cancelled=True, late=True))
+
+    assert [("error.invoke.pay", "lapsed", "unknown")] == [
+        (name, data["code"], data["done"]) for name, data, _ in scene.told()
+    ]
+
+
+async def test_a_chart_may_say_not_to_begin_again(scene: Scene) -> None:
+    """`onRestore: fail`: its worker died."""
+    await scene.performed(_fine, invoke(attempt=2, restore="fail"))
+
+    assert ["interrupted"] == [data["code"] for _, data, _ in scene.told()]
+
+
+async def test_a_failed_attempt_is_no_dead_worker(scene: Scene) -> None:
+    """`onRestore: fail` says nothing of failures."""
+    await scene.performed(_fine, invoke(attempt=2, failures=1, restore="fail"))
+
+    assert ["done.invoke.pay"] == [name for name, _, _ in scene.told()]
+
+
+async def test_what_kills_every_worker_ends(scene: Scene) -> None:
+    """After so many attempts somebody must look."""
+    await scene.performed(_fine, invoke(attempt=ATTEMPTS_MAX + 1))
+
+    assert ["lapsed"] == [data["code"] for _, data, _ in scene.told()]
+
+
+@pytest.mark.parametrize("garbage", [object(), {1: 2}, float("nan"), "x" * PAYLOAD_BYTES_MAX])
+async def test_a_result_that_cannot_be_kept_is_an_error_that_says_so(scene: Scene, garbage: Any) -> None:
+    """It was done; doing it again would give the same."""
+
+    async def nonsense(attempt: Attempt) -> Any:
+        return garbage
+
+    await scene.performed(nonsense, invoke(retry=ONE))
+
+    assert [("result.malformed", True)] == [(data["code"], "charge" in data["message"]) for _, data, _ in scene.told()]
+
+
+def test_handlers_know_their_names_and_must_be_functions() -> None:
+    """Work for others waits."""
+    handlers = Handlers({"charge": _fine}, NotingDriver(), VirtualClock())
+    handlers.close()
+
+    assert ("charge",) == handlers.names
+    check_functions({"charge": _fine})
+    with pytest.raises(UsageError, match="`charge` is no function"):
+        check_functions({"charge": 3})

@@ -1,0 +1,257 @@
+"""The relay: to entities, parents, children and the bus, in order, at least once and counted once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.effects.lane import Held
+from interlock.effects.relay import Relay
+from interlock.errors import UnavailableError
+from interlock.model.codec import plain
+from interlock.model.event import Event
+from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
+from interlock.model.work import BUS, CHILD, Left, Place, Work
+from interlock.ports.driver import Child
+from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.stores.work_table import WorkTable
+from interlock.testing.clock import VirtualClock
+from tests.unit.effects.scene import CHARGE, NotingDriver
+
+NOW = 1_000_000
+SENT = Place("outbox", 3, 1)
+
+
+class Books:
+    """A work table that answers what the relay asks of a store."""
+
+    def __init__(self) -> None:
+        self.table = WorkTable()
+
+    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        """As the table does."""
+        return self.table.settle(settled, now_ms=now_ms)
+
+    async def works(self, query: WorkQuery) -> WorkPage:
+        """As the table does."""
+        return self.table.works(query)
+
+
+class Scene:
+    """A relay, its driver and its books."""
+
+    def __init__(self, *, publish: Any = None) -> None:
+        self.driver = NotingDriver()
+        self.books = Books()
+        self.relay = Relay(self.books, self.driver, VirtualClock(NOW), publish)  # type: ignore[arg-type]  # two methods
+
+    async def relayed(self, address: str, body: Any, *, failures: int = 0, sender: str = "order/1") -> Settled | None:
+        """How a row was settled."""
+        return await self.relay.perform(Held(claimed(address, body, failures=failures, sender=sender)))
+
+    def child(self, *, begun: bool = True, **payload: Any) -> None:
+        """An invoke of a chart stands in the sender's books."""
+        body = {"id": "net", "src": "network", "type": "chart", **payload}
+        self.books.table.keep("order/1", Left(born=(Work(CHARGE, CHILD, body, 0),)))
+        if begun:
+            self.books.table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=1)
+            self.driver.children["network/0"] = Child("network/net-1", NOW, ended=False)
+
+    def given(self) -> list[tuple[str, str]]:
+        """Who was given which event."""
+        return [(entity, event.name) for entity, event, _, _, _ in self.driver.given]
+
+
+def claimed(address: str, body: Any, *, failures: int = 0, sender: str = "order/1") -> Claim:
+    """A row of the outbox in hand."""
+    return Claim(sender, Work(SENT, address, body, 0), failures + 1, failures)
+
+
+def event(name: str, **fields: Any) -> dict[str, Any]:
+    """The body of a row that delivers an event."""
+    return {"event": plain(Event(name, **fields))}
+
+
+async def test_a_send_is_delivered_under_its_own_key() -> None:
+    """Delivered twice it counts once."""
+    scene = Scene()
+    settled = await scene.relayed("entity/door/7", event("open", sendid="s1"))
+    ((entity, given, key, answers, fence),) = scene.driver.given
+
+    assert Settled(claimed("entity/door/7", event("open", sendid="s1")), "done") == settled
+    assert ("door/7", "open", "s1") == (entity, given.name, given.sendid)
+    assert ("_sent/order/1/3/1", None, None) == (key, answers, fence)
+
+
+async def test_a_target_that_is_not_there_is_told_to_the_sender() -> None:
+    """With the id of its send; that entry ends the row."""
+    scene = Scene()
+    scene.driver.missing.add("door/7")
+    settled = await scene.relayed("entity/door/7", event("open", sendid="s1"))
+    ((entity, given, _, answers, _),) = scene.driver.given
+
+    assert settled is None
+    assert ("order/1", "error.communication", "s1", SENT) == (entity, given.name, given.sendid, answers)
+    assert {"effect": "send", "key": "order/1/3/1", "code": "undeliverable"} == given.data
+
+
+async def test_a_target_that_may_not_be_sent_to_is_told_to_the_sender() -> None:
+    """Denied is no answer of the chart."""
+    scene = Scene()
+    scene.driver.outcome = "denied"
+    settled = await scene.relayed("entity/door/7", event("open"))
+
+    assert settled is not None
+    assert ("dead", "denied") == (settled.verdict, settled.error["code"])
+    assert [("door/7", "open"), ("order/1", "error.communication")] == scene.given()
+
+
+async def test_an_answer_to_somebody_who_is_gone_is_dropped() -> None:
+    """There is nobody who could do anything about it."""
+    scene = Scene()
+    scene.driver.missing.add("vm/1")
+    body = event("done.invoke.net", type="platform", invokeid="net", source="invoke/vm/1/2/0", last=True)
+    settled = await scene.relayed("entity/vm/1", body)
+
+    assert settled is not None
+    assert ("done", []) == (settled.verdict, scene.given())
+
+
+async def test_a_store_that_is_away_is_tried_again_later_and_at_last_a_person_must_look() -> None:
+    """Longer each time; the row holds back its own entity only."""
+
+    async def away(claim: Claim) -> None:
+        raise UnavailableError("away", code="bus.away")
+
+    scene = Scene(publish=away)
+    first = await scene.relayed(BUS, {"message": {}})
+    last = await scene.relayed(BUS, {"message": {}}, failures=MESSAGE_ATTEMPTS_MAX - 1)
+
+    assert first is not None
+    assert last is not None
+    assert ("again", NOW + 100, "bus.away") == (first.verdict, first.next_ms, first.error["code"])
+    assert ("dead", "bus.away") == (last.verdict, last.error["code"])
+
+
+async def test_a_message_goes_to_the_bus() -> None:
+    """And is done once the bus has it."""
+    seen: list[Any] = []
+
+    async def publish(claim: Claim) -> None:
+        seen.append(claim.work.body)
+
+    settled = await Scene(publish=publish).relayed(BUS, {"message": {"type": "order.opened"}})
+
+    assert settled is not None
+    assert ("done", [{"message": {"type": "order.opened"}}]) == (settled.verdict, seen)
+
+
+async def test_an_event_for_a_child_waits_until_the_child_is_there() -> None:
+    """That is no failure."""
+    scene = Scene()
+    scene.child(begun=False)
+    settled = await scene.relayed("child/2/0", event("up"))
+
+    assert settled is not None
+    assert ("again", True, []) == (settled.verdict, settled.lapsed, scene.given())
+
+
+async def test_an_event_for_a_child_reaches_it() -> None:
+    """Whatever it is called."""
+    scene = Scene()
+    scene.child()
+    await scene.relayed("child/2/0", event("up"))
+
+    assert [("network/net-1", "up")] == scene.given()
+
+
+async def test_the_end_of_a_child_ends_the_work_that_stood_for_it() -> None:
+    """After the child has heard."""
+    scene = Scene()
+    scene.child()
+    await scene.relayed("child/2/0", event("_cancel", type="platform"))
+
+    assert [("network/net-1", "_cancel")] == scene.given()
+    assert () == scene.books.table.works(WorkQuery()).rows
+
+
+async def test_a_child_that_was_never_begun_is_not_begun_to_be_ended() -> None:
+    """The state was left before anybody took it up."""
+    scene = Scene()
+    scene.child(begun=False)
+    await scene.relayed("child/2/0", event("_cancel", type="platform"))
+
+    assert ([], ()) == (scene.given(), scene.books.table.works(WorkQuery()).rows)
+
+
+async def test_a_child_that_is_being_begun_is_ended_afterwards() -> None:
+    """Else it would live on, and nobody know of it."""
+    scene = Scene()
+    scene.child()
+    scene.driver.children.clear()
+    settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
+
+    assert settled is not None
+    assert ("again", 1) == (settled.verdict, len(scene.books.table.works(WorkQuery()).rows))
+
+
+async def test_an_event_for_a_child_that_has_answered_is_dropped() -> None:
+    """Nobody is there to hear."""
+    settled = await Scene().relayed("child/2/0", event("up"))
+
+    assert settled is not None
+    assert "done" == settled.verdict
+
+
+ANSWER: dict[str, Any] = {"type": "platform", "invokeid": "net", "source": "invoke/order/1/2/0", "last": True}
+
+
+async def test_a_childs_answer_ends_the_work_that_stood_for_it() -> None:
+    """In the parent's own entry."""
+    scene = Scene()
+    scene.child()
+    await scene.relayed("entity/order/1", event("done.invoke.net", data=3, **ANSWER), sender="network/net-1")
+
+    assert [("order/1", CHARGE)] == [(entity, answers) for entity, _, _, answers, _ in scene.driver.given]
+
+
+async def test_a_failed_child_with_tries_left_is_begun_again_and_nobody_told() -> None:
+    """Restart: the work waits for its backoff."""
+    scene = Scene()
+    scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
+    failed = event("error.invoke.net", data={"code": "child_failed", "message": "broke"}, **ANSWER)
+    settled = await scene.relayed("entity/order/1", failed, sender="network/net-1")
+    (row,) = scene.books.table.works(WorkQuery()).rows
+
+    assert settled is not None
+    assert ("done", []) == (settled.verdict, scene.given())
+    assert (1, NOW + 1_000) == (row.failures, row.next_ms)
+
+
+async def test_a_failed_child_without_tries_left_is_told() -> None:
+    """Escalate."""
+    scene = Scene()
+    scene.child()
+    failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
+    await scene.relayed("entity/order/1", failed, sender="network/net-1")
+
+    assert [("order/1", "error.invoke.net")] == scene.given()
+
+
+async def test_the_failure_of_a_child_counts_once_however_often_it_is_delivered() -> None:
+    """Killed between beginning anew and letting the row go, the relay delivers it again: it is an old child's now."""
+    scene = Scene()
+    scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
+    failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
+    for _ in range(2):
+        await scene.relayed("entity/order/1", failed, sender="network/net-1")
+    (row,) = scene.books.table.works(WorkQuery()).rows
+
+    assert (1, []) == (row.failures, scene.given())
+
+
+async def test_a_second_answer_of_a_child_is_dropped() -> None:
+    """The first one ended the work."""
+    settled = await Scene().relayed("entity/order/1", event("done.invoke.net", **ANSWER), sender="network/net-1")
+
+    assert settled is not None
+    assert "done" == settled.verdict

@@ -1,0 +1,75 @@
+"""Whether a failed attempt is made again, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from interlock.effects.retry import Again, Failed, Policy, Spent, backoff_ms, decided, failed_by, policy_of
+from interlock.errors import RejectedError, UnavailableError
+from interlock.model.limits import ATTEMPTS_MAX
+
+LOST = Failed("ConnectionError", "gone")
+THREE = Policy(retries_max=3, backoff_ms_min=100, backoff_ms_max=1_000, full_jitter=False)
+
+
+def test_an_effect_without_a_policy_takes_the_one_given() -> None:
+    """Calls have one of their own, invokes are tried once."""
+    assert THREE == policy_of({}, otherwise=THREE)
+
+
+@pytest.mark.parametrize(
+    ("stated", "policy"),
+    [
+        ({"max": 2, "backoff": "1s..30s", "jitter": "full", "on": None}, Policy(2, 1_000, 30_000)),
+        ({"max": 2, "backoff": "250ms", "jitter": "none", "on": ["E1"]}, Policy(2, 250, 250, False, ("E1",))),
+        ({"max": 1, "backoff": None, "jitter": None, "on": None}, Policy(1, 1_000, 60_000)),
+    ],
+)
+def test_a_policy_reads_as_the_chart_wrote_it(stated: dict[str, object], policy: Policy) -> None:
+    """Backoff as a range or one wait; full jitter unless the chart says none."""
+    assert policy == policy_of({"retry": stated}, otherwise=Policy())
+
+
+def test_waits_double_up_to_the_longest() -> None:
+    """However often it failed."""
+    assert [100, 200, 400, 800, 1_000, 1_000] == [backoff_ms(THREE, each, 0.5) for each in (0, 1, 2, 3, 4, 5_000)]
+
+
+def test_full_jitter_waits_anywhere_below_that() -> None:
+    """So that a thousand who failed together do not come back together."""
+    policy = Policy(retries_max=1, backoff_ms_min=100, backoff_ms_max=100)
+
+    assert [0, 25, 100] == [backoff_ms(policy, 0, each) for each in (0.0, 0.25, 1.0)]
+
+
+def test_a_failure_is_tried_again_while_tries_are_left() -> None:
+    """Then it is spent, and perhaps done."""
+    answers = [decided(THREE, LOST, failures=n, attempts=n + 1, now_ms=5, jitter=1.0) for n in range(4)]
+
+    assert [Again(105), Again(205), Again(405), Spent(LOST)] == answers
+
+
+def test_what_the_handler_did_not_do_is_final_at_once() -> None:
+    """Trying again would give the same answer."""
+    refused = failed_by(RejectedError("no such card", code="card.unknown"))
+
+    assert Failed("card.unknown", "no such card", "no") == refused
+    assert Spent(refused) == decided(THREE, refused, failures=0, attempts=1, now_ms=0, jitter=1.0)
+
+
+def test_what_may_pass_is_perhaps_done() -> None:
+    """An unavailable service, or anything else that a handler raises."""
+    assert Failed("unavailable", "later", "unknown") == failed_by(UnavailableError("later", code="unavailable"))
+    assert Failed("KeyError", "'x'", "unknown") == failed_by(KeyError("x"))
+
+
+def test_a_policy_may_name_the_codes_it_is_for() -> None:
+    """Others are final."""
+    policy = Policy(retries_max=3, codes=("Timeout",))
+
+    assert Spent(LOST) == decided(policy, LOST, failures=0, attempts=1, now_ms=0, jitter=0.0)
+
+
+def test_what_keeps_killing_its_workers_ends() -> None:
+    """Lapses cost no try, yet attempts have a limit."""
+    assert Spent(LOST) == decided(THREE, LOST, failures=0, attempts=ATTEMPTS_MAX, now_ms=0, jitter=0.0)
