@@ -89,10 +89,10 @@ class PeerUnavailableError(Exception):
 class Process:
     """A running peer. It greets when it starts, then answers questions."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, command: list[str] | None = None) -> None:
         self.key = key
-        self.on_node = COMMANDS[key][0].endswith(".mjs")
-        command = command_of(key)
+        self.on_node = key in COMMANDS and COMMANDS[key][0].endswith(".mjs")
+        command = command or command_of(key)
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # open as long as the process is
         self._process = subprocess.Popen(
             command,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bench.goals import Verdict, verdicts
-from bench.results import Figure, Run, median
+from bench.results import Figure, Machine, Run, median
 from bench.workloads import WORKLOADS
 
 TITLES = {
@@ -84,18 +86,23 @@ def imports_table(run: Run) -> Table:
 
 def facts(run: Run) -> list[str]:
     """Where, when and with what: sentences."""
-    machine = run.machine
+    found = machine_facts(run.date, run.commit, run.python, run.machine)
+    found.insert(2, f"Median of {run.repeats} repeats.")
+    found += [f"Left out: {key} ({reason})." for key, reason in run.left_out.items()]
+    return found
+
+
+def machine_facts(date: str, commit: str, python: str, machine: Machine) -> list[str]:
+    """When and on what."""
     found = [
-        f"{run.date}, commit {run.commit}, CPython {run.python}.",
+        f"{date}, commit {commit}, CPython {python}.",
         f"{machine.system} on {machine.architecture}, {machine.processors} processors, {machine.memory_gib:.0f} GiB.",
-        f"Median of {run.repeats} repeats.",
     ]
     if machine.was_busy:
         found.append(
             f"**The machine was busy** (load {machine.load_before:.1f} on {machine.processors} processors before it "
             "began): do not quote these figures."
         )
-    found += [f"Left out: {key} ({reason})." for key, reason in run.left_out.items()]
     return found
 
 
@@ -103,24 +110,25 @@ def text(run: Run) -> str:
     """The run as it is printed."""
     parts = ["\n".join(line.replace("**", "") for line in facts(run))]
     parts += [
-        f"{workload} {TITLES[workload]}\n{_aligned(workload_table(run, workload))}"
+        f"{workload} {TITLES[workload]}\n{aligned(workload_table(run, workload))}"
         for workload in WORKLOADS
         if workload in run.figures
     ]
     if run.imports:
-        parts.append(_aligned(imports_table(run)))
+        parts.append(aligned(imports_table(run)))
     judged = verdicts(run)
     if judged:
         missed = sum(each.met is False for each in judged)
         unmeasured = sum(each.met is None for each in judged)
         count = f"bench: {len(judged) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
-        parts += [_aligned(goals_table(judged)), count]
+        parts += [aligned(goals_table(judged)), count]
     else:
         parts.append("bench: a quick run; nothing was judged")
     return "\n\n".join(parts) + "\n"
 
 
-def _aligned(table: Table) -> str:
+def aligned(table: Table) -> str:
+    """A table as text: columns side by side."""
     widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
     lines = []
     for row in table:
@@ -129,8 +137,8 @@ def _aligned(table: Table) -> str:
     return "\n".join(lines)
 
 
-def page(run: Run) -> str:
-    """The run as a page of the documentation."""
+def page(run: Run, durable: Sequence[str] = ()) -> str:
+    """The run as a page of the documentation, with the parts about durable steps, if there are any."""
     parts = [
         "# Benchmarks",
         "Written by `make bench`; do not edit.",
@@ -139,17 +147,17 @@ def page(run: Run) -> str:
     ]
     judged = verdicts(run)
     if judged:
-        parts += ["## Goals", _markdown(goals_table(judged))]
+        parts += ["## Goals", markdown(goals_table(judged))]
     parts += [
         "## Overview",
         OVERVIEW,
-        _markdown(overview(run)),
+        markdown(overview(run)),
     ]
     for workload in (each for each in WORKLOADS if each in run.figures):
-        parts += [f"## {workload} {TITLES[workload]}", _markdown(workload_table(run, workload))]
+        parts += [f"## {workload} {TITLES[workload]}", markdown(workload_table(run, workload))]
     if run.imports:
-        parts += ["## Imports", _markdown(imports_table(run))]
-    parts += ["## Method", METHOD]
+        parts += ["## Imports", markdown(imports_table(run))]
+    parts += ["## Method", METHOD, *durable]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -163,7 +171,8 @@ def _standing(run: Run) -> str:
     )
 
 
-def _markdown(table: Table) -> str:
+def markdown(table: Table) -> str:
+    """A table as markdown."""
     heading, *rows = table
     lines = [heading, tuple("---" for _ in heading), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in lines)

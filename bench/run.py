@@ -1,8 +1,11 @@
-"""Run the in-process benchmark: every implementation side by side, a verdict per goal, JSON and a page.
+"""Run the benchmarks, in process and durable: every implementation side by side, a verdict per goal, JSON and a page.
 
-    python bench/run.py                      everything; some minutes on a quiet machine
+    python bench/run.py                      everything; many minutes on a quiet machine
     python bench/run.py --quick              a smoke run: tiny sizes, nothing is judged
+    python bench/run.py --only inprocess     one part, whole
+    python bench/run.py --only durable       the other
     python bench/run.py --only W2,interlock  these workloads, these implementations (and hand-written, the base)
+    python bench/run.py --only durable,fleet,interlock,raw    the same of the durable part
     python bench/run.py --page-only          the page anew, from the newest results
 
 Exit code 0 when it ran, whatever it found: a busy machine must not look like a broken build. With `--judge` it is 1
@@ -25,6 +28,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from bench import measure, report, results  # noqa: E402  # the paths above come first
+from bench.durable import goals as durable_goals  # noqa: E402  # as above
+from bench.durable import measure as durable_measure  # noqa: E402  # as above
+from bench.durable import report as durable_report  # noqa: E402  # as above
+from bench.durable import results as durable_results  # noqa: E402  # as above
+from bench.durable import suite as durable_suite  # noqa: E402  # as above
 from bench.goals import verdicts  # noqa: E402  # as above
 from bench.workloads import WORKLOADS  # noqa: E402  # as above
 
@@ -33,30 +41,63 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, keep, print; 0 unless `--judge` finds a goal that is not met."""
     options = parsed(arguments)
     folder = Path(options.results)
-    missed = False if options.page_only else is_missed(_measured_and_kept(options, folder))
-    newest = results.newest(folder)
+    missed = False
+    if not options.page_only:
+        in_process, durable = parts(options.only)
+        if in_process is not None:
+            missed |= is_missed(_measured_and_kept(options, folder, in_process))
+        if durable is not None:
+            missed |= is_missed(_durable_measured_and_kept(options, folder, durable))
+    newest, durable_newest = results.newest(folder), durable_results.newest(folder)
     if newest is not None:
-        Path(options.page).write_text(report.page(results.read(newest)), encoding="utf-8")
+        section = [] if durable_newest is None else durable_report.section(durable_results.read(durable_newest))
+        Path(options.page).write_text(report.page(results.read(newest), section), encoding="utf-8")
     elif options.page_only:
         measure.tell("bench: no results to write a page from")
         return 2
     return 1 if options.judge and missed else 0
 
 
-def _measured_and_kept(options: argparse.Namespace, folder: Path) -> results.Run:
+def parts(only: str) -> tuple[list[str] | None, list[str] | None]:
+    """What `--only` asks of the in-process part and of the durable one: names, none for all; None: not at all."""
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    if not names:
+        return [], []
+    if "durable" in names:
+        return None, [name for name in names if name != "durable"]
+    return [name for name in names if name != "inprocess"], None
+
+
+def _measured_and_kept(options: argparse.Namespace, folder: Path, names: list[str]) -> results.Run:
     effort = measure.QUICK if options.quick else measure.FULL
     if options.repeats is not None:
         effort = dataclasses.replace(effort, repeats=options.repeats)
-    workloads, keys = chosen(options.only)
-    run = measured(workloads, keys, effort, quick=options.quick, partial=bool(options.only))
+    workloads, keys = chosen(",".join(names))
+    run = measured(workloads, keys, effort, quick=options.quick, partial=bool(names))
     print(report.text(run))
     measure.tell(f"bench: wrote {results.write(run, folder).name}")
     return run
 
 
-def is_missed(run: results.Run) -> bool:
+def _durable_measured_and_kept(
+    options: argparse.Namespace, folder: Path, names: list[str]
+) -> durable_results.DurableRun:
+    effort = durable_measure.QUICK if options.quick else durable_measure.FULL
+    if options.repeats is not None:
+        effort = dataclasses.replace(effort, rounds=options.repeats)
+    load_before = os.getloadavg()[0]
+    run = durable_suite.measured(
+        names, effort, quick=options.quick, commit=commit(), computer=lambda: computer(load_before)
+    )
+    print(durable_report.text(run))
+    measure.tell(f"bench: wrote {durable_results.write(run, folder).name}")
+    return run
+
+
+def is_missed(run: results.Run | durable_results.DurableRun) -> bool:
     """Whether a goal is not met. In a whole run, one that could not be measured is not met either."""
-    return any(each.met is False or (each.met is None and not run.partial) for each in verdicts(run))
+    judged = verdicts(run) if isinstance(run, results.Run) else durable_goals.verdicts(run)
+    return any(each.met is False or (each.met is None and not run.partial) for each in judged)
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:

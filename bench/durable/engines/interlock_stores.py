@@ -1,0 +1,137 @@
+"""Interlock through its front door, `interlock.open`: the whole driver, with keys, and effects in the entries.
+
+"each" is the measure of group commit. On SQLite: the same driver on the same tables, but every step is a transaction
+of its own, committed in the caller's thread; it pays no hop, which flatters the reference. On PostgreSQL: the store's
+own `?commit=one`, a statement for each step on sixteen connections.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import interlock
+from bench.durable.order import Line, Place
+from interlock.errors import CorruptionError
+from interlock.model.codec import encode
+from interlock.opening import Opening
+from interlock.ports.clock import SystemClock
+from interlock.ports.store import Append, Appended, Conflict, Duplicate
+from interlock.runtime.charts import Charts
+from interlock.runtime.send import Runtime
+from interlock.stores.files import FileStore
+from interlock.stores.sqlite import SqliteStore
+from interlock.stores.sqlite_batch import Counts, write_counts, write_steps
+from interlock.stores.sqlite_connect import begin, open_writer
+
+T = TypeVar("T")
+CHART = interlock.load(Path(__file__).resolve().parents[2] / "charts" / "shipment.interlock.yaml")
+
+
+class Orders:
+    """Orders on a store of ours."""
+
+    def __init__(self, url: str) -> None:
+        self._opening: Opening = interlock.open(url, charts=[CHART])
+        self._runtime: Runtime | None = None
+
+    async def start(self) -> None:
+        """Open the store."""
+        self._runtime = await self._opening.__aenter__()
+
+    async def stop(self) -> None:
+        """Close the store; its folder goes with the question."""
+        await self._opening.__aexit__(None, None, None)
+
+    async def create(self, order: str) -> None:
+        """Begin an order."""
+        assert self._runtime is not None
+        await self._runtime.create(f"order/{order}", key=f"create:{order}")
+
+    async def send(self, order: str, event: str, key: str) -> str:
+        """Give an event to an order."""
+        assert self._runtime is not None
+        receipt = await self._runtime.send(f"order/{order}", event, key=key)
+        snapshot = receipt.expect().snapshot
+        assert snapshot is not None
+        return snapshot.configuration[0]
+
+
+class EachStore(SqliteStore):
+    """The SQLite store without its queue: a transaction for every step, in the caller's thread."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._own: sqlite3.Connection = open_writer(path)
+        self._own.execute("PRAGMA wal_autocheckpoint = 1000")
+
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+        """Write and commit one step."""
+        counts: Counts = {}
+        begin(self._own)
+        (answer,) = write_steps(self._own, "", [(append, encode(append.snapshot))], counts)
+        write_counts(self._own, "", counts)
+        self._own.execute("COMMIT")
+        if isinstance(answer, CorruptionError):
+            raise answer
+        return answer
+
+    async def close(self) -> None:
+        """Close both connections."""
+        self._own.close()
+        await super().close()
+
+
+class InlineFiles(FileStore):
+    """The file store without its threads: what the hop to them costs is the difference."""
+
+    async def _hop(self, rule: Callable[[], T]) -> T:
+        return rule()
+
+
+class OwnOrders(Orders):
+    """Orders on a store that is opened by hand."""
+
+    def __init__(self, opened: Callable[[], EachStore | InlineFiles]) -> None:
+        self._opened = opened
+
+    async def start(self) -> None:
+        """Open the store."""
+        self._runtime = Runtime(self._opened(), Charts([CHART.kernel]), SystemClock())
+
+    async def stop(self) -> None:
+        """Close the store."""
+        assert self._runtime is not None
+        await self._runtime.close()
+
+
+def _postgres(place: Place, options: str = "") -> Orders:
+    if place.postgres is None:
+        raise RuntimeError("no PostgreSQL server")
+    return Orders(place.postgres + options)
+
+
+def _line(name: str, make: Callable[[Place], Orders]) -> Line:
+    return Line(name=name, version=interlock.__version__, make=make)
+
+
+LINES = {
+    "file": _line("interlock, files", lambda place: Orders((place.folder / "orders").as_uri())),
+    "file-log": _line(
+        "interlock, files, one log for all", lambda place: Orders((place.folder / "orders").as_uri() + "?layout=C")
+    ),
+    "file-inline": _line(
+        "interlock, files, in the caller's thread",
+        lambda place: OwnOrders(lambda: InlineFiles(place.folder / "orders")),
+    ),
+    "sqlite": _line("interlock, SQLite", lambda place: Orders(f"sqlite:///{place.folder / 'orders.db'}")),
+    "sqlite-each": _line(
+        "interlock, SQLite, a commit per step", lambda place: OwnOrders(lambda: EachStore(place.folder / "orders.db"))
+    ),
+    "postgres": _line("interlock, PostgreSQL", _postgres),
+    "postgres-each": _line(
+        "interlock, PostgreSQL, a statement per step", lambda place: _postgres(place, "?commit=one")
+    ),
+}

@@ -1,0 +1,276 @@
+"""Two workloads on large stores: recovery of a long journal, and the cost of a step among many entities.
+
+    python -m bench.durable.large recovery-file FOLDER 100000 5
+    python -m bench.durable.large scale FOLDER 2000 5 1000 10000 100000 1000000
+
+Rule 1: the stores are filled by their own code, record by record, only without a flush for each: what is measured
+afterwards is an ordinary store, opened as users open it.
+Rule 2: each sample opens the store anew: nothing is taken from memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+import shutil
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+import interlock
+from bench.durable.engines.interlock_stores import CHART, InlineFiles
+from bench.durable.order import CLIENTS, EVENTS
+from interlock.model.codec import encode
+from interlock.ports.clock import SystemClock
+from interlock.ports.store import Append, Appended, Conflict, Duplicate
+from interlock.runtime.charts import Charts
+from interlock.runtime.replay import replayed
+from interlock.runtime.send import Runtime
+from interlock.stores.files import FileStore
+from interlock.stores.filesystem import OperatingSystem
+from interlock.stores.memory import MemoryStore
+from interlock.stores.sqlite import SqliteStore
+from interlock.stores.sqlite_batch import Counts, write_counts, write_steps
+from interlock.stores.sqlite_connect import begin, open_writer
+
+LONG = "order/long"
+BATCH = 5_000
+SEED = 1
+
+
+def _runtime(store: FileStore | SqliteStore | MemoryStore | Filling) -> Runtime:
+    return Runtime(store, Charts([CHART.kernel]), SystemClock())
+
+
+# Recovery
+
+
+class Unflushed(OperatingSystem):
+    """The operating system, asked for no flush: a store that is being filled needs none."""
+
+    def fdatasync(self, file: int) -> None:
+        """Nothing."""
+
+    def fsync(self, file: int) -> None:
+        """Nothing."""
+
+    def sync_directory(self, directory: int) -> None:
+        """Nothing."""
+
+
+async def _drive(runtime: Runtime, entries: int) -> None:
+    await runtime.create(LONG, key="create")
+    for number in range(entries - 1):
+        (await runtime.send(LONG, EVENTS[number % 5], key=f"k{number}")).expect()
+
+
+async def recovery_file(folder: Path, entries: int, repeats: int) -> dict[str, object]:
+    """The file store: from `state.json` and what follows it, and from the journal alone."""
+    root = folder / "files"
+    filling = _runtime(InlineFiles(root, fs=Unflushed()))
+    await _drive(filling, entries)
+    await filling.close()
+
+    async def loaded() -> float:
+        return await _timed(root.as_uri(), entries)
+
+    snapshot_ms = [await loaded() for _ in range(repeats)]
+    for each in root.rglob("state.json"):
+        each.unlink()
+    journal_ms = [await loaded() for _ in range(repeats)]
+    shutil.rmtree(root)
+    return {"entries": entries, "journal_ms": journal_ms, "snapshot_ms": snapshot_ms}
+
+
+async def _timed(url: str, entries: int) -> float:
+    async with interlock.open(url, charts=[CHART]) as runtime:
+        gc.collect()
+        began = time.perf_counter()
+        snapshot = await runtime.state(LONG)
+        took = 1e3 * (time.perf_counter() - began)
+    if snapshot.version != entries:
+        raise AssertionError(f"version {snapshot.version} was loaded, not {entries}")
+    return took
+
+
+class Filling(SqliteStore):
+    """The SQLite store with its batches made by hand: steps are written one by one, committed by the thousand."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._own: sqlite3.Connection = open_writer(path)
+        self._own.execute("PRAGMA synchronous = OFF")
+        self._own.execute("PRAGMA wal_autocheckpoint = 20000")
+        self._open = 0
+
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+        """Write one step."""
+        if self._open == 0:
+            begin(self._own)
+        self._open += 1
+        counts: Counts = {}
+        (answer,) = write_steps(self._own, "", [(append, encode(append.snapshot))], counts)
+        write_counts(self._own, "", counts)
+        if self._open == BATCH:
+            self._commit()
+        assert isinstance(answer, Appended)
+        return answer
+
+    def write(self, batch: list[Append]) -> None:
+        """Write and commit many steps at once."""
+        counts: Counts = {}
+        begin(self._own)
+        write_steps(self._own, "", [(each, encode(each.snapshot)) for each in batch], counts)
+        write_counts(self._own, "", counts)
+        self._own.execute("COMMIT")
+
+    def _commit(self) -> None:
+        if self._open:
+            self._own.execute("COMMIT")
+            self._open = 0
+
+    async def close(self) -> None:
+        """Commit what is open, and close."""
+        self._commit()
+        self._own.close()
+        await super().close()
+
+
+async def recovery_sqlite(folder: Path, entries: int, repeats: int) -> dict[str, object]:
+    """The SQLite store: from its row, and by reading, verifying and replaying the journal from its first record."""
+    path = folder / "long.db"
+    filling = _runtime(Filling(path))
+    await _drive(filling, entries)
+    await filling.close()
+    url = f"sqlite:///{path}"
+    snapshot_ms = [await _timed(url, entries) for _ in range(repeats)]
+    journal_ms = []
+    charts = Charts([CHART.kernel])
+    for _ in range(repeats):
+        store = SqliteStore(path)
+        gc.collect()
+        began = time.perf_counter()
+        snapshot, after = None, 0
+        while records := await store.read(LONG, after=after):
+            snapshot = replayed(charts, LONG, snapshot, (each.entry for each in records))
+            after = records[-1].version
+        journal_ms.append(1e3 * (time.perf_counter() - began))
+        await store.close()
+        if snapshot is None or snapshot.version != entries:
+            raise AssertionError("the journal was not read to its end")
+    _delete(path)
+    return {"entries": entries, "journal_ms": journal_ms, "snapshot_ms": snapshot_ms}
+
+
+# Scale
+
+
+async def scale(folder: Path, steps: int, repeats: int, sizes: list[int]) -> list[dict[str, object]]:
+    """CPU per step with group commit, of the newest entities and of any, in stores of several sizes asked in turn."""
+    found: list[dict[str, list[float]]] = [{"recent_us": [], "anywhere_us": []} for _ in sizes]
+    paths = [folder / f"{size}.db" for size in sizes]
+    megabytes = [await _filled(path, size) for path, size in zip(paths, sizes, strict=True)]
+    chance = random.Random(SEED)
+    count = steps // len(EVENTS)
+    for number in range(repeats + 1):
+        for path, size, samples in zip(paths, sizes, found, strict=True):
+            recent = range(max(0, size - count), size)
+            anywhere = chance.sample(range(size), min(count, size))
+            for name, chosen in (("recent_us", list(recent)), ("anywhere_us", anywhere)):
+                took = await _stepped(path, chosen, f"{name}{number}")
+                if number > 0:  # the first round warms the files
+                    samples[name].append(took)
+    for path in paths:
+        _delete(path)
+    return [
+        {"entities": size, "megabytes": each, **samples}
+        for size, each, samples in zip(sizes, megabytes, found, strict=True)
+    ]
+
+
+def _entity(number: int) -> str:
+    return f"order/{number:08d}"
+
+
+async def _filled(path: Path, size: int) -> float:
+    """A store of so many entities, and its size in megabytes."""
+    kept: list[Append] = []
+    memory = _runtime(_Noting(kept))
+    await memory.create(_entity(0), key="create")
+    (first,) = kept
+    store = Filling(path)
+    for start in range(0, size, BATCH):
+        store.write([_renamed(first, number) for number in range(start, min(size, start + BATCH))])
+    await store.close()
+    return _megabytes(path)
+
+
+def _megabytes(path: Path) -> float:
+    return path.stat().st_size / 1e6
+
+
+class _Noting(MemoryStore):
+    """Notes what is appended."""
+
+    def __init__(self, kept: list[Append]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+        """Note, and keep."""
+        self._kept.append(append)
+        return await super().append(append)
+
+
+def _renamed(append: Append, number: int) -> Append:
+    entity = _entity(number)
+    return msgspec.structs.replace(
+        append, entity=entity, snapshot=msgspec.structs.replace(append.snapshot, entity=entity)
+    )
+
+
+async def _stepped(path: Path, chosen: list[int], name: str) -> float:
+    """Microseconds of CPU per step."""
+    async with interlock.open(f"sqlite:///{path}", charts=[CHART]) as runtime:
+        numbers = iter(chosen)
+
+        async def client() -> None:
+            for number in numbers:
+                for event in EVENTS:
+                    (await runtime.send(_entity(number), event, key=f"{name}:{number}:{event}")).expect()
+
+        gc.collect()
+        began = time.process_time()
+        await asyncio.gather(*[client() for _ in range(CLIENTS)])
+        return 1e6 * (time.process_time() - began) / (len(chosen) * len(EVENTS))
+
+
+def _delete(path: Path) -> None:
+    for each in path.parent.glob(f"{path.name}*"):
+        each.unlink()
+
+
+def main() -> None:
+    """Do one workload, and print what it found."""
+    what, folder, *numbers = sys.argv[1:]
+    count, repeats, *sizes = (int(each) for each in numbers)
+    found: object
+    match what:
+        case "recovery-file":
+            found = asyncio.run(recovery_file(Path(folder), count, repeats))
+        case "recovery-sqlite":
+            found = asyncio.run(recovery_sqlite(Path(folder), count, repeats))
+        case "scale":
+            found = asyncio.run(scale(Path(folder), count, repeats, sizes))
+        case _:
+            raise SystemExit(f"no workload {what}")
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
