@@ -14,6 +14,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 XSTATE := xstate@5.33.3
 SCION := @scion-scxml/core@2.6.24
+RESTATE := @restatedev/restate-server@1.7.12
 # Scripts see the repository's root, so that they name modules as the tests and mypy do: tests.conformance.w3c.
 RUN := PYTHONPATH=. $(PY)
 NPM_INSTALL := npm install --no-audit --no-fund --no-package-lock --loglevel=error
@@ -24,11 +25,11 @@ READY := $(VENV)/.ready-$(PYTHON_ID)
 READY_BENCH := $(VENV)-bench/.ready-$(PYTHON_ID)
 READY_DOCS := $(VENV)-docs/.ready-$(PYTHON_ID)
 READY_NODE := tests/conformance/node/node_modules/.ready
-READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION))
-PINNED := pyproject.toml constraints.txt .ci/venv
+READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(RESTATE))
+PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture nightly coverage pins clean node bench-node
+.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-shm nightly coverage pins clean node bench-node
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -62,7 +63,7 @@ bench-node:
 	@if ! command -v npm >/dev/null 2>&1; then \
 	  echo "NOTE: no npm here: the peers on Node.js will be LEFT OUT" >&2; \
 	elif [ ! -e $(READY_BENCH_NODE) ]; then \
-	  if $(NPM_INSTALL) --no-save --prefix bench $(XSTATE) $(SCION) >/dev/null; then touch $(READY_BENCH_NODE); \
+	  if $(NPM_INSTALL) --no-save --prefix bench $(XSTATE) $(SCION) $(RESTATE) >/dev/null; then touch $(READY_BENCH_NODE); \
 	  else echo "NOTE: npm could not install the peers on Node.js: they will be LEFT OUT" >&2; fi; \
 	fi
 
@@ -105,8 +106,12 @@ conformance: $(READY) node ## the published suites; writes docs/conformance.md
 fuzz: $(READY) ## a million hostile expressions
 	@$(RUN) tests/fuzz/expression_fuzz.py --count 1000000 $(ARGS)
 
-torture: $(READY) ## crash states, mutants, schedules and kill -9 storms of the file store, as a table
-	@$(RUN) -m tests.crash.report $(or $(KILLS),200)
+torture: $(READY) ## every fault we can make, on every store, as a table; QUICK=1 or KILLS=5000 for less or more
+	@$(RUN) -m tests.crash
+
+torture-shm: $(READY) ## kill -9 storms, all interleavings and the TLA+ model of shared memory; KILLS=1000 for less
+	@$(RUN) -m tests.model.report --long
+	@$(RUN) -m tests.shm.report $(or $(KILLS),10000)
 
 nightly: $(READY) node ## the long property run: 100,000 sequences
 	@INTERLOCK_SEQUENCES=100000 $(PY) -m pytest -q --timeout 0 -n $(WORKERS) tests/properties $(ARGS)
@@ -130,5 +135,5 @@ pins: ## constraints.txt anew, from an empty environment with every group
 clean: ## remove all that make has made
 	@rm -rf $(VENV) $(VENV)-* build dist site htmlcov .coverage .coverage.* src/*.egg-info
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache
-	@rm -rf tests/conformance/node/node_modules bench/node_modules
+	@rm -rf tests/conformance/node/node_modules bench/node_modules src/interlock/shm/*.so
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -27,7 +27,7 @@ from bench.durable.engines.interlock_stores import CHART, InlineFiles
 from bench.durable.order import CLIENTS, EVENTS
 from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
 from interlock.runtime.charts import Charts
 from interlock.runtime.replay import replayed
 from interlock.runtime.send import Runtime
@@ -108,7 +108,7 @@ class Filling(SqliteStore):
         self._own.execute("PRAGMA wal_autocheckpoint = 20000")
         self._open = 0
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Write one step."""
         if self._open == 0:
             begin(self._own)
@@ -221,7 +221,7 @@ class _Noting(MemoryStore):
         super().__init__()
         self._kept = kept
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Note, and keep."""
         self._kept.append(append)
         return await super().append(append)

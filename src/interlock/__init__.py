@@ -46,10 +46,23 @@ if TYPE_CHECKING:
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.send import Runtime
     from interlock.runtime.verify import Problem, Proof
+    from interlock.shm.atomic_chart import AtomicChart
+    from interlock.shm.deque import Deque
+    from interlock.shm.door import Permit, Phase
+    from interlock.shm.drain import DrainMiddleware, drain_workers
+    from interlock.shm.draining import DrainReport
+    from interlock.shm.gate import Gate
+    from interlock.shm.inbox import Inbox
+    from interlock.shm.lifecycle import Lifecycle
+    from interlock.shm.pool import TaskPool
+    from interlock.shm.region import Region
+    from interlock.shm.word import AtomicWord
 
     __version__: str = _version("interlock")
 
 _HOMES = {
+    "AtomicChart": "interlock.shm.atomic_chart",
+    "AtomicWord": "interlock.shm.word",
     "Attempt": "interlock.effects.handlers",
     "BlockingRuntime": "interlock.runtime.blocking",
     "BoundChart": "interlock.assemble",
@@ -59,33 +72,44 @@ _HOMES = {
     "CorruptionError": "interlock.errors",
     "DefinitionError": "interlock.errors",
     "DeniedError": "interlock.errors",
+    "Deque": "interlock.shm.deque",
     "Diagnostic": "interlock.errors",
     "Document": "interlock.model.document",
+    "DrainMiddleware": "interlock.shm.drain",
+    "DrainReport": "interlock.shm.draining",
     "Effect": "interlock.model.effect",
     "Entry": "interlock.model.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
+    "Gate": "interlock.shm.gate",
+    "Inbox": "interlock.shm.inbox",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
+    "Lifecycle": "interlock.shm.lifecycle",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
     "Page": "interlock.ports.store",
+    "Permit": "interlock.shm.door",
+    "Phase": "interlock.shm.door",
     "Place": "interlock.errors",
     "Problem": "interlock.runtime.verify",
     "Proof": "interlock.runtime.verify",
     "Query": "interlock.ports.store",
     "Receipt": "interlock.model.entry",
+    "Region": "interlock.shm.region",
     "RejectedError": "interlock.errors",
     "Row": "interlock.ports.store",
     "Runtime": "interlock.runtime.send",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
+    "TaskPool": "interlock.shm.pool",
     "UnavailableError": "interlock.errors",
     "UsageError": "interlock.errors",
+    "answer": "interlock.assemble",
     "decode_event": "interlock.model.codec",
     "decode_snapshot": "interlock.model.codec",
+    "drain_workers": "interlock.shm.drain",
     "encode": "interlock.model.codec",
-    "answer": "interlock.assemble",
     "failure": "interlock.assemble",
     "firing": "interlock.assemble",
     "load": "interlock.assemble",
@@ -94,6 +118,8 @@ _HOMES = {
 }
 
 __all__ = (
+    "AtomicChart",
+    "AtomicWord",
     "Attempt",
     "BlockingRuntime",
     "BoundChart",
@@ -103,27 +129,37 @@ __all__ = (
     "CorruptionError",
     "DefinitionError",
     "DeniedError",
+    "Deque",
     "Diagnostic",
     "Document",
+    "DrainMiddleware",
+    "DrainReport",
     "Effect",
     "Entry",
     "Event",
     "Fault",
+    "Gate",
+    "Inbox",
     "InterlockError",
     "InternalError",
+    "Lifecycle",
     "MissingExtraError",
     "NotFoundError",
     "Page",
+    "Permit",
+    "Phase",
     "Place",
     "Problem",
     "Proof",
     "Query",
     "Receipt",
+    "Region",
     "RejectedError",
     "Row",
     "Runtime",
     "Snapshot",
     "Step",
+    "TaskPool",
     "UnavailableError",
     "UsageError",
     "__version__",
@@ -131,6 +167,7 @@ __all__ = (
     "build",
     "decode_event",
     "decode_snapshot",
+    "drain_workers",
     "encode",
     "failure",
     "firing",

@@ -27,9 +27,15 @@ def make_read_only(place: Path) -> None:
     _mount("-o", "remount,ro", str(place))
 
 
+def mount_refusal() -> str | None:
+    """Why nothing can be mounted here, as far as can be known before trying."""
+    return None if os.geteuid() == 0 else "mounting a small disk needs root; the simulated one is tested everywhere"
+
+
 def _mount(*arguments: str) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small disk needs root; the simulated one is tested everywhere")
+    why = mount_refusal()
+    if why is not None:
+        pytest.skip(why)
     answer = subprocess.run(["mount", *arguments], check=False, capture_output=True, text=True)
     if answer.returncode:
         pytest.skip(f"no mount here ({answer.stderr.strip()}); the simulated one is tested everywhere")

@@ -15,14 +15,16 @@ from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded
 from interlock.stores.files_journals import Journals
-from interlock.stores.files_names import JOURNAL, SNAPSHOT, directory_name
+from interlock.stores.files_names import JOURNAL, SNAPSHOT, directory_name, sealed_first
 from interlock.stores.files_shared import Settings
 from interlock.stores.files_state import decode_kept
 from interlock.stores.filesystem import FileSystem
-from tests.crash.simulated import File, Simulated, World
+from tests.crash.simulated import Directory, File, Simulated, World
 
 ENTITY = "order/A-1"
 SETTINGS = Settings(snapshot_every=2)
+ROTATING = Settings(snapshot_every=4, segment_bytes_max=300)
+"""So small that every second entry begins a segment, and snapshots name older ones."""
 
 
 def step(version: int, key: str, *, entity: str = ENTITY, ended: bool = False, filler: str = "") -> Append:
@@ -78,8 +80,19 @@ def append_blindly(journals: Journals, ledger: Ledger, key: str, version: int) -
 
 
 def journal_file(world: World) -> bytes:
-    """The bytes of the entity's journal as readers see them."""
+    """The bytes of the entity's active segment as readers see them."""
     return _content(world, JOURNAL) or b""
+
+
+def record_bytes(world: World) -> int:
+    """The bytes of all records of the entity, whole or not, in all its segments."""
+    number = world.found("store", "resources", directory_name(ENTITY))
+    directory = None if number is None else world.nodes[number]
+    names = directory.cache if isinstance(directory, Directory) else {}
+    nodes = {node for name, node in names.items() if name == JOURNAL or sealed_first(name) is not None}
+    files = [world.nodes[node] for node in nodes]
+    lines = [line for file in files if isinstance(file, File) for line in file.cache.splitlines(keepends=True)]
+    return sum(len(line) for line in lines if not line.startswith(b'{"t":'))
 
 
 def _content(world: World, name: str) -> bytes | None:
@@ -91,7 +104,7 @@ def _content(world: World, name: str) -> bytes | None:
     return node.cache
 
 
-def violations(world: World, ledger: Ledger, *, retry: str | None = None) -> list[str]:
+def violations(world: World, ledger: Ledger, *, retry: str | None = None, settings: Settings = SETTINGS) -> list[str]:
     """What is wrong with the world that a crash left; then a retry and a new entry, which must be taken.
 
     `retry` is the key that was being sent when it happened.
@@ -99,7 +112,7 @@ def violations(world: World, ledger: Ledger, *, retry: str | None = None) -> lis
     world = world.copy()
     found = _snapshot_violations(world)
     try:
-        journals = opened(Simulated(world, process=9))
+        journals = opened(Simulated(world, process=9), settings)
         before = journals.read(ENTITY)
         found += record_violations(before, ledger)
         known = {record.key: record.version for record in before}

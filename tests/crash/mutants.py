@@ -13,23 +13,31 @@ from unittest.mock import patch
 
 from interlock.errors import UnavailableError
 from interlock.model.record import Record
+from interlock.stores.files_batched import BatchedJournals
+from interlock.stores.files_exchange import ExchangeJournal
+from interlock.stores.files_follow import Follower
 from interlock.stores.files_journal import Journal
-from interlock.stores.files_names import directory_name
+from interlock.stores.files_names import JOURNAL, directory_name, sealed_first, sealed_name
 from interlock.stores.files_reader import Reader, Seen
+from interlock.stores.files_rotation import put_in_place
+from interlock.stores.files_segments import Base
 from interlock.stores.files_shared import Shared
-from interlock.stores.files_state import Kept
-from interlock.stores.files_tail import Tail, corrupt, stands
+from interlock.stores.files_state import Kept, Mark
+from interlock.stores.files_tail import corrupt, stands
+from interlock.stores.files_wal import Line, Wal
+from interlock.stores.files_walk import Active, PassedError, Walk
 from tests.crash.life import ENTITY
 from tests.crash.rivals import Process, process
 from tests.crash.simulated import Simulated, World, call
-from tests.crash.sweep import Processes, simulated
+from tests.crash.stories import Processes, simulated
 
 
 class Mutant(NamedTuple):
-    """A faulty store: its processes, and what is patched while they run."""
+    """A faulty store: its processes, what is patched while they run, and the family of crashes that shows it."""
 
     processes: Processes
     patched: Callable[[], AbstractContextManager[Any]] = nullcontext
+    shown_by: str = "one"
 
 
 class NoFsync(Simulated):
@@ -170,26 +178,145 @@ def raising_snapshot() -> AbstractContextManager[Any]:
 def unlocked_judgement() -> AbstractContextManager[Any]:
     """A reader judges from one look, while a writer is at work: a false alarm."""
 
-    def judged(self: Reader, address: Any, opened: Any, tail: Tail, kept: Kept | None) -> list[Record]:
-        why = tail.damaged(kept)
+    def judged(self: Reader, address: Any, opened: Any, walk: Walk, kept: Kept | None) -> tuple[list[Record], Mark]:
+        why = walk.damaged(kept)
         if why is not None:
-            raise corrupt(address.entity, tail.mark, why)
-        return []
+            raise corrupt(address.entity, walk.mark, why)
+        return [], walk.mark
 
     return patch.object(Reader, "_judged", judged)
+
+
+def no_second_look() -> AbstractContextManager[Any]:
+    """A segment that is not there is called damage at once, though a release just passed: a false alarm."""
+
+    def looked(self: Reader, address: Any, look: Any) -> Any:
+        with self._opened(address) as opened:
+            if opened is None:
+                return None
+            try:
+                return look(opened)
+            except PassedError as error:
+                raise corrupt(address.entity, opened.active.base.mark, str(error)) from error
+
+    return patch.object(Reader, "_looked", looked)
 
 
 def wrong_order() -> AbstractContextManager[Any]:
     """The journal's end is looked up before the snapshot is read, and the two are compared: a false alarm."""
 
     def kept(self: Reader, address: Any, opened: Any) -> Kept | None:
-        size = self._fs.size(opened.file)
-        found = self._read_kept(address, opened)
-        if found is not None and (found.mark.offset > size or not stands(self._fs, opened.file, found.mark)):
+        active = opened.active
+        size = self._fs.size(active.file)
+        found = self._read_kept(address, active.directory)
+        if found is not None and (found.mark.offset > size or not stands(self._fs, active.file, found.mark)):
             raise corrupt(address.entity, found.mark, "the snapshot is ahead")
         return found
 
     return patch.object(Reader, "_kept", kept)
+
+
+class NoSegmentFsync(Simulated):
+    """The next segment is renamed into place before its bytes are on disk: `events.log` is there and empty."""
+
+    @call
+    def fsync(self, file: int) -> None:
+        if not self._file(file).cache.startswith(b'{"t":"base"'):
+            self._flush(file)
+
+
+def renamed_before_linked() -> AbstractContextManager[Any]:
+    """The full segment is renamed to its sealed name: for a moment there is no `events.log`, and somebody makes one."""
+
+    def keep(shared: Shared, address: Any, active: Active, mark: Mark) -> None:
+        shared.fs.rename(active.directory, JOURNAL, sealed_name(active.base.first))
+
+    return patch("interlock.stores.files_rotation.keep_sealed", keep)
+
+
+def unsynced_link() -> AbstractContextManager[Any]:
+    """The sealed name is not flushed before the next segment takes the old one's place."""
+    real = put_in_place
+
+    def put(shared: Shared, address: Any, active: Active, *rest: Any) -> None:
+        flushed, count = Shared.flushed, itertools.count()
+
+        def skipping(self: Shared, place: Any, flush: Any, descriptor: int, poisoned: str) -> None:
+            if descriptor != active.directory or next(count) > 0:
+                flushed(self, place, flush, descriptor, poisoned)
+
+        with patch.object(Shared, "flushed", skipping):
+            real(shared, address, active, *rest)
+
+    return patch("interlock.stores.files_journal.put_in_place", put)
+
+
+def unsynced_seal() -> AbstractContextManager[Any]:
+    """A seal that is found is taken for durable: the next segment testifies for records that a power cut takes away."""
+    real = put_in_place
+
+    def put(shared: Shared, address: Any, active: Active, *rest: Any) -> None:
+        flushed = Shared.flushed
+
+        def skipping(self: Shared, place: Any, flush: Any, descriptor: int, poisoned: str) -> None:
+            if descriptor != active.file:
+                flushed(self, place, flush, descriptor, poisoned)
+
+        with patch.object(Shared, "flushed", skipping):
+            real(shared, address, active, *rest)
+
+    return patch("interlock.stores.files_journal.put_in_place", put)
+
+
+def unsynced_switch() -> AbstractContextManager[Any]:
+    """A segment that another process put in place is written at once: its name may not be on disk."""
+    real = Journal._pass_seal
+
+    def pass_seal(self: Journal) -> None:
+        with patch.object(Journal, "_sync_names", lambda journal: None):
+            real(self)
+
+    return patch.object(Journal, "_pass_seal", pass_seal)
+
+
+def appended_after_seal() -> AbstractContextManager[Any]:
+    """A seal left by a process that died is skipped, and the next entry written behind it."""
+
+    def read_tail(self: Journal) -> None:
+        if self._read_to_the_end():
+            size = self._fs.size(self._file)
+            self.mark = Mark(self.mark.version, size, self.mark.head, self.mark.segment)
+
+    return patch.object(Journal, "_read_tail", read_tail)
+
+
+def unlinked_first() -> AbstractContextManager[Any]:
+    """A release removes sealed segments before a base says that their records are gone."""
+    real = Journal._rotate
+
+    def rotate(self: Journal, base: Base, body: bytes = b"") -> None:
+        if base.since > self._base.since:
+            for name in self._fs.names(self._directory):
+                if sealed_first(name) is not None:
+                    self._fs.unlink(self._directory, name)
+        real(self, base, body)
+
+    return patch.object(Journal, "_rotate", rotate)
+
+
+def adopted_by_appending() -> AbstractContextManager[Any]:
+    """Adopted records are written behind the others in one go: a power cut keeps a part of the page."""
+    real = Journal._rotate
+
+    def rotate(self: Journal, base: Base, body: bytes = b"") -> None:
+        if body:
+            self._write_line(body)
+            self._flush_line()
+            self._read_tail()
+        else:
+            real(self, base, body)
+
+    return patch.object(Journal, "_rotate", rotate)
 
 
 def _of(cls: type[Simulated]) -> Processes:
@@ -201,21 +328,195 @@ SWEPT = {
     "no_dirsync": Mutant(_of(NoDirectorySync)),
     "no_rootsync": Mutant(_of(NoRootSync)),
     "no_trunc": Mutant(simulated, no_truncation),
-    "dup_nosync": Mutant(simulated, unsynced_duplicate),
-    "load_nosync": Mutant(simulated, unsynced_answer),
-    "open_nosync": Mutant(simulated, no_flush_at_open),
+    "dup_nosync": Mutant(simulated, unsynced_duplicate, shown_by="rivals"),
+    "load_nosync": Mutant(simulated, unsynced_answer, shown_by="rivals"),
+    "open_nosync": Mutant(simulated, no_flush_at_open, shown_by="heir"),
     "snap_nofsync": Mutant(_of(NoSnapshotFsync)),
-    "counter_tmp": Mutant(_of(CounterNames)),
-    "retry_fsync": Mutant(simulated, retried_flush),
-    "trunc_too_far": Mutant(simulated, truncated_too_far),
-    "no_undo": Mutant(simulated, no_undo),
-    "snapshot_raises": Mutant(simulated, raising_snapshot),
+    "counter_tmp": Mutant(_of(CounterNames), shown_by="rivals"),
+    "retry_fsync": Mutant(simulated, retried_flush, shown_by="torn_rivals"),
+    "trunc_too_far": Mutant(simulated, truncated_too_far, shown_by="torn_rivals"),
+    "no_undo": Mutant(simulated, no_undo, shown_by="torn_rivals"),
+    "snapshot_raises": Mutant(simulated, raising_snapshot, shown_by="faults"),
+    "rename_before_link": Mutant(simulated, renamed_before_linked, shown_by="one, rotating"),
+    "append_after_seal": Mutant(simulated, appended_after_seal, shown_by="one, rotating"),
+    "link_nosync": Mutant(simulated, unsynced_link, shown_by="one, rotating"),
+    "seal_nosync": Mutant(simulated, unsynced_seal, shown_by="rivals, rotating"),
+    "switch_nosync": Mutant(simulated, unsynced_switch, shown_by="rivals, rotating"),
+    "next_nofsync": Mutant(_of(NoSegmentFsync), shown_by="one, rotating"),
+    "unlink_first": Mutant(simulated, unlinked_first, shown_by="releasing"),
+    "adopt_by_append": Mutant(simulated, adopted_by_appending, shown_by="adopting"),
 }
 """Found by crashes and faults."""
+
+
+def unsynced_log() -> AbstractContextManager[Any]:
+    """The log is never flushed: the power fails after the receipts, and the batch is gone."""
+    return patch.object(Wal, "_flush", lambda self: None)
+
+
+def receipts_before_flush() -> AbstractContextManager[Any]:
+    """A batch is flushed when the next one comes; its receipts went out before."""
+    real = Wal.append
+
+    def append(self: Wal, batch: list[tuple[str, bytes]]) -> None:
+        self._fs.fdatasync(self._file)
+        with patch.object(Wal, "_flush", lambda wal: None):
+            real(self, batch)
+
+    return patch.object(Wal, "append", append)
+
+
+def unsynced_journals() -> AbstractContextManager[Any]:
+    """The log is given up before the journals that were written from it are on disk."""
+    real = ExchangeJournal.take_over
+
+    def take_over(self: ExchangeJournal, *rest: Any) -> Mark:
+        with patch.object(Journal, "_flush_line", lambda journal: None):
+            return real(self, *rest)
+
+    return patch.object(ExchangeJournal, "take_over", take_over)
+
+
+def retired_first() -> AbstractContextManager[Any]:
+    """Segments of the log are removed before the checkpoint that does not need them is written."""
+    real = Wal.checkpoint
+
+    def checkpoint(self: Wal, below: int) -> None:
+        self.retire(below)
+        real(self, below)
+
+    return patch.object(Wal, "checkpoint", checkpoint)
+
+
+def checkpointed_first() -> AbstractContextManager[Any]:
+    """The checkpoint says that the journals have everything before they have."""
+    real = BatchedJournals._checkpoint
+
+    def checkpoint(self: BatchedJournals, wal: Wal) -> None:
+        below = wal.begin()
+        wal.checkpoint(below)
+        with patch.object(Wal, "begin", lambda each: below), patch.object(Wal, "checkpoint", lambda *each: None):
+            real(self, wal)
+
+    return patch.object(BatchedJournals, "_checkpoint", checkpoint)
+
+
+def recovered_twice() -> AbstractContextManager[Any]:
+    """Recovery appends every record of the log, also those that the journal has."""
+
+    def all_of_them(chain: Any, mark: Mark, lines: list[bytes]) -> bytes:
+        return b"".join(lines)
+
+    return patch("interlock.stores.files_exchange.unwritten", all_of_them)
+
+
+def uncut_log() -> AbstractContextManager[Any]:
+    """Recovery leaves a torn tail in a segment, and begins the next one behind it."""
+    real = Wal._recovered_segment
+
+    def recovered(self: Wal, number: int, file: int, *, is_last: bool) -> Iterator[Line]:
+        fs = self._fs
+        with patch.object(type(fs), "truncate", lambda *each: None):
+            yield from real(self, number, file, is_last=is_last)
+
+    return patch.object(Wal, "_recovered_segment", recovered)
+
+
+def unsynced_segment() -> AbstractContextManager[Any]:
+    """A new segment of the log is written before its name is on disk."""
+    real = Wal.begin
+
+    def begin(self: Wal) -> int:
+        with patch.object(type(self._fs), "sync_directory", lambda *each: None):
+            return real(self)
+
+    return patch.object(Wal, "begin", begin)
+
+
+def unsynced_names() -> AbstractContextManager[Any]:
+    """Recovery trusts names in the log's directory that a dead process may not have flushed."""
+    real = Wal.recovered
+
+    def recovered(self: Wal) -> Iterator[Line]:
+        with patch.object(type(self._fs), "sync_directory", lambda *each: None):
+            lines = list(real(self))
+        yield from lines
+
+    return patch.object(Wal, "recovered", recovered)
+
+
+def table_ahead() -> AbstractContextManager[Any]:
+    """The table knows a batch before it is flushed: when that fails, a repeated key is called a duplicate."""
+    real = BatchedJournals.commit
+
+    def commit(self: BatchedJournals, appends: list[Any]) -> Any:
+        advance, append = self._advance, Wal.append
+        staged: list[Any] = []
+
+        def early(wal: Wal, batch: Any) -> None:
+            advance(staged[0])
+            append(wal, batch)
+
+        answer = self._answer
+
+        def noted(each: Any, stage: dict[str, Any]) -> Any:
+            if not staged:
+                staged.append(stage)
+            return answer(each, stage)
+
+        with (
+            patch.object(self, "_answer", noted),
+            patch.object(self, "_advance", lambda stage: None),
+            patch.object(Wal, "append", early),
+        ):
+            return real(self, appends)
+
+    return patch.object(BatchedJournals, "commit", commit)
+
+
+def blind_batch() -> AbstractContextManager[Any]:
+    """Steps are not checked against earlier steps of their batch: a key is kept twice."""
+    real = BatchedJournals._decided
+
+    def decided(self: BatchedJournals, append: Any, staged: dict[str, Any]) -> Any:
+        if append.entity in staged:
+            staged[append.entity].keys.clear()
+        return real(self, append, staged)
+
+    return patch.object(BatchedJournals, "_decided", decided)
+
+
+def hasty_follower() -> AbstractContextManager[Any]:
+    """A reader beside the owner calls a key a duplicate, whether its line is durable or not."""
+    real = Follower._after
+
+    def after(self: Follower, *rest: Any) -> Any:
+        seen, records, _ = real(self, *rest)
+        return seen, records, 10**9
+
+    return patch.object(Follower, "_after", after)
+
+
+SWEPT_C = {
+    "wal_nosync": Mutant(simulated, unsynced_log, shown_by="one_c"),
+    "receipts_before_flush": Mutant(simulated, receipts_before_flush, shown_by="one_c"),
+    "journals_nosync": Mutant(simulated, unsynced_journals, shown_by="one_c"),
+    "checkpoint_first": Mutant(simulated, checkpointed_first, shown_by="one_c"),
+    "retire_first": Mutant(simulated, retired_first, shown_by="one_c"),
+    "recover_twice": Mutant(simulated, recovered_twice, shown_by="one_c"),
+    "wal_uncut": Mutant(simulated, uncut_log, shown_by="twice_c"),
+    "begin_nosync": Mutant(simulated, unsynced_segment, shown_by="one_c"),
+    "recover_nosync": Mutant(simulated, unsynced_names, shown_by="opening_c"),
+    "table_ahead": Mutant(simulated, table_ahead, shown_by="faults_c"),
+    "blind_batch": Mutant(simulated, blind_batch, shown_by="one_c"),
+    "follower_nosync": Mutant(simulated, hasty_follower, shown_by="follower_c"),
+}
+"""Found by crashes and faults of layout C."""
 
 INTERLEAVED = {
     "no_lock": (Mutant(_of(NoLock)), "two appends"),
     "judge_unlocked": (Mutant(process, unlocked_judgement), "torn tail and reader"),
+    "no_second_look": (Mutant(process, no_second_look), "release and read"),
     "wrong_read_order": (Mutant(process, wrong_order), "append and read"),
 }
 """Found by interleavings, each in the scene named."""

@@ -10,9 +10,10 @@ import msgspec
 
 from interlock.errors import InterlockError
 from interlock.ports.store import Appended, Conflict, Duplicate
+from interlock.stores.files_shared import Settings
 from interlock.stores.filesystem import FileSystem
 from tests.crash.interleave import Answer, Exploration, Explorer, Operation, Program
-from tests.crash.life import ENTITY, Ledger, append_blindly, opened, step
+from tests.crash.life import ENTITY, ROTATING, SETTINGS, opened, step
 from tests.crash.simulated import Simulated, World
 
 
@@ -29,13 +30,13 @@ def process(world: World, number: int) -> Process:
     return Process(world, process=number)
 
 
-def prepared(*, entries: int, torn: bytes = b"") -> World:
-    """A store with some entries, and perhaps the torn tail of a writer that died."""
+def prepared(*, entries: int, torn: bytes = b"", settings: Settings = SETTINGS, ended: bool = False) -> World:
+    """A store with some entries, perhaps at their end, or with the torn tail of a writer that died."""
     world = World()
     fs = Simulated(world, process=7)
-    journals = opened(fs)
+    journals = opened(fs, settings)
     for version in range(1, entries + 1):
-        append_blindly(journals, Ledger(), f"k{version}", version)
+        journals.append(step(version, f"k{version}", ended=ended and version == entries))
     if torn:
         address = journals._root.address(ENTITY)
         directory = fs.open_directory(address.resources, address.name)
@@ -44,11 +45,11 @@ def prepared(*, entries: int, torn: bytes = b"") -> World:
     return world
 
 
-def appending(*steps: tuple[int, str]) -> Program:
+def appending(*steps: tuple[int, str], settings: Settings = SETTINGS) -> Program:
     """A process that appends these versions under these keys, one after the other."""
 
     def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
-        journals = opened(fs)
+        journals = opened(fs, settings)
         for version, key in steps:
             asked(("append", version - 1, key))
             try:
@@ -93,29 +94,57 @@ def loading(key: str) -> Program:
     return run
 
 
-def explains(entries: int) -> Callable[[list[tuple[Operation, Answer]]], bool]:
-    """The model: a list of keys. Says whether operations in this order would have been answered so."""
+def releasing(version: int) -> Program:
+    """A process that lets the records go."""
 
-    def run(order: list[tuple[Operation, Answer]]) -> bool:
-        keys = [f"k{version}" for version in range(1, entries + 1)]
-        return all(_answer(keys, asked) == given for asked, given in order)
+    def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
+        journals = opened(fs, ROTATING)
+        asked(("release",))
+        try:
+            answer = journals.release(ENTITY, version=version, archive="file:///archive")
+        except InterlockError as error:
+            given((error.code,))
+        else:
+            given((answer,))
 
     return run
 
 
-def _answer(keys: list[str], asked: Operation) -> Answer:
-    match asked:
-        case ("append", expected, key):
-            if key in keys:
-                return Duplicate.__name__, keys.index(key) + 1
-            if len(keys) != expected:
-                return Conflict.__name__, len(keys)
-            keys.append(key)
-            return Appended.__name__, len(keys)
-        case ("load", key):
-            return ("Duplicate", keys.index(key) + 1) if key in keys else ("Loaded", len(keys))
-        case _:
-            return tuple(keys)
+class Model:
+    """What a store is, in one page: a list of keys, and whether the records are elsewhere."""
+
+    def __init__(self, entries: int) -> None:
+        self.keys = [f"k{version}" for version in range(1, entries + 1)]
+        self.is_released = False
+
+    def answer(self, asked: Operation) -> Answer:
+        """What it says to an operation."""
+        keys = self.keys
+        match asked:
+            case ("append", expected, key):
+                if key in keys:
+                    return Duplicate.__name__, keys.index(key) + 1
+                if len(keys) != expected:
+                    return Conflict.__name__, len(keys)
+                keys.append(key)
+                return Appended.__name__, len(keys)
+            case ("load", key):
+                return ("Duplicate", keys.index(key) + 1) if key in keys else ("Loaded", len(keys))
+            case ("release",):
+                self.is_released = True
+                return (True,)
+            case _:
+                return ("journal.archived",) if self.is_released else tuple(keys)
+
+
+def explains(entries: int) -> Callable[[list[tuple[Operation, Answer]]], bool]:
+    """Says whether operations in this order would have been answered so by the model."""
+
+    def run(order: list[tuple[Operation, Answer]]) -> bool:
+        model = Model(entries)
+        return all(model.answer(asked) == given for asked, given in order)
+
+    return run
 
 
 class SeedStore:
@@ -194,6 +223,21 @@ SCENES = {
     ),
     "torn tail and reader": Scene(
         (appending((2, "a"), (3, "b"), (4, "c")), reading()), lambda: prepared(entries=1, torn=TORN), 1
+    ),
+    "two appends that rotate": Scene(
+        (appending((3, "a"), settings=ROTATING), appending((3, "b"), settings=ROTATING)),
+        lambda: prepared(entries=2, settings=ROTATING),
+        2,
+    ),
+    "rotation and read": Scene(
+        (appending((3, "a"), settings=ROTATING), reading()), lambda: prepared(entries=2, settings=ROTATING), 2
+    ),
+    "rotation and load": Scene(
+        (appending((3, "a"), settings=ROTATING), loading("a")), lambda: prepared(entries=2, settings=ROTATING), 2
+    ),
+    "release and read": Scene((releasing(3), reading()), lambda: prepared(entries=3, settings=ROTATING, ended=True), 3),
+    "release and load": Scene(
+        (releasing(3), loading("k2")), lambda: prepared(entries=3, settings=ROTATING, ended=True), 3
     ),
     "two appends and load": Scene(
         (appending((2, "a")), appending((2, "b")), loading("b")), lambda: prepared(entries=1), 1

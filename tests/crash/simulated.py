@@ -374,6 +374,15 @@ class Simulated:
         self._change(at, (new, self._look_up(at, old)), (old, None))
 
     @call
+    def link(self, at: int, old: str, new: str) -> None:
+        if new in self._directory(at).cache:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        self._change(at, (new, self._look_up(at, old)))
+
+    def identity(self, file: int) -> int:
+        return self._opened[file]
+
+    @call
     def unlink(self, at: int, name: str) -> None:
         self._look_up(at, name)
         self._change(at, (name, None))

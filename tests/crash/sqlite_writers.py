@@ -1,6 +1,5 @@
-"""Processes that write to a SQLite store until they are killed. Run as a script; every acknowledgement is one line.
+"""Processes that write to a SQLite store and die at a chosen place. Run as a script.
 
-storm ADDRESS NAME START...    a task per START, each sending under keys NAME.<task>.<number> from START on
 torn ADDRESS                   a batch, then another one, then kill -9 of itself; prints the log's size after each
 inside FOLDER                  a child per statement of a batch, killed before it; prints how many statements
 """
@@ -12,55 +11,19 @@ import os
 import signal
 import sqlite3
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from interlock.errors import ConflictError, InterlockError, UnavailableError
-from interlock.ports.clock import SystemClock
-from interlock.ports.store import Refusal
-from interlock.runtime.charts import Charts
-from interlock.runtime.send import Runtime
 from interlock.stores.sqlite import SqliteStore, open_store
-from interlock.stores.sqlite_batch import Counts
-from interlock.stores.sqlite_connect import begin
-from interlock.stores.sqlite_writer import COMMIT, Answer, Waiting, Writer
-from interlock.testing.store_samples import Life, kernel
+from interlock.testing.store_samples import Life
 
-ENTITIES = 6
 BATCH = 8
 
 
 def say(*words: object) -> None:
     """One line, whole or not at all: it is shorter than a pipe's buffer."""
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
-
-
-async def storm(address: str, name: str, starts: list[int]) -> None:
-    """Send for ever; a key is given up only once it is acknowledged."""
-    runtime = Runtime(open_store(address), Charts([kernel()]), SystemClock())
-
-    async def task(number: int, at: int) -> None:
-        while True:  # until it is killed
-            key, entity = f"{name}.{number}.{at}", f"parcel/{(number + at) % ENTITIES}"
-            try:
-                receipt = await runtime.send(entity, "noted", key=key)
-            except (UnavailableError, ConflictError):
-                continue
-            say(key, entity, receipt.version, receipt.outcome)
-            at += 1
-
-    await asyncio.gather(*(task(number, at) for number, at in enumerate(starts)))
-
-
-def written_early(
-    self: Writer, batch: list[Waiting], refusals: list[Refusal]
-) -> list[tuple[Waiting, Answer | InterlockError]]:
-    """A transaction whose callers are told before it is durable: the fault that the promise is about."""
-    counts: Counts = {}
-    begin(self._connection)
-    self._answer([(each, self._step(each, counts)) for each in batch])
-    self._connection.execute(COMMIT)
-    return []
 
 
 async def torn(address: str) -> None:
@@ -85,11 +48,22 @@ class Deadly:
 
     def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         """As the connection, while there is time."""
+        self._live()
+        return self.connection.execute(statement, *values)
+
+    def executemany(self, statement: str, rows: Iterable[Any]) -> sqlite3.Cursor:
+        """As the connection; each row is a statement of its own."""
+        return self.connection.executemany(statement, map(self._lived, rows))
+
+    def _lived(self, row: Any) -> Any:
+        self._live()
+        return row
+
+    def _live(self) -> None:
         if self.armed:
             if self.left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             self.left -= 1
-        return self.connection.execute(statement, *values)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.connection, name)
@@ -122,12 +96,7 @@ def inside(folder: Path) -> None:
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
-    if command == "storm":
-        asyncio.run(storm(arguments[0], arguments[1], [int(each) for each in arguments[2:]]))
-    elif command == "early":
-        Writer._written = written_early  # type: ignore[method-assign]  # the fault
-        asyncio.run(storm(arguments[0], arguments[1], [int(each) for each in arguments[2:]]))
-    elif command == "torn":
+    if command == "torn":
         asyncio.run(torn(arguments[0]))
     else:
         inside(Path(arguments[0]))

@@ -1,105 +1,159 @@
-"""Real processes, killed at any moment: what they were promised must be in the journal, once."""
+"""Four writers, killed one after the other at any moment: what they were promised is in the journals, once.
+
+A writer that is started again sends the keys in doubt again. In the end every journal is read, its chain verified, and
+replayed; a key that was acknowledged must be at its version.
+"""
 
 from __future__ import annotations
 
-import os
+import asyncio
 import random
-import select
-import subprocess
-import sys
 from dataclasses import dataclass, field
-from pathlib import Path
+from multiprocessing.connection import wait
 
-from interlock.model.record import Record
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_shared import Settings
-from interlock.stores.filesystem import OperatingSystem
+from interlock.errors import InterlockError
+from interlock.opening import open as opening
+from interlock.opening import opened_store
+from interlock.testing.store_subject import journal, snapshot
+from tests.crash.crowd import ANSWER_SECONDS_MAX, Worker, started
+from tests.crash.store_writer import ENTITIES, TASKS, entity_of, parcels, plain, writes
 
-ENTITY = "order/storm"
-ROOT = Path(__file__).parents[2]
 WRITERS = 4
+BORN = "born"
 
 
 @dataclass
 class Outcome:
-    """What came of a storm."""
+    """What came of a storm. `inside`: kills with a send under way; `unheard`: sends that were kept, and killed before
+    their receipt was heard.
+    """
 
     kills: int = 0
-    kept: dict[str, int] = field(default_factory=dict)
+    inside: int = 0
+    unheard: int = 0
+    kept: dict[str, tuple[str, int]] = field(default_factory=dict)
     asked: set[str] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     phantoms: list[str] = field(default_factory=list)
+    other: list[str] = field(default_factory=list)
+
+    def found(self) -> list[str]:
+        """All that is wrong."""
+        return [*self.lost, *self.doubled, *self.phantoms, *self.other]
 
 
-def storm(root: Path, *, kills: int, seed: int) -> Outcome:
-    """Keeps four writers running on one entity and kills one of them again and again; then reads the journal."""
+class Writer:
+    """One writer over all its lives: what it was told, and where each of its tasks goes on."""
+
+    def __init__(self, url: str, name: str, fault: str, outcome: Outcome) -> None:
+        self.worker: Worker
+        self._url = url
+        self._name = name
+        self._fault = fault
+        self._outcome = outcome
+        self.has_spoken = False
+        self._next = [0] * TASKS
+        self._under_way: set[str] = set()
+
+    def start(self) -> None:
+        """Begin, each task at its first key that was not acknowledged: a key in doubt is sent again."""
+        self._under_way.clear()
+        self.has_spoken = False
+        self.worker = started(writes, self._url, self._name, tuple(self._next), self._fault)
+
+    def hear(self) -> None:
+        """Take in one line. Raises EOFError when the process has ended by itself."""
+        self._note(self.worker.pipe.recv_bytes())
+
+    def kill(self) -> bool:
+        """End it where it stands, and take in what it had said by then; whether a send was under way."""
+        for line in self.worker.killed():
+            self._note(line)
+        return bool(self._under_way)
+
+    def _note(self, line: bytes) -> None:
+        outcome = self._outcome
+        self.has_spoken = True
+        match line.decode().split():
+            case ["asked", key, _]:
+                outcome.asked.add(key)
+                self._under_way.add(key)
+            case ["kept", key, entity, version, answer]:
+                self._under_way.discard(key)
+                self._next[int(key.split(".")[1])] += 1
+                outcome.kept[key] = (entity, int(version))
+                outcome.unheard += answer == "duplicate"
+            case _:
+                outcome.other.append(f"other: a writer said {line!r}")
+
+
+def storm(url: str, *, kills: int, seed: int, writers: int = WRITERS, fault: str = "") -> Outcome:
+    """Keeps writers running on the entities of a store and kills one of them again and again; then reads it all."""
     chance = random.Random(seed)
     outcome = Outcome()
-    fleet = [_writer(root, f"w{number}") for number in range(WRITERS)]
-    born = WRITERS
+    asyncio.run(born(url))
+    fleet = [Writer(url, f"w{number}", fault, outcome) for number in range(writers)]
+    for each in fleet:
+        each.start()
     try:
         while outcome.kills < kills:
-            for _ in range(chance.randrange(1, 30)):
-                _listen(fleet, outcome)
-            victim = fleet.pop(chance.randrange(len(fleet)))
-            victim.kill()
-            _finish(victim, outcome)
+            if not hear(fleet, chance.randrange(1, 40)):
+                outcome.other.append(f"other: a writer ended by itself after {outcome.kills} kills")
+                break
+            victim = chance.choice([each for each in fleet if each.has_spoken] or fleet)  # not one that only begins
+            outcome.inside += victim.kill()
             outcome.kills += 1
-            fleet.append(_writer(root, f"w{born}"))
-            born += 1
+            victim.start()
     finally:
-        for process in fleet:
-            process.kill()
-            _finish(process, outcome)
-    _judge(_records(root), outcome)
+        for each in fleet:
+            each.kill()
+    try:
+        asyncio.run(judge(url, outcome))
+    except (AssertionError, InterlockError) as error:  # a journal that cannot be read or replayed
+        outcome.other.append(f"other: {error}")
     return outcome
 
 
-def _writer(root: Path, name: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.crash.files_writer", str(root), name, ENTITY]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment)
+async def born(url: str) -> None:
+    """Makes the entities of a store."""
+    async with opening(plain(url), charts=[parcels()]) as runtime:
+        for number in range(ENTITIES):
+            await runtime.create(entity_of(number), key=BORN)
 
 
-def _listen(fleet: list[subprocess.Popen[bytes]], outcome: Outcome) -> None:
-    """Waits until some writer says something, and takes it down."""
-    pipes = [process.stdout for process in fleet if process.stdout is not None]
-    ready, _, _ = select.select(pipes, [], [], 30)
-    assert ready, "no writer got anywhere in 30 seconds"
-    for pipe in ready:
-        line = pipe.readline()
-        assert line, "a writer ended by itself"
-        _note(line, outcome)
+def hear(fleet: list[Writer], lines: int) -> bool:
+    """Takes in so many lines from whoever speaks; False when a writer ended by itself, or none gets anywhere."""
+    by_pipe = {each.worker.pipe: each for each in fleet}
+    while lines > 0:
+        ready = wait(list(by_pipe), timeout=ANSWER_SECONDS_MAX)
+        if not ready:
+            return False
+        for pipe in ready:
+            try:
+                by_pipe[pipe].hear()  # type: ignore[index]  # they are the pipes that were asked
+            except EOFError:
+                return False
+            lines -= 1
+    return True
 
 
-def _finish(process: subprocess.Popen[bytes], outcome: Outcome) -> None:
-    """Takes down what a killed writer had said."""
-    rest, _ = process.communicate()
-    for line in rest.splitlines(keepends=True):
-        if line.endswith(b"\n"):
-            _note(line, outcome)
-
-
-def _note(line: bytes, outcome: Outcome) -> None:
-    words = line.decode().split()
-    outcome.asked.add(words[1])
-    if words[0] == "kept":
-        outcome.kept[words[1]] = int(words[2])
-
-
-def _records(root: Path) -> list[Record]:
-    journals = Journals(str(root), OperatingSystem(), Settings())
-    records: list[Record] = []
-    while page := journals.read(ENTITY, after=len(records)):
-        records += page
-    journals.close()
-    return records
-
-
-def _judge(records: list[Record], outcome: Outcome) -> None:
-    keys = [record.key for record in records]
-    places = {key: number for number, key in enumerate(keys, start=1)}
-    outcome.lost = [key for key, version in outcome.kept.items() if places.get(key) != version]
-    outcome.doubled = [key for key in places if keys.count(key) > 1]
-    outcome.phantoms = [key for key in keys if key not in outcome.asked]
+async def judge(url: str, outcome: Outcome) -> None:
+    """Reads every journal, and writes down what is wrong. Raises when one cannot be read or replayed."""
+    found: dict[str, tuple[str, int]] = {}
+    store = await opened_store(plain(url))
+    try:
+        for number in range(ENTITIES):
+            entity = entity_of(number)
+            records = await journal(store, entity)
+            now = await snapshot(store, entity)
+            if now.context["notes"] != len(records) - 1:
+                outcome.other.append(f"other: {entity} is not what its journal comes to")
+            for record in records[1:]:
+                if record.key in found:
+                    outcome.doubled.append(f"doubled: {record.key}")
+                found[record.key] = (entity, record.version)
+    finally:
+        await store.close()
+    outcome.lost = [f"lost: {key} of {place}" for key, place in outcome.kept.items() if found.get(key) != place]
+    outcome.phantoms = [f"phantom: {key}" for key in found if key not in outcome.asked]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -22,10 +19,10 @@ from interlock.stores.sqlite import SqliteStore
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import journal, kept, snapshot
 from tests.crash import sqlite_writers
+from tests.crash.store_writer import ENTITIES
+from tests.crash.storm import storm
 
-KILLS = int(os.environ.get("INTERLOCK_KILLS", "50"))
-WRITERS = 4
-TASKS = 4
+KILLS = int(os.environ.get("INTERLOCK_KILLS", "40"))
 SCRIPT = Path(sqlite_writers.__file__)
 ROOT = SCRIPT.parents[2]
 
@@ -37,130 +34,27 @@ def started(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": paths})
 
 
-@dataclass
-class Writer:
-    """One writer over all its lives: what it was told, and where each of its tasks goes on."""
-
-    address: str
-    name: str
-    command: str = "storm"
-    process: subprocess.Popen[str] = field(init=False)
-    acknowledged: dict[str, tuple[str, int]] = field(default_factory=dict)
-    duplicates: int = 0
-
-    def start(self) -> None:
-        """Begin, each task at its first key that was not acknowledged: a key in doubt is sent again."""
-        self.process = started(self.command, self.address, self.name, *(self._next(each) for each in range(TASKS)))
-
-    def hear(self) -> None:
-        """Take in one acknowledgement."""
-        self._note(self._output().readline())
-
-    def kill(self) -> None:
-        """End it where it stands, and take in what it had said by then."""
-        self.process.kill()
-        for line in self._output():
-            self._note(line)
-        self.process.wait()
-        self._output().close()
-
-    def _output(self) -> subprocess.IO[str]:  # type: ignore[name-defined]  # typeshed has it
-        assert self.process.stdout is not None
-        return self.process.stdout
-
-    def _next(self, task: int) -> int:
-        return sum(key.startswith(f"{self.name}.{task}.") for key in self.acknowledged)
-
-    def _note(self, line: str) -> None:
-        assert line.endswith("\n"), f"{self.name} ended by itself: {line!r}"
-        key, entity, version, outcome = line.split()
-        assert key not in self.acknowledged
-        self.acknowledged[key] = (entity, int(version))
-        self.duplicates += outcome == "duplicate"
-
-
-async def _check(path: Path, acknowledged: dict[str, tuple[str, int]]) -> int:
-    """Every acknowledged entry once, at its version; journals chained, replay equal to snapshots; the entries kept."""
-    store = SqliteStore(path)
-    found: dict[str, tuple[str, int]] = {}
-    entries = 0
-    for number in range(sqlite_writers.ENTITIES):
-        entity = f"parcel/{number}"
-        records = await journal(store, entity)
-        keys = {each.key: (entity, each.version) for each in records}
-        assert len(records) == len(keys), f"a key twice in {entity}"
-        assert len(records) - 1 == (await snapshot(store, entity)).context["notes"]
-        found |= keys
-        entries += len(records)
-    await store.close()
-
-    assert {} == {key: place for key, place in acknowledged.items() if found.get(key) != place}
-    return entries
-
-
-async def _born(path: Path) -> None:
-    store = SqliteStore(path)
-    await kept(store, *(Life(f"parcel/{each}").created() for each in range(sqlite_writers.ENTITIES)))
-    await store.close()
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-async def test_killed_writers_lose_and_double_nothing(
-    tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
-    """Four writers on the same entities, one after the other killed and started again with the keys in doubt."""
-    seed = random.randrange(2**32)
-    record_property("seed", seed)
-    chance = random.Random(seed)
+@pytest.mark.timeout(600)
+def test_killed_writers_lose_and_double_nothing(tmp_path: Path) -> None:
+    """Four writers on the same entities, one after the other killed in the middle of a send and started again."""
     path = tmp_path / "storm.db"
-    await _born(path)
-    writers = [Writer(f"sqlite:///{path}", f"w{each}") for each in range(WRITERS)]
-    for each in writers:
-        each.start()
-    try:
-        for _ in range(KILLS):
-            victim = chance.choice(writers)
-            for _ in range(chance.randint(1, 12)):
-                victim.hear()
-            victim.kill()
-            victim.start()
-    finally:
-        for each in writers:
-            each.kill()
-    acknowledged = {key: place for each in writers for key, place in each.acknowledged.items()}
-    entries = await _check(path, acknowledged)
+    outcome = storm(f"sqlite:///{path}", kills=KILLS, seed=7)
     with closing(sqlite3.connect(path)) as connection:
         assert [("ok",)] == connection.execute("PRAGMA integrity_check").fetchall()
-        assert [(sqlite_writers.ENTITIES,)] == connection.execute("SELECT entities FROM state_count").fetchall()
-    in_doubt = entries - sqlite_writers.ENTITIES - len(acknowledged)
-    record_property("acknowledged", len(acknowledged))
-    record_property("kept_unheard", in_doubt)
-    record_property("duplicates", sum(each.duplicates for each in writers))
+        assert [(ENTITIES,)] == connection.execute("SELECT sum(entities) FROM state_count").fetchall()
 
-    assert len(acknowledged) >= KILLS
-    assert 0 <= in_doubt <= WRITERS * TASKS
+    assert ([], KILLS) == (outcome.found(), outcome.kills)
+    assert (True, True) == (outcome.inside > KILLS // 2, len(outcome.kept) > KILLS)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_a_store_that_answers_too_early_is_found_out(tmp_path: Path) -> None:
+def test_a_store_that_answers_too_early_is_found_out(tmp_path: Path) -> None:
     """The storm is not blind: a writer that acknowledges before COMMIT loses an entry within a few kills."""
-    path = tmp_path / "early.db"
-    await _born(path)
-    writer = Writer(f"sqlite:///{path}", "w", "early")
-    lost = False
-    for _ in range(100):
-        writer.start()
-        writer.hear()
-        writer.kill()
-        try:
-            await _check(path, writer.acknowledged)
-        except AssertionError:
-            lost = True
-            break
+    outcome = storm(f"sqlite:///{tmp_path / 'early.db'}", kills=10, seed=7, writers=1, fault="early")
 
-    assert lost
+    assert [] != outcome.lost
 
 
 @pytest.mark.slow

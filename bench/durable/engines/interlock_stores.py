@@ -18,7 +18,7 @@ from interlock.errors import CorruptionError
 from interlock.model.codec import encode
 from interlock.opening import Opening
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
 from interlock.runtime.charts import Charts
 from interlock.runtime.send import Runtime
 from interlock.stores.files import FileStore
@@ -67,7 +67,7 @@ class EachStore(SqliteStore):
         self._own: sqlite3.Connection = open_writer(path)
         self._own.execute("PRAGMA wal_autocheckpoint = 1000")
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Write and commit one step."""
         counts: Counts = {}
         begin(self._own)

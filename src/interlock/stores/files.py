@@ -2,11 +2,15 @@
 
 Rule 1: this file holds no rule of its own. The store is synchronous code (`files_journals` and what it uses); each
 request is one hop to a thread, where a flush may take its time.
-Rule 2: many processes may open one root. A forked child opens its journals anew: an inherited descriptor would share
-its parent's lock.
+Rule 2: many processes may open one root; in layout C one of them writes, by a thread of its own that groups steps.
+Rule 3: a forked child opens its journals anew: an inherited descriptor would share its parent's lock.
 
 It lists entities by walking its directories, which is right for thousands and slow for millions; a database store
-keeps an index. It remembers the last 10,000 keys of an entity.
+keeps an index.
+
+Keys are remembered for the last 10,000 entries of an entity, however old they are: `state.json` must stay readable in
+one go. The window that stores promise in general is 30 days; an entity that takes more than 10,000 entries in 30 days
+forgets its oldest keys sooner here, and belongs into a database store.
 """
 
 from __future__ import annotations
@@ -17,14 +21,15 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import WeakSet
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.record import Record
 from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, Loaded, Page, Query, Refusal
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_shared import Settings
+from interlock.stores.files_batched import BatchedJournals, opened_journals
+from interlock.stores.files_shared import SEGMENT_BYTES_MAX, Settings
+from interlock.stores.files_writer import Writer
 from interlock.stores.filesystem import FileSystem, OperatingSystem
 
 THREADS_MAX = 16
@@ -36,29 +41,47 @@ T = TypeVar("T")
 class FileStore:
     """Journals below a directory.
 
-    Raises UsageError for a format or file system that it does not know, UnavailableError when the directory cannot be
-    opened.
+    A new root gets the `layout` that is asked for: A (default) writes each entity's journal at once, by any number of
+    processes; C keeps the steps of all entities in one write-ahead log, by one process, many times faster.
+
+    Raises UsageError for a format or file system that it does not know, or a root of another layout than the one asked
+    for; UnavailableError when the directory cannot be opened.
     """
 
     def __init__(
         self,
         root: str | Path,
         *,
+        layout: str | None = None,
         fs: FileSystem | None = None,
         tenant: str = "",
         store_key: bytes = b"",
         snapshot_every: int = 100,
         lock_ms_max: int = 5_000,
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
         handles_max: int | None = None,
     ) -> None:
-        settings = Settings(tenant=tenant, store_key=store_key, snapshot_every=snapshot_every, lock_ms_max=lock_ms_max)
-        self._journals = Journals(str(root), fs or OperatingSystem(), settings, count_max=handles_max)
+        settings = Settings(
+            tenant=tenant,
+            store_key=store_key,
+            snapshot_every=snapshot_every,
+            lock_ms_max=lock_ms_max,
+            segment_bytes_max=segment_bytes_max,
+        )
+        system = fs or OperatingSystem()
+        self._journals = opened_journals(str(root), system, settings, layout=layout, count_max=handles_max)
+        self._writer: Writer | None = None
         self._threads = _threads()
         self._closed = False
         _stores.add(self)
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict:
         """Keep one step, if the entity still is at the expected version and its key is new."""
+        if isinstance(self._journals, BatchedJournals):
+            if self._writer is None and not self._closed:
+                self._writer = Writer(self._journals)
+            if self._writer is not None:
+                return await self._writer.append(append)
         return await self._hop(lambda: self._journals.append(append))
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
@@ -73,6 +96,18 @@ class FileStore:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
         return await self._hop(lambda: self._journals.find(query))
 
+    async def kinds(self) -> tuple[str, ...]:
+        """The kinds that there are entities of, sorted."""
+        return await self._hop(self._journals.kinds)
+
+    async def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
+        """Keep verified records as they are, byte for byte, after those already here; give the version reached."""
+        return await self._hop(lambda: self._journals.adopt(append, records))
+
+    async def release(self, entity: str, *, version: int, archive: str) -> bool:
+        """Drop the records of an ended entity that is still at this version; False when it is not."""
+        return await self._hop(lambda: self._journals.release(entity, version=version, archive=archive))
+
     async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Keep refusals, as well as can be."""
         await self._hop(lambda: self._journals.refuse(refusals))
@@ -85,6 +120,8 @@ class FileStore:
         await asyncio.to_thread(self._close_now)
 
     def _close_now(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
         self._threads.shutdown(wait=True)
         self._journals.close()
 
@@ -96,6 +133,7 @@ class FileStore:
     def _after_fork(self) -> None:
         self._threads = _threads()
         self._journals.abandon()
+        self._writer = None
 
 
 def _threads() -> ThreadPoolExecutor:
@@ -114,8 +152,13 @@ os.register_at_fork(after_in_child=_abandon_all)
 
 
 def open_store(url: str) -> FileStore:
-    """The store that a URL such as `file:///var/lib/orders` names. Raises UsageError for any other URL."""
+    """The store that a URL such as `file:///var/lib/orders` names; a new one in layout C by `?layout=C`.
+
+    Raises UsageError for any other URL.
+    """
     parts = urlsplit(url)
-    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path or parts.query:
-        raise UsageError(f"`{url}` names no directory", code="store.url", hint="write file:///path/to/directory")
-    return FileStore(unquote(parts.path))
+    options = parse_qs(parts.query, keep_blank_values=True)
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path or set(options) - {"layout"}:
+        hint = "write file:///path/to/directory, perhaps with ?layout=C"
+        raise UsageError(f"`{url}` names no directory", code="store.url", hint=hint)
+    return FileStore(unquote(parts.path), layout=options["layout"][-1] if options else None)

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from threading import Condition
 
-from interlock.stores.files_journal import Journal
+from interlock.stores.files_exchange import ExchangeJournal
 from interlock.stores.files_shared import Address, Shared
 
 
@@ -21,17 +21,17 @@ class Handles:
     def __init__(self, shared: Shared, count_max: int) -> None:
         self._shared = shared
         self._count_max = count_max
-        self._journals: OrderedDict[str, Journal] = OrderedDict()
+        self._journals: OrderedDict[str, ExchangeJournal] = OrderedDict()
         self._users: dict[str, int] = {}
         self._free = Condition()
 
     @contextlib.contextmanager
-    def borrowed(self, address: Address) -> Iterator[Journal]:
+    def borrowed(self, address: Address) -> Iterator[ExchangeJournal]:
         """The journal of an entity, safe from being closed meanwhile."""
         with self._free:
             journal = self._journals.get(address.name)
             if journal is None:
-                journal = self._journals[address.name] = Journal(self._shared, address)
+                journal = self._journals[address.name] = ExchangeJournal(self._shared, address)
             self._journals.move_to_end(address.name)
             self._users[address.name] = self._users.get(address.name, 0) + 1
         try:
@@ -46,7 +46,7 @@ class Handles:
             for each in surplus:
                 each.close()
 
-    def _surplus(self) -> list[Journal]:
+    def _surplus(self) -> list[ExchangeJournal]:
         """Takes out what is above the limit and in nobody's use, oldest first.
 
         A journal that is opened again while its old handle is being closed is safe: the lock is between the two.
@@ -55,7 +55,7 @@ class Handles:
         idle = [name for name in self._journals if name not in self._users] if excess > 0 else []
         return [self._journals.pop(name) for name in idle[:excess]]
 
-    def peek(self, address: Address) -> Journal | None:
+    def peek(self, address: Address) -> ExchangeJournal | None:
         """The journal if it is open; for a look at what it knows, not to be used."""
         return self._journals.get(address.name)
 

@@ -6,7 +6,8 @@ The order of an append, under a mutex of this process and the lock of the entity
    before flushing. Flush the journal and forget its pages, so that what is read is what the disk has.
 2. Read and verify everything behind the last known record.
 3. The key is known: make sure that it is durable, answer `Duplicate`. Another version: `Conflict`.
-4. Bytes that are no record: damage is raised, a torn tail is cut off.
+4. Bytes that are no record: damage is raised, a torn tail is cut off. A segment that is full is sealed and the next
+   one put in place (`files_rotation`); one that is found sealed was left by a process that died, and is followed up.
 5. One write of the whole line, then fdatasync. Only now the receipt may be given.
 6. A snapshot when it is due. Its errors are logged, never raised: the entry holds.
 
@@ -15,6 +16,7 @@ of the process: a second flush would say yes to bytes that the disk does not hav
 Rule 2: every other failure leaves the journal as it was, and the handle good.
 Rule 3: nothing in memory is ahead of the disk: state advances after the flush, so any exception in between is cured by
 the next reading of the tail.
+Records that come from elsewhere, and go there: `files_exchange`.
 """
 
 from __future__ import annotations
@@ -25,15 +27,18 @@ import logging
 from collections.abc import Iterator
 from threading import Lock
 
-from interlock.errors import CorruptionError, RejectedError, UnavailableError, UsageError
+from interlock.errors import CorruptionError, InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.record import Record, encode_record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append, Appended, Conflict, Duplicate
-from interlock.stores.files_names import JOURNAL, SNAPSHOT, TEMPORARY, is_cut
+from interlock.stores.files_names import JOURNAL, SNAPSHOT, is_cut, is_leftover, sealed_first
+from interlock.stores.files_rotation import following, put_in_place
+from interlock.stores.files_segments import Base, encode_seal
 from interlock.stores.files_shared import Address, Shared, locked, shard_opened, unavailable, write_whole
 from interlock.stores.files_state import Facts, Kept, Mark, encode_kept, encode_keys, remember
-from interlock.stores.files_tail import Tail, beginning, corrupt, read_kept, stands
+from interlock.stores.files_tail import corrupt, read_kept
+from interlock.stores.files_walk import Active, Chain, PassedError, Walk, active_segment, is_held, unwitnessed
 
 ENVELOPE_BYTES_MAX = 2_048
 """Bytes of a record around its entry: version, escaped key, `d` and hash."""
@@ -48,25 +53,22 @@ class Journal:
         self.address = address
         self.facts: Facts | None = None
         self.snapshot: Snapshot | None = None
-        self.mark = self._beginning(shared, address)
-        self.durable = 0
         self._shared = shared
         self._fs = shared.fs
         self._settings = shared.settings
+        self._chain = Chain(address.entity, shared.settings.tenant, shared.settings.store_key)
+        self.mark = self._chain.beginning()
+        self.durable = 0
         self._keys: dict[str, int] = {}
-        self._rest = b""
+        self._walk: Walk | None = None
         self._kept_version = 0
         self._directory = -1
         self._file = -1
+        self._base = self._chain.base()
         self._is_stale = False
         self._mutex = Lock()
 
-    @staticmethod
-    def _beginning(shared: Shared, address: Address) -> Mark:
-        settings = shared.settings
-        return beginning(address.entity, tenant=settings.tenant, store_key=settings.store_key)
-
-    # The three things a handle does
+    # What a handle does
 
     def append(self, append: Append) -> Appended | Duplicate | Conflict:
         """Keep one step, if the entity still is at the expected version and its key is new."""
@@ -82,10 +84,11 @@ class Journal:
                     return Duplicate(version)
                 if self.mark.version != append.expected:
                     return Conflict(self.mark.version)
-                if self._rest:
-                    self._repair()
+                self._repair()
+                if self._is_full():
+                    self._rotate(following(self._base, self.mark))
                 self._write(append)
-                if self._snapshot_due():
+                if self._snapshot_due(self.mark.version - 1):
                     self._keep()
                 return Appended(self.mark.version, self.mark.head)
 
@@ -158,25 +161,48 @@ class Journal:
             self._file = fs.open_append(self._directory, JOURNAL)
         except OSError as error:
             raise unavailable(address.entity, "open", error) from error
-        shared.flushed(address, fs.sync_directory, self._directory, address.name)
+        self._sync_names()
         with shard_opened(fs, address.resources, address.shard) as shard:
             shared.flushed(address, fs.sync_directory, shard, f"{address.shard}/")
-        for name in fs.names(self._directory):
-            if TEMPORARY in name:
-                fs.unlink(self._directory, name)
         shared.flushed(address, fs.fdatasync, self._file, address.name)
         fs.forget(self._file)
-        self.mark, self.facts, self.snapshot = self._beginning(shared, address), None, None
+        self._begin(active_segment(fs, self._directory, self._file, self._chain))
+        self._sweep()
+        self.mark, self.facts, self.snapshot = self._chain.beginning(), None, None
         self._keys, self._kept_version = {}, 0
-        kept = read_kept(fs, self._directory, address.entity, store_key=self._settings.store_key)
+        kept = self._read_kept()
         if kept is not None:
-            if not stands(fs, self._file, kept.mark):
-                raise corrupt(address.entity, kept.mark, "the snapshot of this version is not in the journal")
+            self._check_held(kept)
             self.mark, self.facts, self._keys = kept.mark, kept.facts, kept.known_keys()
             self._kept_version = kept.mark.version
             shared.shapes.learn(kept.snapshot.revision, kept.snapshot.configuration, kept.facts)
+        elif self._base.since > 1:
+            raise unwitnessed(address.entity, self._base)
         self._read_tail()
         self.durable = self.mark.offset
+
+    def _begin(self, active: Active) -> None:
+        """From now on this is the active segment."""
+        self._active, self._file, self._base = active, active.file, active.base
+        self.durable = active.base.durable_end
+
+    def _sweep(self) -> None:
+        """Removes what nobody needs: files that somebody was writing who died, segments whose records were released."""
+        for name in self._fs.names(self._directory):
+            first = sealed_first(name)
+            if is_leftover(name) or (first is not None and first < self._base.since):
+                self._fs.unlink(self._directory, name)
+
+    def _read_kept(self) -> Kept | None:
+        return read_kept(self._fs, self._directory, self.address.entity, store_key=self._settings.store_key)
+
+    def _check_held(self, kept: Kept) -> None:
+        try:
+            held = is_held(self._fs, self._active, kept.mark)
+        except PassedError as error:
+            raise corrupt(self.address.entity, kept.mark, str(error)) from error
+        if not held:
+            raise corrupt(self.address.entity, kept.mark, "the snapshot of this version is not in the journal")
 
     def _drop(self) -> None:
         """Closes both descriptors, and with them the lock; the next append opens anew."""
@@ -203,17 +229,48 @@ class Journal:
             raise
 
     def _read_tail(self) -> None:
-        tail = Tail(self._fs, self._file, self.mark, store_key=self._settings.store_key)
-        for record in tail:
-            self._learn(record)
-            self.mark = tail.mark
-        self._rest = tail.rest
+        while self._read_to_the_end():  # at most twice: nobody else rotates while we hold the lock
+            self._pass_seal()
 
-    def _learn(self, record: Record) -> None:
+    def _read_to_the_end(self) -> bool:
+        """Whether the active segment, as this handle knows it, is sealed."""
+        walk = Walk(self._fs, self._active, self.mark, self._chain)
+        try:
+            for record in walk:
+                self._learn(record, walk.mark)
+        except PassedError as error:
+            raise corrupt(self.address.entity, self.mark, str(error)) from error
+        self.mark, self._walk = walk.mark, walk
+        if walk.is_sealed and walk.rest:
+            raise corrupt(self.address.entity, self.mark, "bytes stand behind the seal")
+        return walk.is_sealed
+
+    def _learn(self, record: Record, mark: Mark) -> None:
+        self.mark = mark
         remember(self._keys, record.key, record.version)
         self.facts = self._shared.shapes.after_record(self.facts, record)
         self.snapshot = None
-        self.durable = max(self.durable, record.durable)
+        if mark.segment == self._base.first:  # an adopted record's `d` is of another journal, but it was durable itself
+            self.durable = max(self.durable, min(record.durable, mark.offset - len(record.line)))
+
+    def _pass_seal(self) -> None:
+        """Goes on in the segment that is the active one now; there may be none yet, if its maker died."""
+        fs = self._fs
+        file = fs.open_append(self._directory, JOURNAL)
+        if fs.identity(file) == fs.identity(self._file):
+            fs.close(file)
+            self._put_in_place(following(self._base, self.mark))
+        else:
+            self._sync_names()  # whoever put it in place may have died before its own flush
+            self._switch(file)
+
+    def _sync_names(self) -> None:
+        self._shared.flushed(self.address, self._fs.sync_directory, self._directory, self.address.name)
+
+    def _switch(self, file: int) -> None:
+        self._fs.close(self._file)
+        self._file = file
+        self._begin(active_segment(self._fs, self._directory, file, self._chain))
 
     def _confirm(self) -> None:
         """Step 3: a known key is an acknowledgement too, so its record must be durable first."""
@@ -225,17 +282,43 @@ class Journal:
 
     def _repair(self) -> None:
         """Step 4: cuts a torn tail. Raises CorruptionError when the bytes had been durable."""
-        kept = read_kept(self._fs, self._directory, self.address.entity, store_key=self._settings.store_key)
-        tail = Tail(self._fs, self._file, self.mark)
-        tail.rest = self._rest
-        why = tail.damaged(kept)
+        walk = self._walk
+        assert walk is not None
+        if not walk.rest:
+            return
+        why = walk.judgement(self._read_kept())
         if why is not None:
             raise corrupt(self.address.entity, self.mark, why)
         try:
             self._fs.truncate(self._file, self.mark.offset)
         except OSError as error:
             raise unavailable(self.address.entity, "truncate", error) from error
-        self._rest = b""
+        walk.rest = b""
+
+    def _is_full(self) -> bool:
+        return self.mark.offset >= self._settings.segment_bytes_max and self.mark.version >= self._base.first
+
+    def _rotate(self, base: Base, body: bytes = b"") -> None:
+        """Seals the active segment and goes on in one that begins with this base and these lines."""
+        if self._is_snapshot_newer():
+            self._keep()
+        key = self._settings.store_key
+        self._write_line(encode_seal(self._base.first, self.mark, self.durable, store_key=key))
+        self._flush_line()
+        self._put_in_place(base, body)
+        self._read_tail()
+
+    def _put_in_place(self, base: Base, body: bytes = b"") -> None:
+        """A handle that fails in between knows too little to go on, and is opened anew."""
+        try:
+            put_in_place(self._shared, self.address, self._active, self.mark, base, body)
+            self._switch(self._fs.open_append(self._directory, JOURNAL))
+        except OSError as error:
+            self._is_stale = True
+            raise unavailable(self.address.entity, "rotate", error) from error
+        except InterlockError:
+            self._is_stale = True
+            raise
 
     def _write(self, append: Append) -> None:
         """Step 5: one line, flushed."""
@@ -249,7 +332,7 @@ class Journal:
         self._write_line(record.line)
         self._flush_line()
         end = self.mark.offset + len(record.line)
-        self.mark = Mark(record.version, end, record.head)
+        self.mark = Mark(record.version, end, record.head, self.mark.segment)
         self.durable = end
         remember(self._keys, entry.key, entry.version)
         self.facts = self._shared.shapes.after_append(self.facts, append)
@@ -281,11 +364,11 @@ class Journal:
 
     # The snapshot
 
-    def _snapshot_due(self) -> bool:
-        """At every so many versions, whoever gets there; at the end of a life; at once when the name tells no id."""
+    def _snapshot_due(self, before: int) -> bool:
+        """Past every so many versions, whoever gets there; at the end of a life; at once when the name tells no id."""
         assert self.snapshot is not None
-        version = self.mark.version
-        if version % self._settings.snapshot_every == 0 or self.snapshot.ended is not None:
+        every = self._settings.snapshot_every
+        if self.mark.version // every > before // every or self.snapshot.ended is not None:
             return True
         return self._kept_version == 0 and is_cut(self.address.name)
 

@@ -17,10 +17,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from interlock.errors import CorruptionError
+from interlock.errors import CorruptionError, UsageError
 from interlock.model.codec import encode
 from interlock.model.record import Record
-from interlock.model.snapshot import Ended
+from interlock.model.snapshot import Ended, Snapshot
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -35,9 +35,11 @@ from interlock.ports.store import (
 )
 from interlock.stores.cursor import decode_cursor, encode_cursor
 from interlock.stores.files_handles import Handles
-from interlock.stores.files_names import kind_prefix
+from interlock.stores.files_names import kind_prefix, tenant_prefix
 from interlock.stores.files_reader import Reader, Seen
 from interlock.stores.files_root import Root
+from interlock.stores.files_rotation import taken
+from interlock.stores.files_segments import ARCHIVE_BYTES_MAX
 from interlock.stores.files_shared import Address, Settings, Shared
 from interlock.stores.files_state import Facts, Mark
 from interlock.stores.filesystem import FileSystem, handles_max
@@ -56,12 +58,35 @@ _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class _Listed(Struct, frozen=True):
-    """What a list needs of an entity, and up to which byte of its journal that holds."""
+class Listed(Struct, frozen=True):
+    """What a list needs of an entity, and up to which byte of which segment of its journal that holds."""
 
-    offset: int
+    end: tuple[int, int]
     row: Row
     facts: Facts
+
+    @staticmethod
+    def of(entity: str, mark: Mark, facts: Facts, snapshot: Snapshot) -> Listed:
+        """What a list needs of an entity with this snapshot."""
+        return Listed.after(entity, mark, facts, snapshot.revision, snapshot.configuration, snapshot.ended)
+
+    @staticmethod
+    def after(
+        entity: str, mark: Mark, facts: Facts, revision: str, configuration: tuple[str, ...], ended: Ended | None
+    ) -> Listed:
+        """What a list needs of an entity in this configuration."""
+        times = [facts.entered_ms[each] for each in configuration if each in facts.entered_ms]
+        row = Row(
+            entity,
+            mark.version,
+            revision,
+            configuration,
+            facts.created_ms,
+            max(times, default=facts.created_ms),
+            facts.changed_ms,
+            ended,
+        )
+        return Listed((mark.segment, mark.offset), row, facts)
 
 
 class Journals:
@@ -69,7 +94,7 @@ class Journals:
 
     def __init__(
         self,
-        root: str,
+        root: str | Root,
         fs: FileSystem,
         settings: Settings,
         *,
@@ -78,11 +103,12 @@ class Journals:
     ) -> None:
         self.shared = Shared(fs, settings)
         self._fs = fs
-        self._root = Root(fs, root, settings, shard_digits=shard_digits)
+        opened = Root(fs, root, settings, shard_digits=shard_digits, layout="A") if isinstance(root, str) else root
+        self._root = opened
         self._reader = Reader(self.shared)
         self._handles = Handles(self.shared, count_max or handles_max())
         self._marks: OrderedDict[str, Mark] = OrderedDict()
-        self._listed: OrderedDict[str, _Listed] = OrderedDict()
+        self._listed: OrderedDict[str, Listed] = OrderedDict()
         self._guard = Lock()
 
     # Writing
@@ -96,9 +122,39 @@ class Journals:
             if isinstance(answer, Appended):
                 mark, facts = journal.mark, journal.facts
                 if facts is not None and mark.version == answer.version:
-                    snapshot = append.snapshot
-                    self._list(address, mark, facts, snapshot.revision, snapshot.configuration, snapshot.ended)
+                    self._list(address, Listed.of(append.entity, mark, facts, append.snapshot))
             return answer
+
+    def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
+        """Keep verified records as they are, byte for byte, after those already here; give the version reached."""
+        address = self._root.address(append.entity)
+        self._root.check_writable()
+        if not records or append.snapshot.version < records[-1].version:
+            message = f"the snapshot of `{append.entity}` is older than the records that lead to it, or there are none"
+            raise UsageError(message, code="adopt.snapshot")
+        for here in self._pages(append.entity, records[0].version - 1, records[-1].version):
+            given = records[here.version - records[0].version]
+            if here.line != given.line:
+                raise taken(append.entity, here.version)
+        with self._handles.borrowed(address) as journal:
+            return journal.adopt(append, records)
+
+    def _pages(self, entity: str, after: int, last: int) -> Iterator[Record]:
+        while after < last and (page := self.read(entity, after=after, limit=min(PAGE_MAX, last - after))):
+            yield from page
+            after = page[-1].version
+
+    def release(self, entity: str, *, version: int, archive: str) -> bool:
+        """Drop the records of an ended entity that is still at this version; False when it is not."""
+        address = self._root.address(entity)
+        self._root.check_writable()
+        if not archive or len(archive.encode(errors="replace")) > ARCHIVE_BYTES_MAX:
+            message = f"an archive is named by 1 to {ARCHIVE_BYTES_MAX:,} bytes"
+            raise UsageError(
+                message, code="archive.malformed", hint="give the address of the store that has the records"
+            )
+        with self._handles.borrowed(address) as journal:
+            return journal.release(version, archive)
 
     def refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Adds to the log of refusals; what cannot be written is lost, and a line in the log says so."""
@@ -166,6 +222,16 @@ class Journals:
         more = rows and len(found) > start + limit
         return Page(tuple(row for _, _, row in rows), encode_cursor(*rows[-1][:2]) if more else None)
 
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that there are entities of, sorted."""
+        found: set[str] = set()
+        for address in self._root.addresses(tenant_prefix(self.shared.settings.tenant)):
+            entity = address.entity or self._reader.entity(address)
+            kind = entity.partition("/")[0]
+            if kind not in found and entity and self._root.address(entity).name == address.name and self._seen(entity):
+                found.add(kind)
+        return tuple(sorted(found))
+
     def _matching(self, query: Query) -> Iterator[tuple[int, str, Row]]:
         for entity in self._entities(query):
             listed = self._seen(entity)
@@ -190,49 +256,30 @@ class Journals:
             if entity.startswith(beginning) and self._root.address(entity).name == address.name:
                 yield entity
 
-    def _seen(self, entity: str) -> _Listed | None:
+    def _seen(self, entity: str) -> Listed | None:
         address = self._root.address(entity)
         with self._guard:
             listed = self._listed.get(address.name)
-        if listed is not None and listed.offset == self._reader.size(address):
-            return listed
         try:
+            if listed is not None and listed.end == self._reader.end(address):
+                return listed
             seen = self._reader.load(address)
         except CorruptionError as error:
             _logger.warning("a damaged journal is left out of a list", extra={"entity_id": entity, "error": str(error)})
             return None
         return None if seen is None else self._list_seen(address, seen)
 
-    def _list_seen(self, address: Address, seen: Seen) -> _Listed:
+    def _list_seen(self, address: Address, seen: Seen) -> Listed:
         ended = None if seen.kept is None else seen.kept.snapshot.ended
         if seen.records:
             last = seen.records[-1].entry
-            return self._list(address, seen.mark, seen.facts, last.revision, last.after, ended)
+            return self._list(
+                address, Listed.after(address.entity, seen.mark, seen.facts, last.revision, last.after, ended)
+            )
         assert seen.kept is not None
-        snapshot = seen.kept.snapshot
-        return self._list(address, seen.mark, seen.facts, snapshot.revision, snapshot.configuration, ended)
+        return self._list(address, Listed.of(address.entity, seen.mark, seen.facts, seen.kept.snapshot))
 
-    def _list(
-        self,
-        address: Address,
-        mark: Mark,
-        facts: Facts,
-        revision: str,
-        configuration: tuple[str, ...],
-        ended: Ended | None,
-    ) -> _Listed:
-        times = [facts.entered_ms[each] for each in configuration if each in facts.entered_ms]
-        row = Row(
-            address.entity,
-            mark.version,
-            revision,
-            configuration,
-            facts.created_ms,
-            max(times, default=facts.created_ms),
-            facts.changed_ms,
-            ended,
-        )
-        listed = _Listed(mark.offset, row, facts)
+    def _list(self, address: Address, listed: Listed) -> Listed:
         with self._guard:
             _remember(self._listed, address.name, listed, LISTED_MAX)
         return listed

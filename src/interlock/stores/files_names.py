@@ -19,11 +19,14 @@ JOURNAL = "events.log"
 SNAPSHOT = "state.json"
 TEMPORARY = ".tmp-"
 """What follows the name of a file that is being written, before its random part."""
+NEXT = ".next-"
+"""The same, of a segment that is being made to follow the active one."""
 
 NAME_BYTES_MAX = 240
 """Bytes of a directory name: common file systems take 255."""
 
 _CUT = 200
+_SEALED = re.compile(r"events-(\d{20})\.log")
 _UNSAFE = re.compile(rb"[^a-z0-9_-]")
 
 
@@ -54,6 +57,11 @@ def kind_prefix(kind: str, *, tenant: str = "") -> str:
     return "".join(f"{_encoded(part)}." for part in (tenant, kind) if part)[:_CUT]
 
 
+def tenant_prefix(tenant: str) -> str:
+    """How the directory names of a tenant begin."""
+    return f"{_encoded(tenant)}." if tenant else ""
+
+
 def entity_named(name: str, *, tenant: str = "") -> str | None:
     """The entity of a directory name; None when the name is cut, another tenant's, or none of ours."""
     parts = name.split(".")
@@ -72,6 +80,22 @@ def shard_name(name: str, digits: int) -> str:
 def shard_names(digits: int) -> list[str]:
     """All shard directories."""
     return [f"{number:0{digits}x}" for number in range(16**digits)]
+
+
+def sealed_name(first: int) -> str:
+    """The name of a sealed segment, by the version of its first record."""
+    return f"events-{first:020d}.log"
+
+
+def sealed_first(name: str) -> int | None:
+    """The first version of a sealed segment, by its name; None when the name is no sealed segment's."""
+    found = _SEALED.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def is_leftover(name: str) -> bool:
+    """Whether a file was being written by somebody who died."""
+    return TEMPORARY in name or NEXT in name
 
 
 def _encoded(part: str) -> str:

@@ -1,16 +1,19 @@
 """Reading an entity from files, without its lock.
 
-Rule 1: `state.json` is read first, the journal after it: then the journal can only be newer.
+Rule 1: `state.json` is read first, `events.log` opened after it: then the journal can only be newer. Sealed segments
+are looked up last: they were named before the active one was put in place.
 Rule 2: a reader may see a record that is not yet flushed; what it sees is a version that the entity had or will have.
 Rule 3: damage is never judged from one look without the lock: while it reads, a writer may cut a torn tail and write
 over it, and old and new halves make a bad line with good ones behind. So: take the lock, read again from the last good
 byte, then judge.
+Rule 4: when segments do not join, a rotation passed: the reading starts over a few times, and then under the lock.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -19,16 +22,32 @@ from interlock.ports.store import Loaded
 from interlock.stores.files_names import JOURNAL
 from interlock.stores.files_shared import Address, Shared, locked, shard_opened, unavailable
 from interlock.stores.files_state import Facts, Kept, Mark
-from interlock.stores.files_tail import Tail, beginning, corrupt, read_kept, stands
+from interlock.stores.files_tail import corrupt, read_kept
+from interlock.stores.files_walk import (
+    Active,
+    Chain,
+    PassedError,
+    Walk,
+    active_segment,
+    archived,
+    is_held,
+    unwitnessed,
+)
+
+LOOKS_MAX = 3
+"""How often a reading starts over before it takes the lock: one rotation passes in a moment, three in a row do not."""
+
+T = TypeVar("T")
 
 
 class Seen(Struct, frozen=True):
-    """An entity as one reading found it."""
+    """An entity as one reading found it. `durable` is the last version that the bytes themselves show to be durable."""
 
     kept: Kept | None
     records: tuple[Record, ...]
     mark: Mark
     facts: Facts
+    durable: int
 
     def loaded(self) -> Loaded:
         """The same as the port gives it."""
@@ -43,19 +62,14 @@ class Seen(Struct, frozen=True):
         return None if self.kept is None else self.kept.known_keys().get(key)
 
     def durable_version(self) -> int:
-        """The last version that the bytes themselves show to be durable: the snapshot, and what a `d` covers."""
-        version, end = (0, 0) if self.kept is None else (self.kept.mark.version, self.kept.mark.offset)
-        durable = max((each.durable for each in self.records), default=0)
-        for record in self.records:
-            end += len(record.line)
-            if end <= durable:
-                version = record.version
-        return version
+        """The last version that is known durable: by the snapshot, a seal, or what a `d` covers."""
+        return self.durable
 
 
-class _Opened(Struct):
-    directory: int
-    file: int
+class _Opened(Struct, frozen=True):
+    active: Active
+    kept: Kept | None
+    is_locked: bool = False
 
 
 class Reader:
@@ -68,120 +82,198 @@ class Reader:
 
     def load(self, address: Address) -> Seen | None:
         """The snapshot beside the journal and the records after it; None when there is no such entity."""
-        with self._opened(address) as opened:
-            if opened is None:
-                return None
-            kept = self._kept(address, opened)
-            tail = self._tail(opened, self._beginning(address) if kept is None else kept.mark)
-            records = list(tail)
-            records += self._judged(address, opened, tail, kept)
+        return self._looked(address, lambda opened: self._load(address, opened))
+
+    def _load(self, address: Address, opened: _Opened) -> Seen | None:
+        kept = self._kept(address, opened)
+        if kept is None and opened.active.base.since > 1:
+            raise unwitnessed(address.entity, opened.active.base)
+        walk = self._walk(address, opened, opened.active.base.earliest if kept is None else kept.mark)
+        records, ends = [], []
+        for record in walk:
+            records.append(record)
+            ends.append(walk.mark)
+        durable = max(_durable_version(walk, records, ends), 0 if kept is None else kept.mark.version)
+        more, mark = self._judged(address, opened, walk, kept)
+        records += more
         facts = None if kept is None else kept.facts
         if kept is not None:
             self._shared.shapes.learn(kept.snapshot.revision, kept.snapshot.configuration, kept.facts)
         for record in records:
             facts = self._shared.shapes.after_record(facts, record)
-        return None if facts is None else Seen(kept, tuple(records), _behind(records, tail, kept), facts)
+        return None if facts is None else Seen(kept, tuple(records), mark, facts, durable)
 
     def read(self, address: Address, *, start: Mark | None, after: int, limit: int) -> tuple[tuple[Record, ...], Mark]:
         """The verified records after a version, and the mark behind the last of them.
 
         `start` is a place this process verified before; without one that stands, the reading begins at the beginning.
+        Raises NotFoundError when they were released.
         """
-        with self._opened(address) as opened:
-            if opened is None:
-                return (), self._beginning(address)
-            kept = self._kept(address, opened)
-            first = self._beginning(address)
-            for mark in (start, None if kept is None else kept.mark):
-                if mark is not None and first.version < mark.version <= after and stands(self._fs, opened.file, mark):
-                    first = mark
-            tail = self._tail(opened, first)
-            records: list[Record] = []
-            for record in tail:
-                if record.version > after:
-                    records.append(record)
-                if len(records) == limit:
-                    return tuple(records), tail.mark
-            more = self._judged(address, opened, tail, kept)
-            records += [each for each in more if each.version > after]
-            return tuple(records[:limit]), first if more else tail.mark
+        found = self._looked(address, lambda opened: self._read(address, opened, start, after, limit))
+        return ((), self._chain(address).beginning()) if found is None else found
+
+    def _read(
+        self, address: Address, opened: _Opened, start: Mark | None, after: int, limit: int
+    ) -> tuple[tuple[Record, ...], Mark]:
+        kept = self._kept(address, opened)
+        base = opened.active.base
+        if after < base.since - 1:
+            raise archived(address.entity, base)
+        first = base.earliest
+        for mark in (start, None if kept is None else kept.mark):
+            if mark is not None and first.version < mark.version <= after and self._is_held(opened, mark):
+                first = mark
+        walk = self._walk(address, opened, first)
+        records: list[Record] = []
+        for record in walk:
+            if record.version > after:
+                records.append(record)
+            if len(records) == limit:
+                return tuple(records), walk.mark
+        more, mark = self._judged(address, opened, walk, kept)
+        records += [each for each in more if each.version > after]
+        return tuple(records[:limit]), first if more else mark
 
     def entity(self, address: Address) -> str:
         """The id of an entity whose name does not tell it; empty until its first snapshot is kept."""
-        with self._opened(address) as opened:
-            kept = None if opened is None else self._read_kept(address, opened)
+        with self._directory(address) as directory:
+            kept = None if directory is None else self._read_kept(address, directory)
         return "" if kept is None else kept.snapshot.entity
 
-    def size(self, address: Address) -> int:
-        """The bytes of a journal; 0 when there is none."""
-        with self._opened(address) as opened:
-            return 0 if opened is None else self._fs.size(opened.file)
+    def end(self, address: Address) -> tuple[int, int]:
+        """Which segment is the active one, and its bytes; what is listed of an entity holds while they are the same."""
+        with self._directory(address) as directory, self._active(address, directory) as active:
+            return (0, 0) if active is None else (active.base.first, self._fs.size(active.file))
 
     # Parts
 
+    def _looked(self, address: Address, look: Callable[[_Opened], T]) -> T | None:
+        """One reading; None when there is no such entity. It starts over while rotations pass."""
+        for _ in range(LOOKS_MAX):
+            with self._opened(address) as opened:
+                if opened is None:
+                    return None
+                with contextlib.suppress(PassedError):
+                    return look(opened)
+        with self._directory(address) as directory:
+            if directory is None:
+                return None
+            with self._lock(address, directory), self._opened(address, is_locked=True) as opened:
+                if opened is None:
+                    return None
+                try:
+                    return look(opened)
+                except PassedError as error:
+                    raise corrupt(address.entity, opened.active.base.mark, str(error)) from error
+
     @contextlib.contextmanager
-    def _opened(self, address: Address) -> Iterator[_Opened | None]:
-        fs = self._fs
-        opened = _Opened(-1, -1)
+    def _directory(self, address: Address) -> Iterator[int | None]:
+        fs, directory = self._fs, -1
         try:
             try:
                 with shard_opened(fs, address.resources, address.shard) as shard:
-                    opened.directory = fs.open_directory(shard, address.name)
-                opened.file = fs.open_file(opened.directory, JOURNAL)
+                    directory = fs.open_directory(shard, address.name)
             except FileNotFoundError:
                 yield None
             else:
-                yield opened
+                yield directory
         except OSError as error:
             raise unavailable(address.entity, "read", error) from error
         finally:
-            for descriptor in (opened.file, opened.directory):
-                if descriptor >= 0:
-                    with contextlib.suppress(OSError):
-                        fs.close(descriptor)
+            self._close(directory)
 
     @contextlib.contextmanager
-    def _locked(self, address: Address, opened: _Opened) -> Iterator[None]:
+    def _opened(self, address: Address, *, is_locked: bool = False) -> Iterator[_Opened | None]:
+        """The entity's directory, its snapshot and its active segment, in the order of rule 1."""
+        with self._directory(address) as directory:
+            if directory is None:
+                yield None
+                return
+            kept = self._read_kept(address, directory)
+            with self._active(address, directory) as active:
+                yield None if active is None else _Opened(active, kept, is_locked)
+
+    @contextlib.contextmanager
+    def _active(self, address: Address, directory: int | None) -> Iterator[Active | None]:
+        file = -1
+        if directory is not None:
+            with contextlib.suppress(FileNotFoundError):
+                file = self._fs.open_file(directory, JOURNAL)
+        try:
+            if directory is None or file < 0:
+                yield None
+            else:
+                yield active_segment(self._fs, directory, file, self._chain(address))
+        finally:
+            self._close(file)
+
+    def _close(self, descriptor: int) -> None:
+        if descriptor >= 0:
+            with contextlib.suppress(OSError):
+                self._fs.close(descriptor)
+
+    @contextlib.contextmanager
+    def _second_look(self, address: Address, opened: _Opened) -> Iterator[_Opened]:
+        """The entity opened anew while nobody writes it."""
+        if opened.is_locked:
+            yield opened
+            return
+        with self._lock(address, opened.active.directory), self._opened(address, is_locked=True) as again:
+            if again is None:
+                raise PassedError("the journal is not there")
+            yield again
+
+    @contextlib.contextmanager
+    def _lock(self, address: Address, directory: int) -> Iterator[None]:
         """Holds the entity's lock; the descriptor is closed by whoever opened it, and the lock goes with it."""
-        with locked(self._fs, opened.directory, address.entity, self._settings.lock_ms_max, lambda: None):
+        with locked(self._fs, directory, address.entity, self._settings.lock_ms_max, lambda: None):
             yield
 
-    def _beginning(self, address: Address) -> Mark:
-        return beginning(address.entity, tenant=self._settings.tenant, store_key=self._settings.store_key)
+    def _chain(self, address: Address) -> Chain:
+        return Chain(address.entity, self._settings.tenant, self._settings.store_key)
 
-    def _tail(self, opened: _Opened, mark: Mark) -> Tail:
-        return Tail(self._fs, opened.file, mark, store_key=self._settings.store_key)
+    def _walk(self, address: Address, opened: _Opened, mark: Mark) -> Walk:
+        return Walk(self._fs, opened.active, mark, self._chain(address))
 
-    def _read_kept(self, address: Address, opened: _Opened) -> Kept | None:
-        return read_kept(self._fs, opened.directory, address.entity or None, store_key=self._settings.store_key)
+    def _read_kept(self, address: Address, directory: int) -> Kept | None:
+        return read_kept(self._fs, directory, address.entity or None, store_key=self._settings.store_key)
+
+    def _is_held(self, opened: _Opened, mark: Mark) -> bool:
+        try:
+            return is_held(self._fs, opened.active, mark)
+        except PassedError:
+            return False
 
     def _kept(self, address: Address, opened: _Opened) -> Kept | None:
         """The snapshot, once the journal is seen to hold it. Raises CorruptionError when it does not."""
-        kept = self._read_kept(address, opened)
-        if kept is None or stands(self._fs, opened.file, kept.mark):
+        kept = opened.kept
+        if kept is None or is_held(self._fs, opened.active, kept.mark):
             return kept
-        with self._locked(address, opened):
-            kept = self._read_kept(address, opened)
-            if kept is not None and not stands(self._fs, opened.file, kept.mark):
-                raise corrupt(address.entity, kept.mark, "the snapshot of this version is not in the journal")
-        return kept
+        with self._second_look(address, opened) as again:
+            if again.kept is not None and not is_held(self._fs, again.active, again.kept.mark):
+                raise corrupt(address.entity, again.kept.mark, "the snapshot of this version is not in the journal")
+        raise PassedError("the snapshot was replaced")
 
-    def _judged(self, address: Address, opened: _Opened, tail: Tail, kept: Kept | None) -> list[Record]:
+    def _judged(self, address: Address, opened: _Opened, walk: Walk, kept: Kept | None) -> tuple[list[Record], Mark]:
         """What a second look under the lock adds, when the first one ended in what may be damage."""
-        if tail.damaged(kept) is None:
-            return []
-        with self._locked(address, opened):
-            again = self._tail(opened, tail.mark)
-            records = list(again)
-            why = again.damaged(self._read_kept(address, opened))
+        if walk.damaged(kept) is None and not walk.is_headless():
+            return [], walk.mark
+        with self._second_look(address, opened) as again:
+            second = self._walk(address, again, walk.mark)
+            records = list(second)
+            why = second.judgement(again.kept)
         if why is not None:
-            raise corrupt(address.entity, again.mark, why)
-        return records
+            raise corrupt(address.entity, second.mark, why)
+        return records, second.mark
 
 
-def _behind(records: list[Record], tail: Tail, kept: Kept | None) -> Mark:
-    """The mark behind all records, those of a second look too."""
-    if not records or records[-1].version == tail.mark.version:
-        return tail.mark
-    start = 0 if kept is None else kept.mark.offset
-    return Mark(records[-1].version, start + sum(len(each.line) for each in records), records[-1].head)
+def _durable_version(walk: Walk, records: list[Record], ends: list[Mark]) -> int:
+    """The last version that sealed segments, or a `d` in the active one, show to be durable.
+
+    Records that came with their segment testify for nothing: its name may not be flushed yet. Whoever wrote behind them
+    had flushed it.
+    """
+    base = walk.active.base
+    here = [(record, end) for record, end in zip(records, ends, strict=True) if end.segment == base.first]
+    known = max((record.durable for record, end in here if end.offset > base.durable_end), default=0)
+    return max((end.version for _, end in here if end.offset <= known), default=walk.flushed)

@@ -2,9 +2,10 @@
 
     <root>/format.json                     {"format":1,"layout":"A","shard_digits":2}
     <root>/resources/<2 hex>/<entity>/     events.log, state.json
+    <root>/wal/                            layout C only: the write-ahead log
     <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort
 
-Rule 1: an unknown format is refused, never guessed.
+Rule 1: an unknown format is refused, never guessed. A root keeps the layout it was begun with.
 Rule 2: every opening makes the shard directories that are missing and flushes the root and `resources`, always: whoever
 made them may have died before its own flush.
 Rule 3: a root that cannot be written can still be read, if its format is there.
@@ -27,6 +28,9 @@ from interlock.stores.filesystem import FileSystem
 
 FORMAT_FILE = "format.json"
 RESOURCES = "resources"
+WAL = "wal"
+LAYOUTS = ("A", "C")
+"""A: a journal for each entity, written at once. C: one write-ahead log, from which the journals are written later."""
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
@@ -41,25 +45,37 @@ class Format(Struct, frozen=True, forbid_unknown_fields=True):
 class Root:
     """An open root. `read_only` says why it takes no appends; None when it does."""
 
-    def __init__(self, fs: FileSystem, root: str, settings: Settings, *, shard_digits: int = 2) -> None:
+    def __init__(
+        self, fs: FileSystem, root: str, settings: Settings, *, shard_digits: int = 2, layout: str | None = None
+    ) -> None:
+        if layout is not None and layout not in LAYOUTS:
+            raise UsageError(f"there is no layout `{layout}`", code="store.layout", hint="A, or C")
         self.read_only: str | None = None
         self._fs = fs
         self._settings = settings
         self._root = root
         self._open: list[int] = []
         try:
-            self._open_all(shard_digits)
+            self._open_all(Format(layout=layout or "A", shard_digits=shard_digits))
+            if layout is not None and layout != self.layout:
+                message = f"{root} has layout {self.layout}, not {layout}"
+                raise UsageError(message, code="store.layout", hint="a root keeps the layout it was begun with")
         except BaseException:
             self.close()
             raise
 
-    def _open_all(self, shard_digits: int) -> None:
+    @property
+    def layout(self) -> str:
+        """How journals are written here."""
+        return self._format.layout
+
+    def _open_all(self, wanted: Format) -> None:
         try:
             self.directory = self._directory()
             kind = self._fs.network(self.directory)
             if kind is not None:
                 raise UsageError(f"{self._root} is on a network file system ({kind})", code="store.network")
-            self._format = self._prepared(Format(shard_digits=shard_digits))
+            self._format = self._prepared(wanted)
             self._resources = self._prepared_shards()
         except OSError as error:
             raise unavailable(self._root, "open", error) from error
@@ -93,8 +109,9 @@ class Root:
                 write_whole(fs, self.directory, FORMAT_FILE, encode(msgspec.to_builtins(wanted)) + b"\n")
                 found = wanted
             with self._noting_read_only():
-                with contextlib.suppress(FileExistsError):
-                    fs.make_directory(self.directory, RESOURCES)
+                for name in (RESOURCES, WAL) if found.layout == "C" else (RESOURCES,):
+                    with contextlib.suppress(FileExistsError):
+                        fs.make_directory(self.directory, name)
                 fs.sync_directory(self.directory)
         return found
 
@@ -121,7 +138,7 @@ class Root:
             found = msgspec.json.decode(data, type=Format)
         except msgspec.MsgspecError as error:
             raise UsageError(f"{self._root}/{FORMAT_FILE} is not readable: {error}", code="store.format") from error
-        if found.format != 1 or found.layout != "A" or not 0 <= found.shard_digits <= 2:
+        if found.format != 1 or found.layout not in LAYOUTS or not 0 <= found.shard_digits <= 2:
             message = f"{self._root} has format {found.format}, layout {found.layout}, which is not known here"
             raise UsageError(message, code="store.format", hint="a newer Interlock may know it")
         return found

@@ -18,16 +18,25 @@ from interlock.stores.files_names import TEMPORARY
 from interlock.stores.files_state import Shapes
 from interlock.stores.filesystem import FileSystem
 
+SEGMENT_BYTES_MAX = 16_777_216
+"""Bytes of a journal's active segment (16 MiB) before the next one is begun: a file that is copied in one go, and yet
+one rotation for about fifty thousand entries."""
+
+WAL_BYTES_MAX = 8_388_608
+"""Bytes of layout C's write-ahead log (8 MiB) that call for a checkpoint: an opening after a crash reads all of it."""
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """What all journals of a store have in shared."""
+    """What all journals of a store have in common."""
 
     tenant: str = ""
     store_key: bytes = b""
     snapshot_every: int = 100
     lock_ms_max: int = 5_000
+    segment_bytes_max: int = SEGMENT_BYTES_MAX
+    wal_bytes_max: int = WAL_BYTES_MAX
 
 
 class Address(Struct, frozen=True):

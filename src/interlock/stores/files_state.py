@@ -27,11 +27,12 @@ _END = len(',"h":""}\n') + HASH_HEX
 
 
 class Mark(Struct, frozen=True):
-    """A verified place in a journal: behind the record of this version."""
+    """A verified place in a journal: behind the record of this version, in the segment that begins with another."""
 
     version: int
     offset: int
     head: str
+    segment: int = 1
 
 
 class Facts(Struct, frozen=True):
@@ -80,7 +81,7 @@ _snapshots = msgspec.json.Decoder(Snapshot)
 def encode_kept(kept: Kept, *, store_key: bytes = b"") -> bytes:
     """The bytes of `state.json`."""
     mark = kept.mark
-    store = encode(_Store(FORMAT, 1, mark.offset, mark.head, kept.facts, Raw(kept.keys)))
+    store = encode(_Store(FORMAT, mark.segment, mark.offset, mark.head, kept.facts, Raw(kept.keys)))
     body = encode(kept.snapshot)[:-1] + b',"store":' + store
     return b'%b,"h":"%b"}\n' % (body, _own_hash(body, store_key))
 
@@ -97,7 +98,8 @@ def decode_kept(data: bytes, entity: str | None, *, store_key: bytes = b"") -> K
         return None
     if snapshot.entity != (entity or snapshot.entity) or store.format != FORMAT:
         return None
-    return Kept(snapshot, Mark(snapshot.version, store.offset, store.head), store.facts, bytes(store.keys))
+    mark = Mark(snapshot.version, store.offset, store.head, store.segment)
+    return Kept(snapshot, mark, store.facts, bytes(store.keys))
 
 
 def encode_keys(keys: dict[str, int]) -> bytes:

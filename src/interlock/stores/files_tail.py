@@ -1,4 +1,4 @@
-r"""Reading a journal: records from a verified place on, and what to think of bytes that are none.
+r"""Reading one segment of a journal: records from a verified place on, and what to think of bytes that are none.
 
 Rule 1: nothing here takes a lock or raises for bad bytes; a bad line ends the reading, and stays as `rest`.
 Rule 2: a bad region had been durable when a later record says so in its `d`. One that nobody testifies for is a torn
@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from interlock.errors import CorruptionError
 from interlock.model.record import Bad, Record, decode_record, genesis
 from interlock.stores.files_names import JOURNAL, SNAPSHOT
+from interlock.stores.files_segments import SEAL, is_seal
 from interlock.stores.files_state import Kept, Mark, decode_kept
 from interlock.stores.filesystem import FileSystem
 
@@ -30,15 +31,28 @@ class _Shape(Struct):
     h: str
 
 
+class _SealShape(Struct):
+    t: str
+    d: int
+    c: str
+    h: str
+
+
 _shapes = msgspec.json.Decoder(_Shape)
+_seals = msgspec.json.Decoder(_SealShape)
 
 
 class Tail:
-    """The records behind a mark. Once they are used up, `mark` is behind the last good one and `rest` the bad bytes."""
+    """The records behind a mark, in one file.
+
+    Once they are used up, `mark` is behind the last good one and `rest` the bytes behind it that are none; a seal ends
+    the reading, and what stands behind it is the rest.
+    """
 
     def __init__(self, fs: FileSystem, file: int, mark: Mark, *, store_key: bytes = b"") -> None:
         self.mark = mark
         self.rest = b""
+        self.is_sealed = False
         self._fs = fs
         self._file = file
         self._store_key = store_key
@@ -54,9 +68,10 @@ class Tail:
                 mark = self.mark
                 record = decode_record(line, previous=mark.head, version=mark.version + 1, store_key=self._store_key)
                 if isinstance(record, Bad):
-                    self.rest = held[start:] + self._remaining(position)
+                    self.is_sealed = is_seal(line, mark, store_key=self._store_key)
+                    self.rest = held[end if self.is_sealed else start :] + self._remaining(position)
                     return
-                self.mark = Mark(record.version, mark.offset + len(line), record.head)
+                self.mark = Mark(record.version, mark.offset + len(line), record.head, mark.segment)
                 start = end
                 yield record
             held = held[start:]
@@ -69,24 +84,22 @@ class Tail:
             parts.append(chunk)
         return b"".join(parts)
 
-    def damaged(self, kept: Kept | None) -> str | None:
-        """Why the end of this reading is damage and no torn tail; None when nobody testifies for what is not there."""
-        if kept is not None and kept.mark.version > self.mark.version:
-            return f"the snapshot has version {kept.mark.version}"
-        if testimony(self.rest, self.mark.offset):
-            return "a later record says that these bytes had been durable"
-        return None
-
 
 def testimony(rest: bytes, start: int) -> bool:
-    """Whether a well-formed record in the rest knows bytes behind `start` as durable: then the bad region was."""
+    """Whether a well-formed line in the rest knows bytes behind `start` as durable: then the bad region was."""
+    return _testifies(rest, start, b'{"v":', _shapes) or _testifies(rest, start, SEAL, _seals)
+
+
+def _testifies(
+    rest: bytes, start: int, opening: bytes, lines: msgspec.json.Decoder[_Shape] | msgspec.json.Decoder[_SealShape]
+) -> bool:
     position = 0
-    while (position := rest.find(b'{"v":', position + 1)) > 0:
+    while (position := rest.find(opening, position + 1)) > 0:
         end = rest.find(b"\n", position) + 1
         if end == 0:
             return False
         try:
-            found = _shapes.decode(rest[position:end])
+            found = lines.decode(rest[position:end])
         except msgspec.MsgspecError:
             continue
         if found.d > start:
@@ -120,7 +133,7 @@ def read_kept(fs: FileSystem, directory: int, entity: str | None, *, store_key: 
     return decode_kept(b"".join(parts), entity, store_key=store_key)
 
 
-def corrupt(entity: str, mark: Mark, why: str) -> CorruptionError:
+def corrupt(entity: str, mark: Mark, why: str, name: str = JOURNAL) -> CorruptionError:
     """The error of a damaged journal: it names the place, and nothing on disk was changed."""
-    place = f"{JOURNAL} of `{entity}`, offset {mark.offset}, after version {mark.version}"
+    place = f"{name} of `{entity}`, offset {mark.offset}, after version {mark.version}"
     return CorruptionError(f"{place}: {why}", code="journal.corrupt", hint="stop this entity and keep its directory")

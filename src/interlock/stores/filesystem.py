@@ -1,4 +1,4 @@
-"""The file system as the file store sees it: about twenty calls, each one a point where a process can die.
+"""The file system as the file store sees it: about two dozen calls, each one a point where a process can die.
 
 Rule 1: everything below the root goes through a directory descriptor and a single name; symbolic links are not
 followed, so no id can lead out of the store.
@@ -86,8 +86,14 @@ class FileSystem(Protocol):
     def rename(self, at: int, old: str, new: str) -> None:
         """Puts a name in another's place, in one step."""
 
+    def link(self, at: int, old: str, new: str) -> None:
+        """Gives a file a second name. FileExistsError when that is taken."""
+
     def unlink(self, at: int, name: str) -> None:
         """Removes a name."""
+
+    def identity(self, file: int) -> int:
+        """What tells a file from every other of the same directory, whatever its names are."""
 
     def lock(self, directory: int, ms_max: int) -> None:
         """Takes the exclusive lock of an open directory. TimeoutError, with the holder, when it stays taken."""
@@ -168,8 +174,14 @@ class OperatingSystem:
     def rename(self, at: int, old: str, new: str) -> None:
         os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
 
+    def link(self, at: int, old: str, new: str) -> None:
+        os.link(old, new, src_dir_fd=at, dst_dir_fd=at, follow_symlinks=False)
+
     def unlink(self, at: int, name: str) -> None:
         os.unlink(name, dir_fd=at)
+
+    def identity(self, file: int) -> int:
+        return os.fstat(file).st_ino
 
     def lock(self, directory: int, ms_max: int) -> None:
         waited_ms, pause_ms = 0.0, 1.0

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from interlock.stores import files, memory, sqlite
+from interlock.ports.store import Store
+from interlock.stores import files, memory, postgres, sqlite
+from interlock.testing import store_crowd, store_writing
 from interlock.testing.store_suite import CASES, Case, Subject, cases_for
+from tests.support.postgres_server import store_or_skip
 
+WRITING = (*store_writing.CASES, *store_crowd.CASES, *store_crowd.SHARED)
 IN_MEMORY = cases_for(durable=False, shared=False)
 
 
@@ -33,6 +38,24 @@ async def test_the_file_store_keeps(case: Case, tmp_path: Path) -> None:
 async def test_the_sqlite_store_keeps(case: Case, tmp_path: Path) -> None:
     """A SQLite file keeps every case, by several handles and processes too."""
     await case(Subject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
+
+
+def opened_postgres(url: str) -> Store:
+    """A PostgreSQL store, opened in an event loop that ends before the store is used."""
+    return asyncio.run(postgres.open_store(url))
+
+
+@pytest.mark.parametrize("case", CASES, ids=_named)
+async def test_the_postgres_store_keeps(case: Case) -> None:
+    """A server keeps every case, by several handles and processes too."""
+    await case(Subject(open=partial(opened_postgres, store_or_skip())))
+
+
+@pytest.mark.parametrize("commit", ["one", "group"])
+@pytest.mark.parametrize("case", WRITING, ids=_named)
+async def test_the_postgres_store_keeps_whatever_the_way_to_commit(case: Case, commit: str) -> None:
+    """Step by step and in batches, by load or by force: the same answers."""
+    await case(Subject(open=partial(opened_postgres, f"{store_or_skip()}&commit={commit}")))
 
 
 def test_what_a_store_cannot_be_asked_is_left_out() -> None:

@@ -12,7 +12,7 @@ from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded,
 from interlock.stores.memory import MemoryStore
 from interlock.testing.store_suite import Subject, cases_for
 
-Answer = Appended | Duplicate | Conflict
+Answer = Appended | Duplicate | Conflict | Stale
 
 
 class ForgetsKeys(MemoryStore):

@@ -340,7 +340,7 @@ async def test_malformed_ids_are_refused_before_anything_is_made(store: FileStor
 
 @pytest.mark.parametrize(
     "content",
-    ['{"format":2,"layout":"A"}', '{"format":1,"layout":"C"}', '{"format":1,"layout":"A","shard_digits":7}', "{}x", ""],
+    ['{"format":2,"layout":"A"}', '{"format":1,"layout":"Z"}', '{"format":1,"layout":"A","shard_digits":7}', "{}x", ""],
 )
 def test_an_unknown_format_is_refused(tmp_path: Path, content: str) -> None:
     """A store of a later edition is not guessed at."""

@@ -11,7 +11,8 @@ from interlock.definition.yaml import FORMAT
 from interlock.errors import NotFoundError, RejectedError, UsageError
 from interlock.kernel.kernel import Kernel
 from interlock.model.effect import Effect
-from interlock.testing.simulate import CHILD_DEPTH_MAX, Simulation
+from interlock.model.limits import CHILD_DEPTH_MAX
+from interlock.testing.simulate import Simulation
 
 
 def kernel(text: str, kind: str = "k", **fields: Any) -> Kernel:

@@ -1,0 +1,168 @@
+"""Walking a journal: its records from a verified place on, from segment to segment.
+
+Rule 1: nothing here takes a lock or writes.
+Rule 2: a segment other than the active one ends with its seal, or is damaged: it was complete before the next one was
+put in place, and nobody writes it any more.
+Rule 3: a segment that is looked for and not there is a `PassedError`: a rotation or a release may just have passed, and
+only whoever holds the lock can tell that from damage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from interlock.errors import CorruptionError, NotFoundError
+from interlock.model.record import Record
+from interlock.stores.files_names import SNAPSHOT, sealed_first, sealed_name
+from interlock.stores.files_segments import Base, first_base, joined, read_base
+from interlock.stores.files_state import Kept, Mark
+from interlock.stores.files_tail import Tail, beginning, corrupt, stands, testimony
+from interlock.stores.filesystem import FileSystem
+
+
+class PassedError(Exception):
+    """A segment is not there: a rotation or a release passed, or it is damage."""
+
+
+class Chain(Struct, frozen=True):
+    """Whose chain is read, and with which key."""
+
+    entity: str
+    tenant: str = ""
+    store_key: bytes = b""
+
+    def beginning(self) -> Mark:
+        """The place before the first record."""
+        return beginning(self.entity, tenant=self.tenant, store_key=self.store_key)
+
+    def base(self) -> Base:
+        """How a journal begins that was never rotated."""
+        return first_base(self.beginning())
+
+
+class Active(Struct, frozen=True):
+    """The segment that an entity's directory shows as `events.log`, open."""
+
+    directory: int
+    file: int
+    base: Base
+
+
+def active_segment(fs: FileSystem, directory: int, file: int, chain: Chain) -> Active:
+    """The active segment in an open file. Raises CorruptionError when its beginning is damaged."""
+    base = read_base(fs, file, chain.beginning(), store_key=chain.store_key)
+    if base is None:
+        raise corrupt(chain.entity, chain.beginning(), "the first line of the segment is damaged")
+    return Active(directory, file, base)
+
+
+class Walk:
+    """The records behind a mark, to the end of the active segment.
+
+    Once they are used up: `mark` is behind the last good one, `rest` the bytes that are no record, `is_sealed` whether
+    the active segment is complete, `flushed` the last version that is durable because its segment was sealed.
+    """
+
+    def __init__(self, fs: FileSystem, active: Active, mark: Mark, chain: Chain) -> None:
+        self.mark = joined(mark, active.base)
+        self.rest = b""
+        self.is_sealed = False
+        self.flushed = 0
+        self.active = active
+        self._fs = fs
+        self._chain = chain
+
+    def __iter__(self) -> Iterator[Record]:
+        base = self.active.base
+        while self.mark.segment < base.first:
+            yield from self._sealed()
+            self.flushed = self.mark.version
+            self.mark = joined(Mark(self.mark.version, 0, self.mark.head, self.mark.version + 1), base)
+        if self.mark.segment != base.first:
+            raise PassedError(f"the segment of version {self.mark.segment} is not there")
+        if self.mark.offset < base.size:
+            raise corrupt(self._chain.entity, base.mark, "the segment does not begin where the one before it ends")
+        yield from self._read(self.active.file)
+
+    def _sealed(self) -> Iterator[Record]:
+        name = sealed_name(self.mark.segment)
+        with _opened(self._fs, self.active.directory, name) as file:
+            if self.mark.offset == 0:
+                self._begin(file, name)
+            yield from self._read(file)
+        if not self.is_sealed or self.rest:
+            raise corrupt(self._chain.entity, self.mark, "the segment does not end with its seal", name)
+        self.is_sealed = False
+
+    def _begin(self, file: int, name: str) -> None:
+        mark = self.mark
+        base = read_base(self._fs, file, mark, store_key=self._chain.store_key)
+        if base is None or (base.first - 1, base.head) != (mark.version, mark.head):
+            raise corrupt(self._chain.entity, mark, "the segment does not begin where the one before it ends", name)
+        self.mark = base.mark
+
+    def _read(self, file: int) -> Iterator[Record]:
+        tail = Tail(self._fs, file, self.mark, store_key=self._chain.store_key)
+        for record in tail:
+            self.mark = tail.mark
+            yield record
+        self.rest, self.is_sealed = tail.rest, tail.is_sealed
+
+    def damaged(self, kept: Kept | None) -> str | None:
+        """Why the end of this reading is damage and no torn tail; None when nobody testifies for what is not there."""
+        if kept is not None and kept.mark.version > self.mark.version:
+            return f"the snapshot has version {kept.mark.version}"
+        if self.rest and self.is_sealed:
+            return "bytes stand behind the seal"
+        if self.rest and self.mark.offset < self.active.base.durable_end:
+            return "these bytes were durable when the segment was put in place"
+        if testimony(self.rest, self.mark.offset):
+            return "a later line says that these bytes had been durable"
+        return None
+
+    def is_headless(self) -> bool:
+        """Whether not even a first record reads: then only the names beside it tell a torn tail from a lost base."""
+        return bool(self.rest) and self.mark.version == 0
+
+    def judgement(self, kept: Kept | None) -> str | None:
+        """The same as `damaged`, by whoever holds the lock."""
+        why = self.damaged(kept)
+        if why is None and self.is_headless() and any(map(sealed_first, self._fs.names(self.active.directory))):
+            return "there are sealed segments, and this one does not follow them"
+        return why
+
+
+def is_held(fs: FileSystem, active: Active, mark: Mark) -> bool:
+    """Whether the journal holds the record that a mark is behind. Raises PassedError when its segment is not there."""
+    mark = joined(mark, active.base)
+    if mark.segment == active.base.first:
+        return stands(fs, active.file, mark)
+    with _opened(fs, active.directory, sealed_name(mark.segment)) as file:
+        return stands(fs, file, mark)
+
+
+@contextlib.contextmanager
+def _opened(fs: FileSystem, directory: int, name: str) -> Iterator[int]:
+    try:
+        file = fs.open_file(directory, name)
+    except FileNotFoundError:
+        raise PassedError(f"{name} is not there") from None
+    try:
+        yield file
+    finally:
+        fs.close(file)
+
+
+def unwitnessed(entity: str, base: Base) -> CorruptionError:
+    """The error of an entity whose records are in an archive, and whose snapshot does not read."""
+    why = f"{SNAPSHOT} does not read, and the records that it stands for are in the archive {base.archive}"
+    return corrupt(entity, base.mark, why)
+
+
+def archived(entity: str, base: Base) -> NotFoundError:
+    """The error of records that were released."""
+    message = f"the records of `{entity}` before version {base.since} are in the archive {base.archive}"
+    return NotFoundError(message, code="journal.archived", hint="open the archive and read them there")

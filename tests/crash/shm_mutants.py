@@ -1,0 +1,71 @@
+"""Faulty queues, one rule broken in each: the storms must find them out. They patch the fallbacks, which are Python."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from interlock.shm.deque import LOST, PlainDeque, signed
+from interlock.shm.lane import FULL, MESSAGE_HEAD, PUSHED, PlainLane
+from interlock.shm.slab_plain import PlainSlab
+from interlock.shm.word import WORD_MAX
+
+
+def _dawdle() -> None:
+    """Stretches the moment in which a kill does harm, so that a short storm hits it."""
+    sum(range(3_000))
+
+
+def early_tail() -> None:
+    """A push that publishes before it writes: a kill between the two shows bytes that nobody sent."""
+
+    def push(self: PlainLane, payload: bytes, /) -> int:
+        tail, head = self._words.load(self._tail), self._words.load(self._head)
+        at, need = tail % self._bytes, MESSAGE_HEAD + (len(payload) + 7) // 8 * 8
+        skip = self._bytes - at if need > self._bytes - at else 0
+        if tail + skip + need - head > self._bytes:
+            return FULL
+        if skip:
+            struct.pack_into("<II", self._ring, at, 0xFFFFFFFF, 0)
+            at = 0
+        struct.pack_into("<II", self._ring, at, len(payload), 0)
+        self._words.store(self._tail, tail + skip + need)
+        _dawdle()
+        self._ring[at + MESSAGE_HEAD : at + MESSAGE_HEAD + len(payload)] = payload
+        return PUSHED
+
+    PlainLane.push = push  # type: ignore[method-assign,assignment]  # a mutant
+
+
+def empty_hand() -> None:
+    """A theft that does not say what it takes: a thief killed between the deque and its work loses an id."""
+
+    def steal(self: PlainDeque) -> int:
+        word = self._words.load(self._top)
+        top = signed(word)
+        if top >= signed(self._words.load(self._bottom)):
+            return 0
+        found = self._words.load(self._item(top))
+        if self._words.swap(self._top, word, (top + 1) & WORD_MAX) != word:
+            return LOST
+        _dawdle()
+        return found
+
+    PlainDeque.steal = steal  # type: ignore[method-assign]  # a mutant
+
+
+def no_sweep() -> None:
+    """A reaping that does not look for what the dead had claimed: those tasks never end."""
+
+    def reap_claimed(self: PlainSlab, cell: int, index: int, word: int) -> int:
+        return 0
+
+    PlainSlab._reap_claimed = reap_claimed  # type: ignore[method-assign]  # a mutant
+
+
+MUTANTS: dict[str, tuple[str, Callable[[], None]]] = {
+    "early_tail": ("lanes", early_tail),
+    "empty_hand": ("deque", empty_hand),
+    "no_sweep": ("slab", no_sweep),
+}
+"""The storm that must find each, and what breaks the rule."""

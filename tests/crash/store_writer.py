@@ -1,0 +1,146 @@
+"""A process that sends to entities of any store until it is killed. It says what it was promised.
+
+A line `asked <key> <entity>` goes out before each send, `kept <key> <entity> <version> <outcome>` after its receipt;
+each is one message of a pipe, so what a killed process said is what it knew.
+
+An address that ends with `#rotating` is that of a file store whose processes rotate its journals every few entries.
+
+Faults that must be found: `early` answers before COMMIT (SQLite), `lockless` locks nothing (files), `unsynced` flushes
+nothing (both; only a power cut can show it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Any
+from unittest.mock import patch
+
+from interlock.assemble import loads
+from interlock.errors import ConflictError, InterlockError, UnavailableError
+from interlock.model.entry import Receipt
+from interlock.opening import open as opening
+from interlock.runtime.send import Runtime
+from interlock.stores import files, sqlite, sqlite_connect
+from interlock.stores.files import FileStore
+from interlock.stores.filesystem import OperatingSystem
+from interlock.stores.sqlite_writer import COMMIT
+from interlock.testing.store_samples import PARCEL
+
+ENTITIES = 2
+TASKS = 2
+TRIES_MAX = 20
+"""How often a key is sent. A conflict comes after many lost swaps already, so this often is never on a sound store."""
+
+
+ROTATING = "#rotating"
+SEGMENT_BYTES = 2_000
+
+
+def plain(url: str) -> str:
+    """The address as a store knows it."""
+    return url.removesuffix(ROTATING)
+
+
+def settled(url: str) -> str:
+    """The address as a store knows it, after setting up this process as the address asks."""
+    if url.endswith(ROTATING):
+        tuned = partial(FileStore, segment_bytes_max=SEGMENT_BYTES, snapshot_every=10)
+        patch.object(files, "FileStore", tuned).start()
+    return plain(url)
+
+
+def parcels() -> Any:
+    """The chart of the entities."""
+    return loads(PARCEL.format(kind="parcel", revision="1.0.0"))
+
+
+def entity_of(number: int) -> str:
+    """The id of one of the entities."""
+    return f"parcel/{number % ENTITIES}"
+
+
+def writes(pipe: Connection, url: str, name: str, starts: tuple[int, ...], fault: str) -> None:
+    """Sends without end, a task per start; the caller ends the process."""
+    if fault == "early":
+        _answer_early()
+    elif fault == "lockless":
+        _lock_nothing()
+    elif fault == "unsynced":
+        _flush_nothing()
+    try:
+        asyncio.run(_writing(pipe, settled(url), name, starts))
+    except InterlockError as error:
+        pipe.send_bytes(f"failed {error}".encode())
+
+
+async def _writing(pipe: Connection, url: str, name: str, starts: tuple[int, ...]) -> None:
+    async with opening(url, charts=[parcels()]) as runtime:
+        await asyncio.gather(*(_task(pipe, runtime, name, task, at) for task, at in enumerate(starts)))
+
+
+async def _task(pipe: Connection, runtime: Runtime, name: str, task: int, at: int) -> None:
+    while True:  # until it is killed
+        key, entity = f"{name}.{task}.{at}", entity_of(task + at)
+        pipe.send_bytes(f"asked {key} {entity}".encode())
+        receipt = await _sent(runtime, entity, key)
+        pipe.send_bytes(f"kept {key} {entity} {receipt.version} {receipt.outcome}".encode())
+        at += 1
+
+
+async def _sent(runtime: Runtime, entity: str, key: str) -> Receipt:
+    """Sends a key until there is a receipt: that is what keys are for."""
+    for _ in range(TRIES_MAX - 1):
+        with contextlib.suppress(ConflictError, UnavailableError):
+            return await runtime.send(entity, "noted", key=key)
+    return await runtime.send(entity, "noted", key=key)
+
+
+class _Early:
+    """A connection whose COMMIT happens when the next statement comes: its callers are told too early."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._owes = False
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        """As the connection, but COMMIT is put off."""
+        if self._owes:
+            self._owes = False
+            self._connection.execute(COMMIT)
+        if statement == COMMIT:
+            self._owes = True
+            return self._connection.cursor()
+        return self._connection.execute(statement, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def _answer_early() -> None:
+    real = sqlite_connect.open_writer
+    patch.object(sqlite, "open_writer", lambda path: _Early(real(path))).start()
+
+
+def _lock_nothing() -> None:
+    """Appends of several processes meet: nobody locks, and writing takes long enough for others to come in between."""
+    real = OperatingSystem.write
+
+    def slow(self: OperatingSystem, file: int, data: bytes) -> int:
+        time.sleep(0.002)
+        return real(self, file, data)
+
+    patch.object(OperatingSystem, "lock", lambda self, directory, ms_max: None).start()
+    patch.object(OperatingSystem, "write", slow).start()
+
+
+def _flush_nothing() -> None:
+    for name in ("fdatasync", "fsync", "sync_directory"):
+        patch.object(OperatingSystem, name, lambda self, file: None).start()
+    pragmas = tuple(each.replace("synchronous = FULL", "synchronous = OFF") for each in sqlite_connect._WRITER)
+    patch.object(sqlite_connect, "_WRITER", pragmas).start()
+    patch.object(sqlite_connect, "_flush", lambda path: None).start()

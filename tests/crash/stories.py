@@ -1,0 +1,108 @@
+"""One caller's way through a store in a simulated world, with every call written down as a moment."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from interlock.ports.store import Duplicate
+from interlock.stores.files_journals import Journals
+from interlock.stores.files_shared import Settings
+from tests.crash.life import ENTITY, Ledger, append_blindly, opened, send, violations
+from tests.crash.simulated import Simulated, World
+
+FAULTS = (errno.EIO, errno.ENOSPC, Simulated.SHORT)
+Processes = Callable[[World, int], Simulated]
+Family = Callable[[Processes], Iterator["Moment"]]
+Judge = Callable[[World, Ledger, str | None], list[str]]
+
+
+@dataclass
+class Moment:
+    """A world as it was at one call, what the caller knew then, and the key it was sending.
+
+    `judge` holds what a crash left of it against that.
+    """
+
+    world: World
+    ledger: Ledger
+    key: str | None
+    judge: Judge
+
+
+class Story:
+    """One caller's way through a store, with every call of some processes written down as a moment."""
+
+    def __init__(self, processes: Processes, settings: Settings) -> None:
+        self.world = World()
+        self.ledger = Ledger()
+        self.moments: list[Moment] = []
+        self.key: str | None = None
+        self.settings = settings
+        self._processes = processes
+
+    def opened(self, fs: Simulated) -> Journals:
+        """A process that opens the store."""
+        return opened(fs, self.settings)
+
+    def judged(self, world: World, ledger: Ledger, retry: str | None) -> list[str]:
+        """What is wrong with a world that a crash left."""
+        return violations(world, ledger, retry=retry, settings=self.settings)
+
+    def process(self, number: int, *, watched: bool) -> Simulated:
+        """A process of this story."""
+        fs = self._processes(self.world, number)
+        if watched:
+            self.watch(fs)
+        return fs
+
+    def watch(self, fs: Simulated) -> None:
+        """From now on every call of this process is a moment."""
+        fs.watch = lambda _: self.note()
+
+    def note(self) -> None:
+        """Writes down the moment."""
+        self.moments.append(Moment(self.world.copy(), self.ledger.copy(), self.key, self.judged))
+
+    def append(self, journals: Journals, key: str, version: int) -> None:
+        """One append of a version that is known."""
+        self.key = key
+        append_blindly(journals, self.ledger, key, version)
+        self.key = None
+
+    def send(self, journals: Journals, key: str) -> None:
+        """One append of whatever version is next."""
+        self.key = key
+        send(journals, self.ledger, key)
+        self.key = None
+
+    def ask(self, journals: Journals, key: str) -> None:
+        """Whether a key was kept: a yes is an acknowledgement."""
+        answer = journals.load(ENTITY, key=key)
+        if isinstance(answer, Duplicate):
+            self.ledger.acknowledged[key] = answer.version
+
+    def life(self, fs: Simulated) -> None:
+        """Opens, appends past a snapshot, sends a key twice, closes."""
+        journals = self.opened(fs)
+        for version in range(1, 4):
+            self.append(journals, f"k{version}", version)
+        self.send(journals, "k3")
+        self.append(journals, "k4", 4)
+        self.append(journals, "k5", 5)
+        journals.close()
+        self.note()
+
+
+def simulated(world: World, number: int) -> Simulated:
+    """A process as it should be."""
+    return Simulated(world, process=number)
+
+
+class SnapshotFailedError(Exception):
+    """A snapshot failed in a world without faults."""
+
+
+class JournalChangedError(Exception):
+    """The caller was given an error, and yet the journal is not as it was."""

@@ -1,0 +1,42 @@
+"""The public list of faults names tests that exist: each command on the page would run something."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.crash.mutants import INTERLEAVED, SWEPT
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "internals" / "faults.md"
+COMMANDS = re.findall(r"`pytest ([^`]+)`", PAGE.read_text(encoding="utf-8"))
+_CHOSEN = re.compile(r"(?P<file>\S+) -k (?P<word>\w+)")
+_NAMED = re.compile(r'"(?P<file>\S+)::(?P<test>\w+)\[(?P<case>\w+)\]"')
+
+
+def names_in(file: str) -> list[str]:
+    """The names of the tests in a file."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    functions = (each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [each.name for each in functions if each.name.startswith("test_")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_names_a_test(command: str) -> None:
+    """It chooses by a word that is in a test's name, or names a test and one of its faulty stores."""
+    chosen, named = _CHOSEN.fullmatch(command), _NAMED.fullmatch(command)
+    if chosen is not None:
+        assert any(chosen["word"] in each for each in names_in(chosen["file"]))
+    else:
+        assert named is not None
+        assert named["test"] in names_in(named["file"])
+        assert named["case"] in {**SWEPT, **INTERLEAVED}
+
+
+def test_the_page_has_its_rows() -> None:
+    """Every row of a table has its command."""
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+
+    assert len(COMMANDS) == len([line for line in rows if not line.startswith(("| fault", "| without"))])
+    assert len(COMMANDS) > 20

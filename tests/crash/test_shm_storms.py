@@ -1,0 +1,38 @@
+"""SIGKILL at any moment, in every mode: nothing lost, doubled or torn. `make torture-shm` runs it long."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.crash.shm_mutants import MUTANTS
+from tests.shm.report import MODES_OF, stormed
+from tests.unit.shm.queues import working_modes
+
+KILLS = {"lanes": 40, "deque": 40, "slab": 60, "lifecycle": 20, "pool": 4}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "mode"), [(name, mode) for name, modes in MODES_OF.items() for mode in modes if mode in working_modes()]
+)
+def test_a_storm_of_kills_leaves_everything_whole(name: str, mode: str) -> None:
+    """Each storm has victims that die in the middle of their work."""
+    kills = KILLS[name] if mode == "native" else KILLS[name] // 2
+    outcome = stormed(name, mode=mode, kills=kills, seed=1)
+
+    assert outcome.clean, outcome
+    assert outcome.kills >= kills
+    assert outcome.work > 0
+    if mode == "native":
+        assert outcome.inside > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", sorted(MUTANTS))
+def test_a_storm_finds_a_faulty_queue(mutant: str) -> None:
+    """A storm that cannot fail proves nothing: each rule, broken, is found out within a few storms."""
+    name, _ = MUTANTS[mutant]
+    mode = "libatomic" if "libatomic" in working_modes() else "mutex"
+    found = any(not stormed(name, mode=mode, kills=60, seed=seed, mutant=mutant).clean for seed in range(1, 6))
+
+    assert found

@@ -1,0 +1,121 @@
+"""The doorbell: producers publish and ring only when the consumer is asleep; the consumer alone says that it wakes.
+
+Producer   publish; load `asleep`; if 1, ring. It never clears `asleep`.
+Consumer   read the bell; store `asleep` = 0; drain. When all lanes are empty: store `asleep` = 1, look at every lane
+           again, and only then go back to the bell. A new consumer begins with the drain.
+
+Lanes are a tail and a head here; `lane.py` has their bytes. The sleep has no bound: a message of a live producer must
+be taken without the help of a timer. What a killed producer had published but not rung for is left to the timer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from tests.model.explorer import DEAD, Cells, Model, Process, Stage
+from tests.model.operations import Script, add, cas, load, lock, store, take, until_not
+
+
+def model(*, producers: int, messages: int, consumers: int = 1, kills: int = 0, fault: str = "") -> Model:
+    """Gives producers and consumers, of which one at a time holds the lock byte of the inbox."""
+    processes = [
+        Process(f"producer {number}", partial(_produce, number, messages, fault)) for number in range(producers)
+    ]
+    processes += [
+        Process(f"consumer {number}", partial(_consume, f"consumer {number}", producers, fault))
+        for number in range(consumers)
+    ]
+    memory: dict[str, Any] = {"asleep": 0, "bell": 0, "inbox": ""}
+    for number in range(producers):
+        memory |= {f"tail {number}": 0, f"head {number}": 0}
+    return Model(
+        memory=memory,
+        processes=tuple(processes),
+        unsafe=lambda cells, where: None,
+        unsettled=_unsettled,
+        locks=("inbox",),
+        mortal=frozenset(process.name for process in processes if process.name != f"consumer {consumers - 1}"),
+        kills=kills,
+    )
+
+
+STAGES: Final[dict[str, Stage]] = {
+    "2 producers of 2": lambda fault: model(producers=2, messages=2, fault=fault),
+    "2 producers of 2, 1 kill": lambda fault: model(producers=2, messages=2, kills=1, fault=fault),
+    "3 producers, 1 kill": lambda fault: model(producers=3, messages=1, kills=1, fault=fault),
+    "2 producers, 2 consumers, 1 kill": lambda fault: model(producers=2, messages=1, consumers=2, kills=1, fault=fault),
+}
+
+_LOST = "lost ring: a live producer's message waits, the consumer sleeps"
+
+HUNTS: Final = {
+    "producer clears": ("2 producers of 2, 1 kill", _LOST),
+    "producer looks first": ("2 producers of 2", _LOST),
+    "no second look": ("2 producers of 2", _LOST),
+    "bell is read last": ("2 producers of 2", _LOST),
+    "new consumer begins asleep": ("2 producers, 2 consumers, 1 kill", _LOST),
+    "consumer never arms": ("2 producers of 2", _LOST),
+}
+
+
+def _unsettled(cells: Cells, results: Mapping[str, Any]) -> str | None:
+    live = [name.split()[1] for name, result in results.items() if name.startswith("producer") and result != DEAD]
+    waiting = [number for number in live if cells[f"tail {number}"] > cells[f"head {number}"]]
+    return "lost ring: a live producer's message waits, the consumer sleeps" if waiting else None
+
+
+def _produce(number: int, messages: int, fault: str) -> Script:
+    for message in range(1, messages + 1):
+        asleep = 0
+        if fault == "producer looks first":
+            asleep = yield load("asleep")
+        yield store(f"tail {number}", message)
+        if fault == "producer clears":
+            asleep = yield cas("asleep", 1, 0)
+        elif fault != "producer looks first":
+            asleep = yield load("asleep")
+        if asleep:
+            yield add("bell", 1)
+    return "sent"
+
+
+def _consume(me: str, lanes: int, fault: str) -> Script:
+    yield lock("inbox", me)
+    if fault != "new consumer begins asleep" or me == "consumer 0":
+        yield from _drain(lanes, fault)
+    while True:
+        if fault == "bell is read last":
+            yield until_not("bell", 0)
+        else:
+            yield take("bell")
+        yield store("asleep", 0)
+        yield from _drain(lanes, fault)
+        if fault == "bell is read last":
+            yield store("bell", 0)
+
+
+def _drain(lanes: int, fault: str) -> Script:
+    while True:
+        found = False
+        for lane in range(lanes):
+            head = yield load(f"head {lane}")
+            if (yield load(f"tail {lane}")) > head:
+                found = True
+                yield store(f"head {lane}", head + 1)
+        if found:
+            continue
+        if fault == "consumer never arms":
+            return
+        yield store("asleep", 1)
+        if fault == "no second look":
+            return
+        for lane in range(lanes):
+            head = yield load(f"head {lane}")
+            if (yield load(f"tail {lane}")) > head:
+                found = True
+                break
+        if not found:
+            return
+        yield store("asleep", 0)

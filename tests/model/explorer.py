@@ -1,0 +1,362 @@
+"""Every interleaving of some processes over shared memory, with a SIGKILL before every step if wanted.
+
+Processes are generators over the operations of `operations.py`. A state is the memory and, for each process, where it
+stands. Where it stands is told by its frames: code, position, variables. So two histories that lead to the same memory
+and the same frames are one state, which is visited once, and loops end.
+
+Rule 1: a process is deterministic; all chance is the order of steps and the kills.
+Rule 2: a process keeps nothing across a step but its variables (no half-evaluated expression, no iterator that its
+        variables do not tell), and its variables are hashable. Two histories are taken for one only on that ground;
+        `merged=False` takes every history for itself, which a test uses to check the merging.
+Rule 3: a kill ends all threads of a process at once, frees its lock bytes and leaves shared memory as it is.
+Rule 4: safety is a property of every state. Liveness is: from every state some end that is `settled` can be reached
+        without a further kill. A state from which none can be reached is stuck, however busy the processes look.
+Rule 5: the walk is breadth first, so the interleaving shown for a violation is a shortest one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from tests.model.operations import FREE, Memory, Operation, Script, perform
+
+DEAD: Final = "dead"
+WAITING: Final = "waiting"
+STATES_MAX: Final = 2_000_000  # about a gigabyte
+STUCK: Final = "stuck: no settled end can be reached any more"
+_DEAD: Final = 0  # where a killed thread stands
+State = tuple[int, ...]  # the number of the memory, then of where each process stands
+Cells = Mapping[str, Any]
+
+
+class Process(NamedTuple):
+    """A thread of a process: kills take all threads of one `group`, which is the thread's own name if not given."""
+
+    name: str
+    script: Callable[[], Script]
+    group: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The process that it belongs to, by whose name it holds locks."""
+        return self.group or self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """Processes, the memory that they begin with, and what must hold.
+
+    `unsafe` is asked about every state: memory, and where each process is (its operation's `at`, its result, `dead`);
+    `unsettled` about every end: memory, and what each process returned (or `dead`, or `waiting`). Both answer None or
+    what is wrong. `excused` says of which states nothing more is wished: they count as settled ends.
+    """
+
+    memory: Mapping[str, Any]
+    processes: tuple[Process, ...]
+    unsafe: Callable[[Cells, Mapping[str, str]], str | None]
+    unsettled: Callable[[Cells, Mapping[str, Any]], str | None]
+    excused: Callable[[Cells, Mapping[str, str]], bool] = lambda _cells, _where: False
+    locks: tuple[str, ...] = ()
+    mortal: frozenset[str] = frozenset()
+    kills: int = 0
+
+
+Stage = Callable[[str], Model]  # by the name of the rule that is left out; the empty name leaves out none
+
+
+class Turn(NamedTuple):
+    """One line of an interleaving; a kill has no operation."""
+
+    process: str
+    operation: Operation | None
+    answer: Any
+
+
+class Violation(NamedTuple):
+    """What went wrong, and a shortest way there."""
+
+    what: str
+    turns: tuple[Turn, ...]
+
+    def __str__(self) -> str:
+        """The interleaving, one step per line."""
+        return "\n".join([*(line(turn) for turn in self.turns), f"=> {self.what}"])
+
+
+@dataclass
+class Exploration:
+    """What was seen."""
+
+    states: int = 0
+    ends: int = 0
+    complete: bool = True
+    violations: dict[str, Violation] = field(default_factory=dict)
+
+
+class _Standing(NamedTuple):
+    process: int
+    operation: Operation | None  # None: it has returned
+    answers: tuple[Any, ...]
+    result: Any = None
+
+    @property
+    def at(self) -> str:
+        return self.operation.at if self.operation else str(self.result or "")
+
+
+class Explorer:
+    """Walks one model."""
+
+    def __init__(self, model: Model, *, states_max: int = STATES_MAX, until: str = "", merged: bool = True) -> None:
+        self._model = model
+        self._until = until
+        self._states_max = states_max
+        self._merged = merged
+        asleep = {f"asleep.{process.name}": FREE for process in model.processes}
+        self._names = (*model.memory, *asleep)
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self._groups = tuple(dict.fromkeys(process.owner for process in model.processes))
+        self._threads = tuple(
+            tuple(place for place, process in enumerate(model.processes, start=1) if process.owner == group)
+            for group in self._groups
+        )
+        self._excused: dict[tuple[Any, ...], bool] = {}
+        self._memories: list[Memory] = []
+        self._memory_numbers: dict[Memory, int] = {}
+        self._standings: list[_Standing] = [_Standing(-1, None, (), DEAD)]
+        self._standing_numbers: dict[Any, int] = {}
+        self._followers: dict[tuple[int, Any], int] = {}
+        self._turns: dict[tuple[int, int], tuple[int, int] | None] = {}
+        self._seen: dict[State, int] = {}
+        self._states: list[State] = []
+        self._parents = array("l")
+        self._causes = array("b")  # the process that moved, or minus the killed group, minus one
+        self._edges = array("l")  # pairs, without kills
+        self._good = array("l")
+        self.result = Exploration()
+
+        memory = self._numbered((*model.memory.values(), *asleep.values()))
+        self._visit((memory, *(self._stand(number, ()) for number in range(len(model.processes)))), -1, 0)
+
+    def explore(self) -> Exploration:
+        """Visits every state, then looks for those from which no settled end can be reached."""
+        current = 0
+        while current < len(self._states):
+            if len(self._states) > self._states_max or self._until in self.result.violations:
+                self.result.complete = False
+                break
+            self._expand(current)
+            current += 1
+        self.result.states = len(self._states)
+        if self.result.complete:
+            self._find_stuck()
+        return self.result
+
+    def _expand(self, current: int) -> None:
+        state = self._states[current]
+        self._check(state, current)
+        memory = state[0]
+        moved = False
+        for process in range(1, len(state)):
+            turn = self._turn(state[process], memory)
+            if turn is not None:
+                moved = True
+                after = (turn[1], *state[1:process], turn[0], *state[process + 1 :])
+                self._edges.extend((current, self._visit(after, current, process - 1)))
+        if not moved:
+            self._end(state, current)
+        if self._model.kills:
+            self._kill(state, current)
+
+    def _turn(self, standing: int, memory: int) -> tuple[int, int] | None:
+        """Where the process stands after its next operation, and the memory then; None when it cannot go on."""
+        key = (standing, memory)
+        if key not in self._turns:
+            operation = self._standings[standing].operation
+            done = operation and perform(operation, self._memories[memory], self._places)
+            self._turns[key] = done and (self._follow(standing, done.answer), self._numbered(done.memory))
+        return self._turns[key]
+
+    def _follow(self, standing: int, answer: Any) -> int:
+        """Where a process stands once it has its answer."""
+        key = (standing, answer)
+        if key not in self._followers:
+            before = self._standings[standing]
+            self._followers[key] = self._stand(before.process, (*before.answers, answer))
+        return self._followers[key]
+
+    def _stand(self, process: int, answers: tuple[Any, ...]) -> int:
+        """Runs the process from its beginning with the answers it had, and numbers the place it comes to."""
+        script = self._model.processes[process].script()
+        try:
+            operation = next(script)
+            for answer in answers:
+                operation = script.send(answer)
+        except StopIteration as stop:
+            found = _Standing(process, None, answers, stop.value)
+            key: Any = (process, None, stop.value) if self._merged else (process, answers)
+        else:
+            found = _Standing(process, operation, answers)
+            key = (process, operation, *_frames(script)) if self._merged else (process, answers)
+            script.close()
+        number = self._standing_numbers.setdefault(key, len(self._standings))
+        if number == len(self._standings):
+            self._standings.append(found)
+        return number
+
+    def _numbered(self, memory: Memory) -> int:
+        number = self._memory_numbers.setdefault(memory, len(self._memories))
+        if number == len(self._memories):
+            self._memories.append(memory)
+        return number
+
+    def _visit(self, state: State, parent: int, cause: int) -> int:
+        number = self._seen.setdefault(state, len(self._states))
+        if number == len(self._states):
+            self._states.append(state)
+            self._parents.append(parent)
+            self._causes.append(cause)
+        return number
+
+    def _kill(self, state: State, current: int) -> None:
+        """All that one more kill can lead to. A process that has nothing more to do is not worth killing."""
+        if sum(state[threads[0]] == _DEAD for threads in self._threads) == self._model.kills:
+            return
+        for number, threads in enumerate(self._threads):
+            group = self._groups[number]
+            if group in self._model.mortal and any(self._standings[state[each]].operation for each in threads):
+                after = list(state)
+                after[0] = self._numbered(self._released(self._memories[state[0]], group))
+                for each in threads:
+                    after[each] = _DEAD
+                self._visit(tuple(after), current, -number - 1)
+
+    def _released(self, memory: Memory, group: str) -> Memory:
+        return tuple(
+            FREE if value == group and name in self._model.locks else value
+            for name, value in zip(self._names, memory, strict=True)
+        )
+
+    def _check(self, state: State, current: int) -> None:
+        key = (state[0], *(self._standings[each].at for each in state[1:]))
+        if key not in self._excused:
+            where = {
+                process.name: self._standings[standing].at
+                for process, standing in zip(self._model.processes, state[1:], strict=True)
+            }
+            cells = self._cells(state[0])
+            self._note(self._model.unsafe(cells, where), current)
+            self._excused[key] = self._model.excused(cells, where)
+        if self._excused[key]:
+            self._good.append(current)
+
+    def _end(self, state: State, current: int) -> None:
+        self.result.ends += 1
+        results = {
+            process.name: self._standings[standing].result if self._standings[standing].operation is None else WAITING
+            for process, standing in zip(self._model.processes, state[1:], strict=True)
+        }
+        wrong = self._model.unsettled(self._cells(state[0]), results)
+        if wrong is None:
+            self._good.append(current)
+        self._note(wrong, current)
+
+    def _find_stuck(self) -> None:
+        """Goes backwards from the settled ends; whatever is not met can never settle."""
+        before: list[list[int]] = [[] for _ in self._states]
+        for place in range(0, len(self._edges), 2):
+            before[self._edges[place + 1]].append(self._edges[place])
+        hopeful = bytearray(len(self._states))
+        waiting = list(self._good)
+        for number in waiting:
+            hopeful[number] = 1
+        while waiting:
+            for number in before[waiting.pop()]:
+                if not hopeful[number]:
+                    hopeful[number] = 1
+                    waiting.append(number)
+        stuck = hopeful.find(0)
+        if stuck >= 0 and not self.result.violations:
+            self._note(STUCK, stuck)
+
+    def _cells(self, memory: int) -> Cells:
+        return dict(zip(self._names, self._memories[memory], strict=True))
+
+    def _note(self, wrong: str | None, current: int) -> None:
+        if wrong is not None and wrong not in self.result.violations:
+            self.result.violations[wrong] = Violation(wrong, tuple(self._way(current))[::-1])
+
+    def _way(self, current: int) -> Iterator[Turn]:
+        while (parent := self._parents[current]) >= 0:
+            cause, state = self._causes[current], self._states[parent]
+            if cause < 0:
+                yield Turn(self._groups[-cause - 1], None, None)
+            else:
+                operation = self._standings[state[cause + 1]].operation
+                assert operation is not None
+                done = perform(operation, self._memories[state[0]], self._places)
+                yield Turn(self._model.processes[cause].name, operation, done and done.answer)
+            current = parent
+
+
+def explore(model: Model, *, states_max: int = STATES_MAX) -> Exploration:
+    """Gives all that can happen."""
+    return Explorer(model, states_max=states_max).explore()
+
+
+def hunt(model: Model, wrong: str) -> Violation | None:
+    """Gives a shortest way to what is wrong, or None when there is none."""
+    return Explorer(model, until=wrong).explore().violations.get(wrong)
+
+
+def line(turn: Turn) -> str:
+    """Gives a step as people read it: who, what, and the answer."""
+    if turn.operation is None:
+        return f"{turn.process}: SIGKILL"
+    return f"{turn.process}: {words(turn)}"
+
+
+def words(turn: Turn) -> str:
+    """Gives what a step did and was answered."""
+    kind, cell, first, second, _, at = turn.operation or Operation("", "")
+    match kind:
+        case "load":
+            return f"load {cell}: {show(turn.answer)}"
+        case "store":
+            return f"store {cell} = {show(first)}"
+        case "cas":
+            return f"CAS {cell} {show(first)} -> {show(second)}: {'won' if turn.answer else 'lost'}"
+        case "swap":
+            won = turn.answer == first
+            return f"CAS {cell} {show(first)} -> {show(second)}: {'won' if won else 'lost to ' + show(turn.answer)}"
+        case "add":
+            return f"add {first:+d} to {cell}: {turn.answer} -> {turn.answer + first}"
+        case "until_not":
+            return f"see {cell}: {show(turn.answer)}"
+        case "held":
+            return f"probe {cell}: {'held' if turn.answer else 'free'}"
+        case "sleep":
+            return f"sleep on {cell} = {show(first)}" if turn.answer else f"sleep on {cell} = {show(first)}: refused"
+        case "sleeping":
+            return "awake"
+        case "pause":
+            return at or "goes on"
+        case _:
+            return f"{kind} {cell}"
+
+
+def show(value: Any) -> str:
+    """Gives a value of a cell; a word of several parts with bars between them, as the notes write it."""
+    if isinstance(value, tuple):
+        return "|".join(map(str, value)) or "nothing"
+    return str(value) if value != FREE else "nobody"
+
+
+def _frames(script: Any) -> Iterator[Any]:
+    while script is not None:
+        frame = script.gi_frame
+        yield frame.f_code, frame.f_lasti, tuple(sorted(frame.f_locals.items()))
+        script = script.gi_yieldfrom

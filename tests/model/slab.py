@@ -1,0 +1,157 @@
+"""Tasks in a slab, their ids in deques, a hand word for what is between the two, and the reaping of the dead.
+
+Task word = (state, slot): FREE -> QUEUED(home) -> CLAIMED(slot) -> DONE, moved by compare-and-swap only.
+
+submit  write the payload; CAS FREE -> QUEUED(me); push the id on my deque.
+run     pop mine, else steal. Before the pop's store and before the theft's swap, the id goes into my hand word. CAS
+        QUEUED -> CLAIMED(me); lost: drop the id, it is a stale duplicate. Clear the hand. Execute. CAS -> DONE.
+reap    take the lock byte of the dead slot. Steal its deque empty onto mine and move it on (`settle`); push its hand if
+        that task is still QUEUED; re-queue what is QUEUED in its range or CLAIMED by it, through my hand as well: who
+        reaps may be killed too. Let the byte go.
+
+Every task that was QUEUED once is DONE in the end, as long as somebody lives; no two live processes execute one task
+at the same time; without a kill each is executed once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.model.operations import FREE, Script, add, cas, load, pause, store
+
+CAPACITY = 4
+EXECUTING = "executing"
+
+
+class Pool(NamedTuple):
+    """What all processes agree on: each task's home slot, and the one rule that is left out."""
+
+    homes: tuple[int, ...]
+    slots: int
+    fault: str = ""
+
+
+def submit(slot: int, task: int) -> Script:
+    """Queues a task of the own range."""
+    if (yield cas(f"task {task}", ("FREE",), ("QUEUED", slot))):
+        yield from push(slot, task)
+
+
+def push(slot: int, task: int) -> Script:
+    """The owner's end of the deque."""
+    bottom = yield load(f"bottom {slot}")
+    yield store(f"place {slot}.{bottom % CAPACITY}", task)
+    yield store(f"bottom {slot}", bottom + 1)
+
+
+def pop(slot: int, pool: Pool) -> Script:
+    """The newest id of the own deque, or None. What is taken is in the hand before it leaves the deque."""
+    lowered = (yield load(f"bottom {slot}")) - 1
+    if lowered < (yield load(f"top {slot}")):
+        return None
+    task = yield load(f"place {slot}.{lowered % CAPACITY}")
+    if pool.fault != "no hand":
+        yield store(f"hand {slot}", task)
+    yield store(f"bottom {slot}", lowered)
+    top = yield load(f"top {slot}")
+    if top < lowered:
+        return task
+    won = top == lowered and (yield cas(f"top {slot}", top, top + 1))
+    yield store(f"bottom {slot}", lowered + 1)
+    return task if won else None
+
+
+def steal(slot: int, victim: int, pool: Pool) -> Script:
+    """The oldest id of another deque, or None."""
+    top = yield load(f"top {victim}")
+    if top >= (yield load(f"bottom {victim}")):
+        return None
+    task = yield load(f"place {victim}.{top % CAPACITY}")
+    if pool.fault != "no hand":
+        yield store(f"hand {slot}", task)
+    return task if (yield cas(f"top {victim}", top, top + 1)) else None
+
+
+def run(slot: int, task: int, pool: Pool) -> Script:
+    """Claims and executes what is in the hand, or drops it."""
+    word = yield load(f"task {task}")
+    mine = ("CLAIMED", slot)
+    claimed = word[0] == "QUEUED" and (yield cas(f"task {task}", word, mine))
+    if pool.fault == "claim by a look":
+        claimed = word[0] in {"QUEUED", "CLAIMED"}
+    yield store(f"hand {slot}", FREE)
+    if claimed:
+        yield pause(at=f"{EXECUTING} {task}")
+        yield add(f"ran {task}", 1, at=f"{EXECUTING} {task}")
+        yield cas(f"task {task}", mine, ("DONE",))
+
+
+def round_of_work(slot: int, pool: Pool) -> Script:
+    """One id from anywhere, run; answers whether there was one."""
+    task = yield from pop(slot, pool)
+    for victim in range(pool.slots):
+        if task is None and victim != slot:
+            task = yield from steal(slot, victim, pool)
+    if task is None:
+        return False
+    yield from run(slot, task, pool)
+    return True
+
+
+def reap(me: str, slot: int, dead: int, pool: Pool) -> Script:
+    """Takes over what a dead process left: from its hand, its deque, its range and its claims."""
+    if pool.fault == "reap without the byte":
+        if (yield load(f"lock {dead}")) != FREE:
+            return
+    elif not (yield cas(f"lock {dead}", FREE, me)):
+        return
+    if (yield load(f"joined {dead}")):
+        yield from salvage(slot, dead, pool)
+        yield store(f"joined {dead}", 0)
+    if pool.fault != "reap without the byte" and slot != dead:
+        yield store(f"lock {dead}", FREE)
+
+
+def salvage(slot: int, dead: int, pool: Pool) -> Script:
+    """The body of reaping: deque, hand, sweep."""
+    if pool.fault != "deque is left as found":
+        yield from settle(slot, dead, pool)
+    hand = yield load(f"hand {dead}")
+    if hand != FREE and pool.fault != "hand is not looked at":
+        if (yield load(f"task {hand}"))[0] == "QUEUED":
+            yield from push(slot, hand)
+        yield store(f"hand {dead}", FREE)
+    for task in range(len(pool.homes)):
+        word = yield load(f"task {task}")
+        queued = word[0] == "QUEUED" and pool.homes[task] == dead and pool.fault != "range is not swept"
+        claimed = word == ("CLAIMED", dead) and pool.fault != "claims are not swept"
+        if queued or claimed:
+            if pool.fault != "sweep without the hand":
+                yield store(f"hand {slot}", task)
+            if (yield cas(f"task {task}", word, ("QUEUED", slot))):
+                yield from push(slot, task)
+            yield store(f"hand {slot}", FREE)
+
+
+def settle(slot: int, dead: int, pool: Pool) -> Script:
+    """Empties a dead process' deque onto mine, or, if it is mine now, keeps what thieves can see of it.
+
+    Its owner may have died inside a pop, with the bottom lowered to the top or below it, while a thief that saw the old
+    bottom is still about to swap. So an empty deque is moved on by a swap of the top, which that thief then loses.
+    """
+    while True:
+        if slot != dead:
+            while (task := (yield from steal(slot, dead, pool))) is not None:
+                yield from push(slot, task)
+                yield store(f"hand {slot}", FREE)
+        top = yield load(f"top {dead}")
+        if top < (yield load(f"bottom {dead}")):
+            if slot == dead:
+                return
+            continue
+        if pool.fault == "bottom is set to top":
+            yield store(f"bottom {dead}", top)
+            return
+        if (yield cas(f"top {dead}", top, top + 1)):
+            yield store(f"bottom {dead}", top + 1)
+            return

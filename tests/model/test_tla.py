@@ -1,0 +1,64 @@
+"""The lifecycle, specified a second time in TLA+, holds by the judgement of TLC, which shares no code with ours.
+
+TLC's liveness is another one than the explorer's: every process that can go on does so in the end (weak fairness), and
+then DRAINING leads to CLOSED.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.model import tlc
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(bool(tlc.missing()), reason=tlc.missing() or "TLC is here"),
+]
+
+FAULTS = {
+    "no second look": (tlc.INVARIANT_VIOLATED, "NobodyInside", {"Newcomers": "{}", "KillsMax": "0"}),
+    "take over the living": (tlc.INVARIANT_VIOLATED, "OneCleanup", {"Newcomers": "{}", "KillsMax": "0"}),
+    "back-off does not scan": (
+        tlc.PROPERTY_VIOLATED,
+        "Temporal properties",
+        {"Newcomers": "{}", "Waiters": "{}", "KillsMax": "0"},
+    ),
+    "waiter does not tend": (tlc.PROPERTY_VIOLATED, "Temporal properties", {"Newcomers": "{}"}),
+}
+
+
+def test_the_specification_holds(tmp_path: Path) -> None:
+    """One worker, a drainer, a waiter and one kill: no invariant breaks, the phase only moves on, and it closes."""
+    verdict = tlc.check("Lifecycle", tmp_path, {"Newcomers": "{}"})
+
+    assert (tlc.SAFE, 7_683) == (verdict.code, verdict.states), verdict.output
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(os.environ.get("INTERLOCK_MODELS") != "long", reason="takes a minute; INTERLOCK_MODELS=long")
+def test_the_specification_holds_with_a_newcomer(tmp_path: Path) -> None:
+    """The same with somebody who joins where another died."""
+    verdict = tlc.check("Lifecycle", tmp_path, {}, seconds_max=500)
+
+    assert (tlc.SAFE, 86_524) == (verdict.code, verdict.states), verdict.output
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(os.environ.get("INTERLOCK_MODELS") != "long", reason="takes a minute; INTERLOCK_MODELS=long")
+def test_a_specification_whose_closer_has_no_generation_is_refused(tmp_path: Path) -> None:
+    """A newcomer in the dead closer's slot is taken for it, and nobody closes."""
+    verdict = tlc.check("Lifecycle", tmp_path, {"Fault": '"closer without generation"'}, seconds_max=500)
+
+    assert tlc.PROPERTY_VIOLATED == verdict.code, verdict.output
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_specification_with_a_rule_left_out_is_refused(fault: str, tmp_path: Path) -> None:
+    """TLC names the invariant or says that a temporal property is violated."""
+    code, named, constants = FAULTS[fault]
+    verdict = tlc.check("Lifecycle", tmp_path, constants | {"Fault": f'"{fault}"'})
+
+    assert code == verdict.code, verdict.output
+    assert named in verdict.output

@@ -1,0 +1,64 @@
+"""Handlers that the tests of the pool run in its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from interlock.errors import DeniedError
+from interlock.shm.pool_worker import spawn
+
+not_callable = 5
+
+
+def echo(value: Any) -> Any:
+    """Gives back what it gets."""
+    return value
+
+
+def obey(order: list[Any]) -> Any:
+    """Does what the first word says."""
+    match order:
+        case ["pid"]:
+            return os.getpid()
+        case ["raise", message]:
+            raise LookupError(message)
+        case ["deny"]:
+            raise DeniedError("not you", code="test.denied", hint="ask somebody else")
+        case ["exit"]:
+            raise SystemExit(3)
+        case ["large", size]:
+            return b"x" * size
+        case ["strange"]:
+            return object()
+        case ["die"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case ["die once", mark]:
+            if not Path(mark).exists():
+                Path(mark).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return "survived"
+        case ["hold", begun, mark]:
+            Path(begun).write_text(str(os.getpid()))
+            _await(mark)
+            return os.getpid()
+        case ["spawn", folder, depth]:
+            Path(folder, f"{os.getpid()}-{depth}-{monotonic()}").touch()
+            return depth and [spawn(["spawn", folder, depth - 1], priority=1) for _ in range(2)]
+        case _:
+            pass
+    return None
+
+
+async def never(_: object) -> None:
+    """A coroutine function, which no pool takes."""
+
+
+def _await(mark: str) -> None:
+    end = monotonic() + 30
+    while not Path(mark).exists():
+        assert monotonic() < end, "nobody let this handler go"
+        sleep(0.005)

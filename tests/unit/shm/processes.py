@@ -1,0 +1,80 @@
+"""Children of a test: forked processes that work, talk over a pipe, and are ended by their ids."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+import warnings
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+PATIENCE_SECONDS = 30.0
+"""How long a test waits for what must happen; no test waits for anything else."""
+
+Line = Connection
+Work = Callable[[Line], object]
+
+
+class Child:
+    """A forked process that runs `work(line)` and then ends, with 0 or, after an exception, with 1."""
+
+    def __init__(self, work: Work) -> None:
+        self._line, theirs = Pipe()
+        with warnings.catch_warnings():
+            # Newer interpreters warn of forking beside threads; what that does is what these tests are about.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                self._line.close()
+                work(theirs)
+                code = 0
+            except BaseException:  # noqa: BLE001  # nothing may return into the test that was copied
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        theirs.close()
+        self._status: int | None = None
+
+    def heard(self) -> Any:
+        """The next thing the child says."""
+        assert self._line.poll(PATIENCE_SECONDS), "the child said nothing"
+        return self._line.recv()
+
+    def tell(self, thing: object = None) -> None:
+        """Say something to the child."""
+        self._line.send(thing)
+
+    def kill(self, *, reap: bool = True) -> None:
+        """SIGKILL; without `reap` the child stays a zombie."""
+        os.kill(self.pid, signal.SIGKILL)
+        if reap:
+            self.ended()
+        else:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def stop(self) -> None:
+        """SIGSTOP, and wait until it stands still."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def ended(self) -> int:
+        """Wait for the end; the exit code, negative for a signal."""
+        if self._status is None:
+            self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._status
+
+    def end(self) -> None:
+        """Make sure that it is gone."""
+        if self._status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.ended()
+        self._line.close()

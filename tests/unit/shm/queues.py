@@ -1,0 +1,61 @@
+"""What the tests of queues share: the modes that work here, a private directory for regions, and children to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from time import monotonic, sleep
+
+from interlock.errors import MissingExtraError
+from interlock.shm.modes import MODES, chosen_mode
+
+WAIT_SECONDS = 20.0
+
+
+def working_modes() -> list[str]:
+    """The modes that this machine has."""
+    before = os.environ.get("INTERLOCK_SHM")
+    found = []
+    try:
+        for mode in MODES:
+            os.environ["INTERLOCK_SHM"] = mode
+            try:
+                found.append(chosen_mode())
+            except MissingExtraError:
+                continue
+    finally:
+        if before is None:
+            os.environ.pop("INTERLOCK_SHM")
+        else:
+            os.environ["INTERLOCK_SHM"] = before
+    return [str(mode) for mode in found]
+
+
+def until(claim: Callable[[], object], what: str = "it") -> None:
+    """Waits for a condition, within a bound."""
+    end = monotonic() + WAIT_SECONDS
+    while not claim():
+        assert monotonic() < end, f"{what} did not happen within {WAIT_SECONDS:g} s"
+        sleep(0.001)
+
+
+def forked(work: Callable[[], object]) -> int:
+    """A child that does some work, keeps what that gives, and waits to be killed; its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(int(WAIT_SECONDS) + 10)  # a test that fails before it ends its child leaves nobody behind
+    try:
+        kept = work()  # what it holds, it holds until it is killed
+        while kept is not forked:
+            signal.pause()
+    finally:
+        os._exit(70)
+
+
+def killed(pid: int) -> None:
+    """Ends a child by its id, and waits for it."""
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)

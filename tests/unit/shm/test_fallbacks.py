@@ -1,0 +1,268 @@
+"""Fallbacks: which is chosen, and locks whose holders die, stop, fork or are interrupted."""
+
+import ctypes
+import errno
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interlock.errors import CorruptionError, MissingExtraError, UnavailableError, UsageError
+from interlock.shm import locked, modes
+from interlock.shm.locked import FileLock, LockedWords, RobustMutex
+from interlock.shm.modes import MODES, ModeName, chosen_mode
+from interlock.shm.region import Region
+from tests.unit.shm.processes import Child, Line, Work
+from tests.unit.shm.queues import working_modes
+
+Start = Callable[[Work], Child]
+
+
+@pytest.fixture(params=["mutex", "flock"])
+def words(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LockedWords:
+    """The words of a region whose operations take a lock."""
+    if request.param not in working_modes():
+        pytest.skip(f"NO {request.param} on this machine")
+    monkeypatch.setenv("INTERLOCK_SHM", request.param)
+    made = Region.create().words
+    assert isinstance(made, LockedWords)
+    return made
+
+
+def test_the_fastest_that_works_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the table, down to the one that works everywhere."""
+    monkeypatch.delenv("INTERLOCK_SHM", raising=False)
+    chosen, working = [], working_modes()
+    for mode in MODES:
+        chosen.append(chosen_mode())
+        monkeypatch.setitem(modes._WORKS, mode, lambda: False)
+
+    assert working == list(dict.fromkeys(chosen))
+
+
+@pytest.mark.parametrize("name", ["fast", "NATIVE", " native"])
+def test_an_unknown_mode_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The message lists those there are."""
+    monkeypatch.setenv("INTERLOCK_SHM", name)
+    with pytest.raises(UsageError) as caught:
+        Region.create()
+
+    assert "shm.mode_unknown" == caught.value.code
+    assert "libatomic" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["native", "libatomic", "mutex"])
+def test_a_mode_that_does_not_work_here_is_missing(monkeypatch: pytest.MonkeyPatch, name: ModeName) -> None:
+    """Asked for by name, it is never replaced in silence."""
+    monkeypatch.setenv("INTERLOCK_SHM", name)
+    monkeypatch.setitem(modes._WORKS, name, lambda: False)
+    with pytest.raises(MissingExtraError) as caught:
+        Region.create()
+
+    assert "shm.mode_missing" == caught.value.code
+
+
+def test_an_install_without_the_core_uses_a_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The import fails, and everything works."""
+    monkeypatch.delenv("INTERLOCK_SHM", raising=False)
+    monkeypatch.setitem(sys.modules, "interlock.shm._core", None)
+    monkeypatch.delattr("interlock.shm._core", raising=False)
+    with Region.create() as region:
+        assert "native" != region.mode
+        assert 0 == region.word("w").add(1)
+
+
+def test_a_machine_that_the_layout_is_not_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Big-endian and 32-bit machines, and systems other than Linux, are told before a file is made."""
+    monkeypatch.setattr(sys, "byteorder", "big")
+    with pytest.raises(UsageError) as caught:
+        Region.create()
+
+    assert "shm.machine" == caught.value.code
+
+
+def test_a_lock_whose_holder_was_killed_is_free(child: Start, words: LockedWords) -> None:
+    """In the middle of an operation: the word is old or new, and the next who comes gets the lock."""
+    words.store(64, 5)
+
+    def work(line: Line) -> None:
+        with words.exclusive():
+            line.send("locked")
+            line.recv()
+
+    for reap in (True, False, True):
+        started = child(work)
+        started.heard()
+        started.kill(reap=reap)
+
+        assert 5 == words.load(64)
+
+
+def test_a_lock_whose_holder_is_stopped_is_told_not_waited_for(
+    child: Start, words: LockedWords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No operation waits for ever; when the holder goes on, so do we."""
+    monkeypatch.setattr(locked, "LOCK_SECONDS_MAX", 0.05)
+
+    def work(line: Line) -> None:
+        with words.exclusive():
+            line.send("locked")
+            line.recv()
+        line.send("free")
+        line.recv()
+
+    started = child(work)
+    started.heard()
+    started.stop()
+    calls: list[Callable[[], object]] = [
+        lambda: words.load(64),
+        lambda: words.store(64, 1),
+        lambda: words.swap(64, 0, 1),
+        lambda: words.add(64, 1),
+        lambda: words.occupied(128, 4, 0),
+    ]
+    for call in calls:
+        with pytest.raises(UnavailableError) as caught:
+            call()
+        assert "shm.lock_held" == caught.value.code
+    started.go_on()
+    started.tell()
+    assert "free" == started.heard()
+
+    assert 0 == words.load(64)
+
+
+def test_threads_of_one_process_exclude_each_other(words: LockedWords, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share the description and the mutex; the lock is still one at a time."""
+    monkeypatch.setattr(locked, "LOCK_SECONDS_MAX", 0.05)
+    refused: list[str] = []
+
+    def other() -> None:
+        with pytest.raises(UnavailableError) as caught:
+            words.load(64)
+        refused.append(caught.value.code)
+
+    with words.exclusive():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    assert ["shm.lock_held"] == refused
+    assert 0 == words.load(64)
+
+
+def test_a_forked_child_locks_for_itself(child: Start, words: LockedWords) -> None:
+    """Through its parent's description it would hold what the parent holds."""
+
+    def work(line: Line) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(locked, "LOCK_SECONDS_MAX", 0.05)
+            with pytest.raises(UnavailableError):
+                words.load(64)
+        line.send("refused")
+        line.recv()
+        line.send(words.load(64))
+
+    with words.exclusive():
+        started = child(work)
+        assert "refused" == started.heard()
+    started.tell()
+
+    assert 0 == started.heard()
+
+
+def test_an_exception_inside_the_lock_frees_it(words: LockedWords) -> None:
+    """Whatever it is."""
+    with pytest.raises(KeyboardInterrupt), words.exclusive():
+        raise KeyboardInterrupt
+
+    assert 0 == words.load(64)
+
+
+def test_a_thread_is_not_locked_out_of_its_own_mutex(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal between the call that locks and the line after it leaves the mutex to this thread, not to nobody."""
+    if "mutex" not in working_modes():
+        pytest.skip("NO robust mutexes on this machine")
+    monkeypatch.setenv("INTERLOCK_SHM", "mutex")
+    words = Region.create().words
+    assert isinstance(words, LockedWords)
+    words.exclusive().__enter__()
+
+    assert 0 == words.add(64, 1)
+    assert 1 == words.load(64)
+
+
+def test_a_mutex_that_was_given_up_is_corruption(child: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody unlocked it without repairing it: nothing in this region can be trusted."""
+    if "mutex" not in working_modes():
+        pytest.skip("NO robust mutexes on this machine")
+    monkeypatch.setenv("INTERLOCK_SHM", "mutex")
+    words = Region.create().words
+    assert isinstance(words, LockedWords)
+    lock = words.exclusive()
+    assert isinstance(lock, RobustMutex)
+
+    def work(line: Line) -> None:
+        lock.__enter__()
+        os._exit(0)
+
+    child(work).ended()
+    libc = ctypes.CDLL(None)
+    assert errno.EOWNERDEAD == libc.pthread_mutex_lock(lock._mutex)
+    libc.pthread_mutex_unlock(lock._mutex)
+    with pytest.raises(CorruptionError) as caught:
+        words.load(64)
+
+    assert "shm.mutex" == caught.value.code
+
+
+def test_a_storm_of_kills_never_sticks_a_lock(child: Start, words: LockedWords) -> None:
+    """Killed at any instruction of an operation, with the lock held or not."""
+
+    def work(line: Line) -> None:
+        line.send("ready")
+        while True:
+            words.add(64, 1)
+
+    for _ in range(15):
+        started = child(work)
+        started.heard()
+        before = words.load(64)
+        while words.load(64) < before + 20:
+            pass
+        started.kill(reap=False)
+
+        assert words.load(64) >= before
+
+
+def test_a_system_without_futexes_polls(shared: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded naps in a thread; the value decides, not the wake."""
+    words = shared.words
+    if shared.mode == "native":
+        return  # the C core has its own naps, compiled only where there are no futexes
+    monkeypatch.setattr(words, "_futex", None)
+    words.wait(68, 0, 0.002)
+    words.wait(68, 1, 60.0)
+    words.wake(68)
+    timer = threading.Timer(0.01, lambda: words.store(64, 4 << 32))
+    timer.start()
+    while words.load(64) >> 32 == 0:
+        words.wait(68, 0, 0.25)
+    timer.join()
+
+    assert 4 == words.load(64) >> 32
+
+
+def test_a_file_lock_closes_its_descriptor() -> None:
+    """With the words that used it."""
+    with Region.create() as region:
+        before = set(Path("/proc/self/fd").iterdir())
+        lock = FileLock(f"/proc/self/fd/{region.fd}")
+        with lock:
+            pass
+        del lock
+
+        assert before == set(Path("/proc/self/fd").iterdir())

@@ -1,0 +1,503 @@
+"""The inbox: many producers, one consumer, priorities, the bell, the event loop, and all who may die."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import multiprocessing
+import os
+import pickle
+import signal
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
+from interlock.shm.doorbell import EventBell, SocketBell, WaiterBell
+from interlock.shm.inbox import SKIPS_MAX, Batch, Inbox
+from interlock.shm.lane import LANE_HEAD, LINE, Producer
+from interlock.shm.region import Region
+from tests.unit.shm.queues import WAIT_SECONDS, forked, killed, until, working_modes
+
+
+@pytest.fixture(params=working_modes())
+def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Region]:
+    """A region with a name, in each mode that works here, in a directory of its own."""
+    monkeypatch.setenv("INTERLOCK_SHM", request.param)
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("INTERLOCK_RUNTIME_DIR", str(tmp_path))
+    with Region.create("tests", slots=4) as made:
+        yield made
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Region]:
+    """A region with a name, in the fastest mode."""
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("INTERLOCK_RUNTIME_DIR", str(tmp_path))
+    with Region.create("tests", slots=4) as made:
+        yield made
+
+
+def taken(inbox: Inbox) -> list[bytes]:
+    """All that waits."""
+    found: list[bytes] = []
+    while (batch := inbox.take()) is not None:
+        found += batch
+    return found
+
+
+async def asleep(inbox: Inbox) -> None:
+    """Until the consumer sleeps."""
+    for _ in range(1_000_000):
+        if inbox._region.words.load(inbox._asleep):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the consumer never slept")
+
+
+def refused(code: str, error: type[Exception] = UsageError) -> pytest.RaisesExc[Exception]:
+    """An error of that code."""
+    return pytest.RaisesExc(error, check=lambda raised: getattr(raised, "code", None) == code)
+
+
+def test_each_producer_is_in_order_and_all_are_heard(region: Region) -> None:
+    """Messages of one producer stay in order; producers take turns."""
+    inbox = Inbox(region, producers=3)
+    producers = [inbox.producer() for _ in range(3)]
+    for number in range(4):
+        for producer in producers:
+            assert producer.push(bytes([producer.index, number]))
+
+    batches = [inbox.take() for _ in range(3)]
+
+    assert [
+        Batch([bytes([index, number]) for number in range(4)], priority=0, producer=index) for index in range(3)
+    ] == batches
+    assert inbox.take() is None
+    inbox.close()
+
+
+def test_a_full_lane_says_so_until_the_consumer_has_taken(region: Region) -> None:
+    """`push` gives False and keeps nothing; the consumer makes room."""
+    with Inbox(region, producers=1, ring_bytes=64) as inbox, inbox.producer() as producer:
+        assert [True, True, False] == [producer.push(b"x" * 24) for _ in range(3)]
+        assert [b"x" * 24] * 2 == taken(inbox)
+        assert producer.push(b"again")
+        assert [b"again"] == taken(inbox)
+
+
+def test_urgent_messages_go_first_and_the_others_are_not_forgotten(quick: Region) -> None:
+    """Priority 0 is served first; a level that was passed over eight times is served next."""
+    with Inbox(quick, producers=1, priorities=3) as inbox, inbox.producer() as producer:
+        for priority in (2, 1):
+            producer.push(b"patient", priority=priority)
+        served = []
+        for _ in range(2 * SKIPS_MAX + 4):
+            producer.push(b"urgent", priority=0)
+            batch = inbox.take()
+            assert batch is not None
+            served.append(batch.priority)
+
+    assert [0] * SKIPS_MAX == served[:SKIPS_MAX]
+    assert {1, 2} <= set(served)
+    assert 2 == len([each for each in served if each])
+
+
+def test_no_level_waits_for_ever(quick: Region) -> None:
+    """With eight levels that never run dry, each is served again within a bound."""
+    with Inbox(quick, producers=1, priorities=8) as inbox, inbox.producer() as producer:
+        last = dict.fromkeys(range(8), 0)
+        for turn in range(400):
+            for priority in range(8):
+                producer.push(b"m", priority=priority)
+            batch = inbox.take(limit=1)
+            assert batch is not None
+            last[batch.priority] = turn
+
+            assert all(turn - seen <= 8 * SKIPS_MAX for seen in last.values())
+
+
+def test_a_producer_rings_only_who_sleeps(quick: Region) -> None:
+    """While the consumer is awake nobody pays for a bell."""
+    inbox = Inbox(quick, producers=1)
+    rings: list[int] = []
+
+    class Counting(EventBell):
+        def ring(self) -> None:
+            rings.append(1)
+
+    producer = inbox.producer()
+    producer._bell = Counting()
+    producer.push(b"1")
+    assert not rings
+    assert inbox.wait(0)  # something is there: it does not lie down
+    producer.push(b"2")
+    assert not rings
+    taken(inbox)
+    assert not inbox.wait(0)
+    producer.push(b"3")
+    assert not rings  # it looked, and is up again
+    quick.words.store(inbox._asleep, 1)
+    producer.push(b"4")
+
+    assert [1] == rings
+    assert 1 == quick.words.load(inbox._asleep)
+    inbox.close()
+
+
+@pytest.mark.parametrize("doorbell", ["socket", "waiter", "eventfd"])
+def test_the_event_loop_is_woken_by_another_thread_and_process(quick: Region, doorbell: str) -> None:
+    """Every kind of bell reaches a loop that sleeps; nothing is lost between looking and sleeping."""
+    inbox = Inbox(quick, producers=2, doorbell=doorbell)  # type: ignore[arg-type]  # parametrised
+    kinds = {"socket": SocketBell, "waiter": WaiterBell, "eventfd": EventBell}
+    assert isinstance(inbox.doorbell, kinds[doorbell])
+    count = 300
+
+    def produce() -> None:
+        with inbox.producer() as producer:
+            for number in range(count):
+                message = struct.pack("<I", number)
+                until(functools.partial(producer.push, message))
+
+    async def consume() -> list[int]:
+        found: list[int] = []
+        async for batch in inbox.batches():
+            found += [struct.unpack("<I", message)[0] for message in batch]
+            if len(found) == 2 * count:
+                break
+        return found
+
+    child = forked(produce)
+    thread = threading.Thread(target=produce)
+    thread.start()
+    found = asyncio.run(asyncio.wait_for(consume(), WAIT_SECONDS))
+    thread.join()
+    killed(child)
+    inbox.close()
+
+    assert sorted([*range(count), *range(count)]) == sorted(found)
+
+
+async def test_a_busy_inbox_leaves_the_loop_its_turn(quick: Region) -> None:
+    """When the budget is spent the other tasks run, however much waits."""
+    with Inbox(quick, producers=1, ring_bytes=1 << 20) as inbox, inbox.producer() as producer:
+        while producer.push(b"m" * 16):
+            pass
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(others())
+        seen = 0
+        async for batch in inbox.batches(budget_us=1, limit=8):
+            seen += 1
+            assert 8 == len(batch) or not inbox.take()
+            if seen == 200:
+                break
+        other.cancel()
+
+    assert turns > 100
+
+
+async def test_a_published_message_without_a_ring_is_found_soon(quick: Region) -> None:
+    """A producer killed between publishing and ringing silences nobody: the consumer looks four times a second."""
+    with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
+
+        class Mute(EventBell):
+            def ring(self) -> None:
+                pass
+
+        producer._bell = Mute()
+        stream = inbox.batches()
+        next_batch = asyncio.ensure_future(anext(stream))
+        await asleep(inbox)
+        producer.push(b"unrung")
+
+        assert [b"unrung"] == (await asyncio.wait_for(next_batch, WAIT_SECONDS)).messages
+
+
+async def test_serve_runs_a_task_per_message_and_holds_it(quick: Region) -> None:
+    """Tasks run beside each other, up to the limit; the error of one ends the serving."""
+    with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
+        running = most = 0
+
+        async def handler(message: bytes) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            if message == b"bad":
+                raise LookupError("bad")
+
+        for _ in range(50):
+            producer.push(b"good")
+        producer.push(b"bad")
+
+        with pytest.raises(ExceptionGroup) as caught:
+            await asyncio.wait_for(inbox.serve(handler, tasks_max=3), WAIT_SECONDS)
+
+    assert isinstance(caught.value.exceptions[0], LookupError)
+    assert 3 == most
+
+
+def test_the_place_of_a_killed_producer_is_taken_over_where_it_stopped(region: Region) -> None:
+    """What it published stays, what it had not published never was; the next owner goes on behind it."""
+    inbox = Inbox(region, producers=1)
+    reader, writer = os.pipe()
+
+    def produce() -> Producer:
+        producer = inbox.producer()
+        producer.push(b"last words")
+        os.write(writer, b"!")
+        return producer
+
+    child = forked(produce)
+    os.read(reader, 1)
+    with pytest.raises(UnavailableError):
+        inbox.producer()
+    os.kill(child, signal.SIGKILL)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # a zombie: dead, and not yet waited for
+    heir = inbox.producer()
+    os.waitpid(child, 0)
+    heir.push(b"the next")
+
+    assert [b"last words", b"the next"] == taken(inbox)
+    inbox.close()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_stopped_producer_keeps_its_place(quick: Region) -> None:
+    """Time proves nothing: a stopped process is alive, and nobody writes into its lane."""
+    inbox = Inbox(quick, producers=1)
+    reader, writer = os.pipe()
+
+    def produce() -> Producer:
+        producer = inbox.producer()
+        os.write(writer, b"!")
+        return producer
+
+    child = forked(produce)
+    os.read(reader, 1)
+    os.kill(child, signal.SIGSTOP)
+    os.waitpid(child, os.WUNTRACED)
+    try:
+        with pytest.raises(UnavailableError):
+            inbox.producer()
+    finally:
+        killed(child)
+        os.close(reader)
+        os.close(writer)
+    inbox.producer().close()
+    inbox.close()
+
+
+def test_a_new_consumer_continues_where_the_killed_one_was(quick: Region) -> None:
+    """One consumer at a time; after its death the next takes what was not taken, and is heard."""
+    mine = Inbox(quick, producers=1)
+    reader, writer = os.pipe()
+
+    def consume() -> Inbox:
+        theirs = Inbox(quick, producers=1)
+        batch = theirs.take(limit=1)
+        assert batch is not None
+        theirs.wait(0)
+        quick.words.store(theirs._asleep, 1)  # dies asleep
+        os.write(writer, batch.messages[0])
+        return theirs
+
+    with mine.producer() as producer:
+        producer.push(b"first")
+        producer.push(b"second")
+        child = forked(consume)
+        assert b"first" == os.read(reader, 16)
+        with pytest.raises(ConflictError):
+            mine.take()
+        killed(child)
+        producer.push(b"third")
+
+        assert [b"second", b"third"] == taken(mine)
+    mine.close()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_forked_child_cannot_push_through_its_parents_place(region: Region) -> None:
+    """Two writers on one lane would tear it; the child is told to take a place of its own."""
+    inbox = Inbox(region, producers=2)
+    producer = inbox.producer()
+    reader, writer = os.pipe()
+
+    def produce() -> None:
+        try:
+            producer.push(b"torn")
+        except UsageError as error:
+            os.write(writer, error.code.encode())
+        with inbox.producer() as own:
+            own.push(b"whole")
+            os.write(writer, b" pushed")
+
+    child = forked(produce)
+    told = b""
+    while b"pushed" not in told:
+        told += os.read(reader, 100)
+    killed(child)
+
+    assert b"producer.forked pushed" == told
+    assert producer.push(b"mine")
+    assert {b"whole", b"mine"} == set(taken(inbox))
+    inbox.close()
+    os.close(reader)
+    os.close(writer)
+
+
+def _push_from_spawned(inbox: Inbox) -> None:
+    with inbox.producer() as producer:
+        producer.push(b"from afar")
+
+
+def test_an_inbox_of_a_named_region_goes_to_a_spawned_process(quick: Region) -> None:
+    """It pickles as its name and numbers, and is attached to on the other side."""
+    inbox = Inbox(quick, producers=2, priorities=2, ring_bytes=1024)
+    process = multiprocessing.get_context("spawn").Process(target=_push_from_spawned, args=(inbox,))
+    process.start()
+    process.join(WAIT_SECONDS)
+
+    assert 0 == process.exitcode
+    assert [b"from afar"] == taken(inbox)
+    inbox.close()
+
+
+def test_an_inbox_of_a_region_without_a_name_does_not_pickle() -> None:
+    """Nobody could attach to it by name."""
+    with Region.create() as region, Inbox(region) as inbox, pytest.raises(UsageError):
+        pickle.dumps(inbox)
+
+
+def test_an_eventfd_comes_with_its_descriptor() -> None:
+    """Whoever attaches to an inbox of a region without a name needs the bell as well."""
+    with Region.create() as region, Inbox(region) as inbox, Region.from_fd(region.fd) as other:
+        with refused("inbox.bell_missing"):
+            Inbox(other)
+        bell = inbox.doorbell
+        assert isinstance(bell, EventBell)
+        with Inbox(other, doorbell=EventBell(bell.fd)) as theirs, theirs.producer() as producer:
+            assert not inbox.wait(0)
+            region.words.store(inbox._asleep, 1)
+            producer.push(b"ring")
+
+            assert inbox.wait(WAIT_SECONDS)
+            assert [b"ring"] == taken(inbox)
+
+
+def test_threads_share_a_producer(region: Region) -> None:
+    """Pushes of several threads of one process never mix."""
+    inbox = Inbox(region, producers=1, ring_bytes=1 << 16)
+    producer = inbox.producer()
+    threads = [
+        threading.Thread(target=lambda mark=mark: [producer.push(bytes([mark]) * mark) for _ in range(50)])
+        for mark in range(1, 5)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = taken(inbox)
+
+    assert 200 == len(found)
+    assert all(message == bytes([message[0]]) * message[0] for message in found)
+    inbox.close()
+
+
+def test_a_damaged_lane_is_told_once_and_left_alone(region: Region) -> None:
+    """The other producers go on."""
+    inbox = Inbox(region, producers=2)
+    broken, sound = inbox.producer(), inbox.producer()
+    broken.push(b"lies")
+    sound.push(b"truth")
+    struct.pack_into("<I", region.buffer, inbox._lane_offset(0, 0) + LANE_HEAD, 0x7FFFFFFF)
+
+    with refused("lane.corrupt", CorruptionError):
+        taken(inbox)
+
+    assert [b"truth"] == taken(inbox)
+    sound.push(b"more truth")
+    assert [b"more truth"] == taken(inbox)
+    assert not inbox.wait(0)
+    inbox.close()
+
+
+def test_a_damaged_position_is_told_to_the_producer(region: Region) -> None:
+    """It stops rather than write where it must not."""
+    inbox = Inbox(region, producers=1)
+    producer = inbox.producer()
+    region.words.store(inbox._lane_offset(0, 0) + LINE, 1 << 40)  # a head far beyond the tail
+    region.words.store(inbox._lane_offset(0, 0) + 8, 1 << 40)
+
+    with refused("lane.corrupt", CorruptionError):
+        producer.push(b"x")
+    inbox.close()
+
+
+def test_wrong_calls_say_what_is_right(quick: Region) -> None:
+    """Numbers, sizes, priorities, closed and foreign things: each with its own code."""
+    with Inbox(quick, producers=2, priorities=2, ring_bytes=256) as inbox:
+        producer = inbox.producer()
+        wrong: dict[str, Callable[[], object]] = {
+            "inbox.producers": lambda: Inbox(quick, name="a", producers=0),
+            "inbox.priorities": lambda: Inbox(quick, name="a", priorities=9),
+            "inbox.ring": lambda: Inbox(quick, name="a", ring_bytes=100),
+            "inbox.ring_bytes": lambda: Inbox(quick, name="a", ring_bytes=8),
+            "inbox.bell": lambda: Inbox(quick, name="a", doorbell="gong"),  # type: ignore[arg-type]  # wrong on purpose
+            "region.area_size": lambda: Inbox(quick, producers=3, priorities=2, ring_bytes=256),
+            "inbox.shape": lambda: Inbox(quick, producers=1, priorities=4, ring_bytes=256),
+            "inbox.message_bytes": lambda: producer.push(b"x" * (inbox.message_bytes_max + 1)),
+            "inbox.priority": lambda: producer.push(b"x", priority=2),
+            "region.area_name": lambda: Inbox(quick, name="n" * 50),
+        }
+        for code, call in wrong.items():
+            with refused(code):
+                call()
+        with refused("inbox.priority"):
+            producer.push(b"x", priority=-1)
+        with refused("inbox.bell"):
+            Inbox(quick, producers=2, priorities=2, ring_bytes=256, doorbell="waiter")
+        with pytest.raises(TypeError):
+            producer.push("text")  # type: ignore[arg-type]  # wrong on purpose
+        producer.close()
+        with refused("producer.closed"):
+            producer.push(b"x")
+        assert inbox.take() is None
+    inbox.close()
+
+
+async def test_wrong_budgets_are_refused(quick: Region) -> None:
+    """Before anything is taken."""
+    with Inbox(quick) as inbox:
+        for wrong in (0, -1, 1.5):
+            with refused("inbox.budget_us"):
+                await anext(inbox.batches(budget_us=wrong))  # type: ignore[arg-type]  # wrong on purpose
+        with refused("inbox.limit"):
+            await anext(inbox.batches(limit=0))
+        with refused("inbox.tasks_max"):
+            await inbox.serve(lambda _: asyncio.sleep(0), tasks_max=0)
+
+
+async def test_closing_ends_who_waits(quick: Region) -> None:
+    """A consumer that sleeps when the inbox is closed does not sleep for ever."""
+    inbox = Inbox(quick)
+    waiting = asyncio.ensure_future(anext(inbox.batches()))
+    await asleep(inbox)
+    inbox.close()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting

@@ -1,0 +1,127 @@
+"""Reaping while others move: what the models of tests/model found, on the real deques and slabs.
+
+A late thief is played by hand: its load of the top before the death, its swap after the mending. A killed reaper is one
+whose words end at some operation; every operation is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from interlock.shm.deque import DEQUE_HEAD, Deque
+from interlock.shm.lane import LINE
+from interlock.shm.region import Region
+from interlock.shm.slab import Slab, open_slab
+from interlock.shm.slab_plain import PlainSlab
+from interlock.shm.slab_shape import DONE, HAND, TAKEN, Shape
+
+SHAPE = Shape(seats=4, priorities=1, range=4, payload_max=64, result_max=64, claims_max=9)
+
+
+class KilledError(Exception):
+    """The process ends before its next operation."""
+
+
+class Mortal:
+    """Words that end with their process after so many operations."""
+
+    def __init__(self, words: Any, operations: int) -> None:
+        self._words = words
+        self._left = operations
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._words, name)
+
+        def perform(*arguments: Any) -> Any:
+            if self._left == 0:
+                raise KilledError
+            self._left -= 1
+            return operation(*arguments)
+
+        return perform
+
+
+def run_all(seat: Slab) -> list[bytes]:
+    """Runs everything that waits, as an echo."""
+    payloads = []
+    while (task := seat.take()) > 0:
+        payload = seat.payload(task)
+        assert payload is not None
+        assert 1 == seat.finish(task, DONE, payload)
+        payloads.append(payload)
+    return payloads
+
+
+def fresh(region: Region, name: str) -> tuple[int, list[Slab]]:
+    """A slab of its own, as each of its seats has it, all of them taken."""
+    offset = region.area(name, SHAPE.bytes)
+    for seat in range(SHAPE.seats):
+        region.words.store(offset + SHAPE.seats_at + seat * LINE + TAKEN, 1)
+    return offset, [open_slab(region, offset, SHAPE, seat) for seat in range(SHAPE.seats)]
+
+
+@pytest.fixture
+def region(mode: str) -> Iterator[Region]:
+    """A region in each mode, large enough for a slab per kill."""
+    with Region.create(slots=2) as made:
+        yield made
+
+
+def test_a_thief_from_before_the_death_loses_to_the_next_owner(region: Region) -> None:
+    """It saw an id that the dead owner's pop then lowered the bottom under; what is pushed next stays visible."""
+    jobs = Deque(region, "jobs", capacity=8, takers=2)
+    top = jobs._offset + 2 * LINE
+    with jobs.owner() as owner:
+        owner.push(1)
+        seen = region.words.load(top)  # the thief
+        region.words.store(top + LINE, 0)  # the owner, inside a pop, and dead
+    with jobs.owner() as owner:
+        stolen = region.words.swap(top, seen, seen + 1) == seen
+        owner.push(2)
+
+        assert (False, 1) == (stolen, len(jobs))
+
+
+def test_a_thief_from_before_the_death_loses_to_the_reaper(region: Region) -> None:
+    """Reaped by another seat, the deque is sound for whoever sits there next, however late the thief is."""
+    offset, seats = fresh(region, "slab")
+    dead = seats[1]
+    task = dead.submit(b"last", 0, True)
+    top = offset + SHAPE.deques_at + DEQUE_HEAD + 8 * SHAPE.capacity
+    seen = region.words.load(top)
+    region.words.store(offset + SHAPE.seats_at + LINE + HAND, task)
+    region.words.store(top + LINE, 0)
+    assert seats[0].reap(1)[0]
+    stolen = region.words.swap(top, seen, seen + 1) == seen
+    dead.submit(b"next", 0, True)  # the next owner
+
+    assert not stolen
+    assert [b"last", b"next"] == sorted(run_all(seats[0]))
+
+
+def test_a_reaper_killed_at_any_operation_loses_no_task(mode: str) -> None:
+    """Claimed by a dead worker, queued by a dead reaper: the task of a live submitter is still run, once."""
+    for operations in count():
+        with Region.create(slots=2) as region:
+            offset, seats = fresh(region, "slab")
+            owner, worker, _, survivor = seats
+            task = owner.submit(b"work", 0, True)
+            assert task == worker.take()  # and is killed
+            words: Any = Mortal(region.words, operations)
+            reaper = PlainSlab(words, memoryview(region.buffer), offset, SHAPE, 2)
+            finished = True
+            try:
+                reaper.reap(1)
+            except KilledError:
+                finished = False
+            for dead in (1, 2):
+                assert survivor.reap(dead)[0]
+
+            assert [b"work"] == run_all(survivor), f"killed after {operations} operations"
+        if finished:
+            break
+    assert operations > 10
