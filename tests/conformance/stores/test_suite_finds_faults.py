@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Page, Query
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Page, Query, Stale
 from interlock.stores.memory import MemoryStore
 from interlock.testing.store_suite import Subject, cases_for
 
