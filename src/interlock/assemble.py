@@ -172,6 +172,7 @@ class BoundChart:
         self.guards: dict[str, Callable[..., Any]] = {}
         self.assigns: dict[str, Callable[..., Any]] = {}
         self.handlers: dict[str, Callable[..., Any]] = {}
+        self.busy: set[str] = set()
         self._kernel: Kernel | None = None
         self._table: Mapping[tuple[str, ...], Any] = {}
 
@@ -192,9 +193,14 @@ class BoundChart:
         """Register a pure function of (context, event) that returns a mapping of fields to values."""
         return self._registered(name, self.assigns, self.chart.assigns, "assign")
 
-    def handler(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
-        """Register the function that performs an effect: a named action or an invoke."""
-        return self._registered(name, self.handlers, self.chart.handlers, "handler")
+    def handler(self, name: str, *, cpu: bool = False) -> Callable[[AnyFunction], AnyFunction]:
+        """Register the function that performs an effect: a named action or an invoke.
+
+        A coroutine function runs in the event loop, a plain one in a thread; with `cpu`, in a process of its own.
+        """
+        registered = self._registered(name, self.handlers, self.chart.handlers, "handler")
+        (self.busy.add if cpu else self.busy.discard)(name)
+        return registered
 
     def _registered(
         self, name: str, functions: dict[str, Callable[..., Any]], known: tuple[str, ...], what: str

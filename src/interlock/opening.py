@@ -18,6 +18,7 @@ from interlock.model.findings import suggestion
 
 if TYPE_CHECKING:
     from interlock.ports.clock import Clock
+    from interlock.ports.door import Door
     from interlock.ports.store import Store
     from interlock.runtime.blocking import BlockingRuntime
     from interlock.runtime.send import Runtime
@@ -39,14 +40,20 @@ STORE_GROUP = "interlock.stores"
 
 
 def open(  # noqa: A001 - the name users read: interlock.open
-    url: str, *, charts: Iterable[BoundChart], clock: Clock | None = None, work: bool | None = None
+    url: str,
+    *,
+    charts: Iterable[BoundChart],
+    clock: Clock | None = None,
+    work: bool | None = None,
+    life: Door | None = None,
 ) -> Opening:
     """A runtime for entities of these charts on the store at an address, opened by `with` or `async with`.
 
     `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file, `postgresql://host/name` a
     server. Of several charts of one kind the last creates new entities; the others go on with those they wrote.
     The runtime performs what entries leave to do, with the charts' handlers, where the store keeps work: `work=False`
-    leaves that to others, `work=True` insists on it.
+    leaves that to others, `work=True` insists on it. With a `life` (a `Lifecycle` or `Gate`), sends and work hold its
+    permits: draining it stops every process that shares it, and waits for what is in hand.
     Raises UsageError for an address of no known store, without charts, or for two handlers of one name.
 
         with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
@@ -57,7 +64,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     bound = tuple(charts)
     if not bound:
         raise UsageError("a runtime needs a chart", code="charts.missing", hint="charts=[interlock.load(...)]")
-    return Opening(url, _store_opener(url), bound, clock, work=work)
+    return Opening(url, _store_opener(url), bound, clock, work=work, life=life)
 
 
 def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:
@@ -122,14 +129,23 @@ class Opening:
     """A runtime about to be opened: `with` gives one whose methods wait, `async with` one whose methods are awaited."""
 
     def __init__(
-        self, url: str, opener: Opener, charts: tuple[BoundChart, ...], clock: Clock | None, *, work: bool | None
+        self,
+        url: str,
+        opener: Opener,
+        charts: tuple[BoundChart, ...],
+        clock: Clock | None,
+        *,
+        work: bool | None,
+        life: Door | None,
     ) -> None:
         self.url = url
         self._opener = opener
         self._kernels = tuple(each.kernel for each in charts)
         self._handlers = _handlers(charts)
+        self._busy = frozenset(name for each in charts for name in each.busy)
         self._clock = clock
         self._work = work
+        self._life = life
         self._opened: list[Runtime] = []
         self._waiting: list[BlockingRuntime] = []
 
@@ -139,7 +155,7 @@ class Opening:
         from interlock.runtime.send import Runtime
 
         store = await _opened(self._opener, self.url)
-        runtime = Runtime(store, Charts(self._kernels), self._clock or SystemClock())
+        runtime = Runtime(store, Charts(self._kernels), self._clock or SystemClock(), self._life)
         try:
             await self._begin_work(runtime)
         except BaseException:
@@ -154,7 +170,7 @@ class Opening:
         if self._work is False:
             return
         if isinstance(runtime.store, WorkStore) or self._work:
-            worker = Worker(runtime, self._handlers)
+            worker = Worker(runtime, self._handlers, busy=self._busy)
             await worker.start()
             runtime.before_close(worker.stop)
         elif self._handlers:

@@ -23,7 +23,17 @@ from typing import Any
 from msgspec import Struct
 
 from interlock.effects.lane import Held
-from interlock.effects.retry import CALL_POLICY, Again, Failed, Policy, Spent, decided, failed_by, policy_of
+from interlock.effects.retry import (
+    CALL_POLICY,
+    Again,
+    Failed,
+    HandlerFailed,
+    Policy,
+    Spent,
+    decided,
+    failed_by,
+    policy_of,
+)
 from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import ATTEMPTS_MAX, RUNNING_MAX
 from interlock.model.payload import payload_refusal
@@ -36,6 +46,10 @@ Handler = Callable[["Attempt"], Any]
 """A registered function: of an attempt, to its result; a coroutine function, or one that runs in a thread."""
 
 _log = logging.getLogger("interlock.effects")
+
+
+Elsewhere = Callable[[Handler, "Attempt"], Awaitable[Any]]
+"""Runs a function for an attempt in another process."""
 
 
 class Attempt(Struct, frozen=True):
@@ -61,8 +75,19 @@ class Attempt(Struct, frozen=True):
 class Handlers:
     """Performs the work of one runtime's handlers."""
 
-    def __init__(self, functions: Mapping[str, Handler], driver: Driver, clock: Clock, *, key_prefix: str = "") -> None:
+    def __init__(
+        self,
+        functions: Mapping[str, Handler],
+        driver: Driver,
+        clock: Clock,
+        *,
+        key_prefix: str = "",
+        busy: frozenset[str] = frozenset(),
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
         self._functions = functions
+        self._busy = busy
+        self._elsewhere = elsewhere
         self._driver = driver
         self._clock = clock
         self._key_prefix = key_prefix
@@ -120,7 +145,7 @@ class Handlers:
         try:
             result, finished = await self._run(function, attempt, stops=not _is_saga_step(claim))
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
-            if not isinstance(error, InterlockError):
+            if not isinstance(error, InterlockError | HandlerFailed):
                 _log.warning("a handler raised", exc_info=error, extra={"handler": claim.work.name})
             return self._decided(held.claim, failed_by(error))
         if finished is not None:
@@ -156,6 +181,9 @@ class Handlers:
         if iscoroutinefunction(function):
             coroutine: Awaitable[Any] = function(attempt)
             return coroutine
+        if attempt.name in self._busy:
+            assert self._elsewhere is not None  # whoever says that some are busy says where they run
+            return self._elsewhere(function, attempt)
         context = contextvars.copy_context()
         return asyncio.get_running_loop().run_in_executor(self._threads, lambda: context.run(function, attempt))
 

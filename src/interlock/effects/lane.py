@@ -5,7 +5,8 @@ when it is due or at the next look, whichever is sooner.
 Rule 2: work in hand is renewed at a third of its lease. What was lost to another is stopped; what was called off is
 told so.
 Rule 3: a store that cannot answer makes the loop wait and try again; it never ends the loop.
-Rule 4: at the end, work that does not finish in time is put back at once, under the same key, without a failure.
+Rule 4: behind a door that drains nothing is taken up any more; what is in hand holds a permit until it ends.
+Rule 5: at the end, work that does not finish in time is put back at once, under the same key, without a failure.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from interlock.errors import InterlockError
 from interlock.model.limits import LEASE_MS, LOOK_MS_MAX
 from interlock.model.work import Lane
 from interlock.ports.clock import Clock
+from interlock.ports.door import Door
 from interlock.ports.work import Claim, Settled, WorkStore
 
 _log = logging.getLogger("interlock.effects")
@@ -51,6 +55,7 @@ class LaneLoop:
         running_max: int,
         names: tuple[str, ...] | None = None,
         lease_ms: int = LEASE_MS,
+        door: Door | None = None,
     ) -> None:
         self._store = store
         self._lane = lane
@@ -60,6 +65,7 @@ class LaneLoop:
         self._running_max = running_max
         self._names = names
         self._lease_ms = lease_ms
+        self._door = door
         self._running: dict[asyncio.Task[None], Held] = {}
         self._signal = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -108,7 +114,7 @@ class LaneLoop:
 
     async def _took_some(self) -> bool:
         room = self._running_max - len(self._running)
-        if room <= 0:
+        if room <= 0 or not self._is_open():
             return False
         now = self._clock.now_ms()
         try:
@@ -119,11 +125,23 @@ class LaneLoop:
             _log.warning("work cannot be claimed", extra={"lane": self._lane, "code": error.code})
             return False
         for claim in claims:
+            permit = nullcontext() if self._door is None else self._door.try_enter()
+            if permit is None:  # it began to drain meanwhile
+                await self._settled((Settled(claim, "again", now, lapsed=True),))
+                continue
             held = Held(claim)
-            task = asyncio.ensure_future(self._performed(held))
+            task = asyncio.ensure_future(self._performed(held, permit))
             self._running[task] = held
             task.add_done_callback(self._let_go)
         return bool(claims)
+
+    def _is_open(self) -> bool:
+        """Whether anything may be taken up: not while the process is to stop."""
+        permit = nullcontext() if self._door is None else self._door.try_enter()
+        if permit is None:
+            return False
+        with permit:
+            return True
 
     def _let_go(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
@@ -154,15 +172,16 @@ class LaneLoop:
 
     # In hand
 
-    async def _performed(self, held: Held) -> None:
-        try:
-            settled = await self._perform(held)
-        except InterlockError as error:  # the store or the entity could not answer: no failure of the work
-            _log.warning("work is put off", extra={"lane": self._lane, "code": error.code})
-            wait = LOOK_MS_MAX * self._clock.jitter()
-            settled = Settled(held.claim, "again", self._clock.now_ms() + round(wait), lapsed=True)
-        if settled is not None:
-            await self._settled((settled,))
+    async def _performed(self, held: Held, permit: AbstractContextManager[Any]) -> None:
+        with permit:
+            try:
+                settled = await self._perform(held)
+            except InterlockError as error:  # the store or the entity could not answer: no failure of the work
+                _log.warning("work is put off", extra={"lane": self._lane, "code": error.code})
+                wait = LOOK_MS_MAX * self._clock.jitter()
+                settled = Settled(held.claim, "again", self._clock.now_ms() + round(wait), lapsed=True)
+            if settled is not None:
+                await self._settled((settled,))
 
     async def _settled(self, settled: tuple[Settled, ...]) -> None:
         if not settled:

@@ -59,6 +59,14 @@ class Failed(Struct, frozen=True):
     done: Literal["no", "unknown"] = "unknown"
 
 
+class HandlerFailed(Exception):
+    """A handler failed elsewhere, in another process; here is what it said."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
+
+
 class Again(Struct, frozen=True):
     """The next attempt may begin at this time."""
 
@@ -90,6 +98,8 @@ def policy_of(payload: dict[str, Any], *, otherwise: Policy) -> Policy:
 
 def failed_by(error: BaseException) -> Failed:
     """What an exception of a handler says."""
+    if isinstance(error, HandlerFailed):
+        return error.failed
     code = error.code if isinstance(error, InterlockError) else type(error).__name__
     return Failed(code, str(error)[:500], "no" if isinstance(error, TERMINAL) else "unknown")
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from interlock.errors import RejectedError, UnavailableError
@@ -26,6 +27,7 @@ from interlock.model.payload import payload_refusal
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.work import Left, Place
 from interlock.ports.clock import Clock
+from interlock.ports.door import Door
 from interlock.ports.store import Page, Query, Store
 from interlock.runtime.charts import Charts
 from interlock.runtime.request import check_event, check_key, check_sender, checked_entity
@@ -37,10 +39,11 @@ from interlock.runtime.verify import Proof, verify_entity, verify_store
 class Runtime:
     """Entities of some charts on one store."""
 
-    def __init__(self, store: Store, charts: Charts, clock: Clock) -> None:
+    def __init__(self, store: Store, charts: Charts, clock: Clock, door: Door | None = None) -> None:
         self.store = store
         self.charts = charts
         self.clock = clock
+        self.door = door
         self._steps = Steps(store, charts, clock)
         self._endings: list[Callable[[], Awaitable[object]]] = []
 
@@ -68,7 +71,8 @@ class Runtime:
         problem = payload_refusal({"context": given})
         if problem is not None:
             raise RejectedError(f"the context is refused: {problem}", code="context.refused")
-        return await self._steps.begin(entity, kernel, given, key=key, principal=_plain(principal), trace=trace)
+        with self._admitted():
+            return await self._steps.begin(entity, kernel, given, key=key, principal=_plain(principal), trace=trace)
 
     async def send(
         self,
@@ -91,9 +95,18 @@ class Runtime:
         """
         given = self._given(entity, event, payload, key, principal, trace)
         problem = given.problem or self._expiry(sent_ms)
-        return await self._steps.give(
-            entity, Given(given.event, key or f"_{self.clock.token()}", expected, trace, problem)
-        )
+        with self._admitted():
+            return await self._steps.give(
+                entity, Given(given.event, key or f"_{self.clock.token()}", expected, trace, problem)
+            )
+
+    def _admitted(self) -> AbstractContextManager[Any]:
+        """A permit to send. Raises UnavailableError once the door behind which this runtime works drains."""
+        permit = nullcontext() if self.door is None else self.door.try_enter()
+        if permit is None:
+            hint = "send to another process, with the same key"
+            raise UnavailableError("this process takes nothing more: it drains", code="runtime.draining", hint=hint)
+        return permit
 
     async def rehearse(
         self,

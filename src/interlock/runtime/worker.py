@@ -19,6 +19,7 @@ from interlock.errors import UnavailableError
 from interlock.model.limits import RUNNING_MAX
 from interlock.model.work import CHILD, Left
 from interlock.ports.work import WorkStore
+from interlock.runtime.cpu import Processes, address_of
 from interlock.runtime.deliver import Deliveries
 from interlock.runtime.send import Runtime
 
@@ -34,6 +35,7 @@ class Worker:
         runtime: Runtime,
         handlers: Mapping[str, Handler],
         *,
+        busy: frozenset[str] = frozenset(),
         publish: Publish | None = None,
         key_prefix: str = "",
         drain_ms: int = DRAIN_MS,
@@ -42,12 +44,17 @@ class Worker:
             message = f"a {type(runtime.store).__name__} keeps no work"
             raise UnavailableError(message, code="store.work", hint="open the runtime without a worker")
         check_functions(handlers)
+        for name in busy:
+            address_of(handlers[name])  # the pool's processes must find it
         store, clock = runtime.store, runtime.clock
         driver = Deliveries(runtime)
         owner = clock.token()
         self._runtime = runtime
         self._drain_ms = drain_ms
-        self._handlers = Handlers(handlers, driver, clock, key_prefix=key_prefix)
+        self._processes = Processes()
+        self._handlers = Handlers(
+            handlers, driver, clock, key_prefix=key_prefix, busy=busy, elsewhere=self._processes.run
+        )
         self._loops = {
             "handlers": LaneLoop(
                 store,
@@ -56,6 +63,7 @@ class Worker:
                 clock,
                 owner=owner,
                 running_max=RUNNING_MAX,
+                door=runtime.door,
                 names=self._handlers.names,
             ),
             "children": LaneLoop(
@@ -65,9 +73,12 @@ class Worker:
                 clock,
                 owner=owner,
                 running_max=RUNNING_MAX,
+                door=runtime.door,
                 names=(CHILD,),
             ),
-            "timers": LaneLoop(store, "timer", Timers(driver).perform, clock, owner=owner, running_max=RUNNING_MAX),
+            "timers": LaneLoop(
+                store, "timer", Timers(driver).perform, clock, owner=owner, running_max=RUNNING_MAX, door=runtime.door
+            ),
             "outbox": LaneLoop(
                 store,
                 "outbox",
@@ -75,6 +86,7 @@ class Worker:
                 clock,
                 owner=owner,
                 running_max=RUNNING_MAX,
+                door=runtime.door,
             ),
         }
         self._tasks: list[asyncio.Task[None]] = []
@@ -91,6 +103,7 @@ class Worker:
         back = await asyncio.gather(*(loop.drain(self._drain_ms) for loop in self._loops.values()))
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._handlers.close()
+        await self._processes.close()
         return sum(back)
 
     def _wake(self, left: Left) -> None:

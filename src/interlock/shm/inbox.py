@@ -16,6 +16,7 @@ store.
 from __future__ import annotations
 
 import asyncio
+import os
 import select
 import struct
 import sys
@@ -195,6 +196,9 @@ class Inbox:
         while not self._waiting():
             if perf_counter_ns() > spin_end:
                 break
+            os.sched_yield()  # a producer without a processor could not end the wait
+        else:
+            return True  # we are awake: nobody rang, and there is no bell to clear
         poll = select.poll()
         poll.register(self._bell.listen(), select.POLLIN)
         while not self._disarmed_by_message():
@@ -317,6 +321,7 @@ class Inbox:
             for priority in range(self._priorities)
         ]
         self._bell.listen()
+        self._awake()  # or producers would ring at every push, when the last consumer died asleep
 
     def _next_priority(self) -> int | None:
         """The most urgent that waits, unless another was passed over too often: then that one."""

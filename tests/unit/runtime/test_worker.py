@@ -357,3 +357,34 @@ async def _closed(runtime: Runtime, clock: VirtualClock) -> None:
     closing = asyncio.ensure_future(runtime.close())
     await clock.advance(20_000)
     await closing
+
+
+async def test_a_drained_lifecycle_refuses_sends_and_waits_for_work_in_hand() -> None:
+    """What is in hand ends, nothing more is taken up, and then it closes."""
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    async def slow(attempt: Attempt) -> dict[str, str]:
+        begun.set()
+        await gate.wait()
+        return {"receipt": "r"}
+
+    chart = interlock.loads(ORDER)
+    chart.handler("payment.charge")(slow)
+    with interlock.Region.create(slots=2) as region, interlock.Lifecycle(region) as life:
+        life.start()
+        async with asyncio.timeout(20), interlock.open("memory:", charts=[chart], life=life) as runtime:
+            await runtime.create("order/1")
+            await runtime.create("order/2")
+            await runtime.send("order/1", "pay")
+            await begun.wait()
+            draining = life.drain(timeout=20)
+            with pytest.raises(UnavailableError, match="it drains"):
+                await runtime.send("order/2", "pay")
+            with pytest.raises(UnavailableError, match="it drains"):
+                await runtime.create("order/3")
+            gate.set()
+            report = await draining
+
+            assert report.closed
+            assert ("paid",) == (await runtime.state("order/1")).configuration
+            assert ("effect", "receipt.mail") in await rows(runtime)

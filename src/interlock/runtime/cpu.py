@@ -1,0 +1,112 @@
+"""Handlers that keep a processor busy, in processes of their own, so that the event loop goes on.
+
+Rule 1: the pool begins with the first such handler that is called, and ends with the worker.
+Rule 2: a function is found in the pool's processes by its module and name, so it stands at the top of a module.
+Rule 3: what it raises comes back as it would from here; a process that dies has its attempt run again, under its key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from interlock.effects.handlers import Attempt
+from interlock.effects.retry import Failed, HandlerFailed, failed_by
+from interlock.errors import UsageError
+from interlock.model.limits import PAYLOAD_BYTES_MAX
+from interlock.model.payload import payload_refusal
+from interlock.shm.pool import TaskPool
+from interlock.shm.region import Region
+
+PROCESSES_MAX = 8
+"""Processes of one runtime for busy handlers: as many as there are processors, and no more than this."""
+
+TASKS_MAX = 16
+"""Attempts in the pool at once: enough to keep every process busy; the others wait for room."""
+
+REGION_BYTES = 67_108_864
+"""Room for the largest inputs and results of as many tasks in all processes; touched only where it is used."""
+
+_ENVELOPE_BYTES = 4_096
+"""Room around an input or a result: names, key, and an error's message."""
+
+
+class Processes:
+    """Runs functions in worker processes."""
+
+    def __init__(self) -> None:
+        self._pool: TaskPool | None = None
+        self._region: Region | None = None
+        self._beginning = asyncio.Lock()
+
+    async def run(self, function: Callable[[Attempt], Any], attempt: Attempt) -> Any:
+        """What the function returns for an attempt. Raises what it raised, as far as that is known here."""
+        pool = await self._begun()
+        answer = await pool.run(
+            {
+                "function": address_of(function),
+                "attempt": [attempt.entity, attempt.name, attempt.input, attempt.key, attempt.number],
+                "timeout_ms": attempt.timeout_ms,
+            }
+        )
+        if "failed" in answer:
+            raise HandlerFailed(Failed(*answer["failed"]))
+        return answer["value"]
+
+    async def _begun(self) -> TaskPool:
+        async with self._beginning:
+            if self._pool is None:
+                workers = min(PROCESSES_MAX, os.cpu_count() or 1)
+                self._region = Region.create(slots=workers + 2, areas_bytes=REGION_BYTES)
+                size = PAYLOAD_BYTES_MAX + _ENVELOPE_BYTES
+                pool = TaskPool(
+                    self._region,
+                    perform,
+                    workers=workers,
+                    tasks_max=TASKS_MAX,
+                    payload_bytes_max=size,
+                    result_bytes_max=size,
+                )
+                await pool.start()
+                self._pool = pool
+            return self._pool
+
+    async def close(self) -> None:
+        """End the processes; what they still have in hand was put back, and another will do it."""
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+        if self._region is not None:
+            self._region.close()
+            self._region = None
+
+
+def address_of(function: Callable[..., Any]) -> str:
+    """`module:name` of a function that another process can find. Raises UsageError for any other."""
+    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    if not module or module == "__main__" or not name or not all(part.isidentifier() for part in name.split(".")):
+        hint = "move it to the top of a module that can be imported"
+        raise UsageError(f"no other process can find {function!r:.120}", code="handler.cpu", hint=hint)
+    return f"{module}:{name}"
+
+
+def perform(task: dict[str, Any]) -> dict[str, Any]:
+    """One attempt, in a process of the pool."""
+    module, _, name = task["function"].partition(":")
+    function: Any = import_module(module)
+    for part in name.split("."):
+        function = getattr(function, part)
+    entity, handler, given, key, number = task["attempt"]
+    attempt = Attempt(entity, handler, given, key, number, task["timeout_ms"], asyncio.Event())
+    try:
+        value = function(attempt)
+    except Exception as error:  # noqa: BLE001 - whatever it raises is its answer
+        failed = failed_by(error)
+        return {"failed": [failed.code, failed.message, failed.done]}
+    problem = payload_refusal(value)
+    if problem is not None:
+        return {"failed": ["result.malformed", f"what `{handler}` returned cannot be kept: {problem}", "unknown"]}
+    return {"value": value}
