@@ -14,14 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from contextlib import nullcontext
 
 from interlock.errors import InterlockError
 from interlock.model.limits import LEASE_MS, LOOK_MS_MAX
 from interlock.model.work import Lane
 from interlock.ports.clock import Clock
-from interlock.ports.door import Door
+from interlock.ports.door import Door, Pass
 from interlock.ports.work import Claim, Settled, WorkStore
 
 _log = logging.getLogger("interlock.effects")
@@ -125,7 +124,7 @@ class LaneLoop:
             _log.warning("work cannot be claimed", extra={"lane": self._lane, "code": error.code})
             return False
         for claim in claims:
-            permit = nullcontext() if self._door is None else self._door.try_enter()
+            permit: Pass | None = nullcontext() if self._door is None else self._door.try_enter()
             if permit is None:  # it began to drain meanwhile
                 await self._settled((Settled(claim, "again", now, lapsed=True),))
                 continue
@@ -137,7 +136,7 @@ class LaneLoop:
 
     def _is_open(self) -> bool:
         """Whether anything may be taken up: not while the process is to stop."""
-        permit = nullcontext() if self._door is None else self._door.try_enter()
+        permit: Pass | None = nullcontext() if self._door is None else self._door.try_enter()
         if permit is None:
             return False
         with permit:
@@ -172,7 +171,7 @@ class LaneLoop:
 
     # In hand
 
-    async def _performed(self, held: Held, permit: AbstractContextManager[Any]) -> None:
+    async def _performed(self, held: Held, permit: Pass) -> None:
         with permit:
             try:
                 settled = await self._perform(held)

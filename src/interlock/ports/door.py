@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Protocol
+
+
+class Pass(Protocol):
+    """Leave to be inside, until the `with` ends."""
+
+    def __enter__(self) -> object:
+        """Go in."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> object:
+        """Come out."""
 
 
 class Door(Protocol):
     """A lifecycle or a gate, seen from those who want in."""
 
-    def try_enter(self) -> AbstractContextManager[Any] | None:
-        """A permit to be inside while it is open, to be left by `with`; None once it drains."""
+    def try_enter(self) -> Pass | None:
+        """Leave to be inside while it is open; None once it drains."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 from interlock.errors import RejectedError, UnavailableError
@@ -27,7 +27,7 @@ from interlock.model.payload import payload_refusal
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.work import Left, Place
 from interlock.ports.clock import Clock
-from interlock.ports.door import Door
+from interlock.ports.door import Door, Pass
 from interlock.ports.store import Page, Query, Store
 from interlock.runtime.charts import Charts
 from interlock.runtime.request import check_event, check_key, check_sender, checked_entity
@@ -100,9 +100,9 @@ class Runtime:
                 entity, Given(given.event, key or f"_{self.clock.token()}", expected, trace, problem)
             )
 
-    def _admitted(self) -> AbstractContextManager[Any]:
+    def _admitted(self) -> Pass:
         """A permit to send. Raises UnavailableError once the door behind which this runtime works drains."""
-        permit = nullcontext() if self.door is None else self.door.try_enter()
+        permit: Pass | None = nullcontext() if self.door is None else self.door.try_enter()
         if permit is None:
             hint = "send to another process, with the same key"
             raise UnavailableError("this process takes nothing more: it drains", code="runtime.draining", hint=hint)

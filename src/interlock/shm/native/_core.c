@@ -302,9 +302,23 @@ static PyObject *door_new_permit(Door *self)
     return (PyObject *)permit;
 }
 
-PyDoc_STRVAR(door_try_enter_doc, "try_enter($self, /)\n--\n\nA permit while running, else None.");
-static PyObject *door_try_enter(PyObject *self, PyObject *Py_UNUSED(none))
+/* The calls of the hot path take no arguments, by METH_FASTCALL: interpreters since 3.11 have a quick way to call such
+ * functions, but none for METH_NOARGS, which costs about half of an enter and exit. */
+#define FAST(function) ((PyCFunction)(void (*)(void))(function))
+
+static int takes_none(Py_ssize_t given)
 {
+    if (given == 0)
+        return 0;
+    PyErr_Format(PyExc_TypeError, "takes no arguments (%zd given)", given);
+    return -1;
+}
+
+PyDoc_STRVAR(door_try_enter_doc, "try_enter($self, /)\n--\n\nA permit while running, else None.");
+static PyObject *door_try_enter(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
+{
+    if (takes_none(given) < 0)
+        return NULL;
     int answer = door_come_in((Door *)self);
     if (answer < 0)
         return NULL;
@@ -314,8 +328,10 @@ static PyObject *door_try_enter(PyObject *self, PyObject *Py_UNUSED(none))
 }
 
 PyDoc_STRVAR(door_enter_doc, "enter($self, /)\n--\n\nA permit while running; otherwise the refusal raises.");
-static PyObject *door_enter(PyObject *self, PyObject *Py_UNUSED(none))
+static PyObject *door_enter(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
+    if (takes_none(given) < 0)
+        return NULL;
     int answer = door_come_in((Door *)self);
     if (answer < 0)
         return NULL;
@@ -336,15 +352,19 @@ static PyObject *door_exit(PyObject *object, PyObject *permit)
 }
 
 PyDoc_STRVAR(door_come_doc, "come($self, /)\n--\n\nEnter without a permit; True when inside. Pairs with `go`.");
-static PyObject *door_come(PyObject *self, PyObject *Py_UNUSED(none))
+static PyObject *door_come(PyObject *self, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
+    if (takes_none(given) < 0)
+        return NULL;
     int answer = door_come_in((Door *)self);
     return answer < 0 ? NULL : PyBool_FromLong(answer == IL_ENTERED);
 }
 
 PyDoc_STRVAR(door_go_doc, "go($self, /)\n--\n\nLeave without a permit; True when this caller closed.");
-static PyObject *door_go(PyObject *object, PyObject *Py_UNUSED(none))
+static PyObject *door_go(PyObject *object, PyObject *const *Py_UNUSED(arguments), Py_ssize_t given)
 {
+    if (takes_none(given) < 0)
+        return NULL;
     return door_check_joined((Door *)object) < 0 ? NULL : door_go_out((Door *)object);
 }
 
@@ -439,11 +459,11 @@ static void door_dealloc(PyObject *object)
 }
 
 static PyMethodDef door_methods[] = {
-    {"try_enter", door_try_enter, METH_NOARGS, door_try_enter_doc},
-    {"enter", door_enter, METH_NOARGS, door_enter_doc},
+    {"try_enter", FAST(door_try_enter), METH_FASTCALL, door_try_enter_doc},
+    {"enter", FAST(door_enter), METH_FASTCALL, door_enter_doc},
     {"exit", door_exit, METH_O, door_exit_doc},
-    {"come", door_come, METH_NOARGS, door_come_doc},
-    {"go", door_go, METH_NOARGS, door_go_doc},
+    {"come", FAST(door_come), METH_FASTCALL, door_come_doc},
+    {"go", FAST(door_go), METH_FASTCALL, door_go_doc},
     {"shut", door_shut, METH_NOARGS, door_shut_doc},
     {"begin", door_begin, METH_O, door_begin_doc},
     {"drain", door_drain, METH_NOARGS, door_drain_doc},
