@@ -1,11 +1,13 @@
-"""Run the benchmarks, in process and durable: every implementation side by side, a verdict per goal, JSON and a page.
+"""Run the benchmarks, in process, durable and shared memory: every implementation side by side, a verdict per goal, JSON and a page.
 
     python bench/run.py                      everything; many minutes on a quiet machine
     python bench/run.py --quick              a smoke run: tiny sizes, nothing is judged
     python bench/run.py --only inprocess     one part, whole
-    python bench/run.py --only durable       the other
+    python bench/run.py --only durable       another
+    python bench/run.py --only shm           the third: shared memory
     python bench/run.py --only W2,interlock  these workloads, these implementations (and hand-written, the base)
     python bench/run.py --only durable,fleet,interlock,raw    the same of the durable part
+    python bench/run.py --only shm,lanes     some workloads or lines of shared memory
     python bench/run.py --page-only          the page anew, from the newest results
 
 Exit code 0 when it ran, whatever it found: a busy machine must not look like a broken build. With `--judge` it is 1
@@ -33,7 +35,12 @@ from bench.durable import measure as durable_measure  # noqa: E402  # as above
 from bench.durable import report as durable_report  # noqa: E402  # as above
 from bench.durable import results as durable_results  # noqa: E402  # as above
 from bench.durable import suite as durable_suite  # noqa: E402  # as above
-from bench.goals import verdicts  # noqa: E402  # as above
+from bench.goals import Verdict, verdicts  # noqa: E402  # as above
+from bench.shm import goals as shm_goals  # noqa: E402  # as above
+from bench.shm import measure as shm_measure  # noqa: E402  # as above
+from bench.shm import report as shm_report  # noqa: E402  # as above
+from bench.shm import results as shm_results  # noqa: E402  # as above
+from bench.shm import suite as shm_suite  # noqa: E402  # as above
 from bench.workloads import WORKLOADS  # noqa: E402  # as above
 
 
@@ -43,29 +50,44 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path(options.results)
     missed = False
     if not options.page_only:
-        in_process, durable = parts(options.only)
+        in_process, durable, shared = parts(options.only)
         if in_process is not None:
             missed |= is_missed(_measured_and_kept(options, folder, in_process))
         if durable is not None:
             missed |= is_missed(_durable_measured_and_kept(options, folder, durable))
-    newest, durable_newest = results.newest(folder), durable_results.newest(folder)
+        if shared is not None:
+            missed |= is_missed(_shared_measured_and_kept(options, folder, shared))
+    newest = results.newest(folder)
     if newest is not None:
-        section = [] if durable_newest is None else durable_report.section(durable_results.read(durable_newest))
-        Path(options.page).write_text(report.page(results.read(newest), section), encoding="utf-8")
+        Path(options.page).write_text(report.page(results.read(newest), sections(folder)), encoding="utf-8")
     elif options.page_only:
         measure.tell("bench: no results to write a page from")
         return 2
     return 1 if options.judge and missed else 0
 
 
-def parts(only: str) -> tuple[list[str] | None, list[str] | None]:
-    """What `--only` asks of the in-process part and of the durable one: names, none for all; None: not at all."""
+def sections(folder: Path) -> list[str]:
+    """What the page says below the in-process part: the newest whole run of each other part, if there is one."""
+    durable, shared = durable_results.newest(folder), shm_results.newest(folder)
+    return [
+        *([] if durable is None else durable_report.section(durable_results.read(durable))),
+        *([] if shared is None else shm_report.section(shm_results.read(shared))),
+    ]
+
+
+def parts(only: str) -> tuple[list[str] | None, list[str] | None, list[str] | None]:
+    """What `--only` asks of the in-process part, the durable one and shared memory: names, none for all; None: nothing.
+
+    `inprocess`, `durable` or `shm` chooses the part; without one of them, names are of the in-process part.
+    """
     names = [name.strip() for name in only.split(",") if name.strip()]
     if not names:
-        return [], []
+        return [], [], []
     if "durable" in names:
-        return None, [name for name in names if name != "durable"]
-    return [name for name in names if name != "inprocess"], None
+        return None, [name for name in names if name != "durable"], None
+    if "shm" in names:
+        return None, None, [name for name in names if name != "shm"]
+    return [name for name in names if name != "inprocess"], None, None
 
 
 def _measured_and_kept(options: argparse.Namespace, folder: Path, names: list[str]) -> results.Run:
@@ -94,9 +116,29 @@ def _durable_measured_and_kept(
     return run
 
 
-def is_missed(run: results.Run | durable_results.DurableRun) -> bool:
+def _shared_measured_and_kept(options: argparse.Namespace, folder: Path, names: list[str]) -> shm_results.SharedRun:
+    effort = shm_measure.QUICK if options.quick else shm_measure.FULL
+    if options.repeats is not None:
+        effort = dataclasses.replace(effort, rounds=options.repeats)
+    load_before = os.getloadavg()[0]
+    run = shm_suite.measured(
+        names, effort, quick=options.quick, commit=commit(), computer=lambda: computer(load_before)
+    )
+    print(shm_report.text(run))
+    measure.tell(f"bench: wrote {shm_results.write(run, folder).name}")
+    return run
+
+
+def is_missed(run: results.Run | durable_results.DurableRun | shm_results.SharedRun) -> bool:
     """Whether a goal is not met. In a whole run, one that could not be measured is not met either."""
-    judged = verdicts(run) if isinstance(run, results.Run) else durable_goals.verdicts(run)
+    judged: list[Verdict]
+    match run:
+        case results.Run():
+            judged = verdicts(run)
+        case durable_results.DurableRun():
+            judged = durable_goals.verdicts(run)
+        case shm_results.SharedRun():
+            judged = shm_goals.verdicts(run)
     return any(each.met is False or (each.met is None and not run.partial) for each in judged)
 
 
