@@ -1,4 +1,4 @@
-"""Run the benchmarks, in process, durable and shared memory: every implementation side by side, a verdict per goal, JSON and a page.
+"""Run the benchmarks: in process, durable, shared memory; all side by side, a verdict per goal, JSON and a page.
 
     python bench/run.py                      everything; many minutes on a quiet machine
     python bench/run.py --quick              a smoke run: tiny sizes, nothing is judged

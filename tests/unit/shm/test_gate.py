@@ -399,3 +399,13 @@ def test_processes_close_a_life_exactly_once(child: Start, mode: str) -> None:
             assert drain.wait().closed
             assert 0 == inside.load()
             assert [False, False, True] == sorted(each.heard() for each in started)
+
+
+def test_entering_takes_no_arguments(life: Gate | Lifecycle) -> None:
+    """A wrong call is refused by every mode, and nobody is inside afterwards."""
+    life.start()
+    for call in (life.enter, life.try_enter, *life.bare()):
+        with pytest.raises(TypeError, match="argument"):
+            call(1)  # type: ignore[call-arg]  # that is the point
+
+    assert 0 == life.permits

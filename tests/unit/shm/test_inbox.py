@@ -301,6 +301,30 @@ def test_a_stopped_producer_keeps_its_place(quick: Region) -> None:
     inbox.close()
 
 
+def test_a_new_consumer_is_not_taken_for_asleep(quick: Region) -> None:
+    """Its predecessor died asleep; from the first batch on, producers need not ring."""
+    with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
+        quick.words.store(inbox._asleep, 1)
+        producer.push(b"first")
+
+        assert [b"first"] == taken(inbox)
+        assert 0 == quick.words.load(inbox._asleep)
+
+
+def test_a_wait_that_finds_something_leaves_the_bell_alone(quick: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody lies down for a message that is there: lying down costs the producer a ring."""
+    with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
+        assert inbox.take() is None
+        rung: list[str] = []
+        monkeypatch.setattr(inbox.doorbell, "ring", lambda: rung.append("ring"))
+        monkeypatch.setattr(inbox.doorbell, "clear", lambda: rung.append("clear"))
+        producer.push(b"there")
+
+        assert inbox.wait(WAIT_SECONDS)
+        assert [] == rung
+        assert [b"there"] == taken(inbox)
+
+
 def test_a_new_consumer_continues_where_the_killed_one_was(quick: Region) -> None:
     """One consumer at a time; after its death the next takes what was not taken, and is heard."""
     mine = Inbox(quick, producers=1)

@@ -1,0 +1,79 @@
+"""What a line of the tables is: something measured, its name, and how it does the workloads that it can."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.context import ForkProcess
+
+CHILD_SECONDS_MAX = 60.0
+"""A child that has not ended by itself is killed after this."""
+
+Answer = dict[str, float]
+"""`value`, in the unit of the workload, and perhaps figures that are shown beside it."""
+
+Drive = Callable[[int], Answer]
+"""Does a workload so many times, checks what came out, and gives what it took."""
+
+
+class WrongResultError(Exception):
+    """Something came out that should not; its time means nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Something measured, with the workloads that it can do."""
+
+    name: str
+    version: str
+    drives: Mapping[str, Drive]
+
+
+def check(expected: object, found: object) -> None:
+    """Raises WrongResultError unless both are equal."""
+    if expected != found:
+        raise WrongResultError(f"wanted {expected!r}, found {found!r}")
+
+
+@contextlib.contextmanager
+def children(works: list[Callable[[], object]]) -> Iterator[Callable[[], int]]:
+    """Forked processes that are ready and wait; the function given lets them go, and tells the time at which it did.
+
+    They are awaited when the block ends, or killed when it ends badly.
+    """
+    context = multiprocessing.get_context("fork")
+    ready_out, ready_in = os.pipe()
+    go_out, go_in = os.pipe()
+
+    def begun(work: Callable[[], object]) -> None:
+        os.close(go_in)  # or the end of the parent would never be seen
+        os.write(ready_in, b"r")
+        if os.read(go_out, 1):
+            work()
+
+    def let_go() -> int:
+        for _ in processes:
+            os.read(ready_out, 1)
+        began = time.perf_counter_ns()
+        os.write(go_in, b"g" * len(processes))
+        return began
+
+    processes: list[ForkProcess] = [context.Process(target=begun, args=(work,), daemon=True) for work in works]
+    try:
+        for process in processes:
+            process.start()
+        yield let_go
+        for process in processes:
+            process.join(CHILD_SECONDS_MAX)
+            check(0, process.exitcode)
+    finally:
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+        for descriptor in (ready_out, ready_in, go_out, go_in):
+            os.close(descriptor)

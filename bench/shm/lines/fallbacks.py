@@ -1,0 +1,37 @@
+"""Words in every mode of shared memory: a load, an addition and a swap, through the region's own operations."""
+
+from __future__ import annotations
+
+import os
+from itertools import repeat
+from time import process_time_ns
+
+import interlock
+from bench.shm.line import Answer, Line, check
+from interlock.shm.modes import MODES, VARIABLE
+from interlock.shm.region import Region
+
+
+def _line(mode: str) -> Line:
+    os.environ[VARIABLE] = mode
+    region = Region.create(slots=1)
+    check(mode, region.mode)
+    word = region.area("bench", 64)
+    words = region.words
+    load, add, swap = words.load, words.add, words.swap
+
+    def operations(count: int) -> Answer:
+        before = load(word)
+        began = process_time_ns()
+        for _ in repeat(None, count):
+            add(word, 1)
+            value = load(word)
+            swap(word, value, value + 1)
+        took = process_time_ns() - began
+        check(before + 2 * count, load(word))
+        return {"value": took / (3e3 * count)}
+
+    return Line(name=f"interlock, {mode}", version=interlock.__version__, drives={"operations": operations})
+
+
+LINES = {mode: (lambda mode=mode: _line(mode)) for mode in MODES}
