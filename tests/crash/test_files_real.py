@@ -16,6 +16,7 @@ from tests.crash.life import ENTITY, step
 from tests.crash.storm import WRITERS, storm
 
 KILLS = int(os.environ.get("INTERLOCK_KILLS", "40"))
+STORMS_MAX = 8  # within so many a faulty store must be found out: how its writers meet is chance
 
 
 def store(root: Path) -> Journals:
@@ -42,9 +43,11 @@ def test_killed_writers_lose_and_double_nothing(store: str, tmp_path: Path) -> N
 @pytest.mark.timeout(120)
 def test_a_store_without_its_lock_is_found_out(tmp_path: Path) -> None:
     """The storm is not blind: writers that do not exclude each other overwrite acknowledged entries."""
-    outcome = storm(f"file://{tmp_path / 'store'}", kills=10, seed=7, fault="lockless")
+    storms = (
+        storm(f"file://{tmp_path / str(seed)}", kills=10, seed=seed, fault="lockless") for seed in range(STORMS_MAX)
+    )
 
-    assert [] != outcome.found()
+    assert any(outcome.found() for outcome in storms)
 
 
 def test_a_read_only_store_is_read_and_takes_no_append(tmp_path: Path) -> None:
