@@ -203,8 +203,9 @@ class Taker:
 
     def claim(self, place: int) -> bool:
         """Take a place that nobody alive has."""
-        if not self._locks.claim(self._byte(place)):
-            return False
+        return self._locks.claim(self._byte(place)) and self._sit(place)
+
+    def _sit(self, place: int) -> bool:
         self._place = place
         self._raw = open_deque(
             self._region, self._offset + self._takers * LINE, self._capacity, self._offset + place * LINE
@@ -280,8 +281,9 @@ class Owner(Taker):
 
     def claim(self, place: int) -> bool:
         """Take the owner's place, and mend what a pop of the one before left half done."""
-        if not super().claim(place):
+        if not self._locks.claim_soon(self._byte(place)):  # a thief may be clearing up after the one before
             return False
+        self._sit(place)
         self._opened().reset()
         return True
 

@@ -17,6 +17,7 @@ import struct
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TypeVar
 
 from interlock.errors import UnavailableError, UsageError
@@ -62,6 +63,10 @@ def _renew_all() -> None:
 os.register_at_fork(after_in_child=_renew_all)
 
 
+REAP_SECONDS_MAX = 0.25
+"""How long whoever clears up after a dead owner may hold its byte: some operations, on a machine that is busy."""
+
+
 class ByteLocks:
     """One description of a region's file, to lock bytes with. Closed with its owner, on exec, in forked children."""
 
@@ -88,6 +93,15 @@ class ByteLocks:
         except (BlockingIOError, PermissionError):
             return False
         self._own.add(byte)
+        return True
+
+    def claim_soon(self, byte: int) -> bool:
+        """The same, for a byte that a reaper may have for a moment: False when it stays taken."""
+        end = monotonic() + REAP_SECONDS_MAX
+        while not self.claim(byte):
+            if monotonic() > end:
+                return False
+            sleep(REAP_SECONDS_MAX / 100)
         return True
 
     def held(self, byte: int) -> bool:

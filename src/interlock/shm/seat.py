@@ -75,8 +75,9 @@ class Seat:
         """The first of these seats that nobody alive has, reaped; None when all are taken."""
         locks = region.locks()
         lines = offset + shape.seats_at
+        claim = locks.claim_soon if len(numbers) == 1 else locks.claim  # another seat will do, if there is one
         for number in numbers:
-            if not locks.claim(QUEUE_BYTES + lines + number * LINE):
+            if not claim(QUEUE_BYTES + lines + number * LINE):
                 continue
             seat = cls(region, offset, shape, locks, number)
             seat.settle()

@@ -3,6 +3,7 @@
 import ctypes
 import fcntl
 import os
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -217,3 +218,18 @@ def test_a_pidfd_tells_the_end_of_the_process_that_was_meant(child: Start) -> No
     assert open_pidfd(owner ^ 1) is None
     assert open_pidfd(0) is None
     assert open_pidfd(2**30 << 32) is None
+
+
+def test_a_byte_that_a_reaper_has_for_a_moment_is_got_soon() -> None:
+    """And one that stays taken is not."""
+    with Region.create(slots=2) as region:
+        reaper, newcomer = region.locks(), region.locks()
+        assert reaper.claim(5)
+        timer = threading.Timer(0.02, reaper.release, (5,))
+        timer.start()
+
+        assert newcomer.claim_soon(5)
+        timer.join()
+        assert not reaper.claim_soon(5)
+        reaper.close()
+        newcomer.close()
