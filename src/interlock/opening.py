@@ -61,9 +61,15 @@ def open(  # noqa: A001 - the name users read: interlock.open
     """
     if isinstance(charts, BoundChart):
         raise UsageError("`charts` is a list of charts", code="charts.malformed", hint="write charts=[chart]")
+    if not isinstance(url, str):
+        hint = "a text such as sqlite:///orders.db"
+        raise UsageError(f"an address is a text, not {url!r:.80}", code="store.unknown", hint=hint)
     bound = tuple(charts)
     if not bound:
         raise UsageError("a runtime needs a chart", code="charts.missing", hint="charts=[interlock.load(...)]")
+    for each in bound:
+        if not isinstance(each, BoundChart):
+            raise UsageError(f"{each!r:.80} is no chart", code="charts.malformed", hint="interlock.load(...) gives one")
     return Opening(url, _store_opener(url), bound, clock, work=work, life=life)
 
 
@@ -173,9 +179,10 @@ class Opening:
             worker = Worker(runtime, self._handlers, busy=self._busy)
             await worker.start()
             runtime.before_close(worker.stop)
-        elif self._handlers:
+        elif self._handlers or any(each.after for kernel in self._kernels for each in kernel.chart.states):
             import_module("logging").getLogger("interlock").warning(
-                "this store keeps no work: handlers are not called", extra={"store": type(runtime.store).__name__}
+                "this store keeps no work: handlers are not called and timers do not fire",
+                extra={"store": type(runtime.store).__name__},
             )
 
     async def __aenter__(self) -> Runtime:

@@ -7,7 +7,8 @@ Rule 3: a coroutine that takes too long is cancelled. A thread cannot be stopped
 second run beside it.
 Rule 4: a state that was left calls its invokes off: a coroutine is cancelled, unless it is a step of a saga, which must
 know whether it was done. What succeeds all the same is told: the chart may have to make up for it.
-Rule 5: what a handler returns must be plain JSON of an event's size; anything else is an error that names it.
+Rule 5: a process that does not have the entity's chart does not begin: it could not bring the result back.
+Rule 6: what a handler returns must be plain JSON of an event's size; anything else is an error that names it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from interlock.effects.retry import (
     policy_of,
 )
 from interlock.errors import InterlockError, UsageError
-from interlock.model.limits import ATTEMPTS_MAX, RUNNING_MAX
+from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, RUNNING_MAX
 from interlock.model.payload import payload_refusal
 from interlock.model.results import call_failed, invoke_done, invoke_failed
 from interlock.ports.clock import Clock
@@ -105,16 +106,18 @@ class Handlers:
     async def perform(self, held: Held) -> Settled | None:
         """One attempt: from claim to answer."""
         claim = held.claim
+        if not await self._driver.is_here(claim.entity):  # the deed would be asked for, and its result be lost
+            return Settled(claim, "again", self._clock.now_ms() + LOOK_MS_MAX, lapsed=True, begun=False)
         failed = self._before(claim)
         if failed is None:
-            if claim.cancelled and not _is_saga_step(claim):
+            if claim.cancelled and not claim.work.is_saga_step:
                 return Settled(claim, "done")  # its worker died after the state was left: nobody asks any more
             outcome = await self._attempted(held)
         else:
             outcome = Spent(failed)
         claim = held.claim
-        if isinstance(outcome, Again):
-            return Settled(claim, "again", outcome.next_ms, error=None)
+        if isinstance(outcome, _Later):
+            return Settled(claim, "again", outcome.next_ms, error=_facts(claim, outcome.failed))
         if isinstance(outcome, Spent):
             return await self._spent(claim, outcome.failed)
         return await self._succeeded(claim, outcome.value)
@@ -126,11 +129,11 @@ class Handlers:
         lapsed = claim.attempt > claim.failures + 1
         if lapsed and claim.work.body.get("restore") == "fail":
             return Failed("interrupted", "its worker died, and the chart says not to begin again")
-        if lapsed and claim.cancelled and _is_saga_step(claim):
-            return Failed("lapsed", "its worker died after the saga was left")
+        if claim.cancelled and claim.work.is_saga_step:
+            return Failed("lapsed", "the saga was left before it was known whether this was done")
         return None
 
-    async def _attempted(self, held: Held) -> _Value | Again | Spent:
+    async def _attempted(self, held: Held) -> _Value | _Later | Spent:
         claim = held.claim
         function = self._functions[claim.work.name]
         attempt = Attempt(
@@ -143,7 +146,7 @@ class Handlers:
             held.called_off,
         )
         try:
-            result, finished = await self._run(function, attempt, stops=not _is_saga_step(claim))
+            result, finished = await self._run(function, attempt, stops=not claim.work.is_saga_step)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
             if not isinstance(error, InterlockError | HandlerFailed):
                 _log.warning("a handler raised", exc_info=error, extra={"handler": claim.work.name})
@@ -185,11 +188,11 @@ class Handlers:
             assert self._elsewhere is not None  # whoever says that some are busy says where they run
             return self._elsewhere(function, attempt)
         context = contextvars.copy_context()
-        return asyncio.get_running_loop().run_in_executor(self._threads, lambda: context.run(function, attempt))
+        return asyncio.get_running_loop().run_in_executor(self._threads, context.run, _in_thread, function, attempt)
 
-    def _decided(self, claim: Claim, failed: Failed) -> Again | Spent:
+    def _decided(self, claim: Claim, failed: Failed) -> _Later | Spent:
         otherwise = CALL_POLICY if _is_call(claim) else Policy()
-        return decided(
+        answer = decided(
             policy_of(claim.work.body, otherwise=otherwise),
             failed,
             failures=claim.failures,
@@ -197,6 +200,7 @@ class Handlers:
             now_ms=self._clock.now_ms(),
             jitter=self._clock.jitter(),
         )
+        return _Later(answer.next_ms, failed) if isinstance(answer, Again) else answer
 
     # Answers
 
@@ -211,8 +215,7 @@ class Handlers:
 
     async def _spent(self, claim: Claim, failed: Failed) -> Settled | None:
         """It failed for good: the chart hears, or else a person must."""
-        facts = {"code": failed.code, "message": failed.message, "attempts": claim.attempt, "done": failed.done}
-        if claim.cancelled and not _is_saga_step(claim):
+        if claim.cancelled and not claim.work.is_saga_step:
             return Settled(claim, "done")
         if _is_call(claim):
             event = call_failed(claim.work.name, self._key(claim), failed.code)
@@ -231,7 +234,7 @@ class Handlers:
         if receipt.outcome in ("applied", "duplicate"):
             return None
         if _is_call(claim):
-            return Settled(claim, "dead", error=facts)
+            return Settled(claim, "dead", error=_facts(claim, failed))
         return Settled(claim, "done")
 
     def _key(self, claim: Claim) -> str:
@@ -245,12 +248,27 @@ class _Value(Struct, frozen=True):
     value: Any
 
 
+class _Later(Struct, frozen=True):
+    """The next attempt may begin at this time; why this one failed is kept for whoever asks meanwhile."""
+
+    next_ms: int
+    failed: Failed
+
+
+def _facts(claim: Claim, failed: Failed) -> dict[str, Any]:
+    return {"code": failed.code, "message": failed.message, "attempts": claim.attempt, "done": failed.done}
+
+
+def _in_thread(function: Handler, attempt: Attempt) -> Any:
+    """What the function returns. A future cannot hold a StopIteration: whoever waits for it would wait for ever."""
+    try:
+        return function(attempt)
+    except StopIteration as error:
+        raise RuntimeError("the handler raised StopIteration") from error
+
+
 def _is_call(claim: Claim) -> bool:
     return "id" not in claim.work.body
-
-
-def _is_saga_step(claim: Claim) -> bool:
-    return bool(claim.work.body.get("late"))
 
 
 def check_functions(functions: Mapping[str, Any]) -> None:

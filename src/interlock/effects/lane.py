@@ -86,8 +86,9 @@ class LaneLoop:
             async with self._looking:
                 while not self._stopping:
                     self._signal.clear()
-                    if not await self._took_some():
-                        await self._until_woken()
+                    took = await self._took_some()
+                    if not took:
+                        await self._until_woken(look_ms=LOOK_MS_MAX if took is None else None)
         finally:
             renewing.cancel()
 
@@ -111,10 +112,11 @@ class LaneLoop:
 
     # Taking up
 
-    async def _took_some(self) -> bool:
+    async def _took_some(self) -> bool | None:
+        """Whether anything was taken up; None when nothing could be, however much is due."""
         room = self._running_max - len(self._running)
         if room <= 0 or not self._is_open():
-            return False
+            return None
         now = self._clock.now_ms()
         try:
             claims = await self._store.claim(
@@ -122,11 +124,11 @@ class LaneLoop:
             )
         except InterlockError as error:
             _log.warning("work cannot be claimed", extra={"lane": self._lane, "code": error.code})
-            return False
+            return None
         for claim in claims:
             permit: Pass | None = nullcontext() if self._door is None else self._door.try_enter()
             if permit is None:  # it began to drain meanwhile
-                await self._settled((Settled(claim, "again", now, lapsed=True),))
+                await self._settled((Settled(claim, "again", now, lapsed=True, begun=False),))
                 continue
             held = Held(claim)
             task = asyncio.ensure_future(self._performed(held, permit))
@@ -146,11 +148,9 @@ class LaneLoop:
         self._running.pop(task, None)
         self.wake()
 
-    async def _until_woken(self) -> None:
-        """Wait for a signal, for the next due time, or for a look at what others left."""
-        wait = float(LOOK_MS_MAX)
-        if len(self._running) < self._running_max:
-            wait = min(wait, await self._until_due_ms())
+    async def _until_woken(self, look_ms: int | None) -> None:
+        """Wait for a signal, or `look_ms`; without that, for the next due time or a look at what others left."""
+        wait = min(LOOK_MS_MAX, await self._until_due_ms()) if look_ms is None else look_ms
         waits = {
             asyncio.ensure_future(self._signal.wait()),
             asyncio.ensure_future(self._clock.sleep_ms(wait)),
@@ -180,6 +180,9 @@ class LaneLoop:
                 wait = LOOK_MS_MAX * self._clock.jitter()
                 settled = Settled(held.claim, "again", self._clock.now_ms() + round(wait), lapsed=True)
             if settled is not None:
+                if settled.verdict == "dead":
+                    facts = {"lane": self._lane, "entity_id": held.claim.entity, "key": held.claim.key}
+                    _log.error("a dead letter waits for a person", extra={**facts, "error": settled.error})
                 await self._settled((settled,))
 
     async def _settled(self, settled: tuple[Settled, ...]) -> None:

@@ -24,7 +24,7 @@ from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX
 from interlock.model.results import call_failed
 from interlock.model.work import BUS, Place
 from interlock.ports.clock import Clock
-from interlock.ports.driver import Driver
+from interlock.ports.driver import NOT_HERE, Driver
 from interlock.ports.work import Claim, Settled, WorkQuery, WorkRow, WorkStore
 
 Publish = Callable[[Claim], Awaitable[None]]
@@ -51,6 +51,8 @@ class Relay:
         except InterlockError as error:
             if isinstance(error, NotFoundError):
                 return await self._undeliverable(claim, "undeliverable")
+            if error.code in NOT_HERE:
+                return self._later(claim, LOOK_MS_MAX)  # for a process that has the chart
             return self._put_off(claim, error)
 
     async def _delivered(self, claim: Claim) -> Settled | None:
@@ -72,8 +74,9 @@ class Relay:
                 return Settled(claim, "done")  # answered before, called off, or begun again since: nobody waits for it
             again = self._restarted(row, event)
             if again is not None:
-                await self._store.settle((again,), now_ms=self._clock.now_ms())
-                return Settled(claim, "done")
+                (kept,) = await self._store.settle((again,), now_ms=self._clock.now_ms())
+                # Not kept: somebody has just taken that work up, to look whether its time is over.
+                return Settled(claim, "done") if kept else self._later(claim, LOOK_MS_MAX // 10)
             answers = row.work.place
         receipt = await self._driver.deliver(target, event, key=f"_sent/{claim.key}", answers=answers)
         if receipt.outcome == "denied":
@@ -101,13 +104,27 @@ class Relay:
         if row is None:  # it has answered: nobody is there to hear
             return Settled(claim, "done")
         child = await self._driver.find_child(claim.entity, place, row.work.body, restarts=row.failures)
-        if child is None and (row.attempts > 0 or event.name != CANCEL):
-            return Settled(claim, "again", self._clock.now_ms() + LOOK_MS_MAX // 10, lapsed=True)  # about to begin
+        if child is None and not (event.name == CANCEL and await self._is_parked(row)):
+            return self._later(claim, LOOK_MS_MAX // 10)  # about to begin
         if child is not None:
             await self._driver.deliver(child.entity, event, key=f"_sent/{claim.key}")
         if event.name == CANCEL:
             await self._store.settle((Settled(_as_claim(row), "done"),), now_ms=self._clock.now_ms())
         return Settled(claim, "done")
+
+    async def _is_parked(self, row: WorkRow) -> bool:
+        """Whether the work of a child that is not there is in nobody's hand, and cannot be taken up from now on.
+
+        Removed without that, it could be claimed at the last moment: the child would live on, and nobody know of it.
+        """
+        if row.owner is not None:
+            return False
+        (parked,) = await self._store.settle((Settled(_as_claim(row), "wait"),), now_ms=self._clock.now_ms())
+        return parked
+
+    def _later(self, claim: Claim, wait_ms: int) -> Settled:
+        """Not yet, and no failure."""
+        return Settled(claim, "again", self._clock.now_ms() + wait_ms, lapsed=True)
 
     async def _row(self, entity: str, place: Place) -> WorkRow | None:
         page = await self._store.works(WorkQuery(entity=entity, place=place))

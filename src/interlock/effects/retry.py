@@ -48,7 +48,7 @@ class Policy(Struct, frozen=True):
 
 
 CALL_POLICY = Policy(retries_max=5)
-"""For a named action, of which a chart says nothing: tried again for some minutes, since nobody waits for it."""
+"""For a named action, of which a chart says nothing: tried again, for half a minute at most."""
 
 
 class Failed(Struct, frozen=True):

@@ -51,6 +51,11 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     body: Any
     due_ms: int | None
 
+    @property
+    def is_saga_step(self) -> bool:
+        """Whether it must be known how this ended, even when nobody waits for it: it may have to be made up for."""
+        return isinstance(self.body, dict) and bool(self.body.get("late"))
+
 
 class Left(Struct, frozen=True, gc=False):
     """What a step leaves: work born, work that ends with this entry, and invokes that were cancelled."""

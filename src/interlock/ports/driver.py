@@ -22,8 +22,22 @@ class Child(Struct, frozen=True):
     ended: bool
 
 
+class Fired(Struct, frozen=True):
+    """Which timers of an entity have fired, and which still wait, until when."""
+
+    fired: frozenset[Place]
+    waiting: dict[Place, int]
+
+
+NOT_HERE = frozenset({"kind.unknown", "revision.unknown"})
+"""Codes of an UnavailableError that another process, with other charts, would not raise: work for those waits."""
+
+
 class Driver(Protocol):
     """The driver, seen from the work it left."""
+
+    async def is_here(self, entity: str) -> bool:
+        """Whether this process can bring anything to the entity: it has its chart, in its revision."""
 
     async def deliver(
         self, entity: str, event: Event, *, key: str, answers: Place | None = None, fence: int | None = None
@@ -34,8 +48,11 @@ class Driver(Protocol):
         else nothing is written and the outcome is `duplicate`.
         """
 
-    async def fire(self, entity: str) -> frozenset[Place]:
-        """Fire every timer of the entity that is due, in order, one step each; give those that fired."""
+    async def fire(self, entity: str) -> Fired:
+        """Fire every timer of the entity that is due, in order, one step each; give those that fired and the others.
+
+        Raises UnavailableError when this process does not have its chart.
+        """
 
     async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
         """The child that an invoke asks for, created unless it is there.
@@ -44,4 +61,7 @@ class Driver(Protocol):
         """
 
     async def find_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child | None:
-        """The child that an invoke began, if it was begun."""
+        """The child that an invoke began, if it was begun.
+
+        Raises UnavailableError when this process cannot know: it does not have the chart of one of the two.
+        """

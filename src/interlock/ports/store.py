@@ -155,6 +155,14 @@ class RefusalLog(Protocol):
 
 
 @runtime_checkable
+class Names(Protocol):
+    """A store whose lists pass over what is damaged, and which can name that too."""
+
+    async def names(self) -> tuple[str, ...]:
+        """Every entity that there is a trace of, readable or not, sorted."""
+
+
+@runtime_checkable
 class Archive(Protocol):
     """A store that takes over journals written elsewhere."""
 

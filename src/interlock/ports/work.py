@@ -34,7 +34,7 @@ class Claim(Struct, frozen=True):
 
 class Settled(Struct, frozen=True):
     """What became of a claim: `done`; `again` at a time, after a failure or (`lapsed`) without one; `wait` for another
-    to go on with it; `dead`.
+    to go on with it; `dead`. One that was not even `begun` does not count as an attempt.
 
     `done` counts from any attempt, the others only from the newest.
     """
@@ -44,6 +44,7 @@ class Settled(Struct, frozen=True):
     next_ms: int = 0
     error: Any = None
     lapsed: bool = False
+    begun: bool = True
 
 
 class WorkQuery(Struct, frozen=True, kw_only=True):

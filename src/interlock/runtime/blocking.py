@@ -49,6 +49,9 @@ class BlockingRuntime:
             return future.result()
         except CancelledError:
             raise UnavailableError("the runtime was closed meanwhile", code="runtime.closed") from None
+        except KeyboardInterrupt:
+            future.cancel()  # nobody waits for it any more
+            raise
 
     def _stop(self) -> None:
         with self._gate:
@@ -144,7 +147,7 @@ class BlockingRuntime:
         except StopAsyncIteration:
             return
         finally:
-            with suppress(UnavailableError):  # closed meanwhile: then it is at its end
+            with suppress(UnavailableError, RuntimeError):  # closed meanwhile, or interrupted while it waits: it ends
                 self._wait(values.aclose())
 
     def close(self) -> None:

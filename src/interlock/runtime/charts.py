@@ -55,7 +55,10 @@ class Charts:
         found = self._all.get((kind, revision))
         if found is not None:
             return found
-        current = self.current(kind)
+        current = self._current.get(kind)
+        if current is None:  # the entity is there: another process may have its chart
+            message = f"this process has no chart of kind `{kind}`, by which its entities could go on"
+            raise UnavailableError(message, code="kind.unknown", hint="load that chart too")
         label = revision.partition("+")[0]
         if current.chart.compatible is not None and is_within(label, current.chart.compatible):
             return current

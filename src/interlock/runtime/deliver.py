@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.errors import NotFoundError, RejectedError
+from interlock.errors import NotFoundError, RejectedError, UnavailableError
 from interlock.model.entry import Receipt
 from interlock.model.event import Event
 from interlock.model.limits import CHILD_DEPTH_MAX, TIMERS_MAX
 from interlock.model.results import timer_fired
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.work import Place
-from interlock.ports.driver import Child
+from interlock.ports.driver import Child, Fired
 from interlock.runtime.children import child_context, child_entity
 from interlock.runtime.send import Runtime
 
@@ -26,20 +26,26 @@ class Deliveries:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
+    async def is_here(self, entity: str) -> bool:
+        """Whether this process has the entity's chart."""
+        return await self._runtime.is_here(entity)
+
     async def deliver(
         self, entity: str, event: Event, *, key: str, answers: Place | None = None, fence: int | None = None
     ) -> Receipt:
         """Give an entity an event of the driver's own."""
         return await self._runtime.deliver(entity, event, key=key, answers=answers, fence=fence)
 
-    async def fire(self, entity: str) -> frozenset[Place]:
+    async def fire(self, entity: str) -> Fired:
         """Fire every timer that is due."""
         fired: set[Place] = set()
+        waiting: dict[Place, int] = {}
         for _ in range(TIMERS_MAX):
             try:
                 snapshot = await self._runtime.state(entity)
             except NotFoundError:
-                break
+                return Fired(frozenset(fired), {})
+            waiting = {Place("timer", each.version, each.ordinal): each.due_ms for each in snapshot.timers}
             timer = _due(snapshot, self._runtime.clock.now_ms())
             if timer is None:
                 break
@@ -49,7 +55,7 @@ class Deliveries:
             if receipt.version <= snapshot.version:  # another fired it, or it has just been cancelled
                 break
             fired.add(place)
-        return frozenset(fired)
+        return Fired(frozenset(fired), waiting)
 
     async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
         """The child that an invoke asks for, created unless it is there."""
@@ -65,9 +71,14 @@ class Deliveries:
         """The child that an invoke began, if it was begun."""
         try:
             above = await self._runtime.state(parent)
-            kernel = self._runtime.charts.child(
-                self._runtime.charts.revision(above.kind, above.revision), payload["src"]
-            )
+        except NotFoundError:
+            return None
+        charts = self._runtime.charts
+        try:
+            kernel = charts.child(charts.revision(above.kind, above.revision), payload["src"])
+        except NotFoundError as error:  # not here is not nowhere: another process may have begun it
+            raise UnavailableError(error.message, code=error.code, hint=error.hint) from error
+        try:
             return await self._child(
                 child_entity(kernel.chart.kind, payload["id"], _key(parent, place), restarts=restarts)
             )

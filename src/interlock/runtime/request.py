@@ -47,6 +47,9 @@ def check_event(name: str) -> None:
 
 def check_sender(principal: Mapping[str, Any] | None, trace: str | None) -> None:
     """Who sends, as plain JSON of a payload's size at most, and a short trace id: both are kept with the entry."""
+    if principal is not None and not isinstance(principal, Mapping):
+        hint = 'such as {"id": "ada", "roles": ["clerk"]}'
+        raise UsageError(f"a principal is a mapping, not {principal!r:.60}", code="principal.malformed", hint=hint)
     problem = None if principal is None else payload_refusal(dict(principal))
     if problem is not None:
         raise UsageError(f"the principal is refused: {problem}", code="principal.malformed")

@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-from interlock.errors import RejectedError, UnavailableError
+from interlock.errors import NotFoundError, RejectedError, UnavailableError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
 from interlock.model.entry import Entry, Receipt
@@ -25,9 +25,11 @@ from interlock.model.event import Event
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.payload import payload_refusal
 from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.step import Fault
 from interlock.model.work import Left, Place
 from interlock.ports.clock import Clock
 from interlock.ports.door import Door, Pass
+from interlock.ports.driver import NOT_HERE
 from interlock.ports.store import Page, Query, Store
 from interlock.runtime.charts import Charts
 from interlock.runtime.request import check_event, check_key, check_sender, checked_entity
@@ -135,15 +137,16 @@ class Runtime:
         check_sender(principal, trace)
         if key is not None:
             check_key(key)
-        problem = None if payload_refusal(payload) is None else "payload"
+        refused = payload_refusal(payload)
+        problem = None if refused is None else Fault("payload", refused)
         given = Event(event, payload, key, key, _plain(principal))
         return Given(given, key or "_", None, trace, problem)
 
-    def _expiry(self, sent_ms: int | None) -> str | None:
+    def _expiry(self, sent_ms: int | None) -> Fault | None:
         """Why an event of this age is refused if its key is not known; None when it is young enough."""
         if sent_ms is None or sent_ms >= self.clock.now_ms() - KEY_WINDOW_MS:
             return None
-        return "key.expired"
+        return Fault("key.expired", "keys of that age are forgotten: it may have been taken long ago")
 
     # For those who perform the work that entries leave
 
@@ -152,6 +155,20 @@ class Runtime:
     ) -> Receipt:
         """Give an entity an event of the driver's own, under a key of the driver's own; see `ports.driver`."""
         return await self._steps.give(entity, Given(event, key, answers=answers, fence=fence))
+
+    async def is_here(self, entity: str) -> bool:
+        """Whether this process has the chart of an entity, in its revision; True for one that is not there at all."""
+        cached = self._steps.snapshots.get(entity)
+        try:
+            snapshot, _ = cached if cached is not None else await self._steps.loaded(entity)
+            self.charts.revision(snapshot.kind, snapshot.revision)
+        except NotFoundError:
+            return True
+        except UnavailableError as error:
+            if error.code not in NOT_HERE:
+                raise
+            return False
+        return True
 
     async def begin(self, entity: str, kernel: Kernel, context: dict[str, Any], parent: Parent) -> Receipt:
         """Create a child; creating it again is `duplicate`."""

@@ -33,7 +33,7 @@ from interlock.model.limits import (
     SNAPSHOTS_CACHED_MAX,
 )
 from interlock.model.snapshot import Parent, Snapshot
-from interlock.model.step import Step
+from interlock.model.step import Fault, Step
 from interlock.model.work import Left, Place
 from interlock.ports.clock import Clock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Refusal, RefusalLog, Stale, Store
@@ -57,7 +57,7 @@ class Given(Struct, frozen=True):
     key: str
     expected: int | None = None
     trace: str | None = None
-    problem: str | None = None
+    problem: Fault | None = None
     answers: Place | None = None
     fence: int | None = None
 
@@ -152,9 +152,12 @@ class Steps:
         return await self._refused(snapshot, event, verdict, key, given.trace)
 
     def _stamped(self, kernel: Kernel, snapshot: Snapshot, given: Given, last_ms: int) -> tuple[Event, str]:
-        """The event with its time, which never goes back, and the key by which it is known."""
+        """The event with its time, which never goes back, and the key by which it is known.
+
+        An answer keeps its own: under a key that a sender's event has used, a timer would never fire.
+        """
         event = replace(given.event, time_ms=max(last_ms, self.clock.now_ms()))
-        if event.key is None and kernel.chart.events:
+        if event.key is None and given.answers is None and kernel.chart.events:
             known = next((each for each in kernel.chart.events if each.name == event.name), None)
             if known is not None and known.dedupe is not None:
                 value = kernel.evaluated(known.dedupe, snapshot, event)
@@ -166,15 +169,19 @@ class Steps:
         """The step, or the reason why the policy denies it."""
         if given.expected is not None and snapshot.version != given.expected:
             return "expected"
-        authorizer = self._authorizers.get(kernel.chart.revision)
-        if authorizer is None:
-            authorizer = self._authorizers[kernel.chart.revision] = Authorizer(kernel.chart)
-        denied = authorizer.role_refusal(event) or authorizer.permit_refusal(event, snapshot)
+        denied = None if given.answers is not None else self._denial(kernel, snapshot, event)
         if denied is not None:
             return denied
         if given.problem is not None:
-            return Step(snapshot, (), "rejected", given.problem)
+            return Step(snapshot, (), "rejected", given.problem.code, faults=(given.problem,))
         return kernel.step(snapshot, event)
+
+    def _denial(self, kernel: Kernel, snapshot: Snapshot, event: Event) -> str | None:
+        """Why this sender may not. Not asked of answers: the chart itself set the timer, or invoked."""
+        authorizer = self._authorizers.get(kernel.chart.revision)
+        if authorizer is None:
+            authorizer = self._authorizers[kernel.chart.revision] = Authorizer(kernel.chart)
+        return authorizer.role_refusal(event) or authorizer.permit_refusal(event, snapshot)
 
     async def _appended(
         self, kernel: Kernel, snapshot: Snapshot, event: Event, step: Step, key: str, given: Given

@@ -21,7 +21,7 @@ from interlock.model.entry import Entry
 from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
-from interlock.ports.store import PAGE_MAX, Duplicate, Loaded, Query, Store
+from interlock.ports.store import PAGE_MAX, Duplicate, Loaded, Names, Query, Store
 from interlock.runtime.charts import Charts
 from interlock.runtime.replay import repeated
 
@@ -87,6 +87,12 @@ async def verify_store(store: Store, charts: Charts | None, *, now_ms: int) -> A
     What moves while we look is listed again behind it, so of entities that moved since the beginning each is looked at
     once more at most, and the walk ends when it meets nothing new.
     """
+    if isinstance(store, Names):  # its lists would pass over what is damaged
+        for name in await store.names():
+            proof = await _verify_named(store, charts, name)
+            if proof is not None:
+                yield proof
+        return
     for kind in await store.kinds():
         moved: set[str] = set()
         cursor: str | None = None
@@ -99,6 +105,16 @@ async def verify_store(store: Store, charts: Charts | None, *, now_ms: int) -> A
             cursor = page.after
             if cursor is None or (page.rows and not fresh):
                 break
+
+
+async def _verify_named(store: Store, charts: Charts | None, name: str) -> Proof | None:
+    """Check what has a name; None when it was begun and never written."""
+    if "/" not in name:
+        return Proof(name, problem=Problem("entity.unreadable", "whose journal this is cannot be read from it"))
+    try:
+        return await verify_entity(store, charts, name)
+    except NotFoundError:
+        return None
 
 
 class _Witness:

@@ -77,7 +77,13 @@ class Worker:
                 names=(CHILD,),
             ),
             "timers": LaneLoop(
-                store, "timer", Timers(driver).perform, clock, owner=owner, running_max=RUNNING_MAX, door=runtime.door
+                store,
+                "timer",
+                Timers(driver, clock).perform,
+                clock,
+                owner=owner,
+                running_max=RUNNING_MAX,
+                door=runtime.door,
             ),
             "outbox": LaneLoop(
                 store,

@@ -96,6 +96,10 @@ class FileStore:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
         return await self._hop(lambda: self._journals.find(query))
 
+    async def names(self) -> tuple[str, ...]:
+        """Every entity that has a folder or stands in the log, readable or not, sorted."""
+        return await self._hop(self._journals.names)
+
     async def kinds(self) -> tuple[str, ...]:
         """The kinds that there are entities of, sorted."""
         return await self._hop(self._journals.kinds)

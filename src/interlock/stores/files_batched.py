@@ -363,6 +363,11 @@ class BatchedJournals(Journals):
         here.update(super()._entities(query))  # last: what leaves the log meanwhile has its directory then
         yield from here
 
+    def names(self) -> tuple[str, ...]:
+        """Every entity that has a folder or stands in the log, readable or not, sorted."""
+        others = {*self._in_memory(), *(self._follower.entities() if self._wal is None else ())}
+        return tuple(sorted({*super().names(), *others}))
+
     def kinds(self) -> tuple[str, ...]:
         """The kinds that there are entities of, sorted."""
         others = {*self._in_memory(), *(self._follower.entities() if self._wal is None else ())}

@@ -222,6 +222,16 @@ class Journals:
         more = rows and len(found) > start + limit
         return Page(tuple(row for _, _, row in rows), encode_cursor(*rows[-1][:2]) if more else None)
 
+    def names(self) -> tuple[str, ...]:
+        """Every entity that has a folder, readable or not, sorted; one whose name was cut by its folder's, if need be.
+
+        A list passes over what does not read; whoever verifies must not.
+        """
+        found = set()
+        for address in self._root.addresses(tenant_prefix(self.shared.settings.tenant)):
+            found.add(address.entity or self._reader.entity(address) or address.name)
+        return tuple(sorted(found))
+
     def kinds(self) -> tuple[str, ...]:
         """The kinds that there are entities of, sorted."""
         found: set[str] = set()

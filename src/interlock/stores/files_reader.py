@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from interlock.model.record import Record
 from interlock.ports.store import Loaded
-from interlock.stores.files_names import JOURNAL
+from interlock.stores.files_names import JOURNAL, SNAPSHOT
 from interlock.stores.files_shared import Address, Shared, locked, shard_opened, unavailable
 from interlock.stores.files_state import Facts, Kept, Mark
 from interlock.stores.files_tail import corrupt, read_kept
@@ -191,6 +191,8 @@ class Reader:
                 return
             kept = self._read_kept(address, directory)
             with self._active(address, directory) as active:
+                if active is None and kept is not None:  # a snapshot is written after the journal it stands for
+                    raise corrupt(address.entity, kept.mark, f"{JOURNAL} is missing, and {SNAPSHOT} is there")
                 yield None if active is None else _Opened(active, kept, is_locked)
 
     @contextlib.contextmanager

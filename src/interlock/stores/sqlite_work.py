@@ -26,12 +26,11 @@ INSERT_WORK = """
 DELETE_WORK = """
     DELETE FROM work WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
 CALL_OFF = """
-    UPDATE work SET cancelled = 1
-    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
-      AND owner IS NOT NULL AND dead_ms IS NULL"""
+    UPDATE work SET cancelled = 1, next_ms = CASE WHEN owner IS NULL THEN due_ms ELSE next_ms END
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
 DELETE_CALLED_OFF = """
     DELETE FROM work WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
-      AND (owner IS NULL OR dead_ms IS NOT NULL)"""
+      AND (attempts = 0 OR dead_ms IS NOT NULL)"""
 FIRST_SENT = """
     SELECT version, ordinal, due_ms, next_ms FROM work
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = 'outbox' AND dead_ms IS NULL
@@ -46,7 +45,7 @@ SELECT_LINES = (
     "SELECT DISTINCT line FROM work INDEXED BY work_by_time WHERE tenant = ? AND lane = ? AND next_ms IS NOT NULL"
 )
 SELECT_DUE = """
-    SELECT kind, id, version, ordinal FROM work INDEXED BY work_by_time
+    SELECT next_ms, kind, id, version, ordinal FROM work INDEXED BY work_by_time
     WHERE tenant = ? AND lane = ? AND line = ? AND next_ms <= ?
     ORDER BY next_ms LIMIT ?"""
 CLAIM = """
@@ -56,14 +55,14 @@ CLAIM = """
 RENEW = """
     UPDATE work SET next_ms = ?
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
-      AND attempts = ? AND dead_ms IS NULL
+      AND attempts = ? AND failures = ? AND dead_ms IS NULL
     RETURNING kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, cancelled"""
 SELECT_HELD = """
     SELECT cancelled FROM work
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
-      AND attempts = ? AND dead_ms IS NULL"""
+      AND attempts = ? AND failures = ? AND dead_ms IS NULL"""
 LET_GO = """
-    UPDATE work SET owner = NULL, error = ?, next_ms = ?, dead_ms = ?, failures = failures + ?
+    UPDATE work SET owner = NULL, error = ?, next_ms = ?, dead_ms = ?, failures = failures + ?, attempts = attempts - ?
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
 SELECT_SOONEST = """
     SELECT min(next_ms) FROM work INDEXED BY work_by_time
@@ -90,8 +89,10 @@ def keep(connection: sqlite3.Connection, name: Name, left: Left) -> None:
         _remove(connection, name, place)
     for place in left.cancelled:
         key = (*name, *_parts(place))
-        connection.execute(DELETE_CALLED_OFF, key)
-        connection.execute(CALL_OFF, key)
+        if connection.execute(DELETE_CALLED_OFF, key).rowcount == 0:
+            connection.execute(CALL_OFF, key)
+        elif place.lane == "outbox":
+            _let_in(connection, name)
     if any(each.place.lane == "outbox" for each in left.born):
         _let_in(connection, name)
 
@@ -120,15 +121,12 @@ def claim(
     limit: int,
 ) -> tuple[Claim, ...]:
     """Take up work that is due, oldest first."""
-    found: list[Claim] = []
+    due: list[tuple[int, str, str, int, int]] = []
     for line in _lines(connection, tenant, lane, names):
-        due = connection.execute(SELECT_DUE, (tenant, lane, line, now_ms, limit - len(found))).fetchall()
-        for kind, own, version, ordinal in due:
-            key = (tenant, kind, own, lane, version, ordinal)
-            found.append(_claim(connection.execute(CLAIM, (owner, until_ms, *key)).fetchone()))
-        if len(found) >= limit:
-            break
-    return tuple(found)
+        due += connection.execute(SELECT_DUE, (tenant, lane, line, now_ms, limit)).fetchall()
+    due.sort(key=lambda row: row[0])  # of all lines: a handler with too much to do must not starve the others
+    keys = [(tenant, kind, own, lane, version, ordinal) for _, kind, own, version, ordinal in due[:limit]]
+    return tuple(_claim(connection.execute(CLAIM, (owner, until_ms, *key)).fetchone()) for key in keys)
 
 
 def renew(
@@ -138,7 +136,7 @@ def renew(
     answers: list[Claim | None] = []
     for each in claims:
         key = (*_name(tenant, each.entity), *_parts(each.work.place))
-        row = connection.execute(RENEW, (until_ms, *key, each.attempt)).fetchone()
+        row = connection.execute(RENEW, (until_ms, *key, each.attempt, each.failures)).fetchone()
         answers.append(None if row is None else _claim(row))
     return tuple(answers)
 
@@ -154,16 +152,17 @@ def _settle(connection: sqlite3.Connection, tenant: str, settled: Settled, now_m
     if settled.verdict == "done":
         return _remove(connection, name, place)
     key = (*name, *_parts(place))
-    held = connection.execute(SELECT_HELD, (*key, each.attempt)).fetchone()
+    held = connection.execute(SELECT_HELD, (*key, each.attempt, each.failures)).fetchone()
     if held is None:
         return False
-    if held[0]:
+    if held[0] and not each.work.is_saga_step:
         return _remove(connection, name, place)
     dead = settled.verdict == "dead"
     failed = settled.verdict == "again" and not settled.lapsed
     next_ms = settled.next_ms if settled.verdict == "again" else None
     error = None if settled.error is None else encode(settled.error)
-    connection.execute(LET_GO, (error, next_ms, now_ms if dead else None, int(failed), *key))
+    row = (error, next_ms, now_ms if dead else None, int(failed), int(not settled.begun))
+    connection.execute(LET_GO, (*row, *key))
     if dead and place.lane == "outbox":
         _let_in(connection, name)
     return True

@@ -56,11 +56,15 @@ class WorkTable:
             self._remove(entity, place)
         for place in left.cancelled:
             row = self._rows.get((entity, place))
-            if row is not None and (row.owner is None or row.dead_ms is not None):
+            if row is not None and (row.attempts == 0 or row.dead_ms is not None):
                 self._remove(entity, place)
             elif row is not None:
                 row.cancelled = True
-        self._let_in(entity)
+                if row.owner is None:  # it waits to be tried again: whoever takes it up sees that nobody asks
+                    row.next_ms = row.work.due_ms
+                    self._stand(row)
+        if any(each.place.lane == "outbox" for each in left.born):
+            self._let_in(entity)
 
     def fence(self, entity: str, place: Place) -> int | None:
         """The number of the newest attempt at some work; None when there is no such work."""
@@ -72,15 +76,15 @@ class WorkTable:
     ) -> tuple[Claim, ...]:
         """Take up work that is due, oldest first."""
         found: list[Claim] = []
-        for line in self._standing(lane, names):
-            while len(found) < limit and (row := self._next(line)) is not None:
-                assert row.next_ms is not None
-                if row.next_ms > now_ms:
-                    break
-                heappop(self._lines[line])
-                row.next_ms, row.owner, row.attempts = until_ms, owner, row.attempts + 1
-                self._stand(row)
-                found.append(_claim(row))
+        lines = self._standing(lane, names)
+        while len(found) < limit and (first := self._oldest(lines)) is not None:
+            next_ms, line, row = first
+            if next_ms > now_ms:
+                break
+            heappop(self._lines[line])
+            row.next_ms, row.owner, row.attempts = until_ms, owner, row.attempts + 1
+            self._stand(row)
+            found.append(_claim(row))
         return tuple(found)
 
     def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
@@ -105,10 +109,11 @@ class WorkTable:
         row = self._held(claim)
         if row is None:
             return False
-        if row.cancelled:
+        if row.cancelled and not claim.work.is_saga_step:
             return self._remove(claim.entity, claim.work.place)
         row.owner, row.error = None, settled.error
         row.failures += settled.verdict == "again" and not settled.lapsed
+        row.attempts -= not settled.begun
         row.next_ms = settled.next_ms if settled.verdict == "again" else None
         self._stand(row)
         if settled.verdict == "dead":
@@ -118,9 +123,8 @@ class WorkTable:
 
     def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
         """When the next work is due."""
-        rows = (self._next(line) for line in self._standing(lane, names))
-        times = [row.next_ms for row in rows if row is not None and row.next_ms is not None]
-        return min(times, default=None)
+        first = self._oldest(self._standing(lane, names))
+        return None if first is None else first[0]
 
     def works(self, query: WorkQuery) -> WorkPage:
         """Work by lane, name and entity, in the order of entities and places."""
@@ -168,6 +172,12 @@ class WorkTable:
             row.next_ms = row.work.due_ms
             self._stand(row)
 
+    def _oldest(self, lines: list[_Line]) -> tuple[int, _Line, _Row] | None:
+        """The first of all who stand in these lines: a handler with too much to do must not starve the others."""
+        rows = ((row.next_ms, line, row) for line in lines if (row := self._next(line)) is not None)
+        standing = ((next_ms, line, row) for next_ms, line, row in rows if next_ms is not None)
+        return min(standing, key=lambda each: each[0], default=None)
+
     def _next(self, line: _Line) -> _Row | None:
         """The first in line; places that no longer stand are dropped on the way."""
         waiting = self._lines.get(line)
@@ -182,15 +192,18 @@ class WorkTable:
 
     def _held(self, claim: Claim) -> _Row | None:
         row = self._rows.get((claim.entity, claim.work.place))
-        mine = row is not None and row.dead_ms is None and row.attempts == claim.attempt
-        return row if mine else None
+        if row is None or row.dead_ms is not None:
+            return None
+        return row if (row.attempts, row.failures) == (claim.attempt, claim.failures) else None
 
     def _remove(self, entity: str, place: Place) -> bool:
         row = self._rows.pop((entity, place), None)
         if row is None:
             return False
-        if place.lane == "outbox" and row.dead_ms is None:
+        if row.dead_ms is None:
             self._step_aside(entity, place)
+        elif place.lane == "outbox":
+            self._let_in(entity)
         return True
 
     def _step_aside(self, entity: str, place: Place) -> None:

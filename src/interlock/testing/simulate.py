@@ -8,10 +8,12 @@ Retries are a dispatcher's affair: a handler is asked once. Timeouts of invokes 
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from inspect import iscoroutine
 from typing import Any
 
 from interlock.assemble import BoundChart
@@ -285,6 +287,8 @@ class Simulation:
             return
         try:
             result = handler(effect)
+            if iscoroutine(result):
+                result = _awaited(result)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
             code = error.code if isinstance(error, InterlockError) else type(error).__name__
             self._failure(entity, effect, code, str(error))
@@ -369,6 +373,18 @@ class Simulation:
         word = "error" if "error" in payload else "done"
         data = payload.get("error", payload.get("data"))
         self._answer(parent.entity, parent.invokeid, parent.key, word, data, last=True)
+
+
+def _awaited(coroutine: Coroutine[Any, Any, object]) -> object:
+    """What a coroutine handler gives; the world stands still meanwhile."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    coroutine.close()
+    raise UsageError(
+        "a coroutine handler cannot run here", code="simulation.loop", hint="simulate outside an event loop"
+    )
 
 
 def _problem(code: str, message: str, done: str) -> dict[str, Any]:

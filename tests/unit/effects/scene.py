@@ -10,7 +10,7 @@ from interlock.model.entry import Receipt
 from interlock.model.event import Event
 from interlock.model.step import Outcome
 from interlock.model.work import Place, Work
-from interlock.ports.driver import Child
+from interlock.ports.driver import Child, Fired
 from interlock.ports.work import Claim
 
 CHARGE = Place("effect", 2, 0)
@@ -23,9 +23,15 @@ class NotingDriver:
         self.outcome = outcome
         self.given: list[tuple[str, Event, str, Place | None, int | None]] = []
         self.fired: frozenset[Place] = frozenset()
+        self.waiting: dict[Place, int] = {}
         self.children: dict[str, Child] = {}
         self.begun: list[tuple[str, Any, int]] = []
         self.missing: set[str] = set()
+        self.elsewhere: set[str] = set()
+
+    async def is_here(self, entity: str) -> bool:
+        """Unless the test says that its chart is elsewhere."""
+        return entity not in self.elsewhere
 
     async def deliver(
         self, entity: str, event: Event, *, key: str, answers: Place | None = None, fence: int | None = None
@@ -36,9 +42,9 @@ class NotingDriver:
         self.given.append((entity, event, key, answers, fence))
         return Receipt(entity, self.outcome, 3)
 
-    async def fire(self, entity: str) -> frozenset[Place]:
+    async def fire(self, entity: str) -> Fired:
         """As the test said."""
-        return self.fired
+        return Fired(self.fired, self.waiting)
 
     async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
         """The child that the test put there."""

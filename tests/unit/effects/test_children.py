@@ -10,6 +10,7 @@ from interlock.effects.children import Children, restarted
 from interlock.effects.lane import Held
 from interlock.effects.retry import Failed
 from interlock.effects.timers import Timers
+from interlock.model.limits import LOOK_MS_MAX
 from interlock.model.step import Outcome
 from interlock.model.work import CHILD, Place
 from interlock.ports.driver import Child
@@ -106,8 +107,20 @@ def test_a_failed_child_is_begun_again_while_tries_are_left() -> None:
 async def test_a_due_row_rings_for_all_timers_of_its_entity() -> None:
     """Those that fired ended with their entries; one that is gone is dropped."""
     driver, work = NotingDriver(), held({"event": "late"}, name="t")
-    gone = await Timers(driver).perform(work)
+    gone = await Timers(driver, VirtualClock(NOW)).perform(work)
     driver.fired = frozenset({CHARGE, Place("timer", 2, 1)})
-    fired = await Timers(driver).perform(work)
+    fired = await Timers(driver, VirtualClock(NOW)).perform(work)
 
     assert (Settled(work.claim, "done"), None) == (gone, fired)
+
+
+async def test_a_timer_that_still_stands_is_never_dropped() -> None:
+    """The store's clock may be ahead of the driver's; and one that could not fire is looked at again, not at once."""
+    driver, work = NotingDriver(), held({"event": "late"}, name="t")
+    driver.waiting = {CHARGE: NOW + 3}
+    early = await Timers(driver, VirtualClock(NOW)).perform(work)
+    driver.waiting = {CHARGE: NOW}
+    kept = await Timers(driver, VirtualClock(NOW)).perform(work)
+
+    assert Settled(work.claim, "again", NOW + 3, lapsed=True) == early
+    assert Settled(work.claim, "again", NOW + LOOK_MS_MAX, lapsed=True) == kept

@@ -12,7 +12,7 @@ import pytest
 from interlock.effects.handlers import Attempt, Handler, Handlers, check_functions
 from interlock.effects.lane import Held
 from interlock.errors import RejectedError, UsageError
-from interlock.model.limits import ATTEMPTS_MAX, PAYLOAD_BYTES_MAX
+from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, PAYLOAD_BYTES_MAX
 from interlock.model.step import Outcome
 from interlock.ports.work import Settled
 from interlock.testing.clock import VirtualClock
@@ -132,7 +132,9 @@ async def test_a_failure_is_tried_again_as_the_chart_says(scene: Scene) -> None:
     """After the backoff, with no word to the chart."""
     held = invoke(retry=ONE)
 
-    assert Settled(held.claim, "again", NOW + 1_000) == await scene.performed(_lost, held)
+    why = {"code": "ConnectionError", "message": "gone", "attempts": 1, "done": "unknown"}
+
+    assert Settled(held.claim, "again", NOW + 1_000, error=why) == await scene.performed(_lost, held)
     assert [] == scene.told()
 
 
@@ -194,7 +196,10 @@ async def test_a_coroutine_that_takes_too_long_is_cancelled_and_tried_again(scen
     """Perhaps it was done: the key is the same."""
     held = invoke(timeout_ms=500, retry=ONE)
 
-    assert Settled(held.claim, "again", NOW + 1_500) == await scene.performed(_hang, held, advance_ms=500)
+    settled = await scene.performed(_hang, held, advance_ms=500)
+
+    assert settled is not None
+    assert ("again", NOW + 1_500, "timeout") == (settled.verdict, settled.next_ms, settled.error["code"])
 
 
 async def test_a_thread_that_takes_too_long_is_the_last_attempt(scene: Scene) -> None:
@@ -325,3 +330,26 @@ def test_handlers_know_their_names_and_must_be_functions() -> None:
     check_functions({"charge": _fine})
     with pytest.raises(UsageError, match="`charge` is no function"):
         check_functions({"charge": 3})
+
+
+async def test_a_saga_step_that_was_left_is_not_tried_again(scene: Scene) -> None:
+    """It failed once and was perhaps done; the saga makes up for it now."""
+    await scene.performed(_fine, invoke(attempt=2, failures=1, cancelled=True, late=True))
+
+    assert [("error.invoke.pay", "unknown")] == [(name, data["done"]) for name, data, _ in scene.told()]
+
+
+async def test_a_thread_that_runs_out_of_items_has_failed(scene: Scene) -> None:
+    """A future cannot hold a StopIteration: its attempt would never end."""
+    await scene.performed(lambda attempt: next(iter(())), invoke())
+
+    assert ["RuntimeError"] == [data["code"] for _, data, _ in scene.told()]
+
+
+async def test_a_process_without_the_chart_does_not_begin(scene: Scene) -> None:
+    """The deed would be done, and nobody could take its result; it waits, and that is no attempt."""
+    held = invoke()
+    scene.driver.elsewhere.add("order/1")
+    settled = await scene.performed(_fine, held)
+
+    assert Settled(held.claim, "again", NOW + LOOK_MS_MAX, lapsed=True, begun=False) == settled

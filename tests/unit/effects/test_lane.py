@@ -321,3 +321,48 @@ async def test_draining_puts_back_what_does_not_finish() -> None:
         assert 1 == await draining
     (row,) = store.table.works(WorkQuery()).rows
     assert (1_000, None, 0) == (row.next_ms, row.owner, row.failures)
+
+
+async def test_a_store_that_can_be_read_and_not_written_is_not_asked_without_end() -> None:
+    """Work is due and cannot be claimed: a full disk. The lane waits as if nothing were due."""
+    store, clock = TableStore(work(2)), VirtualClock(0)
+
+    async def refuse(*_: object, **__: object) -> tuple[Claim, ...]:
+        store.looks += 1
+        raise UnavailableError("full", code="store.full")
+
+    async def perform(held: Held) -> Settled:
+        raise AssertionError
+
+    store.claim = refuse  # type: ignore[method-assign]  # only claims fail
+    async with running(store, perform, clock):
+        await clock.advance(5 * LOOK_MS_MAX)
+
+    assert 7 >= store.looks
+
+
+class Shut:
+    """A door that drains."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def try_enter(self) -> None:
+        """No."""
+        self.asked += 1
+
+
+async def test_a_door_that_drains_is_not_asked_without_end() -> None:
+    """However much is due behind it."""
+    store, clock, door = TableStore(work(2)), VirtualClock(0), Shut()
+
+    async def perform(held: Held) -> Settled:
+        raise AssertionError
+
+    loop = LaneLoop(store, "effect", perform, clock, owner="w1", running_max=4, names=("charge",), door=door)
+    task = asyncio.ensure_future(loop.run())
+    await clock.advance(5 * LOOK_MS_MAX)
+    await loop.drain(0)
+    await task
+
+    assert 7 >= door.asked

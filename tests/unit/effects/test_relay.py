@@ -255,3 +255,65 @@ async def test_a_second_answer_of_a_child_is_dropped() -> None:
 
     assert settled is not None
     assert "done" == settled.verdict
+
+
+async def test_a_child_taken_up_at_the_last_moment_is_ended_afterwards() -> None:
+    """Its work is removed only when nobody can begin it any more."""
+    scene = Scene()
+    scene.child(begun=False)
+    works = scene.books.works
+
+    async def overtaken(query: WorkQuery) -> WorkPage:
+        page = await works(query)
+        scene.books.table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=1)
+        return page
+
+    scene.books.works = overtaken  # type: ignore[method-assign]  # another worker comes in between
+    settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
+
+    assert settled is not None
+    assert ("again", 1) == (settled.verdict, len(scene.books.table.works(WorkQuery()).rows))
+
+
+async def test_a_child_that_waits_to_be_begun_again_is_not_begun_to_be_ended() -> None:
+    """What its parent sends does not wait for the backoff of a child that nobody asks for."""
+    scene = Scene()
+    scene.child(retry={"max": 1, "backoff": "1h", "jitter": "none", "on": None})
+    failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
+    await scene.relayed("entity/order/1", failed, sender="network/net-1")
+    settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
+
+    assert settled is not None
+    assert ("done", [], ()) == (settled.verdict, scene.given(), scene.books.table.works(WorkQuery()).rows)
+
+
+async def test_a_child_that_failed_while_it_was_begun_is_begun_again() -> None:
+    """Whoever began it says afterwards that it waits for an answer: that is no longer so, and changes nothing."""
+    scene = Scene()
+    scene.child(begun=False, retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
+    (beginning,) = scene.books.table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=1)
+    scene.driver.children["network/0"] = Child("network/net-1", NOW, ended=True)
+    failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
+    await scene.relayed("entity/order/1", failed, sender="network/net-1")
+    settled = scene.books.table.settle((Settled(beginning, "wait"),), now_ms=NOW)
+
+    assert ((False,), NOW + 1_000) == (settled, scene.books.table.soonest("effect", None))
+
+
+async def test_a_failure_that_could_not_be_noted_is_delivered_again() -> None:
+    """Somebody took the work up to look whether its time was over."""
+    scene = Scene()
+    scene.child(retry={"max": 1, "backoff": "1s", "jitter": "none", "on": None})
+    works = scene.books.works
+
+    async def overtaken(query: WorkQuery) -> WorkPage:
+        page = await works(query)
+        scene.books.table.claim("effect", None, owner="w", now_ms=9, until_ms=NOW, limit=1)
+        return page
+
+    scene.books.works = overtaken  # type: ignore[method-assign]  # another worker comes in between
+    failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
+    settled = await scene.relayed("entity/order/1", failed, sender="network/net-1")
+
+    assert settled is not None
+    assert ("again", True) == (settled.verdict, settled.lapsed)

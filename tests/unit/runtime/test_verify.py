@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+import interlock
 from interlock.errors import CorruptionError, NotFoundError, UsageError
 from interlock.model.effect import Effect
 from interlock.model.entry import Entry
@@ -267,3 +269,26 @@ def test_an_entry_is_what_it_says() -> None:
     compared = {"version", "before", "after", "outcome", "reason", "effects", "key"}
 
     assert {"event", "revision", "trace"} == set(Entry.__struct_fields__) - compared
+
+
+@pytest.mark.parametrize("layout", ["A", "C"])
+@pytest.mark.parametrize("damage", ["cut", "emptied", "overwritten", "removed"])
+async def test_a_damaged_journal_of_a_file_store_is_not_passed_over(tmp_path: Path, layout: str, damage: str) -> None:
+    """Lists leave it out; whoever verifies all is told, and of the others that they are whole."""
+    url = f"file:{tmp_path}/doors?layout={layout}"
+    chart = interlock.loads(DOOR)
+    async with interlock.open(url, charts=[chart]) as doors:
+        for number in range(3):
+            await doors.create(f"door/{number}")
+            await doors.send(f"door/{number}", "opened")
+    (journal,) = (tmp_path / "doors").glob("resources/*/door.1/events.log")
+    if damage == "cut":
+        journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    elif damage == "removed":
+        journal.unlink()
+    else:
+        journal.write_bytes(b"" if damage == "emptied" else b"x" * 100)
+    async with interlock.open(f"file:{tmp_path}/doors", charts=[chart]) as doors:
+        proofs = {proof.entity: proof.problem is None async for proof in doors.verify_all()}
+
+    assert {"door/0": True, "door/1": False, "door/2": True} == proofs

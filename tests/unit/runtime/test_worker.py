@@ -346,7 +346,9 @@ async def test_a_store_that_keeps_no_work_says_so(tmp_path: Path, caplog: pytest
         async with interlock.open(f"file:{tmp_path}/orders", charts=[chart]):
             pass
 
-    assert ["this store keeps no work: handlers are not called"] == [each.message for each in caplog.records]
+    assert ["this store keeps no work: handlers are not called and timers do not fire"] == [
+        each.message for each in caplog.records
+    ]
     with pytest.raises(UnavailableError, match="keeps no work"):
         async with interlock.open(f"file:{tmp_path}/orders", charts=[chart], work=True):
             pass

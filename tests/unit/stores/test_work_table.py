@@ -82,6 +82,14 @@ def test_the_oldest_goes_first_and_no_more_than_asked_for(table: Tabled) -> None
     assert [2] == [each.work.place.version for each in taken(work, now_ms=9, limit=2)]
 
 
+def test_a_handler_with_much_to_do_does_not_starve_the_others(table: Tabled) -> None:
+    """The oldest goes first, whoever it is for."""
+    work = table(effect(2, due_ms=2), effect(3, due_ms=3), effect(4, name="ship", due_ms=1), effect(5, due_ms=4))
+    claims = work.claim("effect", ("charge", "ship"), owner="w1", now_ms=9, until_ms=19, limit=2)
+
+    assert ["ship", "charge"] == [each.work.name for each in claims]
+
+
 def test_what_an_entry_ends_is_gone(table: Tabled) -> None:
     """Even while somebody holds it."""
     work = table(effect())
@@ -111,6 +119,49 @@ def test_a_cancelled_invoke_in_hand_is_told_at_the_next_renewal(table: Tabled) -
     assert renewed.cancelled
     assert (True,) == work.settle((Settled(renewed, "again", 7),), now_ms=1)
     assert (None, ()) == (work.soonest("effect", None), work.works(WorkQuery()).rows)
+
+
+def test_a_cancelled_invoke_that_waits_to_be_tried_again_is_due_at_once(table: Tabled) -> None:
+    """Whoever takes it up knows that nobody asks; what was perhaps done can be made up for."""
+    work = table(effect())
+    (claim,) = taken(work)
+    work.settle((Settled(claim, "again", 5_000),), now_ms=1)
+    work.keep("order/1", Left(cancelled=(CHARGE,)))
+
+    assert [(2, 1, True)] == [(each.attempt, each.failures, each.cancelled) for each in taken(work, now_ms=1)]
+
+
+@pytest.mark.parametrize("lapsed", [False, True])
+def test_a_step_of_a_saga_that_was_left_stays_until_it_is_answered(table: Tabled, lapsed: bool) -> None:
+    """Put back or failed, it was perhaps done."""
+    work = table(Work(CHARGE, "charge", {"id": "pay", "late": True}, 0))
+    (claim,) = taken(work)
+    work.keep("order/1", Left(cancelled=(CHARGE,)))
+    work.settle((Settled(claim, "again", 7, lapsed=lapsed),), now_ms=1)
+
+    assert [(2, True)] == [(each.attempt, each.cancelled) for each in taken(work, now_ms=7)]
+
+
+def test_work_that_was_not_begun_was_not_attempted(table: Tabled) -> None:
+    """Whoever takes it up next has the first attempt."""
+    work = table(effect())
+    (claim,) = taken(work)
+    work.settle((Settled(claim, "again", 7, lapsed=True, begun=False),), now_ms=1)
+
+    assert [(1, 0)] == [(each.attempt, each.failures) for each in taken(work, now_ms=7)]
+
+
+def test_work_that_has_failed_since_is_no_longer_held(table: Tabled) -> None:
+    """Of a child that failed another tells: whoever began it has nothing more to say."""
+    work = table(effect())
+    (claim,) = taken(work)
+    work.settle((Settled(claim, "again", 70),), now_ms=1)
+
+    assert ((None,), (False,)) == (
+        work.renew((claim,), until_ms=99),
+        work.settle((Settled(claim, "wait"),), now_ms=1),
+    )
+    assert 70 == work.soonest("effect", ("charge",))
 
 
 def test_cancelling_what_is_not_there_changes_nothing(table: Tabled) -> None:

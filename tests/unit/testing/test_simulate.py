@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from interlock.assemble import loads
 from interlock.compiler.build import compile_document
 from interlock.definition.yaml import FORMAT
 from interlock.errors import NotFoundError, RejectedError, UsageError
@@ -415,3 +416,43 @@ def test_wrong_calls_are_refused(call: Any, error: type[Exception]) -> None:
 
     with pytest.raises(error):
         call(simulation)
+
+
+def test_a_coroutine_handler_is_run_to_its_end() -> None:
+    """The same handlers serve a runtime; here nobody else has anything to do meanwhile."""
+    chart = loads(
+        """
+        interlock: 1
+        kind: job
+        context: {n: {type: integer, default: 0}}
+        initial: a
+        states:
+          a: {invoke: {id: w, src: work, onDone: {target: b, actions: [{assign: {n: "= event.data"}}]}}}
+          b: {}
+        """
+    )
+
+    @chart.handler("work")
+    async def work(effect: Effect) -> int:
+        return 7
+
+    world = Simulation(chart)
+    world.create("job/1")
+    world.settle()
+
+    assert 7 == world.snapshots["job/1"].context["n"]
+
+
+async def test_a_coroutine_handler_in_a_running_loop_is_refused() -> None:
+    """It would have to run inside itself."""
+    chart = loads("interlock: 1\nkind: job\nstates: {a: {entry: [work], on: {error.communication: b}}, b: {}}")
+
+    @chart.handler("work")
+    async def work(effect: Effect) -> None:
+        return None
+
+    world = Simulation(chart)
+    world.create("job/1")
+    world.settle()
+
+    assert ("b",) == world.snapshots["job/1"].configuration
