@@ -122,8 +122,8 @@ class LaneLoop:
             claims = await self._store.claim(
                 self._lane, self._names, owner=self._owner, now_ms=now, until_ms=now + self._lease_ms, limit=room
             )
-        except InterlockError as error:
-            _log.warning("work cannot be claimed", extra={"lane": self._lane, "code": error.code})
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane goes on
+            self._say("work cannot be claimed", error)
             return None
         for claim in claims:
             permit: Pass | None = nullcontext() if self._door is None else self._door.try_enter()
@@ -164,8 +164,8 @@ class LaneLoop:
     async def _until_due_ms(self) -> float:
         try:
             soonest = await self._store.soonest(self._lane, self._names)
-        except InterlockError as error:
-            _log.warning("work cannot be looked up", extra={"lane": self._lane, "code": error.code})
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane goes on
+            self._say("work cannot be looked up", error)
             return LOOK_MS_MAX
         return LOOK_MS_MAX if soonest is None else max(0, soonest - self._clock.now_ms())
 
@@ -175,8 +175,8 @@ class LaneLoop:
         with permit:
             try:
                 settled = await self._perform(held)
-            except InterlockError as error:  # the store or the entity could not answer: no failure of the work
-                _log.warning("work is put off", extra={"lane": self._lane, "code": error.code})
+            except Exception as error:  # noqa: BLE001 - the store or the entity could not answer: no failure of the work
+                self._say("work is put off", error)
                 wait = LOOK_MS_MAX * self._clock.jitter()
                 settled = Settled(held.claim, "again", self._clock.now_ms() + round(wait), lapsed=True)
             if settled is not None:
@@ -190,8 +190,14 @@ class LaneLoop:
             return
         try:
             await self._store.settle(settled, now_ms=self._clock.now_ms())
-        except InterlockError as error:  # the lease lapses, and the work is done again under its key
-            _log.warning("work cannot be settled", extra={"lane": self._lane, "code": error.code})
+        except Exception as error:  # noqa: BLE001 - the lease lapses, and the work is done again under its key
+            self._say("work cannot be settled", error)
+
+    def _say(self, message: str, error: Exception) -> None:
+        """Tell what went wrong; with its traceback when nobody expected it."""
+        expected = isinstance(error, InterlockError)
+        code = error.code if isinstance(error, InterlockError) else type(error).__name__
+        _log.warning(message, exc_info=None if expected else error, extra={"lane": self._lane, "code": code})
 
     async def _renewing(self) -> None:
         """Hold on to what is in hand. An endless loop by intent; it ends with `run`."""
@@ -205,8 +211,8 @@ class LaneLoop:
         claims = tuple(held.claim for held in running.values())
         try:
             renewed = await self._store.renew(claims, until_ms=self._clock.now_ms() + self._lease_ms)
-        except InterlockError as error:
-            _log.warning("leases cannot be renewed", extra={"lane": self._lane, "code": error.code})
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane goes on
+            self._say("leases cannot be renewed", error)
             return
         for (task, held), claim in zip(running.items(), renewed, strict=True):
             if claim is None:

@@ -244,12 +244,14 @@ class Runtime:
 
     async def close(self) -> None:
         """Let work in hand finish, stop taking requests, and close the store."""
-        while self._endings:
-            await self._endings.pop()()
-        self._steps.closed = True
-        for changed in list(self._steps.changed.values()):
-            changed.set()
-        await self.store.close()
+        try:
+            while self._endings:
+                await self._endings.pop()()
+        finally:
+            self._steps.closed = True
+            for changed in list(self._steps.changed.values()):
+                changed.set()
+            await self.store.close()
 
 
 def _plain(principal: Mapping[str, Any] | None) -> dict[str, Any] | None:

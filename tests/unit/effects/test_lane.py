@@ -366,3 +366,19 @@ async def test_a_door_that_drains_is_not_asked_without_end() -> None:
     await task
 
     assert 7 >= door.asked
+
+
+async def test_a_bug_in_what_performs_ends_neither_the_lane_nor_the_work() -> None:
+    """It is told with its traceback, and the work is put off without a failure."""
+    store, clock, tries = TableStore(work(2)), VirtualClock(0), []
+
+    async def perform(held: Held) -> Settled:
+        tries.append(held.claim.failures)
+        if len(tries) == 1:
+            raise ZeroDivisionError
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance(LOOK_MS_MAX)
+
+    assert ([0, 0], ()) == (tries, store.table.works(WorkQuery()).rows)
