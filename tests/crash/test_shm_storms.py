@@ -8,6 +8,7 @@ from tests.crash.shm_mutants import MUTANTS
 from tests.shm.report import MODES_OF, stormed
 from tests.unit.shm.queues import working_modes
 
+STORMS_MAX = 8
 KILLS = {"lanes": 40, "deque": 40, "slab": 60, "lifecycle": 20, "pool": 4}
 
 
@@ -16,15 +17,19 @@ KILLS = {"lanes": 40, "deque": 40, "slab": 60, "lifecycle": 20, "pool": 4}
     ("name", "mode"), [(name, mode) for name, modes in MODES_OF.items() for mode in modes if mode in working_modes()]
 )
 def test_a_storm_of_kills_leaves_everything_whole(name: str, mode: str) -> None:
-    """Each storm has victims that die in the middle of their work."""
+    """Victims die in the middle of their work: of a few storms at least one strikes there, as chance will have it."""
     kills = KILLS[name] if mode == "native" else KILLS[name] // 2
-    outcome = stormed(name, mode=mode, kills=kills, seed=1)
+    inside = 0
+    for seed in range(1, STORMS_MAX + 1):
+        outcome = stormed(name, mode=mode, kills=kills, seed=seed)
+        inside += outcome.inside
 
-    assert outcome.clean, outcome
-    assert outcome.kills >= kills
-    assert outcome.work > 0
-    if mode == "native":
-        assert outcome.inside > 0
+        assert outcome.clean, outcome
+        assert outcome.kills >= kills
+        assert outcome.work > 0
+        if inside > 0 or mode != "native":
+            break
+    assert inside > 0 or mode != "native"
 
 
 @pytest.mark.slow
