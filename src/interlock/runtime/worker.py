@@ -17,11 +17,13 @@ from interlock.effects.relay import Publish, Relay
 from interlock.effects.timers import Timers
 from interlock.errors import UnavailableError
 from interlock.model.limits import RUNNING_MAX
-from interlock.model.work import CHILD, Left
+from interlock.model.work import CHILD, Left, Work
 from interlock.ports.work import WorkStore
 from interlock.runtime.cpu import Processes, address_of
 from interlock.runtime.deliver import Deliveries
 from interlock.runtime.send import Runtime
+
+_LOOPS = {"timer": "timers", "outbox": "outbox"}
 
 DRAIN_MS = 10_000
 """How long work in hand may take to finish when the worker stops."""
@@ -101,7 +103,10 @@ class Worker:
     async def start(self) -> None:
         """Begin to take work up."""
         self._forget = self._runtime.on_work(self._wake)
-        self._tasks = [asyncio.ensure_future(loop.run()) for loop in self._loops.values()]
+        # Without handlers there is nothing to look for: their work waits for a process that has them.
+        idle = set() if self._handlers.names else {"handlers"}
+        running = [loop for name, loop in self._loops.items() if name not in idle]
+        self._tasks = [asyncio.ensure_future(loop.run()) for loop in running]
 
     async def stop(self) -> int:
         """Stop; give how many pieces of work were put back unfinished."""
@@ -113,7 +118,14 @@ class Worker:
         return sum(back)
 
     def _wake(self, left: Left) -> None:
-        lanes = {each.place.lane for each in left.born}
-        for name, lane in (("handlers", "effect"), ("children", "effect"), ("timers", "timer"), ("outbox", "outbox")):
-            if lane in lanes:
+        """Wake the loops that can do something about this work; the others would only look in vain."""
+        for name in {self._line(each) for each in left.born}:
+            if name is not None:
                 self._loops[name].wake()
+
+    def _line(self, work: Work) -> str | None:
+        if work.place.lane != "effect":
+            return _LOOPS[work.place.lane]
+        if work.name == CHILD:
+            return "children"
+        return "handlers" if work.name in self._handlers.names else None
