@@ -16,7 +16,7 @@ import msgspec
 
 from interlock.effects.children import restarted
 from interlock.effects.lane import Held
-from interlock.effects.left import CANCEL
+from interlock.effects.left import CANCEL, place_of
 from interlock.effects.retry import Failed, Policy, backoff_ms
 from interlock.errors import InterlockError, NotFoundError
 from interlock.model.event import Event
@@ -69,7 +69,7 @@ class Relay:
     async def _to_entity(self, claim: Claim, target: str, event: Event) -> Settled | None:
         answers = None
         if event.type == "platform" and event.last:
-            row = await self._row(target, _place_of_source(event))
+            row = await self._row(target, place_of("effect", event.source or ""))
             if row is None or not await self._is_child(claim.entity, row):
                 return Settled(claim, "done")  # answered before, called off, or begun again since: nobody waits for it
             again = self._restarted(row, event)
@@ -152,11 +152,6 @@ class Relay:
 def _is_answer(claim: Claim) -> bool:
     event: dict[str, Any] = claim.work.body["event"]
     return event["name"] == CANCEL or bool(event.get("last")) or bool(event.get("forwarded"))
-
-
-def _place_of_source(event: Event) -> Place:
-    _, version, ordinal = (event.source or "").rsplit("/", 2)
-    return Place("effect", int(version), int(ordinal))
 
 
 def _as_claim(row: WorkRow) -> Claim:

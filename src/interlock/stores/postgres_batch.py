@@ -16,9 +16,7 @@ from interlock.errors import CorruptionError
 from interlock.model.codec import encode
 from interlock.model.record import Record, encode_record, genesis
 from interlock.ports.store import Append
-
-decode_active = msgspec.json.Decoder(dict[str, int]).decode
-decode_texts = msgspec.json.Decoder(tuple[str, ...]).decode
+from interlock.stores.listing import decode_active, decode_texts
 
 WHOLE = ""
 """The state under which an entity as a whole is listed: since when it is in its configuration."""

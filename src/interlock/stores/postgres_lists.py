@@ -9,11 +9,11 @@ Rule 3: a walk asks for its rows in pieces: what a page does not need is not sen
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
-from interlock.ports.store import PAGE_MAX, Page, Query, Row
-from interlock.stores.cursor import decode_cursor, encode_cursor
-from interlock.stores.postgres_batch import WHOLE, decode_active, decode_texts
+from interlock.ports.store import PAGE_MAX, Page, Query
+from interlock.stores.cursor import decode_cursor
+from interlock.stores.listing import Found, matches, page, placed
+from interlock.stores.postgres_batch import WHOLE
 from interlock.stores.postgres_connect import Connection
 
 WALK_MAX = 5_000
@@ -51,9 +51,6 @@ KINDS = """
 
 FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
 
-Found = tuple[Any, ...]
-"""A row of the statements above: its place in the order (ms, id), then the columns."""
-
 
 async def kinds(connection: Connection, tenant: str) -> tuple[str, ...]:
     """The kinds that there are entities of: one step along the key for each, however many entities they have."""
@@ -68,7 +65,7 @@ async def find(connection: Connection, tenant: str, query: Query) -> Page:
     few = await _few(connection, tenant, query)
     if few is not None:
         found = sorted(each for each in few if each[:2] > place)
-        return _page(query, found[:limit], last=found[limit - 1][:2] if len(found) > limit else None)
+        return page(query, found[:limit], last=found[limit - 1][:2] if len(found) > limit else None)
     return await _walked(connection, tenant, query, place, limit)
 
 
@@ -88,7 +85,7 @@ async def _few(connection: Connection, tenant: str, query: Query) -> list[Found]
                 break
             read.append(each)
         if len(read) <= WALK_MAX:
-            return [_placed(each, query) for each in read if _matches(each, query)]
+            return [placed(each, query) for each in read if matches(each, query)]
     return None
 
 
@@ -104,11 +101,6 @@ async def _by_name(connection: Connection, statement: str, where: tuple[str, ...
         begin = last = rows[-1][1]  # from there on, without it
 
 
-def _placed(found: Found, query: Query) -> Found:
-    """The row with the place that the query's state gives it."""
-    return found if query.state is None else (decode_active(found[9])[query.state], *found[1:])
-
-
 async def _walked(connection: Connection, tenant: str, query: Query, place: tuple[int, str], limit: int) -> Page:
     before = LAST_MS if query.entered_before_ms is None else query.entered_before_ms
     where = (tenant, query.kind, WHOLE if query.state is None else query.state)
@@ -120,30 +112,10 @@ async def _walked(connection: Connection, tenant: str, query: Query, place: tupl
         rows = await connection.fetch(BY_AGE, *where, *last, before, piece)
         for row in map(tuple, rows):
             if len(found) == limit:
-                return _page(query, found, last=last)
+                return page(query, found, last=last)
             last = row[0], row[1]
-            if _matches(row, query):
+            if matches(row, query):
                 found.append(row)
         if len(rows) < piece:
-            return _page(query, found, last=None)
-    return _page(query, found, last=last)
-
-
-def _matches(found: Found, query: Query) -> bool:
-    """Whether a row passes every filter, those its index has seen to included."""
-    if query.prefix is not None and not found[1].startswith(query.prefix):
-        return False
-    if query.revision is not None and found[3] != query.revision:
-        return False
-    if query.tag is not None and query.tag not in decode_texts(found[10]):
-        return False
-    active = decode_active(found[9]) if query.state is not None else {}
-    if query.state is not None and query.state not in active:
-        return False
-    entered_ms = found[0] if query.state is None else active[query.state]
-    return query.entered_before_ms is None or entered_ms < query.entered_before_ms
-
-
-def _page(query: Query, found: list[Found], *, last: tuple[int, str] | None) -> Page:
-    rows = tuple(Row(f"{query.kind}/{each[1]}", each[2], each[3], decode_texts(each[4]), *each[5:9]) for each in found)
-    return Page(rows, None if last is None else encode_cursor(last[0], f"{query.kind}/{last[1]}"))
+            return page(query, found, last=None)
+    return page(query, found, last=last)

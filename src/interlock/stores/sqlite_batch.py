@@ -24,6 +24,7 @@ from interlock.model.record import encode_record, genesis
 from interlock.model.work import Left
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Refusal, Stale
 from interlock.stores import sqlite_work
+from interlock.stores.listing import decode_active, decode_texts
 
 SELECT_ENTITY = """
     SELECT k.version, e.version, e.revision, e.active, e.tags, e.head, e.journal_bytes
@@ -54,9 +55,6 @@ INSERT_REFUSAL = """
 
 Counts = dict[tuple[str, str, str], int]
 """How many entities more, or fewer, by (kind, revision, state)."""
-
-decode_active = msgspec.json.Decoder(dict[str, int]).decode
-decode_texts = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 Answer = Appended | Duplicate | Conflict | Stale

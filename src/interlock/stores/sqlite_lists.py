@@ -10,11 +10,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from itertools import islice, takewhile
-from typing import Any
 
-from interlock.ports.store import PAGE_MAX, Page, Query, Row
-from interlock.stores.cursor import decode_cursor, encode_cursor
-from interlock.stores.sqlite_batch import decode_active, decode_texts
+from interlock.ports.store import PAGE_MAX, Page, Query
+from interlock.stores.cursor import decode_cursor
+from interlock.stores.listing import Found, matches, page, placed
 
 WALK_MAX = 5_000
 """Rows that one answer reads at most: some milliseconds, at any size of the table."""
@@ -45,9 +44,6 @@ NEXT_KIND = "SELECT kind FROM entity WHERE tenant = ? AND kind > ? ORDER BY kind
 
 FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
 
-Found = tuple[Any, ...]
-"""A row of the statements above: its place in the order (ms, id), then the columns."""
-
 
 def kinds(connection: sqlite3.Connection, tenant: str) -> tuple[str, ...]:
     """The kinds that there are entities of: one step along the key for each, however many entities they have."""
@@ -65,7 +61,7 @@ def find(connection: sqlite3.Connection, tenant: str, query: Query) -> Page:
     few = _few(connection, tenant, query)
     if few is not None:
         found = sorted(each for each in few if each[:2] > place)
-        return _page(query, found[:limit], last=found[limit - 1][:2] if len(found) > limit else None)
+        return page(query, found[:limit], last=found[limit - 1][:2] if len(found) > limit else None)
     return _walked(connection, tenant, query, place, limit)
 
 
@@ -74,7 +70,7 @@ def _few(connection: sqlite3.Connection, tenant: str, query: Query) -> list[Foun
     for rows in _narrow(connection, tenant, query):
         read = list(islice(rows, WALK_MAX + 1))
         if len(read) <= WALK_MAX:
-            return [_placed(each, query) for each in read if _matches(each, query)]
+            return [placed(each, query) for each in read if matches(each, query)]
     return None
 
 
@@ -87,11 +83,6 @@ def _narrow(connection: sqlite3.Connection, tenant: str, query: Query) -> Iterat
         yield connection.execute(BY_TAG, (tenant, query.kind, query.tag))
 
 
-def _placed(found: Found, query: Query) -> Found:
-    """The row with the place that the query's state gives it."""
-    return found if query.state is None else (decode_active(found[9])[query.state], *found[1:])
-
-
 def _walked(connection: sqlite3.Connection, tenant: str, query: Query, place: tuple[int, str], limit: int) -> Page:
     before = LAST_MS if query.entered_before_ms is None else query.entered_before_ms
     if query.state is None:
@@ -102,28 +93,8 @@ def _walked(connection: sqlite3.Connection, tenant: str, query: Query, place: tu
     last: tuple[int, str] | None = None
     for read, each in enumerate(rows):
         if read == WALK_MAX or len(found) == limit:
-            return _page(query, found, last=last)
+            return page(query, found, last=last)
         last = each[0], each[1]
-        if _matches(each, query):
+        if matches(each, query):
             found.append(each)
-    return _page(query, found, last=None)
-
-
-def _matches(found: Found, query: Query) -> bool:
-    """Whether a row passes every filter, those its index has seen to included."""
-    if query.prefix is not None and not found[1].startswith(query.prefix):
-        return False
-    if query.revision is not None and found[3] != query.revision:
-        return False
-    if query.tag is not None and query.tag not in decode_texts(found[10]):
-        return False
-    active = decode_active(found[9]) if query.state is not None else {}
-    if query.state is not None and query.state not in active:
-        return False
-    entered_ms = found[0] if query.state is None else active[query.state]
-    return query.entered_before_ms is None or entered_ms < query.entered_before_ms
-
-
-def _page(query: Query, found: list[Found], *, last: tuple[int, str] | None) -> Page:
-    rows = tuple(Row(f"{query.kind}/{each[1]}", each[2], each[3], decode_texts(each[4]), *each[5:9]) for each in found)
-    return Page(rows, None if last is None else encode_cursor(last[0], f"{query.kind}/{last[1]}"))
+    return page(query, found, last=None)

@@ -1,0 +1,46 @@
+"""Rows of lists, the same for every database: which of them a query takes, and the page they make.
+
+Rule: a row is its place in the order (ms, id), then version, revision, configuration, created, entered, changed, ended,
+active states with their times, tags; every statement that lists gives its columns so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from interlock.ports.store import Page, Query, Row
+from interlock.stores.cursor import encode_cursor
+
+Found = tuple[Any, ...]
+"""A row as the rule says."""
+
+decode_active = msgspec.json.Decoder(dict[str, int]).decode
+decode_texts = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+def placed(found: Found, query: Query) -> Found:
+    """The row with the place that the query's state gives it."""
+    return found if query.state is None else (decode_active(found[9])[query.state], *found[1:])
+
+
+def matches(found: Found, query: Query) -> bool:
+    """Whether a row passes every filter, those its index has seen to included."""
+    if query.prefix is not None and not found[1].startswith(query.prefix):
+        return False
+    if query.revision is not None and found[3] != query.revision:
+        return False
+    if query.tag is not None and query.tag not in decode_texts(found[10]):
+        return False
+    active = decode_active(found[9]) if query.state is not None else {}
+    if query.state is not None and query.state not in active:
+        return False
+    entered_ms = found[0] if query.state is None else active[query.state]
+    return query.entered_before_ms is None or entered_ms < query.entered_before_ms
+
+
+def page(query: Query, found: list[Found], *, last: tuple[int, str] | None) -> Page:
+    """These rows, with the cursor behind `last` when there may be more."""
+    rows = tuple(Row(f"{query.kind}/{each[1]}", each[2], each[3], decode_texts(each[4]), *each[5:9]) for each in found)
+    return Page(rows, None if last is None else encode_cursor(last[0], f"{query.kind}/{last[1]}"))
