@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,6 +14,7 @@ from interlock.shm import locked, modes
 from interlock.shm.locked import FileLock, LockedWords, RobustMutex
 from interlock.shm.modes import MODES, ModeName, chosen_mode
 from interlock.shm.region import Region
+from tests.support.descriptors import opened
 from tests.unit.shm.processes import Child, Line, Work
 from tests.unit.shm.queues import working_modes
 
@@ -259,10 +259,10 @@ def test_a_system_without_futexes_polls(shared: Region, monkeypatch: pytest.Monk
 def test_a_file_lock_closes_its_descriptor() -> None:
     """With the words that used it."""
     with Region.create() as region:
-        before = set(Path("/proc/self/fd").iterdir())
+        before = opened()
         lock = FileLock(f"/proc/self/fd/{region.fd}")
         with lock:
             pass
         del lock
 
-        assert before == set(Path("/proc/self/fd").iterdir())
+        assert set() == opened() - before
