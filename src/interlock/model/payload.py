@@ -16,11 +16,7 @@ def payload_refusal(payload: Any) -> str | None:
     problem = plain_refusal(payload)
     if problem is not None:
         return problem
-    try:
-        size = len(encode(payload))
-    except UnicodeEncodeError:
-        return "a string holds half a surrogate pair"
-    if size > PAYLOAD_BYTES_MAX:
+    if len(encode(payload)) > PAYLOAD_BYTES_MAX:
         return f"a payload may have {PAYLOAD_BYTES_MAX:,} bytes"
     return f"a payload may be {PAYLOAD_DEPTH_MAX} levels deep" if _depth(payload) > PAYLOAD_DEPTH_MAX else None
 

@@ -23,3 +23,12 @@ def test_a_step_leaves_nothing_unless_it_says_so() -> None:
 
     assert ((), (), ()) == (Left().born, Left().ended, Left().cancelled)
     assert Left((work,)) != Left()
+
+
+def test_a_step_of_a_saga_is_known_by_what_a_late_answer_means() -> None:
+    """Others may be dropped when nobody waits for them any more."""
+    place = Place("effect", 1, 0)
+
+    assert Work(place, "charge", {"late": {"compensate": "refund"}}, 0).is_saga_step
+    assert not Work(place, "charge", {"late": None}, 0).is_saga_step
+    assert not Work(place, "charge", None, 0).is_saga_step
