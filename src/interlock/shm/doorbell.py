@@ -78,8 +78,10 @@ class EventBell:
         return self._opened()
 
     def clear(self) -> None:
-        with suppress(BlockingIOError):
+        try:  # not `suppress`: between the ring and the message every line counts
             os.eventfd_read(self._opened())
+        except BlockingIOError:
+            return
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

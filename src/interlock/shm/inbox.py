@@ -21,9 +21,10 @@ import select
 import struct
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from time import monotonic, perf_counter_ns
 from typing import Literal, Self
+
+from msgspec import Struct
 
 from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
 from interlock.shm.doorbell import Doorbell, EventBell, SocketBell, WaiterBell
@@ -40,6 +41,7 @@ from interlock.shm.lane import (
 from interlock.shm.liveness import ByteLocks, reopened_after_fork
 from interlock.shm.region import Region
 from interlock.shm.region_file import region_path
+from interlock.shm.wakeup import Wakeup
 from interlock.shm.word import WAIT_SECONDS_MAX
 
 BATCH_MAX = 128
@@ -64,8 +66,7 @@ _HEAD = struct.Struct("<IIQQ")
 _KINDS = {EventBell.kind: "eventfd", SocketBell.kind: "socket", WaiterBell.kind: "waiter"}
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Struct, frozen=True):
     """Messages that one producer pushed with one priority, oldest first."""
 
     messages: list[bytes]
@@ -128,7 +129,7 @@ class Inbox:
         self._skips = [0] * priorities
         self._aside: set[tuple[int, int]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiter: Wakeup | None = None
         reopened_after_fork(self, Inbox._forget)
 
     @property
@@ -172,7 +173,7 @@ class Inbox:
         lanes, first = self._lanes[priority], self._turns[priority]
         for turn in range(self._producers):
             index = (first + turn) % self._producers
-            if (index, priority) in self._aside:
+            if self._aside and (index, priority) in self._aside:
                 continue
             messages = lanes[index].pop_many(limit)
             if messages is None:
@@ -254,7 +255,7 @@ class Inbox:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._bell.listen())
         self._loop = None
-        if self._waiter is not None and not self._waiter.done():
+        if self._waiter is not None:
             self._waiter.cancel()
         self._bell.close()
         if self._locks is not None:
@@ -364,7 +365,7 @@ class Inbox:
         if self._disarmed_by_message():
             await asyncio.sleep(0)  # a corrupt lane aside, whoever never sleeps still lets the others run
             return
-        self._waiter = loop.create_future()
+        self._waiter = Wakeup(loop)
         reap = loop.call_later(WAIT_SECONDS_MAX, self._heard)
         try:
             await self._waiter
@@ -374,8 +375,8 @@ class Inbox:
 
     def _heard(self) -> None:
         self._awake()
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            self._waiter.now()
 
     def _forget(self) -> None:
         # In a forked child: the parent is still the consumer, and its loop is not ours.
