@@ -25,7 +25,10 @@ VICTIM_SECONDS_MAX = 120
 
 @dataclass
 class Outcome:
-    """What came of a storm: `work` is what was done, the rest must be empty but for the first two counts."""
+    """What came of a storm: `work` is what was done, `lost`, `doubled`, `torn` and `notes` must be empty.
+
+    `pidfd_us` and `timer_us` are how long it took to notice a death, by its pidfd and by the next look.
+    """
 
     name: str
     kills: int = 0
@@ -35,6 +38,8 @@ class Outcome:
     doubled: int = 0
     torn: int = 0
     notes: list[str] = field(default_factory=list)
+    pidfd_us: list[int] = field(default_factory=list)
+    timer_us: list[int] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:

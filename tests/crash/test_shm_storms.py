@@ -9,7 +9,7 @@ from tests.shm.report import MODES_OF, stormed
 from tests.unit.shm.queues import working_modes
 
 STORMS_MAX = 8
-KILLS = {"lanes": 40, "deque": 40, "slab": 60, "lifecycle": 20, "pool": 4}
+KILLS = {"lanes": 40, "deque": 40, "slab": 60, "lifecycle": 20, "reclaim": 8, "pool": 4}
 
 
 @pytest.mark.slow

@@ -18,12 +18,13 @@ ROOT = Path(__file__).parents[2]
 EVERY = ("native", "libatomic", "mutex", "flock")
 MODES_OF = {
     "lifecycle": EVERY,
+    "reclaim": EVERY,
     "lanes": EVERY,
     "deque": EVERY,
     "slab": EVERY,
     "pool": ("native", "mutex"),
 }
-SHARE = {"lifecycle": 0.2, "lanes": 0.4, "deque": 0.15, "slab": 0.23, "pool": 0.02}
+SHARE = {"lifecycle": 0.2, "reclaim": 0.04, "lanes": 0.4, "deque": 0.15, "slab": 0.23, "pool": 0.02}
 """Of all kills in the C core; a fallback gets a tenth of that. A worker of the pool is a whole interpreter."""
 
 BATCH = 500
@@ -72,13 +73,24 @@ def _row(name: str, mode: str, wanted: int, seed: int) -> Outcome:
         for count in ("kills", "inside", "work", "lost", "doubled", "torn"):
             setattr(sum_of, count, getattr(sum_of, count) + getattr(one, count))
         sum_of.notes += one.notes
+        sum_of.pidfd_us += one.pidfd_us
+        sum_of.timer_us += one.timer_us
     counts = f"{sum_of.kills:>7,}{sum_of.inside:>8,}{sum_of.work:>12,}"
     print(
         f"{sum_of.name:<26}{mode:<11}{counts}  {sum_of.lost:>4}  {sum_of.doubled:>7}  {sum_of.torn:>4}"
         f"{'  ' + '; '.join(sum_of.notes) if sum_of.notes else ''}",
         flush=True,
     )
+    for way, waits_us in (("by pidfd", sum_of.pidfd_us), ("by timer", sum_of.timer_us)):
+        if waits_us:
+            print(f"  {way + ', noticed after':<35}{_times(waits_us)}", flush=True)
     return sum_of
+
+
+def _times(waits_us: list[int]) -> str:
+    ordered = sorted(waits_us)
+    named = (("p50", len(ordered) // 2), ("p99", len(ordered) * 99 // 100), ("max", len(ordered) - 1))
+    return "  ".join(f"{name} {ordered[index] / 1e3:.1f} ms" for name, index in named)
 
 
 if __name__ == "__main__":
