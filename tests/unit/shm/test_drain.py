@@ -325,16 +325,31 @@ app = DrainMiddleware(app, name="web", timeout=10)
 """
 
 
-@pytest.mark.skipif(find_spec("uvicorn") is None, reason="NO uvicorn here: pip install uvicorn to run this test")
-def test_workers_of_uvicorn_share_one_lifecycle(tmp_path: Path) -> None:
+SERVERS = {
+    "uvicorn": ("uvicorn", ["uvicorn", "served:app", "--workers", "2", "--port"]),
+    "gunicorn": (
+        "uvicorn_worker",
+        ["gunicorn", "served:app", "-w", "2", "-k", "uvicorn_worker.UvicornWorker", "--no-control-socket", "-b"],
+    ),
+}
+"""Real servers of two worker processes: the module that must be there, and the command but for the port."""
+
+
+@pytest.mark.parametrize("server", sorted(SERVERS))
+def test_workers_of_a_real_server_share_one_lifecycle(tmp_path: Path, server: str) -> None:
     """Two workers answer; a drain from outside makes both refuse; a signal ends them."""
+    module, command = SERVERS[server]
+    if find_spec(module) is None:
+        pytest.skip(f"NO {module} here: pip install {module.replace('_', '-')} to run this test")
     (tmp_path / "served.py").write_text(SERVER)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "served:app", "--port", str(port), "--workers", "2"]
+    place = str(port) if server == "uvicorn" else f"127.0.0.1:{port}"
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
-    server = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    started = subprocess.Popen(
+        [sys.executable, "-m", *command, place], cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}
+    )
 
     def status() -> int:
         try:
@@ -346,11 +361,11 @@ def test_workers_of_uvicorn_share_one_lifecycle(tmp_path: Path) -> None:
             return 0
 
     try:
-        until(lambda: status() == 200, "an answer of uvicorn")
+        until(lambda: status() == 200, f"an answer of {server}")
         with Lifecycle(Region.attach("web")) as watcher:
             until(lambda: len(watcher.participants()) == 3, "two workers and us")
         assert drain_workers("web").closed
         assert {503} == {status() for _ in range(10)}
     finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(PATIENCE_SECONDS)
+        started.send_signal(signal.SIGTERM)
+        started.wait(PATIENCE_SECONDS)
