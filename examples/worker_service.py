@@ -26,15 +26,17 @@ ALARM, READING = 0, 1
 
 def measure(region: Region, inbox: Inbox) -> None:
     """A worker: as long as the service runs, do a piece of work and tell the loop."""
+    service = multiprocessing.parent_process()
+    assert service is not None  # a worker is always somebody's
     with Lifecycle(region) as life, inbox.producer() as producer:
         number = 0
-        while (permit := life.try_enter()) is not None:
+        while service.is_alive() and (permit := life.try_enter()) is not None:
             with permit:
                 sleep(0.001)  # stands for work that blocks: it is a worker's right
                 number += 1
                 if number % 50 == 0:
                     producer.push(f"alarm {number} of process {os.getpid()}".encode(), priority=ALARM)
-                while not producer.push(b"%d" % number, priority=READING):
+                while not producer.push(b"%d" % number, priority=READING) and service.is_alive():
                     sleep(0.001)  # full: the loop is behind; a worker may wait, the loop may not
 
 
