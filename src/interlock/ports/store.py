@@ -163,6 +163,14 @@ class Names(Protocol):
 
 
 @runtime_checkable
+class Derived(Protocol):
+    """A store that keeps, beside its journals, rows that lists, counts and known keys are answered from."""
+
+    async def differences(self, entity: str | None = None) -> tuple[str, ...]:
+        """How those differ from journals and snapshots: of one entity; without one, what belongs to no single one."""
+
+
+@runtime_checkable
 class Archive(Protocol):
     """A store that takes over journals written elsewhere."""
 

@@ -4,7 +4,8 @@ Rule 1: what a step gives when it is done again must be what its entry says: fro
 stored snapshot must be the replayed one at its version. Anything else is a divergence, told with its version.
 Rule 2: damage is an answer, not an exception: one bad entity does not keep the others from being looked at.
 Rule 3: an entity whose revision is not here is not replayed, and that is said; nothing is guessed about it.
-Rule 4: links are checked by the store, which knows its key and tenant. Without a key a chain shows accidents and
+Rule 4: what a database keeps beside its journals for lists, counts and known keys is held against them.
+Rule 5: links are checked by the store, which knows its key and tenant. Without a key a chain shows accidents and
 clumsy edits; it proves nothing against someone who can write it anew as a whole.
 """
 
@@ -21,7 +22,7 @@ from interlock.model.entry import Entry
 from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
-from interlock.ports.store import PAGE_MAX, Duplicate, Loaded, Names, Query, Store
+from interlock.ports.store import PAGE_MAX, Derived, Duplicate, Loaded, Names, Query, Store
 from interlock.runtime.charts import Charts
 from interlock.runtime.replay import repeated
 
@@ -78,6 +79,9 @@ async def verify_entity(store: Store, charts: Charts | None, entity: str) -> Pro
         return Proof(entity, archive=error.message)
     except CorruptionError as error:
         witness.fail(error.code, error.message)
+    if isinstance(store, Derived) and not witness.is_corrupt:
+        for told in await store.differences(entity):
+            witness.fail("store.beside", f"`{entity}`: {told}")
     return witness.proof()
 
 
@@ -105,6 +109,9 @@ async def verify_store(store: Store, charts: Charts | None, *, now_ms: int) -> A
             cursor = page.after
             if cursor is None or (page.rows and not fresh):
                 break
+    if isinstance(store, Derived):
+        for told in await store.differences():
+            yield Proof("the store", problem=Problem("store.beside", told))
 
 
 async def _verify_named(store: Store, charts: Charts | None, name: str) -> Proof | None:

@@ -23,6 +23,7 @@ from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.model.codec import decode_snapshot, encode
 from interlock.model.record import Bad, Record, decode_record, genesis
 from interlock.model.work import Lane, Place
+from interlock.ports.lease import Downtime, Lease
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -36,7 +37,9 @@ from interlock.ports.store import (
     Stale,
 )
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.stores import sqlite_leases as leases
 from interlock.stores import sqlite_work as work
+from interlock.stores.sqlite_audit import entity_differences, file_differences
 from interlock.stores.sqlite_batch import split
 from interlock.stores.sqlite_connect import open_reader, open_writer, translated
 from interlock.stores.sqlite_lists import find, kinds
@@ -131,6 +134,13 @@ class SqliteStore:
         """Keep refusals; they are written with the next batch, and nobody waits for that."""
         self._writer.refuse(refusals)
 
+    async def differences(self, entity: str | None = None) -> tuple[str, ...]:
+        """How the rows beside the journals differ from them: of one entity, or of the file as a whole."""
+        if entity is None:
+            return await self._read(lambda connection: file_differences(connection, self._tenant))
+        _check_text(entity)
+        return await self._read(lambda connection: entity_differences(connection, self._tenant, entity))
+
     async def release(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not.
 
@@ -177,6 +187,32 @@ class SqliteStore:
     async def drop(self, entity: str, place: Place) -> bool:
         """Forget work; False when there is no such."""
         return await self._write(lambda connection: work.drop(connection, self._tenant, entity, place))
+
+    # Leases
+
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        """Take a name, or hold it longer; None while another holds it."""
+        _check_text(name, "name")
+        _check_text(owner, "owner")
+        return await self._write(
+            lambda connection: leases.take(
+                connection, self._tenant, name, owner=owner, now_ms=now_ms, until_ms=until_ms
+            )
+        )
+
+    async def give_back(self, lease: Lease) -> bool:
+        """Let go of a name at once; False when it was no longer ours."""
+        return await self._write(lambda connection: leases.give_back(connection, self._tenant, lease))
+
+    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+        """Note that a worker is alive; the downtime that ends with this, if it does."""
+        return await self._write(
+            lambda connection: leases.note_alive(connection, self._tenant, now_ms=now_ms, gap_ms=gap_ms)
+        )
+
+    async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
+        """The downtimes that ended after a time, in order."""
+        return await self._read(lambda connection: leases.downtimes(connection, self._tenant, since_ms=since_ms))
 
     async def _write(self, chore: Callable[[sqlite3.Connection], T]) -> T:
         """What a chore of the writer answers, once it is committed."""
