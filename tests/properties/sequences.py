@@ -67,6 +67,8 @@ class Sender:
     def moved(self, timer: Timer) -> Event:
         """A timer is put off after downtime."""
         data = {"name": timer.name, "version": timer.version, "due_ms": timer.due_ms + 100}
+        if self.random.random() < 0.5:
+            data["since_ms"] = self.time_ms
         return Event("_timer.moved", data=data, time_ms=self.time_ms, type="platform")
 
     def result(self, invocation: Invocation) -> Event:

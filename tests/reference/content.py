@@ -233,6 +233,7 @@ def send(action: Send, progress: Progress) -> None:
             data=data,
             to=None if address == progress.entity else address,
             type=processor,
+            restore=action.restore or "deadline",
         )
         set_timer(progress, timer)
     else:

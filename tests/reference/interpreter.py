@@ -204,12 +204,13 @@ class Interpreter:
         return Step(step.snapshot, (), "rejected", "failed", (), faults)
 
     def _move_timer(self, snapshot: Snapshot, event: Event) -> Step:
-        """S39: the reserved event that changes one timer's due time and nothing else."""
+        """S39: the reserved event that changes when one timer is due and from when it counts, and nothing else."""
         progress = self._progress(snapshot, event)
         for position, timer in enumerate(progress.timers):
             if (timer.name, timer.version) == (event.data["name"], event.data["version"]):
                 fields = {each: getattr(timer, each) for each in Timer.__struct_fields__}
-                progress.timers[position] = Timer(**{**fields, "due_ms": event.data["due_ms"]})
+                moved = {name: event.data[name] for name in ("due_ms", "since_ms") if name in event.data}
+                progress.timers[position] = Timer(**{**fields, **moved})
                 return self._step(progress, outcome="applied", reason="moved")
         return Step(snapshot=snapshot, outcome="ignored", reason="timer_gone")
 

@@ -32,8 +32,16 @@ def check_effects(review: Review, graph: Graph) -> None:
         _check_twins(review, graph, name, states)
     for site in sites(review.chart):
         for action in site.actions():
-            if isinstance(action, Send) and isinstance(action.delay, str):
-                _check_duration(review, action.delay, action.place, "`delay`")
+            if isinstance(action, Send):
+                _check_send(review, action)
+
+
+def _check_send(review: Review, action: Send) -> None:
+    if isinstance(action.delay, str):
+        _check_duration(review, action.delay, action.place, "`delay`")
+    if action.restore is not None and action.delay is None:
+        message = "`onRestore` says what downtime means to a timer, and this send is none"
+        review.rule("send.no_timer", message, action.place, "give it a `delay`, or leave `onRestore` out")
 
 
 def _check_invoke(review: Review, invoke: Invoke) -> None:

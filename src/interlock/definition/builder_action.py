@@ -10,7 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from interlock.definition.builder_value import Json, here, items, misused, name, optional_text, refused, text, value
+from interlock.definition.builder_value import (
+    Json,
+    choice,
+    here,
+    items,
+    misused,
+    name,
+    optional_text,
+    refused,
+    text,
+    value,
+)
 from interlock.definition.vocabulary_names import DURATION, EVENT, FIELD_PATH, TEXT
 from interlock.model.action import (
     Action,
@@ -32,6 +43,7 @@ from interlock.model.action import (
     If,
     Log,
     Raise,
+    RestorePolicy,
     Script,
     Send,
 )
@@ -156,8 +168,9 @@ def send(
     id: str | Expression | None = None,
     id_location: str | None = None,
     type: str | Expression | None = None,
+    restore: RestorePolicy | None = None,
 ) -> Send:
-    """Sends an event: an effect, or a timer with `delay`.
+    """Sends an event: an effect, or a timer with `delay`; `restore` is what downtime means to that.
 
     `to`: `self` (default), `internal`, `parent`, an invoke's id, or an expression giving `kind/id`.
     """
@@ -169,6 +182,7 @@ def send(
         id_location=optional_text(id_location, FIELD_PATH, "the place of an id"),
         data=value(data, "data"),
         type=_optional(type, "the type of a send"),
+        restore=choice(restore, (None, "deadline", "remaining", "restart"), "`restore`"),
         place=here(),
     )
 

@@ -25,8 +25,8 @@ from interlock.definition.builder_value import (
     texts,
 )
 from interlock.definition.vocabulary_names import DESCRIPTORS, DURATION, NAME, TARGET, TEXT
-from interlock.model.action import Expression
-from interlock.model.document import Initial, Origin, RestorePolicy, Transition
+from interlock.model.action import Expression, RestorePolicy
+from interlock.model.document import Initial, Origin, Transition
 
 Answer: TypeAlias = str | Transition | Sequence[Transition]
 """What follows a result: a target, a transition made by `to`, or several tried in order."""

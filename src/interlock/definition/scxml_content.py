@@ -246,6 +246,7 @@ class ContentReader:
             id_location=self.id_location(element),
             data=data,
             type=None if kind in (SCXML_PROCESSOR, "scxml") else kind,
+            restore=extension.choice(element, "restore", ("deadline", "remaining", "restart"), None),
             place=element.place,
         )
 

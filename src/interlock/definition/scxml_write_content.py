@@ -208,6 +208,7 @@ class ContentWriter:
             self.losses.tell("id", "the id of a send is computed", action.place)
             attributes["interlock:id"] = value_json(action.id)
         attributes |= self.id_location(action.id_location, action.id) | self.delay(action.delay)
+        attributes["interlock:restore"] = action.restore
         return element("send", attributes, self.payload(action.data))
 
     def id_location(self, path: str | None, id: Value) -> dict[str, str | None]:

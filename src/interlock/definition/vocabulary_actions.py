@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.definition.shape import Anything, Case, Cases, Key, ListOf, MapOf, Record, Ref, Shape
+from interlock.definition.shape import Anything, Case, Cases, Choice, Key, ListOf, MapOf, Record, Ref, Shape
 from interlock.definition.vocabulary_names import DELAY, EVENT_OR_EXPRESSION, EXPRESSION, NAME, NAME_OR_EXPRESSION, TEXT
 
 ACTIONS = ListOf(item=Ref(name="action"), what="a list of actions")
@@ -144,6 +144,11 @@ ACTION_SHAPES: dict[str, Shape] = {
             Key(name="idLocation", shape=TEXT, description="The context field that takes the generated id."),
             _DATA,
             Key(name="type", shape=TEXT, description="The kind of processor; none by default."),
+            Key(
+                name="onRestore",
+                shape=Choice(options=("deadline", "remaining", "restart")),
+                description="What downtime means to the timer; deadline by default.",
+            ),
         ),
     ),
     "emit_mapping": Record(

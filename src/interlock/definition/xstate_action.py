@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast, get_args
 
 from interlock.definition.located import Located
 from interlock.definition.xstate_source import Source, delay_of, items, value_of
@@ -38,6 +39,7 @@ from interlock.model.action import (
     If,
     Log,
     Raise,
+    RestorePolicy,
     Script,
     Send,
     Value,
@@ -180,8 +182,18 @@ def _sent(call: _Call, event: tuple[Value, Value], to: Value) -> Send:
         id=call.value("id"),
         id_location=call.text("idLocation", "a context field"),
         type=call.value("type"),
+        restore=_restore(call),
         place=call.place,
     )
+
+
+def _restore(call: _Call) -> RestorePolicy | None:
+    """What downtime means to the timer of a send; XState has no word for it, and passes ours over."""
+    written, known = call.fields.get("restore"), get_args(RestorePolicy)
+    if written is not None and written.value not in known:
+        call.source.wrong(written, " or ".join(map(repr, known)))
+        return None
+    return None if written is None else cast("RestorePolicy", written.value)
 
 
 def _cancel(call: _Call) -> Action | None:

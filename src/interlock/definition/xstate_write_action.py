@@ -111,7 +111,7 @@ class ActionWriter:
             params["to"] = written_value(action.to)
         if action.delay is not None:
             params["delay"] = written_delay(action.delay)
-        said = {"id": action.id, "idLocation": action.id_location, "type": action.type}
+        said = {"id": action.id, "idLocation": action.id_location, "type": action.type, "restore": action.restore}
         params |= {key: written_value(each) for key, each in said.items() if each is not None}
         raised = action.to is None and action.delay is not None
         return self._built_in("xstate.raise" if raised else "xstate.sendTo", params)

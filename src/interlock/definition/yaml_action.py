@@ -169,6 +169,7 @@ def _send(parts: dict[str, Located], place: Place) -> Action:
         id_location=plain_of(inner.get("idLocation")),
         data=value_of(inner.get("data")),
         type=value_of(inner.get("type")),
+        restore=plain_of(inner.get("onRestore")),
         place=place,
     )
 

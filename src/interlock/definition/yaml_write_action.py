@@ -124,6 +124,7 @@ def _send(action: Send) -> dict[str, Any]:
         idLocation=action.id_location,
         data=value_tree(action.data),
         type=value_tree(action.type),
+        onRestore=action.restore,
     )
 
 

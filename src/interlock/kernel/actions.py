@@ -233,6 +233,8 @@ class Writer:
             self.writes = True
         if isinstance(action.id, str):
             self.add(f"run.sendid = {action.id!r}")  # an error in the arguments is told with it, too (W3C 332)
+        if action.restore is not None:
+            texts.append(repr(action.restore))
         self.add(f"run.send({', '.join(texts)})")
 
     def assign(self, path: str, value: Value) -> None:

@@ -131,7 +131,7 @@ class Kernel:
 
     def _general(self, snapshot: Snapshot, event: Event) -> Step:
         if snapshot.ended is not None:
-            return Step(snapshot, (), "ignored" if event.source is not None else "rejected", "ended")
+            return self.receiver.take_after_end(snapshot, event)
         configuration = self._configuration(snapshot)
         if self.fast:
             self.accelerator.heat(configuration, event.name)

@@ -3,6 +3,7 @@
 Rule 1: what the driver brings back (results, timers) is matched with the snapshot; what is no longer there is
 `ignored`.
 Rule 2: a step either is whole or did not happen.
+Rule 3: after the end nothing changes any more; but a deed of a saga that turns out to be done is still answered.
 """
 
 from __future__ import annotations
@@ -46,12 +47,19 @@ class Receiver:
             return self._reserved(snapshot, configuration, event)
         if event.source is not None or event.invokeid is not None:
             return self._returned(snapshot, configuration, event)
-        if self.events is not None:
+        if self.events is not None and event.type != "platform":  # the driver's own errors are nobody's to declare
             checked = self._declared(snapshot, event)
             if isinstance(checked, Step):
                 return checked
             event = checked
         return self._finished(snapshot, configuration, event, self._run(snapshot, event))
+
+    def take_after_end(self, snapshot: Snapshot, event: Event) -> Step:
+        """The step of one event that comes after the end: only a saga's deed still has an answer (S30)."""
+        late = self._late_deed(event)
+        if late is not None:
+            return self._compensated(snapshot, frozenset(), event, *late)  # no state is active after the end
+        return Step(snapshot, (), "ignored" if event.source is not None else "rejected", "ended")
 
     def _declared(self, snapshot: Snapshot, event: Event) -> Event | Step:
         """The event with its payload checked and completed, or the refusal."""
@@ -158,17 +166,29 @@ class Receiver:
         """The result of an invoke that was left: journaled and ignored, but a saga's deed is answered (S30)."""
         if not source:
             return Step(snapshot, (), "ignored", "invoke_gone")
-        after = replaced(snapshot, self.chart.revision)
-        state, late = self.late.get(event.invokeid or "", ("", None))
+        late = self._late_deed(event)
+        if late is None:
+            return Step(replaced(snapshot, self.chart.revision), (), "ignored", "invoke_gone")
+        return self._compensated(snapshot, configuration.ids, event, *late)
+
+    def _late_deed(self, event: Event) -> tuple[str, Late] | None:
+        """The saga step that an event says was done, or perhaps was, with what answers it; None for any other event."""
+        found = self.late.get(event.invokeid or "")
+        if found is None or not event.source:
+            return None
         done = event.name == f"done.invoke.{event.invokeid}"
         perhaps = isinstance(event.data, dict) and event.data.get("done") == "unknown"
-        if late is None or not (done or perhaps):
-            return Step(after, (), "ignored", "invoke_gone")
+        return found if done or perhaps else None
+
+    def _compensated(self, snapshot: Snapshot, active: frozenset[str], event: Event, state: str, late: Late) -> Step:
+        """The step that answers a deed which nobody waits for: its compensation is called, and nothing else changes."""
+        after = replaced(snapshot, self.chart.revision)
         run = self._run(snapshot, event)
-        run.active = configuration.ids
-        version = source.rpartition("/")[0].rpartition("/")[2]
+        run.active = active
+        version = (event.source or "").rpartition("/")[0].rpartition("/")[2]
+        result = event.data if event.name == f"done.invoke.{event.invokeid}" else None
         try:
-            given = self._late_input(run, late, event.data if done else None, state, version)
+            given = self._late_input(run, late, result, state, version)
         except StepFailed as failure:
             return Step(after, (), "rejected", "failed", (), (failure.fault,))
         run.effect("call", {"name": late.name, "input": given})
@@ -218,7 +238,10 @@ class Receiver:
         timer = next((each for each in snapshot.timers if (each.name, each.version) == wanted), None)
         if timer is None:
             return Step(snapshot, (), "ignored", "timer_gone")
-        timers = tuple(_moved(each, due_ms) if each is timer else each for each in snapshot.timers)
+        since_ms = data.get("since_ms", timer.since_ms)
+        if since_ms is not None and type(since_ms) is not int:
+            return Step(snapshot, (), "rejected", "undeclared")
+        timers = tuple(_moved(each, due_ms, since_ms) if each is timer else each for each in snapshot.timers)
         return Step(replaced(snapshot, self.chart.revision, timers=timers), (), "applied", "moved")
 
     def _ended_as(
@@ -244,7 +267,7 @@ def _is_from(event: Event, invocation: Invocation) -> bool:
     return event.invokeid == invocation.id and event.source in (None, f"invoke/{invocation.key}")
 
 
-def _moved(timer: Timer, due_ms: int) -> Timer:
+def _moved(timer: Timer, due_ms: int, since_ms: int | None) -> Timer:
     return Timer(
         timer.name,
         timer.event,
@@ -257,6 +280,7 @@ def _moved(timer: Timer, due_ms: int) -> Timer:
         timer.type,
         timer.restore,
         timer.state,
+        since_ms,
     )
 
 

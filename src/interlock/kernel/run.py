@@ -182,7 +182,17 @@ class Run(Struct, gc=False):
             raise ContentError("raise.event", "the name of a raised event must be a string")
         self.enqueue(Event(name, data, None, None, None, self.time_ms, "internal"))
 
-    def send(self, event: Any, to: Any, delay: Any, id: Any, location: str | None, data: Any, type_: Any) -> None:
+    def send(
+        self,
+        event: Any,
+        to: Any,
+        delay: Any,
+        id: Any,
+        location: str | None,
+        data: Any,
+        type_: Any,
+        restore: str = "deadline",
+    ) -> None:
         """The action `send`: the internal queue, an effect, or a timer (S24, S25, S36)."""
         self.sendid = None
         sendid = id if location is None else f"send.{self.version}.{self.ordinal}"
@@ -199,7 +209,8 @@ class Run(Struct, gc=False):
         if address == "#_internal":
             self.enqueue(Event(event, data, None, None, None, self.time_ms, "internal", sendid))
         elif delay_ms:
-            self.set_timer(sendid, event, data, delay_ms, None if address == self.id else address, type_=type_)
+            where = None if address == self.id else address
+            self.set_timer(sendid, event, data, delay_ms, where, type_=type_, restore=restore)
         else:
             self._send_effect(event, data, address, sendid)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from interlock.errors import NOWHERE, Place
 
@@ -119,12 +119,17 @@ class Raise:
     place: Place = field(default=NOWHERE, compare=False)
 
 
+RestorePolicy = Literal["deadline", "remaining", "restart"]
+"""What downtime means to a timer (S39)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
     """Send an event: an effect, or with `delay` a timer.
 
     `to`: None or `self`; `internal`; `parent`; an invoke id; SCXML's `#_...`; `kind/id`; or an Expression giving one.
-    `delay`: None, a duration text, or an Expression giving one or whole milliseconds.
+    `delay`: None, a duration text, or an Expression giving one or whole milliseconds; `restore` is what downtime means
+    to it.
     """
 
     event: Value
@@ -134,6 +139,7 @@ class Send:
     id_location: str | None = None
     data: Value = None
     type: Value = None
+    restore: RestorePolicy | None = None
     place: Place = field(default=NOWHERE, compare=False)
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from interlock.errors import NOWHERE, Place
-from interlock.model.action import Block, Expression, Guard, Value
-from interlock.model.document import DialectName, EventType, Expect, RestorePolicy, Retry, Sensitive
+from interlock.model.action import Block, Expression, Guard, RestorePolicy, Value
+from interlock.model.document import DialectName, EventType, Expect, Retry, Sensitive
 from interlock.model.field import Field
 
 StateKind = Literal["atomic", "compound", "parallel", "final", "history"]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from interlock.errors import NOWHERE, Place
-from interlock.model.action import Block, Expression, Guard, Value
+from interlock.model.action import Block, Expression, Guard, RestorePolicy, Value
 from interlock.model.field import Field
 
 StateType = Literal["state", "parallel", "final", "history"]
@@ -23,8 +23,6 @@ StateType = Literal["state", "parallel", "final", "history"]
 DialectName = Literal["interlock", "scxml", "xstate"]
 Origin = Literal["on", "always", "after", "onDone", "transitions"]
 """Under which key a transition was written. Descriptors of `after` and `onDone` are made by the compiler."""
-
-RestorePolicy = Literal["deadline", "remaining", "restart"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

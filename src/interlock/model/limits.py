@@ -120,6 +120,9 @@ ATTEMPTS_MAX = 50
 LEASE_MS = 30_000
 """How long work stays with whoever took it up, unless renewed: a worker that died holds it up for that long at most."""
 
+LEASE_MS_MIN = 100
+"""The shortest lease that may be asked for: it is renewed at a third, and a busy machine must not miss that."""
+
 LOOK_MS_MAX = 1_000
 """How long work that another process left may lie unseen: each look is one read of an index."""
 
@@ -129,5 +132,57 @@ RUNNING_MAX = 64
 MESSAGE_ATTEMPTS_MAX = 20
 """Failed deliveries of one row of an outbox before it is a dead letter and the next one goes: about a quarter hour."""
 
+MESSAGE_BYTES_MAX = 1_048_576
+"""Bytes of a message that is taken in (1 MiB): what NATS and Kafka carry by default. Ours have an entry's and a bit."""
+
 CHILD_DEPTH_MAX = 16
 """Charts that invoke charts: one that invokes itself would not end."""
+
+MAILBOX_MAX = 1_000
+"""Senders that wait for one entity in one process: at a thousand steps a second, a second's worth. Akka's default has
+no bound."""
+
+PASSED_OVER_MAX = 64
+"""Turns that go past somebody who waits for an entity: then whoever waits longest is next, whatever came later."""
+
+DETAILS_BYTES_MAX = 16_384
+"""Bytes of what a heartbeat tells (16 KiB): a cursor or a page number, kept again with every renewal of a lease."""
+
+STOP_MS_MAX = 5_000
+"""How long a cancelled coroutine may take to end: one that swallows its cancellation is then left to itself."""
+
+THREADS_MAX = 256
+"""Threads of handlers of one runtime, those counted that were given up and still run: no more are begun beyond that."""
+
+ALIVE_MS = 10_000
+"""How often a worker notes that it is alive: a small write, and the most by which a downtime can seem too long."""
+
+DOWNTIME_MS_MIN = 30_000
+"""Silence of all workers that counts as downtime: three notes are missing. A quick restart is none."""
+
+DOWNTIMES_MAX = 1_000
+"""Downtimes that a store remembers: one a day for almost three years. Timers set before the oldest count that as up."""
+
+RECONCILE_PAGE = 64
+"""Entities that a reconciler lists at once: few enough that most have not moved on when their turn comes."""
+
+RECONCILE_PASS_MAX = 10_000
+"""Entities that one pass of a reconciler looks at; the next pass goes on behind them."""
+
+RECONCILE_RUNNING_MAX = 16
+"""Calls of a reconciler's function side by side, unless it says otherwise: they ask a service that others use, too."""
+
+RECONCILE_RATE = 50
+"""Calls of a reconciler's function per second, unless it says otherwise."""
+
+RECONCILE_TIMEOUT_MS = 30_000
+"""How long one call of a reconciler's function may take, unless it says otherwise."""
+
+RECONCILE_BACKOFF_MS_MIN = 1_000
+"""First wait after a failed look at an entity; it doubles each time."""
+
+RECONCILE_BACKOFF_MS_MAX = 600_000
+"""Cap of that wait: ten minutes."""
+
+RECONCILE_FAILING_MAX = 10_000
+"""Entities whose failures a reconciler remembers: beyond that the one that failed longest ago is forgotten."""

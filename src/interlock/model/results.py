@@ -39,6 +39,12 @@ def timer_fired(timer: Timer, *, time_ms: int) -> Event:
     return Event(timer.event, timer.data, id=source, time_ms=time_ms, sendid=timer.id, source=source)
 
 
+def timer_moved(timer: Timer, *, due_ms: int, since_ms: int) -> Event:
+    """The event that moves a timer after downtime: when it is due now, and from when it counts."""
+    data = {"name": timer.name, "version": timer.version, "due_ms": due_ms, "since_ms": since_ms}
+    return Event("_timer.moved", data, type="platform")
+
+
 def _invoked(word: str, invokeid: str, key: str, data: Any, time_ms: int) -> Event:
     name = f"{word}.invoke.{invokeid}"
     return Event(name, data, time_ms=time_ms, type="platform", invokeid=invokeid, source=f"invoke/{key}")

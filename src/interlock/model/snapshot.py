@@ -15,7 +15,8 @@ class Timer(Struct, frozen=True, gc=False, omit_defaults=True):
     """A pending delayed event.
 
     `name` is unique in the snapshot: the send id, or `<id>~<version>.<ordinal>` while another of that id is pending.
-    `to` is another addressee than the entity itself. `state` is the state of an `after`.
+    `to` is another addressee than the entity itself. `state` is the state of an `after`. `since_ms` is from when it
+    counts, once downtime has moved it; None: from the entry that set it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Timer(Struct, frozen=True, gc=False, omit_defaults=True):
     type: str | None = None
     restore: str = "deadline"
     state: str | None = None
+    since_ms: int | None = None
 
 
 class Invocation(Struct, frozen=True, gc=False, omit_defaults=True):

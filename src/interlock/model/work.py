@@ -3,7 +3,7 @@ it.
 
 Rule 1: a piece of work is known by its entity, the version that caused it and the ordinal of its effect there: the
 key that handlers see, and the key under which its answer is kept.
-Rule 2: a lane says who takes it up: handlers, the clock, or the relay that delivers.
+Rule 2: a lane says who takes it up: handlers, the clock, the relay that delivers to entities, or the one to the bus.
 """
 
 from __future__ import annotations
@@ -12,13 +12,17 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-Lane = Literal["effect", "timer", "outbox"]
+Lane = Literal["effect", "timer", "outbox", "message"]
+
+ORDERED: tuple[Lane, ...] = ("outbox", "message")
+"""The lanes in which only an entity's first living row stands in line. They are two: while a bus is away, messages
+wait, and what entities send to each other does not."""
 
 CHILD = "_child"
 """The name of the work that stands for a child entity: it begins the child, and then waits for its answer."""
 
 BUS = "bus"
-"""The address of messages: wherever the runtime's bus leads."""
+"""The name of messages as work: they go wherever the runtime's bus leads."""
 
 
 class Place(Struct, frozen=True, order=True, gc=False):
@@ -41,7 +45,8 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     |---|---|---|
     | `effect` | the handler, or `_child` | the effect's payload |
     | `timer` | the timer's name | `event` |
-    | `outbox` | an address: `entity/<id>`, `child/<version>/<ordinal>` or `bus` | `event` to deliver, or `message` |
+    | `outbox` | an address: `entity/<id>` or `child/<version>/<ordinal>` | `event` to deliver |
+    | `message` | `bus` | the message, without what its place says |
 
     `due_ms` is when it may first be taken up; None: it waits for something else.
     """

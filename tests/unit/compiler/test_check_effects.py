@@ -43,6 +43,20 @@ def test_an_invoke_says_what_it_asks_for() -> None:
     assert [] == told(good, "invoke.no_src")
 
 
+def test_only_a_timer_outlives_downtime() -> None:
+    """A send without `delay` goes at once."""
+    bad = "states: {a: {entry: [{send: {event: e, onRestore: restart}}]}}"
+    good = "states: {a: {entry: [{send: {event: e, delay: 1s, onRestore: restart}}]}}"
+
+    assert [
+        (
+            "error 3:22 `onRestore` says what downtime means to a timer, and this send is none; give it a `delay`, or "
+            "leave `onRestore` out"
+        ),
+    ] == told(bad, "send.no_timer")
+    assert [] == told(good, "send.no_timer")
+
+
 def test_a_backoff_does_not_fall() -> None:
     """A range grows."""
     bad = "states: {a: {invoke: {id: i, src: s, retry: {max: 3, backoff: 5m..1s}}}}"

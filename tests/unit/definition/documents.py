@@ -131,6 +131,7 @@ ACTIONS: st.SearchStrategy[act.Action] = st.recursive(
             id_location=maybe(TEXTS),
             data=VALUES,
             type=maybe(TEXT_VALUES),
+            restore=maybe(st.sampled_from(["deadline", "remaining", "restart"])),
         ),
         st.builds(act.Cancel, id=TEXT_VALUES),
         st.builds(act.Emit, type=TEXT_VALUES, data=VALUES),

@@ -190,6 +190,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str, str]] = {
     "an empty expression": (lambda: build.expr(" "), "expression.syntax", "empty"),
     "an unknown field type": (lambda: build.field("a", "strnig"), "value.choice", 'did you mean "string"'),  # type: ignore[arg-type]  # the point
     "an unknown policy": (lambda: build.after("1s", restore="never"), "value.choice", "`restore`"),  # type: ignore[arg-type]  # the point
+    "an unknown policy of a send": (
+        lambda: build.send("e", delay="1s", restore="never"),  # type: ignore[arg-type]  # the point
+        "value.choice",
+        "`restore`",
+    ),
     "a field said twice": (
         lambda: build.state("s", context=[build.string("a"), build.string("a")]),
         "key.duplicate",

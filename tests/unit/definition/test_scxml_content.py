@@ -78,6 +78,7 @@ def test_an_element_is_an_action(text: str, expected: Action) -> None:
         ('event="a" delay="1.5s"', Send(event="a", delay="1s500ms")),
         ('event="a" delay=".5s"', Send(event="a", delay="500ms")),
         ('event="a" delay="3s"', Send(event="a", delay="3s")),
+        ('event="a" delay="3s" interlock:restore="restart"', Send(event="a", delay="3s", restore="restart")),
         ('event="a" delayexpr="\'1.5s\'"', Send(event="a", delay="1s500ms")),
         ('event="a" delayexpr="\'2s\'"', Send(event="a", delay=Expression("'2s'"))),
         ('event="a" delayexpr="\'soon\'"', Send(event="a", delay=Expression("'soon'"))),

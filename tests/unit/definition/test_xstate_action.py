@@ -124,6 +124,7 @@ def test_named_actions_may_be_declared_assigns() -> None:
         ({"type": "xstate.spawnChild"}, "action.unsupported"),
         ({"type": "xstate.raise", "params": 3}, "value.type"),
         (built("xstate.raise"), "action.event"),
+        (built("xstate.raise", event={"type": "E"}, delay=1, restore="never"), "value.type"),
         (built("xstate.raise", event=3), "value.type"),
         (built("xstate.raise", event={}), "action.event"),
         (built("xstate.raise", event={"type": ""}), "value.type"),

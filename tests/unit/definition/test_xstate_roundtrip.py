@@ -68,6 +68,8 @@ ACTIONS = (
     Send(event="E"),
     Send(event="E", delay="30s"),
     Send(event="E", delay="90s", id="t"),
+    Send(event="E", delay="90s", restore="remaining"),
+    Send(event="E", to="parent", delay="90s", restore="restart"),
     Send(event="E", to="self", delay=N),
     Send(event="E", to=N, data={"n": 1}, id=N, id_location="n", type="http"),
     Cancel(id="t"),

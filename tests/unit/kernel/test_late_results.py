@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import interlock
 from interlock.model.effect import Effect
@@ -151,3 +152,89 @@ def test_a_source_without_version_breaks_nothing() -> None:
     assert [("hotel.free", {"compensates": "trip/1//booking_pending.room", "room": "r-9"})] == _calls(
         _late(TRIP, 0, event)
     )
+
+
+def _ended_during(number: int, text: str = TRIP) -> tuple[interlock.BoundChart, Step, Effect]:
+    """The trip, over for good while its step of this number is under way."""
+    trip = interlock.loads(text)
+    step = trip.start(entity="trip/1")
+    for result in ("r-1", "f-1")[:number]:
+        step = trip.step(step.snapshot, interlock.answer(_asked(step), result))
+    asked = _asked(step)
+    left = trip.step(step.snapshot, "trip.cancelled")
+    return trip, trip.step(left.snapshot, "forgotten"), asked
+
+
+def test_a_deed_that_turns_out_to_be_done_after_the_end_is_compensated() -> None:
+    """The entity stays as it ended; the entry is kept, and its one effect answers the deed."""
+    trip, over, asked = _ended_during(0)
+    step = trip.step(over.snapshot, interlock.answer(asked, "r-9"))
+
+    assert "done" == over.snapshot.ended
+    assert ("applied", "compensated") == (step.outcome, step.reason)
+    assert [("hotel.free", {"compensates": "trip/1/1/booking_pending.room", "room": "r-9"})] == _calls(step)
+    assert over.snapshot == replace(step.snapshot, version=over.snapshot.version)
+    assert over.snapshot.version + 1 == step.snapshot.version
+
+
+def test_a_lapse_after_the_end_is_compensated_without_a_result() -> None:
+    """Nobody knows whether it was done, and the end of the entity does not make it undone."""
+    trip, over, asked = _ended_during(0)
+    step = trip.step(over.snapshot, interlock.failure(asked, "lapsed"))
+
+    assert [("hotel.free", {"compensates": "trip/1/1/booking_pending.room", "room": None})] == _calls(step)
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_result_after_the_end_that_has_no_answer_changes_nothing(number: int) -> None:
+    """A deed that certainly was not done, and one without compensation: no entry, no version."""
+    trip, over, asked = _ended_during(number)
+    step = trip.step(over.snapshot, interlock.failure(asked, "declined", done="no"))
+
+    assert ("ignored", "ended", over.snapshot) == (step.outcome, step.reason, step.snapshot)
+
+
+def test_a_sender_cannot_have_a_deed_compensated_after_the_end() -> None:
+    """Only the driver brings results: an event without a source is a sender's, whatever it is called."""
+    trip, over, _ = _ended_during(0)
+    event = interlock.Event("done.invoke.booking_pending.room", "r-9", invokeid="booking_pending.room")
+    step = trip.step(over.snapshot, event)
+
+    assert ("rejected", "ended", ()) == (step.outcome, step.reason, step.effects)
+
+
+def test_no_state_is_active_for_a_compensation_after_the_end() -> None:
+    """S10: every state was left, the final one too."""
+    text = TRIP.replace('input: {room: "= context.room"}', "input: {over: \"= In('gone')\"}")
+    trip, over, asked = _ended_during(0, text)
+    step = trip.step(over.snapshot, interlock.answer(asked, "r-9"))
+
+    assert False is step.effects[0].input["over"]
+
+
+def test_replay_meets_the_same_compensation_after_the_end() -> None:
+    """The same events on the same snapshot: `fold` gives what the steps gave, beyond the end."""
+    trip = interlock.loads(TRIP)
+    first = trip.start(entity="trip/1")
+    events = [
+        interlock.Event("trip.cancelled"),
+        interlock.Event("forgotten"),
+        interlock.answer(_asked(first), "r-9"),
+        interlock.Event("trip.cancelled"),
+    ]
+    live = first.snapshot
+    for event in events:
+        live = trip.step(live, event).snapshot
+
+    assert live == trip.fold(first.snapshot, events)
+    assert (4, "done") == (live.version, live.ended)
+
+
+def test_a_cancelled_child_makes_up_for_its_deeds_as_well() -> None:
+    """Its parent left it in the middle of its saga: it ended, but not in a final state."""
+    trip = interlock.loads(TRIP)
+    first = trip.start(entity="trip/1")
+    over = trip.step(first.snapshot, interlock.Event("_cancel", type="platform"))
+    step = trip.step(over.snapshot, interlock.answer(_asked(first), "r-9"))
+
+    assert ("cancelled", ["hotel.free"]) == (step.snapshot.ended, [each.name for each in step.effects])

@@ -4,6 +4,7 @@ import pytest
 
 from interlock.assemble import firing
 from interlock.model.event import Event
+from interlock.model.results import timer_moved
 from interlock.model.snapshot import Snapshot, Timer
 from tests.unit.kernel.charts import (
     ENTITY,
@@ -238,6 +239,20 @@ def test_a_delay_that_is_none_sets_no_timer(wait: object) -> None:
     assert (["after.1s.a", "after.0.a"] if wait is None else ["after.1s.a"]) == names(step.snapshot)
 
 
+def test_a_delayed_send_says_what_downtime_means_to_it() -> None:
+    """S39: as an `after` does; `deadline` where it says nothing."""
+    kernel = kernel_of("""
+states:
+  a:
+    entry:
+      - {send: {event: e, delay: 1s, id: one, onRestore: remaining}}
+      - {send: {event: e, delay: 1s, id: two}}
+      - {send: {event: e, delay: 1s, id: three, onRestore: restart, to: order/7}}
+""")
+
+    assert ["remaining", "deadline", "restart"] == [each.restore for each in kernel.start(entity="k/1").snapshot.timers]
+
+
 def moved(**data: object) -> Event:
     """The driver's event that moves a timer after downtime."""
     return Event("_timer.moved", data, type="platform")
@@ -252,6 +267,28 @@ def test_a_timer_can_be_moved() -> None:
     assert ("applied", "moved", before.version + 1) == (step.outcome, step.reason, step.snapshot.version)
     assert Timer("reminder", "due", 9_000, 2, 0, "reminder", {"n": 1}) == step.snapshot.timers[0]
     assert before.timers[1:] == step.snapshot.timers[1:]
+
+
+def test_a_moved_timer_remembers_from_when_it_counts() -> None:
+    """S39: no downtime is counted twice; a move that says nothing of it leaves it as it was."""
+    kernel = kernel_of(SENDS)
+    before = last_step(kernel, "named").snapshot
+    once = kernel.step(before, timer_moved(before.timers[0], due_ms=9_000, since_ms=4_000)).snapshot
+    again = kernel.step(once, moved(name="reminder", version=2, due_ms=9_500)).snapshot
+
+    assert [(9_000, 4_000), (9_500, 4_000)] == [
+        (each.timers[0].due_ms, each.timers[0].since_ms) for each in (once, again)
+    ]
+
+
+@pytest.mark.parametrize("since_ms", ["4s", True, 1.5])
+def test_a_moved_timer_counts_from_whole_milliseconds(since_ms: object) -> None:
+    """Anything else would make a snapshot that cannot be decoded again."""
+    kernel = kernel_of(SENDS)
+    before = last_step(kernel, "named").snapshot
+    step = kernel.step(before, moved(name="reminder", version=2, due_ms=9_000, since_ms=since_ms))
+
+    assert ("rejected", "undeclared", before) == (step.outcome, step.reason, step.snapshot)
 
 
 @pytest.mark.parametrize("data", [{"name": "other", "version": 2}, {"name": "reminder", "version": 9}, {"name": []}])
