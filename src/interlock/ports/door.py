@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from types import TracebackType
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Pass(Protocol):
@@ -23,3 +24,14 @@ class Door(Protocol):
 
     def try_enter(self) -> Pass | None:
         """Leave to be inside while it is open; None once it drains."""
+
+
+@runtime_checkable
+class Draining(Door, Protocol):
+    """A door that whoever works behind it may close for all."""
+
+    def drain(self, *, timeout: float) -> Awaitable[object]:
+        """Refuse everybody from now on; await it for the end, at most so many seconds."""
+
+    async def closed(self) -> None:
+        """Wait until it has closed."""

@@ -3,7 +3,8 @@
 Rule 1: work is born and ends in an `append`; here it only changes hands. Nothing that was not committed can be claimed.
 Rule 2: a claim is a lease with a fence: the attempt's number. Success counts from any attempt, a failure only from the
 newest.
-Rule 3: in the outbox only the first of an entity's rows can be claimed: order per sender is kept.
+Rule 3: of the outbox, and of messages, only the first of an entity's rows can be claimed: order per sender is kept in
+each of these lanes (`model.work.ORDERED`), and none of them waits for the other.
 Rule 4: `now_ms` is the driver's clock. A store on a server that many hosts share goes by the server's.
 """
 
@@ -111,3 +112,11 @@ class WorkDesk(Protocol):
 
     async def drop(self, entity: str, place: Place) -> bool:
         """Forget work; False when there is no such."""
+
+
+@runtime_checkable
+class WorkNotes(Protocol):
+    """A store that keeps what is told of work while it is in hand."""
+
+    async def note(self, claim: Claim, error: Any) -> bool:
+        """Keep this beside the work of a claim, as a failure of it would be; False when it is no longer ours."""

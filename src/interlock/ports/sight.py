@@ -1,0 +1,120 @@
+"""What pages about many entities need of a store: populations, rates and dwell times that are kept, not counted.
+
+Rule 1: an answer costs the same for ten entities and for ten million: it reads counters, or stops at a bound and says
+so.
+Rule 2: populations are exact, because they are kept with each step. Rates and dwell times are written now and then:
+they may lag by some seconds, and what a process had not yet written is lost when it is killed.
+Rule 3: a store without these is still a store; whoever asks does without.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from interlock.ports.store import Refusal
+
+COUNT_MAX = 10_000
+"""Where counting along an index stops: some milliseconds. One more than this means "and more"."""
+
+DWELL_BOUNDS_MS = (
+    100,
+    1_000,
+    10_000,
+    60_000,
+    600_000,
+    3_600_000,
+    21_600_000,
+    86_400_000,
+    259_200_000,
+    604_800_000,
+    2_592_000_000,
+)
+"""Upper bounds of the buckets of dwell times, from a tenth of a second to thirty days; the twelfth has none."""
+
+DWELL_DAYS = 14
+"""Days that dwell times are kept."""
+
+RATE_MINUTES = 1_440
+"""Minutes that rates are kept: a day."""
+
+DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+
+
+class Count(Struct, frozen=True):
+    """How many entities of a revision are in a state; compounds count too."""
+
+    revision: str
+    state: str
+    entities: int
+
+
+class Dwell(Struct, frozen=True):
+    """How long entities stayed in a state before they left it: how many stays in each bucket."""
+
+    state: str
+    stays: tuple[int, ...]
+
+    def quantile_ms(self, part: float) -> int | None:
+        """The bound that this part of the stays did not pass; None without stays, or beyond the last bound."""
+        wanted, seen = part * sum(self.stays), 0
+        for bound, count in zip(DWELL_BOUNDS_MS, self.stays, strict=False):
+            seen += count
+            if seen >= wanted > 0:
+                return bound
+        return None
+
+
+class Minute(Struct, frozen=True):
+    """What one minute brought: steps kept, swaps lost, attempts refused."""
+
+    minute_ms: int
+    steps: int
+    conflicts: int
+    refusals: int
+
+
+class RefusalRow(Struct, frozen=True):
+    """A refusal with its place in the chain."""
+
+    sequence: int
+    refusal: Refusal
+
+
+class RefusalProof(Struct, frozen=True):
+    """How many refusals are linked, and the sequence of the first that is not."""
+
+    linked: int
+    broken: int | None = None
+
+
+@runtime_checkable
+class Sight(Protocol):
+    """A store that can be seen as a whole."""
+
+    async def counts(self, kind: str) -> tuple[Count, ...]:
+        """The population of every state, by revision."""
+
+    async def dwell(self, kind: str, *, since_ms: int) -> tuple[Dwell, ...]:
+        """Dwell times of stays that ended since a day, by state."""
+
+    async def rates(self, kind: str, *, since_ms: int) -> tuple[Minute, ...]:
+        """What each minute since a time brought, in order; minutes that brought nothing are left out."""
+
+    async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
+        """How many entities are in a state since before a time; `COUNT_MAX` + 1 means that there are more."""
+
+
+@runtime_checkable
+class RefusalSight(Protocol):
+    """A store whose refusals can be read back."""
+
+    async def refusals_before(
+        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
+    ) -> tuple[RefusalRow, ...]:
+        """Refusals before a sequence number (None: the newest), newest first."""
+
+    async def prove_refusals(self) -> RefusalProof:
+        """Follow the chain of refusals from its beginning."""
