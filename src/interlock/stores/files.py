@@ -4,6 +4,7 @@ Rule 1: this file holds no rule of its own. The store is synchronous code (`file
 request is one hop to a thread, where a flush may take its time.
 Rule 2: many processes may open one root; in layout C one of them writes, by a thread of its own that groups steps.
 Rule 3: a forked child opens its journals anew: an inherited descriptor would share its parent's lock.
+Rule 4: work is kept in layout A, and performed by one process at a time (`files_dispatch`). Layout C keeps none.
 
 It lists entities by walking its directories, which is right for thousands and slow for millions; a database store
 keeps an index.
@@ -18,17 +19,22 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import WeakSet
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.record import Record
-from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, Loaded, Page, Query, Refusal
+from interlock.model.work import Lane, Place
+from interlock.ports.lease import Downtime, Lease
+from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, Loaded, Page, Query, Refusal, Stale
+from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.files_batched import BatchedJournals, opened_journals
+from interlock.stores.files_journals import Journals
 from interlock.stores.files_shared import SEGMENT_BYTES_MAX, Settings
+from interlock.stores.files_threads import Threads
 from interlock.stores.files_writer import Writer
 from interlock.stores.filesystem import FileSystem, OperatingSystem
 
@@ -50,7 +56,7 @@ class FileStore:
 
     def __init__(
         self,
-        root: str | Path,
+        root: str | Path | Journals,
         *,
         layout: str | None = None,
         fs: FileSystem | None = None,
@@ -68,14 +74,18 @@ class FileStore:
             lock_ms_max=lock_ms_max,
             segment_bytes_max=segment_bytes_max,
         )
-        system = fs or OperatingSystem()
-        self._journals = opened_journals(str(root), system, settings, layout=layout, count_max=handles_max)
+        if not isinstance(root, Journals):
+            system = fs or OperatingSystem()
+            root = opened_journals(str(root), system, settings, layout=layout, count_max=handles_max)
+        self._journals = root
+        self._dispatch = self._journals.dispatch()
+        self._leases = self._journals.leases()
         self._writer: Writer | None = None
         self._threads = _threads()
         self._closed = False
         _stores.add(self)
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         if isinstance(self._journals, BatchedJournals):
             if self._writer is None and not self._closed:
@@ -116,6 +126,22 @@ class FileStore:
         """Keep refusals, as well as can be."""
         await self._hop(lambda: self._journals.refuse(refusals))
 
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        """Take a name, or hold it longer; None while another holds it."""
+        return await self._hop(lambda: self._leases.lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms))
+
+    async def give_back(self, lease: Lease) -> bool:
+        """Let go of a name at once; False when it was no longer ours."""
+        return await self._hop(lambda: self._leases.give_back(lease))
+
+    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+        """Note that a worker is alive; the downtime that ends with this, if it does."""
+        return await self._hop(lambda: self._leases.alive(now_ms=now_ms, gap_ms=gap_ms))
+
+    async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
+        """The downtimes that ended after a time, in order."""
+        return await self._hop(lambda: self._leases.downtimes(since_ms=since_ms))
+
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
         if self._closed:
@@ -126,22 +152,65 @@ class FileStore:
     def _close_now(self) -> None:
         if self._writer is not None:
             self._writer.close()
-        self._threads.shutdown(wait=True)
+        self._threads.close()
+        self._dispatch.close()
+        self._leases.close()
         self._journals.close()
 
     async def _hop(self, rule: Callable[[], T]) -> T:
         if self._closed:
             raise UnavailableError("the store is closed", code="store.closed")
-        return await asyncio.get_running_loop().run_in_executor(self._threads, rule)
+        return await self._threads.run(rule)
 
     def _after_fork(self) -> None:
         self._threads = _threads()
+        self._dispatch.abandon()
+        self._leases.abandon()
         self._journals.abandon()
         self._writer = None
 
 
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="interlock-files")
+class WorkingFileStore(FileStore):
+    """The same with what entries leave to do. For a root of layout A."""
+
+    async def claim(
+        self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
+    ) -> tuple[Claim, ...]:
+        """Take up work that is due, oldest first; none while another process performs."""
+        rule = partial(self._dispatch.claim, lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
+        return await self._hop(rule)
+
+    async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
+        """Hold claims longer."""
+        return await self._hop(lambda: self._dispatch.renew(claims, until_ms=until_ms))
+
+    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        """Let go of claims."""
+        return await self._hop(lambda: self._dispatch.settle(settled, now_ms=now_ms))
+
+    async def note(self, claim: Claim, error: Any) -> bool:
+        """Keep what is told of work in hand; False when it is no longer ours."""
+        return await self._hop(lambda: self._dispatch.note(claim, error))
+
+    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+        """When the next work is due; None while another process performs."""
+        return self._dispatch.soonest(lane, names)
+
+    async def works(self, query: WorkQuery) -> WorkPage:
+        """Work by lane, name and entity, page by page."""
+        return await self._hop(lambda: self._dispatch.works(query))
+
+    async def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+        """Let dead work be tried again, from its first attempt."""
+        return await self._hop(lambda: self._dispatch.revive(entity, place, now_ms=now_ms))
+
+    async def drop(self, entity: str, place: Place) -> bool:
+        """Forget work."""
+        return await self._hop(lambda: self._dispatch.drop(entity, place))
+
+
+def _threads() -> Threads:
+    return Threads(THREADS_MAX, "interlock-files")
 
 
 _stores: WeakSet[FileStore] = WeakSet()
@@ -165,4 +234,6 @@ def open_store(url: str) -> FileStore:
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path or set(options) - {"layout"}:
         hint = "write file:///path/to/directory, perhaps with ?layout=C"
         raise UsageError(f"`{url}` names no directory", code="store.url", hint=hint)
-    return FileStore(unquote(parts.path), layout=options["layout"][-1] if options else None)
+    layout = options["layout"][-1] if options else None
+    journals = opened_journals(unquote(parts.path), OperatingSystem(), Settings(), layout=layout)
+    return FileStore(journals) if isinstance(journals, BatchedJournals) else WorkingFileStore(journals)

@@ -13,13 +13,13 @@ from interlock.errors import UnavailableError
 from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
-from interlock.stores.files_journal import Journal
 from interlock.stores.files_rotation import following, released, unwritten, verified
 from interlock.stores.files_shared import unavailable
 from interlock.stores.files_state import Facts, Mark
+from interlock.stores.files_work import WorkJournal
 
 
-class ExchangeJournal(Journal):
+class ExchangeJournal(WorkJournal):
     """The handle of one entity, with what is done to journals as a whole."""
 
     def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
@@ -88,18 +88,21 @@ class ExchangeJournal(Journal):
     def _keep_surely(self) -> None:
         """The same where records depend on it: those that came, and those that go."""
         try:
-            self._replace_state()
+            self._replace_state(is_sure=True)
         except OSError as error:
             raise unavailable(self.address.entity, "snapshot", error) from error
         self._kept_version = self.mark.version
 
     def _ended(self) -> str | None:
-        """How the entity ended, by the snapshot beside the journal, which must be of its last version."""
+        """How the entity ended, by the snapshot beside the journal: of its last version, with all its work."""
         kept = self._read_kept()
         if kept is not None and kept.mark.version == self.mark.version:
-            return kept.snapshot.ended
+            if kept.mark == self.mark:
+                return kept.snapshot.ended
+            self.snapshot = kept.snapshot
         if self.snapshot is None:
             message = f"no snapshot of `{self.address.entity}` at version {self.mark.version} is kept"
             raise UnavailableError(message, code="store.snapshot", hint="adopt its records here once more, then retry")
+        self._confirm()
         self._keep_surely()
         return self.snapshot.ended

@@ -28,23 +28,38 @@ class Handles:
     @contextlib.contextmanager
     def borrowed(self, address: Address) -> Iterator[ExchangeJournal]:
         """The journal of an entity, safe from being closed meanwhile."""
-        with self._free:
-            journal = self._journals.get(address.name)
-            if journal is None:
-                journal = self._journals[address.name] = ExchangeJournal(self._shared, address)
-            self._journals.move_to_end(address.name)
-            self._users[address.name] = self._users.get(address.name, 0) + 1
+        journal = self.borrow(address)
         try:
             yield journal
         finally:
-            with self._free:
-                self._users[address.name] -= 1
-                if self._users[address.name] == 0:
-                    del self._users[address.name]
+            self.give_back(address)
+
+    def borrow(self, address: Address) -> ExchangeJournal:
+        """The same for whoever gives it back by a call."""
+        name = address.name
+        with self._free:
+            journal = self._journals.get(name)
+            if journal is None:
+                journal = self._journals[name] = ExchangeJournal(self._shared, address)
+            self._journals.move_to_end(name)
+            self._users[name] = self._users.get(name, 0) + 1
+            return journal
+
+    def give_back(self, address: Address) -> None:
+        """It may be closed now, if there are too many."""
+        name, surplus = address.name, None
+        with self._free:
+            users = self._users[name] - 1
+            if users:
+                self._users[name] = users
+            else:
+                del self._users[name]
+            if len(self._journals) > self._count_max:
                 surplus = self._surplus()
+            if not self._users:
                 self._free.notify_all()
-            for each in surplus:
-                each.close()
+        for each in surplus or ():
+            each.close()
 
     def _surplus(self) -> list[ExchangeJournal]:
         """Takes out what is above the limit and in nobody's use, oldest first.
@@ -52,7 +67,7 @@ class Handles:
         A journal that is opened again while its old handle is being closed is safe: the lock is between the two.
         """
         excess = len(self._journals) - self._count_max
-        idle = [name for name in self._journals if name not in self._users] if excess > 0 else []
+        idle = [name for name in self._journals if name not in self._users]
         return [self._journals.pop(name) for name in idle[:excess]]
 
     def peek(self, address: Address) -> ExchangeJournal | None:

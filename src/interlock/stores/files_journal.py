@@ -8,7 +8,8 @@ The order of an append, under a mutex of this process and the lock of the entity
 3. The key is known: make sure that it is durable, answer `Duplicate`. Another version: `Conflict`.
 4. Bytes that are no record: damage is raised, a torn tail is cut off. A segment that is full is sealed and the next
    one put in place (`files_rotation`); one that is found sealed was left by a process that died, and is followed up.
-5. One write of the whole line, then fdatasync. Only now the receipt may be given.
+5. The marker of an entity that is left with work (`files_pending`). One write of the whole line, with that of its work
+   before it, then fdatasync. Only now the receipt may be given, and the work be performed (`files_work`).
 6. A snapshot when it is due. Its errors are logged, never raised: the entry holds.
 
 Rule 1: a flush that failed is never tried again. The write is cut off again, and the entity is poisoned for the life
@@ -24,53 +25,53 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Iterator
-from threading import Lock
 
-from interlock.errors import CorruptionError, InterlockError, RejectedError, UnavailableError, UsageError
+from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.record import Record, encode_record
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, Conflict, Duplicate
+from interlock.model.work import Left
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.stores.files_beside import Beside, Rows, encode_work
+from interlock.stores.files_handle import Handle
 from interlock.stores.files_names import JOURNAL, SNAPSHOT, is_cut, is_leftover, sealed_first
 from interlock.stores.files_rotation import following, put_in_place
-from interlock.stores.files_segments import Base, encode_seal
-from interlock.stores.files_shared import Address, Shared, locked, shard_opened, unavailable, write_whole
-from interlock.stores.files_state import Facts, Kept, Mark, encode_kept, encode_keys, remember
+from interlock.stores.files_segments import Base, encode_seal, joined
+from interlock.stores.files_shared import Address, Note, Shared, shard_opened, unavailable, write_whole
+from interlock.stores.files_state import Facts, Kept, Mark, apart, encode_kept, encode_keys, remember
 from interlock.stores.files_tail import corrupt, read_kept
 from interlock.stores.files_walk import Active, Chain, PassedError, Walk, active_segment, is_held, unwitnessed
 
 ENVELOPE_BYTES_MAX = 2_048
 """Bytes of a record around its entry: version, escaped key, `d` and hash."""
 
+NOTHING = Left()
+
 _logger = logging.getLogger(__name__)
 
 
-class Journal:
+class Journal(Handle):
     """The handle of one entity. Safe for several threads; one append at a time."""
 
     def __init__(self, shared: Shared, address: Address) -> None:
-        self.address = address
+        super().__init__(shared, address)
         self.facts: Facts | None = None
         self.snapshot: Snapshot | None = None
-        self._shared = shared
-        self._fs = shared.fs
-        self._settings = shared.settings
+        self.rows = Rows()
         self._chain = Chain(address.entity, shared.settings.tenant, shared.settings.store_key)
         self.mark = self._chain.beginning()
         self.durable = 0
         self._keys: dict[str, int] = {}
         self._walk: Walk | None = None
         self._kept_version = 0
-        self._directory = -1
-        self._file = -1
         self._base = self._chain.base()
-        self._is_stale = False
-        self._mutex = Lock()
+        self._is_announced = False
+        self._announced_to: Note | None = None
+        self._records_end = 0
 
     # What a handle does
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         with self._mutex:
             self._shared.check_poison(self.address)
@@ -84,16 +85,20 @@ class Journal:
                     return Duplicate(version)
                 if self.mark.version != append.expected:
                     return Conflict(self.mark.version)
+                if append.fence is not None and not self.rows.is_newest(*append.fence):
+                    return Stale(self.mark.version)
                 self._repair()
                 if self._is_full():
                     self._rotate(following(self._base, self.mark))
                 self._write(append)
                 if self._snapshot_due(self.mark.version - 1):
                     self._keep()
+                if append.left != NOTHING:
+                    self._tell()
                 return Appended(self.mark.version, self.mark.head)
 
     def confirm(self, key: str) -> int | None:
-        """The version of a key, once its record is known to be durable; None when the key is not in the journal."""
+        """The version of a key, once its record is durable; None when the key is not in the journal."""
         with self._mutex:
             self._shared.check_poison(self.address)
             if not self._find_directory(create=False):
@@ -111,48 +116,11 @@ class Journal:
             if self._file >= 0 and self._is_snapshot_newer() and not self._shared.is_poisoned(self.address):
                 with contextlib.suppress(UnavailableError), self._locked():
                     if self._fs.size(self._file) == self.mark.offset:
+                        self._confirm()
                         self._keep()
             self._drop()
 
-    def abandon(self) -> None:
-        """Lets go of descriptors that were inherited by a fork: the mutex may be held by a thread that is not here."""
-        self._mutex = Lock()
-        self._drop()
-
-    # Opening and locking
-
-    def _find_directory(self, *, create: bool) -> bool:
-        if self._directory >= 0:
-            return True
-        fs, address = self._fs, self.address
-        try:
-            with shard_opened(fs, address.resources, address.shard) as shard:
-                if create:
-                    with contextlib.suppress(FileExistsError):
-                        fs.make_directory(shard, address.name)
-                self._directory = fs.open_directory(shard, address.name)
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and not create:
-                return False
-            raise unavailable(address.entity, "open", error) from error
-        return True
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Holds the entity's lock. A handle whose reading failed is closed after it, never under it.
-
-        A descriptor closed before its unlock could by then be another thread's, and lose that one its lock.
-        """
-        try:
-            with locked(self._fs, self._directory, self.address.entity, self._settings.lock_ms_max, self._drop):
-                try:
-                    yield
-                except OSError as error:
-                    self._is_stale = True
-                    raise unavailable(self.address.entity, "read", error) from error
-        finally:
-            if self._is_stale:
-                self._drop()
+    # Opening
 
     def _open(self) -> None:
         """Step 1, under the lock: nobody writes meanwhile, so what is flushed here is known durable."""
@@ -170,11 +138,12 @@ class Journal:
         self._sweep()
         self.mark, self.facts, self.snapshot = self._chain.beginning(), None, None
         self._keys, self._kept_version = {}, 0
+        self.rows, self._is_announced, self._announced_to = Rows(), False, None
         kept = self._read_kept()
         if kept is not None:
             self._check_held(kept)
             self.mark, self.facts, self._keys = kept.mark, kept.facts, kept.known_keys()
-            self._kept_version = kept.mark.version
+            self.rows, self._kept_version = Rows.decoded(kept.work), kept.mark.version
             shared.shapes.learn(kept.snapshot.revision, kept.snapshot.configuration, kept.facts)
         elif self._base.since > 1:
             raise unwitnessed(address.entity, self._base)
@@ -184,7 +153,7 @@ class Journal:
     def _begin(self, active: Active) -> None:
         """From now on this is the active segment."""
         self._active, self._file, self._base = active, active.file, active.base
-        self.durable = active.base.durable_end
+        self.durable, self._records_end = active.base.durable_end, 0
 
     def _sweep(self) -> None:
         """Removes what nobody needs: files that somebody was writing who died, segments whose records were released."""
@@ -204,27 +173,21 @@ class Journal:
         if not held:
             raise corrupt(self.address.entity, kept.mark, "the snapshot of this version is not in the journal")
 
-    def _drop(self) -> None:
-        """Closes both descriptors, and with them the lock; the next append opens anew."""
-        for descriptor in (self._file, self._directory):
-            if descriptor >= 0:
-                with contextlib.suppress(OSError):
-                    self._fs.close(descriptor)
-        self._file = self._directory = -1
-        self._is_stale = False
-
     # Reading
 
     def _catch_up(self) -> None:
         """Step 2: everything that others appended since."""
         try:
-            if self._file < 0:
+            size = -1 if self._file < 0 else self._fs.size(self._file)
+            if size < 0:
                 self._open()
-            elif self._fs.size(self._file) < self.mark.offset:
+            elif size < self.mark.offset:
                 raise corrupt(self.address.entity, self.mark, "the journal became shorter")
-            else:
+            elif size > self.mark.offset:
                 self._read_tail()
-        except (CorruptionError, UnavailableError):
+            elif self._walk is not None:
+                self._walk.rest = b""  # somebody cut the torn tail that was seen here
+        except InterlockError:
             self._is_stale = True
             raise
 
@@ -234,7 +197,7 @@ class Journal:
 
     def _read_to_the_end(self) -> bool:
         """Whether the active segment, as this handle knows it, is sealed."""
-        walk = Walk(self._fs, self._active, self.mark, self._chain)
+        walk = Walk(self._fs, self._active, self.mark, self._chain, hear=self._hear)
         try:
             for record in walk:
                 self._learn(record, walk.mark)
@@ -252,6 +215,14 @@ class Journal:
         self.snapshot = None
         if mark.segment == self._base.first:  # an adopted record's `d` is of another journal, but it was durable itself
             self.durable = max(self.durable, min(record.durable, mark.offset - len(record.line)))
+            self._records_end = mark.offset
+
+    def _hear(self, line: Beside, mark: Mark) -> None:
+        """A line beside the records. Whoever sees all work end knows no longer whether there is a marker."""
+        self.rows.apply(line)
+        self._is_announced = self._is_announced and len(self.rows) > 0
+        if mark.segment == self._base.first:
+            self.durable = max(self.durable, line.d)
 
     def _pass_seal(self) -> None:
         """Goes on in the segment that is the active one now; there may be none yet, if its maker died."""
@@ -271,6 +242,7 @@ class Journal:
         self._fs.close(self._file)
         self._file = file
         self._begin(active_segment(self._fs, self._directory, file, self._chain))
+        self.mark = joined(self.mark, self._base)  # the segment before it was read to its seal
 
     def _confirm(self) -> None:
         """Step 3: a known key is an acknowledgement too, so its record must be durable first."""
@@ -301,6 +273,7 @@ class Journal:
     def _rotate(self, base: Base, body: bytes = b"") -> None:
         """Seals the active segment and goes on in one that begins with this base and these lines."""
         if self._is_snapshot_newer():
+            self._confirm()
             self._keep()
         key = self._settings.store_key
         self._write_line(encode_seal(self._base.first, self.mark, self.durable, store_key=key))
@@ -321,22 +294,32 @@ class Journal:
             raise
 
     def _write(self, append: Append) -> None:
-        """Step 5: one line, flushed."""
+        """Step 5: one line, flushed; with the line before it that says what the entry leaves to do, in one write."""
         entry = append.entry
         if entry.version != self.mark.version + 1:
             message = f"entry {entry.version} cannot follow version {self.mark.version} of `{append.entity}`"
             raise UsageError(message, code="entry.version")
-        record = encode_record(entry, durable=self.durable, previous=self.mark.head, store_key=self._settings.store_key)
+        left, key, beside = append.left, self._settings.store_key, b""
+        if left != NOTHING or self.mark.beside:
+            beside = encode_work(left, entry.version, self.mark.head, self.durable, store_key=key)
+        known = (self.mark.offset if self.durable >= self._records_end else self.durable) - self.mark.beside
+        record = encode_record(entry, durable=max(0, known), previous=self.mark.head, store_key=key)
         if len(record.line) > ENTRY_BYTES_MAX + ENVELOPE_BYTES_MAX:
             raise RejectedError(f"the entry has more than {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
-        self._write_line(record.line)
+        if left.born and not self._has_marker():
+            self._shared.markers.announce(self.address)
+            self._announced_to = self._shared.note
+        self._write_line(beside + record.line)
         self._flush_line()
-        end = self.mark.offset + len(record.line)
-        self.mark = Mark(record.version, end, record.head, self.mark.segment)
-        self.durable = end
+        end = self.mark.offset + len(beside) + len(record.line)
+        self.mark = Mark(record.version, end, record.head, self.mark.segment, self.mark.beside + len(beside))
+        self.durable = self._records_end = end
         remember(self._keys, entry.key, entry.version)
         self.facts = self._shared.shapes.after_append(self.facts, append)
         self.snapshot = append.snapshot
+        if left != NOTHING:
+            self.rows.keep(left)
+            self._is_announced = (self._is_announced or bool(left.born)) and len(self.rows) > 0
 
     def _write_line(self, line: bytes) -> None:
         try:
@@ -362,12 +345,32 @@ class Journal:
         with contextlib.suppress(OSError):
             self._fs.truncate(self._file, self.mark.offset)
 
+    # Work
+
+    def _has_marker(self) -> bool:
+        """Whether it made the marker, and work was unfinished ever since or only this process removes markers."""
+        note = self._shared.note
+        return self._is_announced or (note is not None and note is self._announced_to)
+
+    def _tell(self) -> None:
+        """Whoever performs hears how the work stands: here and now, or in another process by a hint."""
+        if self._shared.note is None:
+            self._shared.markers.ring(self.address)
+        else:
+            self._confirm_records()
+            self._shared.note(self.address, self.rows.listed())
+
+    def _confirm_records(self) -> None:
+        """Nothing is performed before its entry is durable; a mark may be lost."""
+        if self.durable < self._records_end:
+            self._confirm()
+
     # The snapshot
 
     def _snapshot_due(self, before: int) -> bool:
         """Past every so many versions, whoever gets there; at the end of a life; at once when the name tells no id."""
         assert self.snapshot is not None
-        every = self._settings.snapshot_every
+        every = apart(self._settings.snapshot_every, len(self._keys))
         if self.mark.version // every > before // every or self.snapshot.ended is not None:
             return True
         return self._kept_version == 0 and is_cut(self.address.name)
@@ -377,8 +380,10 @@ class Journal:
 
     def _keep(self) -> None:
         """Step 6. The entry is durable already, so no error of this may reach the caller."""
+        assert self.snapshot is not None
         try:
-            self._replace_state()
+            # An older one is as good, but for the last, which an archive asks for, and the one that tells the id.
+            self._replace_state(is_sure=self.snapshot.ended is not None or is_cut(self.address.name))
         except OSError as error:
             self._shared.snapshot_failures += 1
             fields = {"entity_id": self.address.entity, "version": self.mark.version, "error": str(error)}
@@ -386,10 +391,9 @@ class Journal:
         else:
             self._kept_version = self.mark.version
 
-    def _replace_state(self) -> None:
+    def _replace_state(self, *, is_sure: bool) -> None:
         assert self.snapshot is not None
         assert self.facts is not None
-        fs, directory = self._fs, self._directory
-        kept = Kept(self.snapshot, self.mark, self.facts, encode_keys(self._keys))
+        kept = Kept(self.snapshot, self.mark, self.facts, encode_keys(self._keys), self.rows.encoded())
         data = encode_kept(kept, store_key=self._settings.store_key)
-        write_whole(fs, directory, SNAPSHOT, data)
+        write_whole(self._fs, self._directory, SNAPSHOT, data, is_sure=is_sure)

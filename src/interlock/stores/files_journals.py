@@ -32,10 +32,14 @@ from interlock.ports.store import (
     Query,
     Refusal,
     Row,
+    Stale,
 )
 from interlock.stores.cursor import decode_cursor, encode_cursor
+from interlock.stores.files_dispatch import Dispatch
 from interlock.stores.files_handles import Handles
+from interlock.stores.files_leases import FileLeases
 from interlock.stores.files_names import kind_prefix, tenant_prefix
+from interlock.stores.files_pending import Pending
 from interlock.stores.files_reader import Reader, Seen
 from interlock.stores.files_root import Root
 from interlock.stores.files_rotation import taken
@@ -105,25 +109,30 @@ class Journals:
         self._fs = fs
         opened = Root(fs, root, settings, shard_digits=shard_digits, layout="A") if isinstance(root, str) else root
         self._root = opened
+        self.pending = self.shared.markers = Pending(self.shared, opened)
         self._reader = Reader(self.shared)
         self._handles = Handles(self.shared, count_max or handles_max())
         self._marks: OrderedDict[str, Mark] = OrderedDict()
         self._listed: OrderedDict[str, Listed] = OrderedDict()
+        self._is_listing = False
         self._guard = Lock()
 
     # Writing
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         address = self._root.address(append.entity)
         self._root.check_writable()
-        with self._handles.borrowed(address) as journal:
+        journal = self._handles.borrow(address)
+        try:
             answer = journal.append(append)
-            if isinstance(answer, Appended):
+            if self._is_listing and isinstance(answer, Appended):
                 mark, facts = journal.mark, journal.facts
                 if facts is not None and mark.version == answer.version:
                     self._list(address, Listed.of(append.entity, mark, facts, append.snapshot))
             return answer
+        finally:
+            self._handles.give_back(address)
 
     def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
         """Keep verified records as they are, byte for byte, after those already here; give the version reached."""
@@ -172,6 +181,16 @@ class Journals:
                 fs.close(file)
         except OSError as error:
             _logger.warning("refusals could not be kept", extra={"count": len(refusals), "error": str(error)})
+
+    # Work
+
+    def dispatch(self) -> Dispatch:
+        """What takes up the work that is kept here."""
+        return Dispatch(self.shared, self._root, self.pending, self._handles)
+
+    def leases(self) -> FileLeases:
+        """The leases that are kept here."""
+        return FileLeases(self.shared, self._root)
 
     # Reading
 
@@ -267,6 +286,7 @@ class Journals:
                 yield entity
 
     def _seen(self, entity: str) -> Listed | None:
+        self._is_listing = True  # from now on appends tell: without anybody who lists, they need not
         address = self._root.address(entity)
         with self._guard:
             listed = self._listed.get(address.name)
@@ -299,11 +319,13 @@ class Journals:
     def close(self) -> None:
         """Keeps last snapshots and closes everything."""
         self._handles.close()
+        self.pending.close()
         self._root.close()
 
     def abandon(self) -> None:
         """In a forked child: lets go of what belongs to the parent; handles are opened anew."""
         self._guard = Lock()
+        self.pending.close()
         self._handles.abandon()
 
 

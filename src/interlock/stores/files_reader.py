@@ -20,7 +20,7 @@ from msgspec import Struct
 from interlock.model.record import Record
 from interlock.ports.store import Loaded
 from interlock.stores.files_names import JOURNAL, SNAPSHOT
-from interlock.stores.files_shared import Address, Shared, locked, shard_opened, unavailable
+from interlock.stores.files_shared import Address, Locked, Shared, shard_opened, unavailable
 from interlock.stores.files_state import Facts, Kept, Mark
 from interlock.stores.files_tail import corrupt, read_kept
 from interlock.stores.files_walk import (
@@ -228,7 +228,7 @@ class Reader:
     @contextlib.contextmanager
     def _lock(self, address: Address, directory: int) -> Iterator[None]:
         """Holds the entity's lock; the descriptor is closed by whoever opened it, and the lock goes with it."""
-        with locked(self._fs, directory, address.entity, self._settings.lock_ms_max, lambda: None):
+        with Locked(self._fs, directory, address.entity, self._settings.lock_ms_max, lambda: None):
             yield
 
     def _chain(self, address: Address) -> Chain:

@@ -3,6 +3,9 @@
     <root>/format.json                     {"format":1,"layout":"A","shard_digits":2}
     <root>/resources/<2 hex>/<entity>/     events.log, state.json
     <root>/wal/                            layout C only: the write-ahead log
+    <root>/pending/, changed               which entities have unfinished work (`files_pending`)
+    <root>/dispatch                        the lock of the one process that performs work
+    <root>/leases/                         leases and downtimes
     <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort
 
 Rule 1: an unknown format is refused, never guessed. A root keeps the layout it was begun with.
@@ -23,14 +26,18 @@ from msgspec import Struct
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.codec import encode
 from interlock.stores.files_names import TEMPORARY, directory_name, entity_named, is_cut, shard_name, shard_names
-from interlock.stores.files_shared import Address, Settings, locked, shard_opened, unavailable, write_whole
+from interlock.stores.files_shared import Address, Locked, Settings, shard_opened, unavailable, write_whole
 from interlock.stores.filesystem import FileSystem
 
 FORMAT_FILE = "format.json"
 RESOURCES = "resources"
+PENDING = "pending"
 WAL = "wal"
 LAYOUTS = ("A", "C")
 """A: a journal for each entity, written at once. C: one write-ahead log, from which the journals are written later."""
+ADDRESSES_MAX = 10_000
+"""Addresses remembered: a name is encoded and hashed once for each entity that is busy."""
+
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
@@ -55,6 +62,7 @@ class Root:
         self._settings = settings
         self._root = root
         self._open: list[int] = []
+        self._addresses: dict[str, Address] = {}
         try:
             self._open_all(Format(layout=layout or "A", shard_digits=shard_digits))
             if layout is not None and layout != self.layout:
@@ -77,6 +85,7 @@ class Root:
                 raise UsageError(f"{self._root} is on a network file system ({kind})", code="store.network")
             self._format = self._prepared(wanted)
             self._resources = self._prepared_shards()
+            self.pending = self._prepared_markers()
         except OSError as error:
             raise unavailable(self._root, "open", error) from error
 
@@ -100,7 +109,7 @@ class Root:
     def _prepared(self, wanted: Format) -> Format:
         """The format found, or written now. Two processes that begin one store at once agree by the root's lock."""
         fs = self._fs
-        with locked(fs, self.directory, self._root, self._settings.lock_ms_max, self._give_up):
+        with Locked(fs, self.directory, self._root, self._settings.lock_ms_max, self._give_up):
             found = self._read_format()
             if found is None:
                 if self.read_only is not None:
@@ -109,7 +118,7 @@ class Root:
                 write_whole(fs, self.directory, FORMAT_FILE, encode(msgspec.to_builtins(wanted)) + b"\n")
                 found = wanted
             with self._noting_read_only():
-                for name in (RESOURCES, WAL) if found.layout == "C" else (RESOURCES,):
+                for name in (RESOURCES, PENDING, WAL) if found.layout == "C" else (RESOURCES, PENDING):
                     with contextlib.suppress(FileExistsError):
                         fs.make_directory(self.directory, name)
                 fs.sync_directory(self.directory)
@@ -157,6 +166,15 @@ class Root:
                 fs.sync_directory(resources)
         return resources
 
+    def _prepared_markers(self) -> int:
+        """The directory of markers; -1 where there is none and none can be made."""
+        try:
+            return self._kept(self._fs.open_directory(self.directory, PENDING))
+        except FileNotFoundError:
+            if self.read_only is None:
+                raise
+            return -1
+
     def _shards(self) -> list[str]:
         digits = self._format.shard_digits
         return shard_names(digits) if digits else [""]
@@ -179,8 +197,23 @@ class Root:
 
     def address(self, entity: str) -> Address:
         """Where an entity's directory stands. Raises UsageError for an id that no store keeps."""
-        name = directory_name(entity, tenant=self._settings.tenant)
-        return Address(entity, name, shard_name(name, self._format.shard_digits), self._resources)
+        found = self._addresses.get(entity)
+        if found is None:
+            name = directory_name(entity, tenant=self._settings.tenant)
+            found = Address(entity, name, self.shard(name), self._resources)
+            if len(self._addresses) >= ADDRESSES_MAX:
+                self._addresses.clear()
+            self._addresses[entity] = found
+        return found
+
+    def shard(self, name: str) -> str:
+        """The shard of an entity's directory name."""
+        return shard_name(name, self._format.shard_digits)
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether entities stand in shard directories."""
+        return self._format.shard_digits > 0
 
     def addresses(self, prefix: str) -> Iterator[Address]:
         """The places of all entities whose directory names begin so; the id is empty where the name tells none."""

@@ -88,23 +88,30 @@ def encode_base(base: Base, *, store_key: bytes = b"") -> bytes:
     numbers = b'"n":%d,"first":%d,"since":%d' % (base.number, base.first, base.since)
     archive = msgspec.json.encode(base.archive)
     body = b'%b,%b,"p":"%b","d":%d,"archive":%b' % (_BASE, numbers, base.origin.encode(), base.durable, archive)
-    return _closed(body, base.head, store_key)
+    return closed_line(body, base.head, store_key)
 
 
 def encode_seal(first: int, mark: Mark, durable: int, *, store_key: bytes = b"") -> bytes:
     """The line that ends a segment whose last record is before the mark."""
     body = b'%b,"d":%d,"first":%d,"last":%d' % (SEAL, durable, first, mark.version)
-    return _closed(body, mark.head, store_key)
+    return closed_line(body, mark.head, store_key)
 
 
 def is_seal(line: bytes, mark: Mark, *, store_key: bytes = b"") -> bool:
     """Whether a line ends the segment at this place."""
     body = line[:-_END]
     ends = line.startswith(SEAL) and body.endswith(b',"last":%d' % mark.version)
-    return ends and line == _closed(body, mark.head, store_key)
+    return ends and line == closed_line(body, mark.head, store_key)
 
 
-def _closed(body: bytes, head: str, store_key: bytes) -> bytes:
+def opened_line(line: bytes, head: str, store_key: bytes) -> bytes | None:
+    """What a line says that is no record; None when it is damaged, or stands at another place of the chain."""
+    body = line[:-_END]
+    return body if line == closed_line(body, head, store_key) else None
+
+
+def closed_line(body: bytes, head: str, store_key: bytes) -> bytes:
+    """A line that is no record, with its own hash and the head of the chain at its place."""
     check = blake2b(head.encode() + body, key=store_key, digest_size=16).hexdigest()
     return b'%b,"c":"%b","h":"%b"}\n' % (body, check.encode(), head.encode())
 
@@ -119,7 +126,7 @@ def read_base(fs: FileSystem, file: int, beginning: Mark, *, store_key: bytes = 
         found = _bases.decode(line)
     except msgspec.MsgspecError:
         return None
-    if line != _closed(line[:-_END], found.h, store_key):
+    if line != closed_line(line[:-_END], found.h, store_key):
         return None
     return Base(found.n, found.first, found.since, found.p, found.d, found.archive, found.h, len(line))
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from msgspec import Struct
 
 from interlock.errors import UnavailableError
+from interlock.stores.files_beside import Row
 from interlock.stores.files_names import TEMPORARY
 from interlock.stores.files_state import Shapes
 from interlock.stores.filesystem import FileSystem
@@ -48,10 +50,33 @@ class Address(Struct, frozen=True):
     resources: int
 
 
+class Markers(Protocol):
+    """Which entities have unfinished work (`files_pending`)."""
+
+    def announce(self, address: Address) -> None:
+        """The marker of an entity is on disk when this returns."""
+
+    def remove(self, address: Address) -> None:
+        """The marker of an entity without work goes."""
+
+    def ring(self, address: Address) -> None:
+        """Tells whoever performs that the work of an entity was changed."""
+
+
+Note = Callable[[Address, tuple[Row, ...]], None]
+"""Told of the unfinished work of an entity, once its entries are durable, while the entity is locked."""
+
+
 class Shared:
-    """The file system of one open store, what is poisoned there, what was learned, and counts."""
+    """The file system of one open store, what is poisoned there, what was learned, and counts.
+
+    `note` is set in the process that performs work.
+    """
+
+    markers: Markers
 
     def __init__(self, fs: FileSystem, settings: Settings) -> None:
+        self.note: Note | None = None
         self.fs = fs
         self.settings = settings
         self.poisons: dict[str, str] = {}
@@ -78,8 +103,11 @@ class Shared:
             raise unavailable(address.entity, "flush", error) from error
 
 
-def write_whole(fs: FileSystem, directory: int, name: str, data: bytes) -> None:
-    """Puts a whole file in a name's place: other file, write, fsync, rename, flush of the directory."""
+def write_whole(fs: FileSystem, directory: int, name: str, data: bytes, *, is_sure: bool = True) -> None:
+    """Puts a whole file in a name's place: other file, write, fsync, rename, flush of the directory.
+
+    Unless it `is_sure`, the flush is left out: after a power cut the old file may be there, whole, in place of the new.
+    """
     temporary = f"{name}{TEMPORARY}{fs.unique()}"
     file = fs.create(directory, temporary)
     try:
@@ -94,7 +122,8 @@ def write_whole(fs: FileSystem, directory: int, name: str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             fs.unlink(directory, temporary)
         raise
-    fs.sync_directory(directory)
+    if is_sure:
+        fs.sync_directory(directory)
 
 
 @contextlib.contextmanager
@@ -110,23 +139,35 @@ def shard_opened(fs: FileSystem, resources: int, shard: str) -> Iterator[int]:
         fs.close(directory)
 
 
-@contextlib.contextmanager
-def locked(fs: FileSystem, directory: int, entity: str, ms_max: int, drop: Callable[[], None]) -> Iterator[None]:
-    """Holds the lock of an entity's directory. When it cannot be given back, `drop` closes the descriptor."""
-    try:
-        fs.lock(directory, ms_max)
-    except TimeoutError as error:
-        message = f"`{entity}` has been locked for {ms_max} ms by {error}"
-        raise UnavailableError(message, code="store.locked") from error
-    except OSError as error:
-        raise unavailable(entity, "lock", error) from error
-    try:
-        yield
-    finally:
+class Locked:
+    """Holds the lock of an entity's directory. When it cannot be given back, `drop` closes the descriptor.
+
+    A class and no generator: every append goes through here, and a generator costs more than the lock.
+    """
+
+    __slots__ = ("_directory", "_drop", "_entity", "_fs", "_ms_max")
+
+    def __init__(self, fs: FileSystem, directory: int, entity: str, ms_max: int, drop: Callable[[], None]) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._entity = entity
+        self._ms_max = ms_max
+        self._drop = drop
+
+    def __enter__(self) -> None:
         try:
-            fs.unlock(directory)
+            self._fs.lock(self._directory, self._ms_max)
+        except TimeoutError as error:
+            message = f"`{self._entity}` has been locked for {self._ms_max} ms by {error}"
+            raise UnavailableError(message, code="store.locked") from error
+        except OSError as error:
+            raise unavailable(self._entity, "lock", error) from error
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._fs.unlock(self._directory)
         except OSError:
-            drop()
+            self._drop()
 
 
 def unavailable(entity: str, what: str, error: OSError) -> UnavailableError:

@@ -23,16 +23,26 @@ FORMAT = 1
 KEYS_MAX = 10_000
 """Keys that an entity remembers: they stand in `state.json`, which must stay readable in one go."""
 
+KEYS_STEP = 2_500
+"""Keys, about 100 KiB of `state.json`, with each of which snapshots become rarer."""
+
+NO_WORK = b"[]"
+_NO_WORK = Raw(NO_WORK)
+
 _END = len(',"h":""}\n') + HASH_HEX
 
 
 class Mark(Struct, frozen=True):
-    """A verified place in a journal: behind the record of this version, in the segment that begins with another."""
+    """A verified place in a journal: behind the record of this version, in the segment that begins with another.
+
+    `beside` are the bytes before it, in this segment, of lines that keep work and are no records.
+    """
 
     version: int
     offset: int
     head: str
     segment: int = 1
+    beside: int = 0
 
 
 class Facts(Struct, frozen=True):
@@ -47,26 +57,29 @@ class Facts(Struct, frozen=True):
 class Kept(Struct, frozen=True):
     """A snapshot as kept, with its place in the journal and the keys up to there.
 
-    The keys stay encoded: they are most of the file, and most readers ask for none.
+    The keys stay encoded: they are most of the file, and most readers ask for none. So does unfinished work.
     """
 
     snapshot: Snapshot
     mark: Mark
     facts: Facts
     keys: bytes
+    work: bytes = NO_WORK
 
     def known_keys(self) -> dict[str, int]:
         """The keys and their versions, oldest first."""
         return dict(_keys.decode(self.keys))
 
 
-class _Store(Struct):
+class _Store(Struct, omit_defaults=True):
     format: int
     segment: int
     offset: int
     head: str
     facts: Facts
     keys: Raw
+    beside: int = 0
+    work: Raw = _NO_WORK
 
 
 class _File(Struct):
@@ -81,7 +94,9 @@ _snapshots = msgspec.json.Decoder(Snapshot)
 def encode_kept(kept: Kept, *, store_key: bytes = b"") -> bytes:
     """The bytes of `state.json`."""
     mark = kept.mark
-    store = encode(_Store(FORMAT, mark.segment, mark.offset, mark.head, kept.facts, Raw(kept.keys)))
+    work = _NO_WORK if kept.work == NO_WORK else Raw(kept.work)  # the very same: only then it is left out
+    place = (mark.segment, mark.offset, mark.head)
+    store = encode(_Store(FORMAT, *place, kept.facts, Raw(kept.keys), mark.beside, work))
     body = encode(kept.snapshot)[:-1] + b',"store":' + store
     return b'%b,"h":"%b"}\n' % (body, _own_hash(body, store_key))
 
@@ -98,13 +113,18 @@ def decode_kept(data: bytes, entity: str | None, *, store_key: bytes = b"") -> K
         return None
     if snapshot.entity != (entity or snapshot.entity) or store.format != FORMAT:
         return None
-    mark = Mark(snapshot.version, store.offset, store.head, store.segment)
-    return Kept(snapshot, mark, store.facts, bytes(store.keys))
+    mark = Mark(snapshot.version, store.offset, store.head, store.segment, store.beside)
+    return Kept(snapshot, mark, store.facts, bytes(store.keys), bytes(store.work))
 
 
 def encode_keys(keys: dict[str, int]) -> bytes:
     """Keys as `state.json` has them: pairs, since the order of a mapping is not kept."""
-    return encode(list(keys.items()))
+    return msgspec.json.encode(list(keys.items()))  # texts and numbers: the canonical encoding, without the walk
+
+
+def apart(every: int, keys: int) -> int:
+    """How many versions snapshots are apart: with many keys more, or they would cost more than the entries."""
+    return every * (1 + keys // KEYS_STEP)
 
 
 def _own_hash(body: bytes, store_key: bytes) -> bytes:

@@ -3,17 +3,19 @@ r"""Reading one segment of a journal: records from a verified place on, and what
 Rule 1: nothing here takes a lock or raises for bad bytes; a bad line ends the reading, and stays as `rest`.
 Rule 2: a bad region had been durable when a later record says so in its `d`. One that nobody testifies for is a torn
 tail: a write that was under way, never acknowledged.
+Rule 3: a `work` line counts only with the record behind it: alone it is a torn tail.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 from msgspec import Raw, Struct
 
 from interlock.errors import CorruptionError
 from interlock.model.record import Bad, Record, decode_record, genesis
+from interlock.stores.files_beside import MARK, WORK, Beside, MarkLine, WorkLine, decode_beside, is_beside
 from interlock.stores.files_names import JOURNAL, SNAPSHOT
 from interlock.stores.files_segments import SEAL, is_seal
 from interlock.stores.files_state import Kept, Mark, decode_kept
@@ -31,7 +33,7 @@ class _Shape(Struct):
     h: str
 
 
-class _SealShape(Struct):
+class _LineShape(Struct):
     t: str
     d: int
     c: str
@@ -39,7 +41,14 @@ class _SealShape(Struct):
 
 
 _shapes = msgspec.json.Decoder(_Shape)
-_seals = msgspec.json.Decoder(_SealShape)
+_lines = msgspec.json.Decoder(_LineShape)
+
+Hear = Callable[[Beside, Mark], None]
+"""Hears the lines beside the records, each with the place behind it, in order and before the record it belongs to."""
+
+
+def hear_nothing(line: Beside, mark: Mark) -> None:
+    """For those who want the records only."""
 
 
 class Tail:
@@ -49,13 +58,16 @@ class Tail:
     the reading, and what stands behind it is the rest.
     """
 
-    def __init__(self, fs: FileSystem, file: int, mark: Mark, *, store_key: bytes = b"") -> None:
+    def __init__(
+        self, fs: FileSystem, file: int, mark: Mark, *, store_key: bytes = b"", hear: Hear = hear_nothing
+    ) -> None:
         self.mark = mark
         self.rest = b""
         self.is_sealed = False
         self._fs = fs
         self._file = file
         self._store_key = store_key
+        self._hear = hear
 
     def __iter__(self) -> Iterator[Record]:
         held, position = b"", self.mark.offset
@@ -65,17 +77,42 @@ class Tail:
             start = 0
             while (end := held.find(b"\n", start) + 1) > 0:
                 line = held[start:end]
-                mark = self.mark
-                record = decode_record(line, previous=mark.head, version=mark.version + 1, store_key=self._store_key)
+                if line.startswith(WORK):  # what follows it belongs to it, and may not be read yet
+                    behind = held.find(b"\n", end) + 1
+                    if behind == 0:
+                        break
+                    line, end = held[start:behind], behind
+                record = self._next(line)
                 if isinstance(record, Bad):
-                    self.is_sealed = is_seal(line, mark, store_key=self._store_key)
+                    self.is_sealed = is_seal(line, self.mark, store_key=self._store_key)
                     self.rest = held[end if self.is_sealed else start :] + self._remaining(position)
                     return
-                self.mark = Mark(record.version, mark.offset + len(line), record.head, mark.segment)
                 start = end
-                yield record
+                if record is not None:
+                    yield record
             held = held[start:]
         self.rest = held
+
+    def _next(self, line: bytes) -> Record | Bad | None:
+        """Goes on by a record, with the `work` line before it if it has one; None: by a mark."""
+        mark, size, work = self.mark, 0, None
+        if is_beside(line):
+            size = line.find(b"\n") + 1
+            work = decode_beside(line[:size], mark, store_key=self._store_key)
+            if isinstance(work, MarkLine):
+                self.mark = Mark(mark.version, mark.offset + size, mark.head, mark.segment, mark.beside + size)
+                self._hear(work, self.mark)
+                return None
+            if work is None or work.v != mark.version + 1:
+                return Bad("the line beside the record does not follow")
+        bare = line[size:]
+        record = decode_record(bare, previous=mark.head, version=mark.version + 1, store_key=self._store_key)
+        if isinstance(record, Record):
+            beside = mark.beside + size
+            self.mark = Mark(record.version, mark.offset + len(line), record.head, mark.segment, beside)
+            if isinstance(work, WorkLine):
+                self._hear(work, self.mark)
+        return record
 
     def _remaining(self, position: int) -> bytes:
         parts = []
@@ -87,11 +124,12 @@ class Tail:
 
 def testimony(rest: bytes, start: int) -> bool:
     """Whether a well-formed line in the rest knows bytes behind `start` as durable: then the bad region was."""
-    return _testifies(rest, start, b'{"v":', _shapes) or _testifies(rest, start, SEAL, _seals)
+    others = any(_testifies(rest, start, opening, _lines) for opening in (SEAL, WORK, MARK))
+    return others or _testifies(rest, start, b'{"v":', _shapes)
 
 
 def _testifies(
-    rest: bytes, start: int, opening: bytes, lines: msgspec.json.Decoder[_Shape] | msgspec.json.Decoder[_SealShape]
+    rest: bytes, start: int, opening: bytes, lines: msgspec.json.Decoder[_Shape] | msgspec.json.Decoder[_LineShape]
 ) -> bool:
     position = 0
     while (position := rest.find(opening, position + 1)) > 0:

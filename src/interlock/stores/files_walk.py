@@ -19,7 +19,7 @@ from interlock.model.record import Record
 from interlock.stores.files_names import SNAPSHOT, sealed_first, sealed_name
 from interlock.stores.files_segments import Base, first_base, joined, read_base
 from interlock.stores.files_state import Kept, Mark
-from interlock.stores.files_tail import Tail, beginning, corrupt, stands, testimony
+from interlock.stores.files_tail import Hear, Tail, beginning, corrupt, hear_nothing, stands, testimony
 from interlock.stores.filesystem import FileSystem
 
 
@@ -66,14 +66,15 @@ class Walk:
     the active segment is complete, `flushed` the last version that is durable because its segment was sealed.
     """
 
-    def __init__(self, fs: FileSystem, active: Active, mark: Mark, chain: Chain) -> None:
-        self.mark = joined(mark, active.base)
+    def __init__(self, fs: FileSystem, active: Active, mark: Mark, chain: Chain, *, hear: Hear = hear_nothing) -> None:
+        self.mark = _joined(mark, active.base, is_heard=hear is not hear_nothing)
         self.rest = b""
         self.is_sealed = False
         self.flushed = 0
         self.active = active
         self._fs = fs
         self._chain = chain
+        self._hear = hear
 
     def __iter__(self) -> Iterator[Record]:
         base = self.active.base
@@ -105,10 +106,11 @@ class Walk:
         self.mark = base.mark
 
     def _read(self, file: int) -> Iterator[Record]:
-        tail = Tail(self._fs, file, self.mark, store_key=self._chain.store_key)
+        tail = Tail(self._fs, file, self.mark, store_key=self._chain.store_key, hear=self._hear)
         for record in tail:
             self.mark = tail.mark
             yield record
+        self.mark = tail.mark
         self.rest, self.is_sealed = tail.rest, tail.is_sealed
 
     def damaged(self, kept: Kept | None) -> str | None:
@@ -133,6 +135,12 @@ class Walk:
         if why is None and self.is_headless() and any(map(sealed_first, self._fs.names(self.active.directory))):
             return "there are sealed segments, and this one does not follow them"
         return why
+
+
+def _joined(mark: Mark, base: Base, *, is_heard: bool) -> Mark:
+    """Where a reading begins. Behind the last record of a sealed segment may stand marks, for those who hear them."""
+    may_pass = not is_heard or mark.segment >= base.first or mark.version < base.since
+    return joined(mark, base) if may_pass else mark
 
 
 def is_held(fs: FileSystem, active: Active, mark: Mark) -> bool:

@@ -12,7 +12,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -20,6 +20,8 @@ from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.record import Record, encode_record, genesis
 from interlock.model.snapshot import Snapshot
 from interlock.model.work import Lane, Place
+from interlock.ports.lease import Downtime, Lease
+from interlock.ports.sight import COUNT_MAX, DAY_MS, Count, Dwell, Minute, RefusalProof, RefusalRow
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -35,6 +37,8 @@ from interlock.ports.store import (
 )
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.cursor import decode_cursor, encode_cursor
+from interlock.stores.lease_table import LeaseTable
+from interlock.stores.tally import BUCKETS, CONFLICTS, REFUSALS, Tally
 from interlock.stores.work_table import WorkTable
 
 T = TypeVar("T")
@@ -80,6 +84,8 @@ class MemoryStore:
         self._closed = False
         self._calls = 0
         self._work = WorkTable()
+        self._leases = LeaseTable()
+        self._tally = Tally()
         self.refusals: list[Refusal] = []
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
@@ -93,6 +99,7 @@ class MemoryStore:
                 return Duplicate(life.keys[entry.key])
             version = 0 if life is None else life.snapshot.version
             if version != append.expected:
+                self._tally.count(append.kind, CONFLICTS, entry.event.time_ms)
                 return Conflict(version)
             if append.fence is not None and self._work.fence(append.entity, append.fence[0]) != append.fence[1]:
                 return Stale(version)
@@ -108,7 +115,9 @@ class MemoryStore:
             life.head, life.changed_ms = record.head, now
             life.snapshot = append.snapshot
             life.tags = append.tags
-            life.entered_ms = {state: life.entered_ms.get(state, now) for state in append.states}
+            active = {state: life.entered_ms.get(state, now) for state in append.states}
+            self._tally.step(append.kind, life.entered_ms, active, now)
+            life.entered_ms = active
             self._work.keep(append.entity, append.left)
             return Appended(entry.version, record.head)
 
@@ -187,6 +196,58 @@ class MemoryStore:
         await self._take_turns()
         with self._lock:
             self.refusals += refusals
+            for each in refusals:
+                self._tally.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
+
+    # Sight: nothing is kept for it here but the tally; a memory holds few enough to count
+
+    async def counts(self, kind: str) -> tuple[Count, ...]:
+        """The population of every state, by revision."""
+        found: dict[tuple[str, str], int] = {}
+        with self._lock:
+            self._check_open()
+            for life in self._lives.values():
+                for state in life.entered_ms if life.kind == kind else ():
+                    place = (life.snapshot.revision, state)
+                    found[place] = found.get(place, 0) + 1
+        return tuple(Count(*place, entities) for place, entities in sorted(found.items()))
+
+    async def dwell(self, kind: str, *, since_ms: int) -> tuple[Dwell, ...]:
+        """Dwell times of stays that ended since a day, by state."""
+        found: dict[str, list[int]] = {}
+        with self._lock:
+            for (own, state, day_ms, bucket), stays in self._tally.stays.items():
+                if own == kind and day_ms >= since_ms // DAY_MS * DAY_MS:
+                    found.setdefault(state, [0] * BUCKETS)[bucket] += stays
+        return tuple(Dwell(state, tuple(stays)) for state, stays in sorted(found.items()))
+
+    async def rates(self, kind: str, *, since_ms: int) -> tuple[Minute, ...]:
+        """What each minute since a time brought."""
+        with self._lock:
+            minutes = sorted(self._tally.minutes.items())
+            return tuple(Minute(when, *each) for (own, when), each in minutes if own == kind and when >= since_ms)
+
+    async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
+        """How many entities are in a state since before a time."""
+        with self._lock:
+            found = sum(
+                life.kind == kind and state in life.entered_ms and life.entered_ms[state] < before_ms
+                for life in self._lives.values()
+            )
+        return min(found, COUNT_MAX + 1)
+
+    async def refusals_before(
+        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
+    ) -> tuple[RefusalRow, ...]:
+        """Refusals before a sequence number, newest first."""
+        end = len(self.refusals) if sequence is None else max(0, sequence - 1)
+        rows = (RefusalRow(number, each) for number, each in enumerate(self.refusals[:end], start=1))
+        found = [each for each in rows if principal is None or each.refusal.principal == principal]
+        return tuple(found[::-1][: max(1, min(limit, PAGE_MAX))])
+
+    async def prove_refusals(self) -> RefusalProof:
+        """Memory keeps no chain: nobody else can write here."""
+        return RefusalProof(len(self.refusals))
 
     async def release(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
@@ -234,11 +295,39 @@ class MemoryStore:
         """Forget work."""
         return await self._on_work(lambda work: work.drop(entity, place))
 
+    async def note(self, claim: Claim, error: Any) -> bool:
+        """Keep this beside the work of a claim."""
+        return await self._on_work(lambda work: work.note(claim, error))
+
     async def _on_work(self, question: Callable[[WorkTable], T]) -> T:
         await self._take_turns()
         with self._lock:
             self._check_open()
             return question(self._work)
+
+    # Leases
+
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        """Take a name, or hold it longer; None while another holds it."""
+        return await self._on_leases(lambda table: table.lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms))
+
+    async def give_back(self, lease: Lease) -> bool:
+        """Let go of a name at once."""
+        return await self._on_leases(lambda table: table.give_back(lease))
+
+    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+        """Note that a worker is alive; the downtime that ends with this, if it does."""
+        return await self._on_leases(lambda table: table.alive(now_ms=now_ms, gap_ms=gap_ms))
+
+    async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
+        """The downtimes that ended after a time, in order."""
+        return await self._on_leases(lambda table: table.downtimes(since_ms=since_ms))
+
+    async def _on_leases(self, question: Callable[[LeaseTable], T]) -> T:
+        await self._take_turns()
+        with self._lock:
+            self._check_open()
+            return question(self._leases)
 
     async def close(self) -> None:
         """Refuse everything from now on; what was kept is gone with the store."""

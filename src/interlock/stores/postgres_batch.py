@@ -2,7 +2,9 @@
 
 Rule 1: nothing here waits. What a step must know of its entity comes as a `Tip`; a tip that is behind costs one
 conflict, never a wrong record, because the statement compares version and head.
-Rule 2: a step that leaves no state and enters none says so, and is written by the shorter statement.
+Rule 2: a step that leaves no state and enters none says so, and is written by the shorter statement; so does one that
+leaves nothing to do.
+Rule 3: when work is due goes with it as the time from its entry on: the server counts that by its own clock.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ import msgspec
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
 from interlock.model.record import Record, encode_record, genesis
+from interlock.model.work import Left
 from interlock.ports.store import Append
 from interlock.stores.listing import decode_active, decode_texts
+
+NO_FENCE = (None, None, None, None)
+"""In place of lane, version, ordinal and attempt: the step is kept whoever holds what."""
 
 WHOLE = ""
 """The state under which an entity as a whole is listed: since when it is in its configuration."""
@@ -44,14 +50,34 @@ class Changes(NamedTuple):
     counts: list[tuple[str, str, int]]
 
 
+NO_CHANGES = Changes([], [], [], [], [])
+NOTHING = Left()
+BODY = 5
+"""Where the body stands in a row of work that is born."""
+
+
+class Kept(NamedTuple):
+    """What a step leaves to do, what it ends or calls off, and the attempt without which it is not kept."""
+
+    born: list[tuple[Any, ...]]
+    gone: list[tuple[Any, ...]]
+    fence: tuple[Any, ...]
+
+
 class Ready(NamedTuple):
-    """A step ready to be written: its row, its record, the tip it leads to, and its changes if there are any."""
+    """A step ready to be written: its row, its record, the tip it leads to, and its changes and work if it has any."""
 
     row: tuple[Any, ...]
     record: Record
     tip: Tip
     changes: Changes | None
+    work: Kept | None
     size: int
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether it is kept only while some attempt is the newest."""
+        return self.work is not None and self.work.fence != NO_FENCE
 
 
 def split(entity: str) -> tuple[str, str]:
@@ -100,7 +126,9 @@ def prepared(append: Append, snapshot: bytes, tip: Tip) -> Ready:
         entered_ms,
         time_ms,
     )
-    return Ready(row, record, led, changes, len(snapshot) + len(record.line))
+    work = _kept(append, time_ms)
+    bodies = 0 if work is None else sum(len(each[BODY]) for each in work.born)
+    return Ready(row, record, led, changes, work, len(snapshot) + len(record.line) + bodies)
 
 
 def _changes(
@@ -130,14 +158,47 @@ def _changes(
     )
 
 
+def _kept(append: Append, time_ms: int) -> Kept | None:
+    """The work of a step. What is both ended and called off is ended."""
+    left = append.left
+    if left == NOTHING and append.fence is None:
+        return None
+    ended = set(left.ended)
+    born = [
+        (
+            each.place.lane,
+            each.place.version,
+            each.place.ordinal,
+            line_of(each.place.lane, each.name),
+            each.name,
+            encode(each.body),
+            each.due_ms,
+            None if each.due_ms is None else each.due_ms - time_ms,
+        )
+        for each in left.born
+    ]
+    gone = [(each.lane, each.version, each.ordinal, each not in ended) for each in sorted(ended.union(left.cancelled))]
+    fence: tuple[Any, ...] = NO_FENCE
+    if append.fence is not None:
+        place, attempt = append.fence
+        fence = (place.lane, place.version, place.ordinal, attempt)
+    return Kept(born, gone, fence)
+
+
+def line_of(lane: str, name: str) -> str:
+    """Who waits together: the work of one handler, and all of each other lane."""
+    return name if lane == "effect" else ""
+
+
 # The values of the statements
 
 
 def values_alone(tenant: str, ready: Ready) -> tuple[Any, ...]:
-    """The values of `KEEP_STEP` or, when the step changes lists, of `KEEP_LISTED_STEP`."""
+    """The values of `KEEP_STEP`; when the step changes lists, of `KEEP_LISTED_STEP`; with work, `KEEP_WORKED_STEP`."""
     changes = ready.changes
-    if changes is None:
+    if changes is None and ready.work is None:
         return (tenant, *ready.row)
+    changes = changes or NO_CHANGES
     return (
         tenant,
         *ready.row,
@@ -146,6 +207,7 @@ def values_alone(tenant: str, ready: Ready) -> tuple[Any, ...]:
         changes.tags_left,
         changes.tags_entered,
         *_columns(changes.counts, 3),
+        *(() if ready.work is None else _worked([ready])),
     )
 
 
@@ -163,6 +225,21 @@ def values_together(tenant: str, batch: Sequence[Ready], *, listed: bool) -> tup
         *_columns([(n, each) for n, changes in numbered for each in changes.tags_left], 2),
         *_columns([(n, each) for n, changes in numbered for each in changes.tags_entered], 2),
         *_columns([(n, *each) for n, changes in numbered for each in changes.counts], 4),
+    )
+
+
+def values_worked(tenant: str, batch: Sequence[Ready], *, fenced: bool) -> tuple[Any, ...]:
+    """The values of the statements that keep lists and work; with those of fences, `KEEP_WORKED_STEPS`."""
+    fences = [NO_FENCE if each.work is None else each.work.fence for each in batch]
+    values = (*values_together(tenant, batch, listed=True), *_worked(batch))
+    return (*values, *_columns(fences, len(NO_FENCE))) if fenced else values
+
+
+def _worked(batch: Sequence[Ready]) -> tuple[list[Any], ...]:
+    numbered = [(n, each.work) for n, each in enumerate(batch, start=1) if each.work is not None]
+    return (
+        *_columns([(n, *each) for n, work in numbered for each in work.born], 9),
+        *_columns([(n, *each) for n, work in numbered for each in work.gone], 5),
     )
 
 

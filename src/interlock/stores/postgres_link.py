@@ -2,7 +2,8 @@
 
 Rule 1: a connection that broke, or whose caller went away in the middle, is never used again; and when one broke, those
 that lie idle are let go as well, since a server that was restarted broke them all.
-Rule 2: a question that only reads is asked once more on a fresh connection; what writes is its caller's to repeat.
+Rule 2: a question that only reads, or does no harm when done twice, is asked once more on a fresh connection; what else
+writes is its caller's to repeat.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Link:
                 self._give_back(connection)
 
     async def asked(self, question: Callable[[Connection], Awaitable[T]]) -> T:
-        """The answer to a question that only reads. Raises the driver's own error when it is about the question."""
+        """The answer to a question that may be asked twice. Raises the driver's error if it is about the question."""
         try:
             async with self.connection() as connection:
                 return await question(connection)

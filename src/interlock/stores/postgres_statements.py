@@ -8,7 +8,10 @@ one statement cannot delete and insert the same row.
 Rule 4: rows are found by their whole key, and written so that the planner has no other way: a lookup is LATERAL and
 fenced (a lock, or OFFSET 0), what was looked up is changed by its place on the page. A plan made while tables were
 empty would otherwise walk whole tenants when they are full: at 300 entities that was already several times slower.
-Rule 5: the time of an entry on the server never goes back, whatever its clock does: reads are bounded by it.
+Rule 5: what a step leaves to do, ends and calls off is kept by a function in the same statement: work changes hands
+beside appends, and only a function's statements see what was committed meanwhile. A fence is tested, and its row
+locked, once the entity is.
+Rule 6: the time of an entry on the server never goes back, whatever its clock does: reads are bounded by it.
 """
 
 from __future__ import annotations
@@ -16,27 +19,41 @@ from __future__ import annotations
 STRIPES = 64
 """Rows of one counter: twice as many as connections that usually write."""
 
-# What may be kept of a batch: `$1` the tenant, then an array for each column of `GIVEN`.
+# What may be kept of a batch: `$1` the tenant, then an array for each column of `GIVEN`; `GIVEN_FENCES` has four more.
 
-GIVEN = """
+_GIVEN = """
     unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bytea[], $8::text[], $9::text[],
            $10::bytea[], $11::text[], $12::bytea[], $13::bytea[], $14::bytea[], $15::bigint[], $16::bigint[],
-           $17::bigint[])
+           $17::bigint[]%s)
     WITH ORDINALITY AS i (kind, id, expected, previous, key, record, head, revision,
                           configuration, ended, active, tags, snapshot, journal_bytes, entered_ms,
-                          changed_ms, n)"""
+                          changed_ms%s, n)"""
+GIVEN = _GIVEN % ("", "")
+GIVEN_FENCES = _GIVEN % (
+    ", $46::text[], $47::bigint[], $48::bigint[], $49::bigint[]",
+    ", work_lane, work_version, work_ordinal, attempt",
+)
 
-_STEPS = f"""
+_HELD = """
+      LEFT JOIN LATERAL (
+        SELECT w.attempts FROM work AS w
+        WHERE w.tenant = $1 AND w.kind = i.kind AND w.id = i.id AND w.lane = i.work_lane
+          AND w.version = i.work_version AND w.ordinal = i.work_ordinal AND f.at IS NOT NULL
+        FOR UPDATE OF w) AS h ON true
+      WHERE i.attempt IS NULL OR h.attempts = i.attempt"""
+
+_ITEMS = """
     WITH item AS MATERIALIZED (
       SELECT i.*, f.place, f.at
-      FROM {GIVEN}
+      FROM {given}
       CROSS JOIN LATERAL (
         SELECT e.ctid AS place, greatest(now(), e.last_at) AS at
         FROM entity AS e
         WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id AND e.version = i.expected AND e.head = i.previous
           AND NOT EXISTS (
             SELECT FROM event_key AS k WHERE k.tenant = $1 AND k.kind = i.kind AND k.id = i.id AND k.key = i.key)
-        FOR NO KEY UPDATE OF e) AS f),
+        FOR NO KEY UPDATE OF e) AS f{held}),"""
+_MOVED = """
     moved AS (
       UPDATE entity AS e
       SET version = i.expected + 1, revision = i.revision, configuration = i.configuration, ended = i.ended,
@@ -44,7 +61,10 @@ _STEPS = f"""
           entered_ms = i.entered_ms, changed_ms = i.changed_ms, last_at = i.at
       FROM item AS i
       WHERE e.ctid = ANY (ARRAY (SELECT place FROM item)) AND e.kind = i.kind AND e.id = i.id AND e.version = i.expected
-      RETURNING i.n, e.kind, e.id, e.version, i.key, i.record, i.at),"""  # noqa: S608 - made of constants
+      RETURNING i.n, e.kind, e.id, e.version, i.key, i.record, i.at),"""
+
+_STEPS = _ITEMS.format(given=GIVEN, held="") + _MOVED
+_FENCED_STEPS = _ITEMS.format(given=GIVEN_FENCES, held=_HELD) + _MOVED
 
 _CREATIONS = f"""
     WITH item AS MATERIALIZED (
@@ -108,9 +128,21 @@ _LISTED = f""",
 
 _ANSWER = " SELECT n FROM moved"
 
+# Once all entities are swapped, and only if some are: what they leave to do.
+
+_WORKED_ANSWER = """
+    SELECT n FROM moved WHERE (
+      SELECT keep_work($1, array_agg(m.n), array_agg(m.kind), array_agg(m.id),
+                       $32::bigint[], $33::text[], $34::bigint[], $35::bigint[], $36::text[], $37::text[],
+                       $38::bytea[], $39::bigint[], $40::bigint[],
+                       $41::bigint[], $42::text[], $43::bigint[], $44::bigint[], $45::boolean[])
+      FROM moved AS m)"""
+
 KEEP_STEPS = _STEPS + _KEPT + _ANSWER
 KEEP_LISTED_STEPS = _STEPS + _KEPT + _LISTED + _ANSWER
+KEEP_WORKED_STEPS = _FENCED_STEPS + _KEPT + _LISTED + _WORKED_ANSWER
 KEEP_CREATIONS = _CREATIONS + _KEPT + _LISTED + _ANSWER
+KEEP_WORKED_CREATIONS = _CREATIONS + _KEPT + _LISTED + _WORKED_ANSWER
 
 # The same for a step alone, with scalar parameters in the same order: arrays of one cost twice as much.
 
@@ -158,8 +190,16 @@ _LISTED_ALONE = f""",
       ORDER BY x.revision COLLATE "C", x.state COLLATE "C"
       ON CONFLICT (tenant, kind, revision, state, stripe) DO UPDATE SET entities = c.entities + excluded.entities)"""  # noqa: S608 - made of constants
 
+_WORKED_ALONE = """
+    SELECT n FROM moved
+    WHERE keep_work($1, ARRAY[1::bigint], ARRAY[$2::text], ARRAY[$3::text],
+                    $27::bigint[], $28::text[], $29::bigint[], $30::bigint[], $31::text[], $32::text[],
+                    $33::bytea[], $34::bigint[], $35::bigint[],
+                    $36::bigint[], $37::text[], $38::bigint[], $39::bigint[], $40::boolean[])"""
+
 KEEP_STEP = _STEP + _ANSWER
 KEEP_LISTED_STEP = _STEP + _LISTED_ALONE + _ANSWER
+KEEP_WORKED_STEP = _STEP + _LISTED_ALONE + _WORKED_ALONE
 
 # What is known of entities and keys.
 
@@ -169,6 +209,14 @@ SELECT_TIPS = """
     FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS i (kind, id, key, n)
     LEFT JOIN LATERAL (
       SELECT * FROM entity AS e WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id OFFSET 0) AS e ON true"""
+SELECT_ATTEMPTS = """
+    SELECT i.n, w.attempts
+    FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
+      WITH ORDINALITY AS i (kind, id, lane, version, ordinal, n)
+    LEFT JOIN LATERAL (
+      SELECT attempts FROM work AS w
+      WHERE w.tenant = $1 AND w.kind = i.kind AND w.id = i.id AND w.lane = i.lane
+        AND w.version = i.version AND w.ordinal = i.ordinal OFFSET 0) AS w ON true"""
 SELECT_LOADED = """
     SELECT e.version, e.changed_ms, e.snapshot, (
       SELECT k.version FROM event_key AS k WHERE k.tenant = $1 AND k.kind = $2 AND k.id = $3 AND k.key = $4),

@@ -5,6 +5,8 @@ failover; `synchronous_standby_names` is the cure.
 Rule 2: connections belong to an event loop. Each loop that uses a store gets its own, so a store may be opened in one
 and used in others; a process that was forked opens its own.
 Rule 3: one handle is bound to one tenant: no statement can be written without it.
+Rule 4: what changes hands and is lost on the way is asked for once more: done twice, a claim, a renewal or a settlement
+is done once, or its lease lapses. What a person asks for is that person's to repeat.
 """
 
 from __future__ import annotations
@@ -18,9 +20,13 @@ from typing import Any, TypeVar
 import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 import msgspec
 
-from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
+from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.model.codec import decode_snapshot
-from interlock.model.record import HASH_HEX, Bad, Record, decode_record, genesis
+from interlock.model.record import Record
+from interlock.model.work import Lane, Place
+from interlock.ports.clock import SystemClock
+from interlock.ports.lease import Downtime, Lease
+from interlock.ports.sight import Count, Dwell, Minute, RefusalProof, RefusalRow
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -31,12 +37,19 @@ from interlock.ports.store import (
     Page,
     Query,
     Refusal,
+    Stale,
 )
+from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.stores import postgres_leases as leases
+from interlock.stores import postgres_sight as sight
+from interlock.stores import postgres_work as work
 from interlock.stores.postgres_address import UNKEPT, Address
+from interlock.stores.postgres_audit import entity_differences, schema_differences
 from interlock.stores.postgres_batch import Tip, split
-from interlock.stores.postgres_connect import LOST, Connection, connected, is_its_own, translated
+from interlock.stores.postgres_connect import LOST, Connection, connected, is_its_own, is_passing, translated
 from interlock.stores.postgres_link import Link
 from interlock.stores.postgres_lists import find, kinds
+from interlock.stores.postgres_records import verified_records
 from interlock.stores.postgres_refusals import Refusals
 from interlock.stores.postgres_statements import RELEASE, SELECT_LOADED, SELECT_RECORDS
 from interlock.stores.postgres_upkeep import migrate
@@ -45,21 +58,26 @@ from interlock.stores.postgres_writer import Writer
 VERSION_MAX = 2**62
 """No entity gets there, and a page behind it can still be asked for."""
 
+HANDS_TRIES, HANDS_WAIT_MS = 3, 50
+"""How often what changes hands is tried when a lock was not had, and how long to wait at most before the next try."""
+
 T = TypeVar("T")
 
 
 class _Line:
-    """What one event loop has of a store: its connections, its queue of steps, its queue of refusals."""
+    """What one event loop has of a store: its connections, its queues of steps and refusals, what it counts."""
 
     def __init__(self, address: Address) -> None:
         self.link = Link(address)
-        self.writer = Writer(self.link)
+        self.statistics = sight.Statistics(self.link)
+        self.writer = Writer(self.link, self.statistics)
         self.refusals = Refusals(self.link)
 
     async def close(self) -> None:
         """Let what is under way end, then let go."""
         await self.writer.drain()
         await self.refusals.drain()
+        await self.statistics.drain()
         await self.link.close()
 
 
@@ -73,6 +91,8 @@ class PostgresStore:
         self._lock = Lock()
         self._closed = False
         self._process = os.getpid()
+        self._clock = SystemClock()
+        self._skew = work.Skew()
 
     @classmethod
     async def opened(cls, address: Address) -> PostgresStore:
@@ -87,13 +107,15 @@ class PostgresStore:
             connection.terminate()
         return cls(address)
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         _check_text(append.entity)
         _check_text(append.entry.key, "key")
         if append.entry.version != append.expected + 1:
             message = f"entry {append.entry.version} cannot follow version {append.expected}"
             raise UsageError(message, code="append.version")
+        if append.fence is not None and append.expected == 0:
+            raise UsageError(f"`{append.entity}` is not there: no work of it can be held", code="append.fence")
         return await self._line().writer.submit(append)
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
@@ -127,7 +149,7 @@ class PostgresStore:
         # Versions have no gaps, so a page is a range of them; the record before it has the hash that it follows.
         values = (self._tenant, *split(entity), max(begin, 1), wanted + (begin > 0))
         rows = await self._read(lambda connection: connection.fetch(SELECT_RECORDS, *values))
-        return _records(entity, self._tenant, begin, wanted, rows)
+        return verified_records(entity, self._tenant, begin, wanted, rows)
 
     async def find(self, query: Query) -> Page:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
@@ -137,9 +159,18 @@ class PostgresStore:
         """The kinds that there are entities of, sorted."""
         return await self._read(lambda connection: kinds(connection, self._tenant))
 
+    async def differences(self, entity: str | None = None) -> tuple[str, ...]:
+        """How rows beside the journals differ from them: of one entity; without one, what belongs to no single one."""
+        if entity is None:
+            return await self._read(lambda connection: schema_differences(connection, self._tenant))
+        _check_text(entity)
+        return await self._read(lambda connection: entity_differences(connection, self._tenant, entity))
+
     async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Keep refusals; they are written soon, and nobody waits for that."""
-        self._line().refusals.add(refusals)
+        line = self._line()
+        line.refusals.add(refusals)
+        line.statistics.refused(refusals)
 
     async def release(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
@@ -148,6 +179,110 @@ class PostgresStore:
         values = (self._tenant, *split(entity), version, archive)
         released: bool = await self._read(lambda connection: connection.fetchval(RELEASE, *values))
         return released
+
+    # Work: who takes it up, holds it and lets it go. It is born and ends in `append`.
+
+    async def claim(
+        self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
+    ) -> tuple[Claim, ...]:
+        """Take up work that is due, oldest first. When there is none, nothing is written."""
+        return await self._change(
+            lambda connection: work.claim(
+                connection,
+                self._tenant,
+                lane,
+                names,
+                owner=owner,
+                now_ms=now_ms,
+                until_ms=until_ms,
+                limit=limit,
+                skew=self._skew,
+            )
+        )
+
+    async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
+        """Hold claims longer."""
+        return await self._change(
+            lambda connection: work.renew(connection, self._tenant, claims, until_ms=until_ms, skew=self._skew)
+        )
+
+    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        """Let go of claims. False may also mean that it was done already, on a connection that was lost after it."""
+        return await self._change(lambda connection: work.settle(connection, self._tenant, settled, now_ms=now_ms))
+
+    async def note(self, claim: Claim, error: Any) -> bool:
+        """Keep this beside the work of a claim; False when it is no longer ours."""
+        return await self._change(lambda connection: work.note(connection, self._tenant, claim, error))
+
+    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+        """When the next work is due or its lease lapses, by the clock of whoever claimed last; None: there is none."""
+        return await self._read(lambda connection: work.soonest(connection, self._tenant, lane, names, skew=self._skew))
+
+    async def works(self, query: WorkQuery) -> WorkPage:
+        """Work by lane, name and entity, page by page."""
+        return await self._read(lambda connection: work.works(connection, self._tenant, query))
+
+    async def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:  # noqa: ARG002 - the server's clock
+        """Let dead work be tried again, from its first attempt; False when there is no such."""
+        _check_text(entity)
+        return await self._once(lambda connection: work.revive(connection, self._tenant, entity, place))
+
+    async def drop(self, entity: str, place: Place) -> bool:
+        """Forget work; False when there is no such."""
+        _check_text(entity)
+        return await self._once(lambda connection: work.drop(connection, self._tenant, entity, place))
+
+    # Sight: what pages about many entities need
+
+    async def counts(self, kind: str) -> tuple[Count, ...]:
+        """The population of every state, by revision."""
+        return await self._read(lambda connection: sight.counts(connection, self._tenant, kind))
+
+    async def dwell(self, kind: str, *, since_ms: int) -> tuple[Dwell, ...]:
+        """Dwell times of stays that ended since a day, by state."""
+        return await self._read(lambda connection: sight.dwell(connection, self._tenant, kind, since_ms))
+
+    async def rates(self, kind: str, *, since_ms: int) -> tuple[Minute, ...]:
+        """What each minute since a time brought, in order."""
+        return await self._read(lambda connection: sight.rates(connection, self._tenant, kind, since_ms))
+
+    async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
+        """How many entities are in a state since before a time; `COUNT_MAX` + 1 means that there are more."""
+        return await self._read(lambda connection: sight.overdue(connection, self._tenant, kind, state, before_ms))
+
+    async def refusals_before(
+        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
+    ) -> tuple[RefusalRow, ...]:
+        """Refusals before a sequence number, newest first."""
+        return await self._read(
+            lambda connection: sight.refusals_before(connection, self._tenant, sequence, principal, limit)
+        )
+
+    async def prove_refusals(self) -> RefusalProof:
+        """Follow the chain of refusals from its beginning."""
+        return await self._read(sight.prove_refusals)
+
+    # Leases
+
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        """Take a name, or hold it longer; None while another holds it."""
+        return await self._change(
+            lambda connection: leases.take(
+                connection, self._tenant, name, owner=owner, now_ms=now_ms, until_ms=until_ms
+            )
+        )
+
+    async def give_back(self, lease: Lease) -> bool:
+        """Give a name back; False when it was no longer ours."""
+        return await self._change(lambda connection: leases.give_back(connection, self._tenant, lease))
+
+    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:  # noqa: ARG002 - the server's clock
+        """Note that a worker is alive; the downtime that ends with this, by the server's clock."""
+        return await self._change(lambda connection: leases.note_alive(connection, self._tenant, gap_ms=gap_ms))
+
+    async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
+        """The downtimes that ended after a time, in order."""
+        return await self._read(lambda connection: leases.downtimes(connection, self._tenant, since_ms=since_ms))
 
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
@@ -183,10 +318,35 @@ class PostgresStore:
             line = self._lines[loop] = _Line(self._address)
         return line
 
-    async def _read(self, question: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _change(self, change: Callable[[Connection], Awaitable[T]]) -> T:
+        """What a change of hands comes to; again, when the server gave it up for the sake of others."""
         line = self._line()
+        for _ in range(HANDS_TRIES - 1):
+            try:
+                return await self._answered(line.link.asked(change))
+            except UnavailableError as error:
+                if error.__cause__ is None or not is_passing(error.__cause__):
+                    raise
+            await self._clock.sleep_ms(HANDS_WAIT_MS * self._clock.jitter())
+        return await self._answered(line.link.asked(change))
+
+    async def _once(self, change: Callable[[Connection], Awaitable[T]]) -> T:
+        """What a change comes to that is not repeated: its second answer would not be that of the first."""
+        line = self._line()
+
+        async def changed() -> T:
+            async with line.link.connection() as connection:
+                return await change(connection)
+
+        return await self._answered(changed())
+
+    async def _read(self, question: Callable[[Connection], Awaitable[T]]) -> T:
+        return await self._answered(self._line().link.asked(question))
+
+    async def _answered(self, answer: Awaitable[T]) -> T:
+        """An answer, or the error as one of ours."""
         try:
-            return await line.link.asked(question)
+            return await answer
         except (asyncpg.PostgresError, *LOST) as error:
             if is_its_own(error):
                 raise UsageError(f"this cannot be asked for: {str(error)[:200]}", code="query.malformed") from error
@@ -194,46 +354,6 @@ class PostgresStore:
         except msgspec.MsgspecError as error:
             message = f"a row of {self._address.place} does not read: {error}"
             raise CorruptionError(message, code="entity.row") from error
-
-
-def _records(entity: str, tenant: str, after: int, limit: int, rows: list[Any]) -> tuple[Record, ...]:
-    """The records of an answer, verified: against each other, and against the entity that they belong to."""
-    if not rows or after >= rows[0][0] or limit == 0:
-        return ()
-    version, head, archive, archive_version, archive_head = rows[0][:5]
-    lines = [(row[5], row[6]) for row in rows if row[5] is not None]
-    if archive_version is not None and after < archive_version:
-        message = f"the journal of `{entity}` up to version {archive_version} is in the archive {archive}"
-        raise NotFoundError(message, code="journal.archived", hint="open the archive to read it")
-    previous = genesis(entity, tenant=tenant)
-    if after == archive_version:
-        previous, lines = archive_head, lines[:limit]
-    elif after > 0:
-        if not lines or lines[0][0] != after:
-            raise _broken(entity, after, "the record is missing")
-        previous = lines.pop(0)[1][-HASH_HEX - 3 : -3].decode(errors="replace")
-    records = _verified(entity, after, previous, lines)
-    last = records[-1] if records else None
-    if len(records) < limit and (last is None or (last.version, last.head) != (version, head)):
-        raise _broken(entity, version, "the journal ends before the entity does")
-    return records
-
-
-def _verified(entity: str, after: int, previous: str, lines: list[tuple[int, bytes]]) -> tuple[Record, ...]:
-    records: list[Record] = []
-    for version, (number, line) in enumerate(lines, start=after + 1):
-        record = decode_record(line, previous=previous, version=version)
-        if isinstance(record, Bad):
-            raise _broken(entity, version, record.reason)
-        if number != version:
-            raise _broken(entity, version, f"its row is numbered {number}")
-        previous = record.head
-        records.append(record)
-    return tuple(records)
-
-
-def _broken(entity: str, version: int, reason: str) -> CorruptionError:
-    return CorruptionError(f"the journal of `{entity}` is damaged at version {version}: {reason}", code="journal.chain")
 
 
 def _check_text(text: str, what: str = "entity id") -> None:

@@ -23,16 +23,30 @@ import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate
-from interlock.stores.postgres_batch import Ready, Tip, prepared, split, unborn, values_alone, values_together
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.stores.postgres_batch import (
+    Ready,
+    Tip,
+    prepared,
+    split,
+    unborn,
+    values_alone,
+    values_together,
+    values_worked,
+)
 from interlock.stores.postgres_connect import LOST, is_its_own, is_lost, is_passing, sqlstate, translated
 from interlock.stores.postgres_link import Link
+from interlock.stores.postgres_sight import Statistics
 from interlock.stores.postgres_statements import (
     KEEP_CREATIONS,
     KEEP_LISTED_STEP,
     KEEP_LISTED_STEPS,
     KEEP_STEP,
     KEEP_STEPS,
+    KEEP_WORKED_CREATIONS,
+    KEEP_WORKED_STEP,
+    KEEP_WORKED_STEPS,
+    SELECT_ATTEMPTS,
     SELECT_RECORD,
     SELECT_TIPS,
 )
@@ -62,7 +76,7 @@ RETRY_MS_MIN, RETRY_MS_MAX = 20, 1_000
 UPKEEP_SECONDS = 3_600.0
 """How often partitions are made ahead and old keys forgotten: there are weeks of time for it."""
 
-Answer = Appended | Duplicate | Conflict
+Answer = Appended | Duplicate | Conflict | Stale
 
 
 class Waiting:
@@ -91,8 +105,9 @@ class Waiting:
 class Writer:
     """The steps of one event loop on their way to the server."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, statistics: Statistics) -> None:
         self._link = link
+        self._statistics = statistics
         self._address = link.address
         self._tenant = link.address.tenant
         self._ready: deque[Waiting] = deque()
@@ -268,14 +283,7 @@ class Writer:
         batch = [each.ready for each in chunk if each.ready is not None]
         assert len(batch) == len(chunk), "a step was not made ready"
         assert len({each.append.entity for each in chunk}) == len(chunk), "an entity stands twice in a batch"
-        listed = any(each.changes is not None for each in batch)
-        if chunk[0].append.expected == 0:
-            statement, values = KEEP_CREATIONS, values_together(self._tenant, batch, listed=True)
-        elif len(chunk) == 1 and self._address.commit != "group":
-            statement, values = KEEP_LISTED_STEP if listed else KEEP_STEP, values_alone(self._tenant, batch[0])
-        else:
-            statement = KEEP_LISTED_STEPS if listed else KEEP_STEPS
-            values = values_together(self._tenant, batch, listed=listed)
+        statement, values = self._statement(batch, created=chunk[0].append.expected == 0)
         async with self._link.connection() as connection:
             rows = await connection.fetch(statement, *values)
         numbers = {row[0] for row in rows}
@@ -287,10 +295,27 @@ class Writer:
                 missing.append(each)
         return missing
 
+    def _statement(self, batch: list[Ready], *, created: bool) -> tuple[str, tuple[Any, ...]]:
+        """The shortest statement that keeps these steps, with its values."""
+        tenant = self._tenant
+        worked = any(each.work is not None for each in batch)
+        listed = any(each.changes is not None for each in batch)
+        if created and worked:
+            return KEEP_WORKED_CREATIONS, values_worked(tenant, batch, fenced=False)
+        if created:
+            return KEEP_CREATIONS, values_together(tenant, batch, listed=True)
+        if len(batch) == 1 and self._address.commit != "group" and not batch[0].is_fenced:
+            alone = KEEP_WORKED_STEP if worked else KEEP_LISTED_STEP if listed else KEEP_STEP
+            return alone, values_alone(tenant, batch[0])
+        if worked:
+            return KEEP_WORKED_STEPS, values_worked(tenant, batch, fenced=True)
+        return KEEP_LISTED_STEPS if listed else KEEP_STEPS, values_together(tenant, batch, listed=listed)
+
     def _acknowledge(self, waiting: Waiting) -> None:
         assert waiting.ready is not None
         self.note(waiting.append.entity, waiting.ready.tip)
         self._newest_ms = max(self._newest_ms, waiting.append.entry.event.time_ms)
+        self._statistics.kept(waiting.append, waiting.ready.changes)
         waiting.answer(Appended(waiting.ready.tip.version, waiting.ready.tip.head))
 
     async def _looked_up(self, unknown: list[Waiting]) -> list[Waiting]:
@@ -305,12 +330,36 @@ class Writer:
             if kept is not None:
                 await self._answer_known(waiting, kept)
             elif version != waiting.append.expected:
+                self._statistics.lost(waiting.append)
                 waiting.answer(Conflict(version))
             else:
                 tip = Tip(*row[1:8]) if version else unborn(waiting.append.entity, self._tenant)
                 self._prepare(waiting, tip)
                 again.append(waiting)
-        return again
+        return await self._still_held(again)
+
+    async def _still_held(self, steps: list[Waiting]) -> list[Waiting]:
+        """Answer those whose fence is down: the work that they answer is gone, or in newer hands. The others."""
+        fenced = [each for each in steps if each.append.fence is not None]
+        if not fenced:
+            return steps
+        names = [
+            (*split(each.append.entity), place.lane, place.version, place.ordinal)
+            for each in fenced
+            if each.append.fence is not None
+            for place in (each.append.fence[0],)
+        ]
+        columns = [list(column) for column in zip(*names, strict=True)]
+        rows = await self._link.asked(lambda connection: connection.fetch(SELECT_ATTEMPTS, self._tenant, *columns))
+        newest = {id(fenced[n - 1]): attempts for n, attempts in rows}
+        left: list[Waiting] = []
+        for each in steps:
+            fence = each.append.fence
+            if fence is None or newest[id(each)] == fence[1]:
+                left.append(each)
+            else:
+                each.answer(Stale(each.append.expected))
+        return left
 
     async def _answer_known(self, waiting: Waiting, kept: int) -> None:
         """A key that is kept: by this very step, when its statement was in doubt and the record is its own."""

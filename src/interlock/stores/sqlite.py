@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote
 
 import msgspec
@@ -23,7 +23,9 @@ from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.model.codec import decode_snapshot, encode
 from interlock.model.record import Bad, Record, decode_record, genesis
 from interlock.model.work import Lane, Place
+from interlock.ports.feed import FeedPage
 from interlock.ports.lease import Downtime, Lease
+from interlock.ports.sight import Count, Dwell, Minute, RefusalProof, RefusalRow
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -37,7 +39,9 @@ from interlock.ports.store import (
     Stale,
 )
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.stores import sqlite_feed
 from interlock.stores import sqlite_leases as leases
+from interlock.stores import sqlite_sight as sight
 from interlock.stores import sqlite_work as work
 from interlock.stores.sqlite_audit import entity_differences, file_differences
 from interlock.stores.sqlite_batch import split
@@ -150,6 +154,36 @@ class SqliteStore:
         _check_text(archive, "archive")
         return await self._write(lambda connection: release(connection, self._tenant, entity, version, archive))
 
+    # Sight: what is kept for pages about many entities.
+
+    async def counts(self, kind: str) -> tuple[Count, ...]:
+        """The population of every state, by revision."""
+        return await self._read(lambda connection: sight.counts(connection, self._tenant, kind))
+
+    async def dwell(self, kind: str, *, since_ms: int) -> tuple[Dwell, ...]:
+        """Dwell times of stays that ended since a day, by state."""
+        return await self._read(lambda connection: sight.dwell(connection, self._tenant, kind, since_ms))
+
+    async def rates(self, kind: str, *, since_ms: int) -> tuple[Minute, ...]:
+        """What each minute since a time brought, in order."""
+        return await self._read(lambda connection: sight.rates(connection, self._tenant, kind, since_ms))
+
+    async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
+        """How many entities are in a state since before a time; one more than `COUNT_MAX` at most."""
+        return await self._read(lambda connection: sight.overdue(connection, self._tenant, kind, state, before_ms))
+
+    async def refusals_before(
+        self, sequence: int | None, *, principal: str | None = None, limit: int = 50
+    ) -> tuple[RefusalRow, ...]:
+        """Refusals before a sequence number, newest first."""
+        return await self._read(
+            lambda connection: sight.refusals_before(connection, self._tenant, sequence, principal, limit)
+        )
+
+    async def prove_refusals(self) -> RefusalProof:
+        """Follow the chain of refusals from its beginning."""
+        return await self._read(sight.prove_refusals)
+
     # Work: who takes it up, holds it and lets it go. It is born and ends in `append`.
 
     async def claim(
@@ -187,6 +221,20 @@ class SqliteStore:
     async def drop(self, entity: str, place: Place) -> bool:
         """Forget work; False when there is no such."""
         return await self._write(lambda connection: work.drop(connection, self._tenant, entity, place))
+
+    async def note(self, claim: Claim, error: Any) -> bool:
+        """Keep this beside the work of a claim; False when it is no longer ours."""
+        return await self._write(lambda connection: work.note(connection, self._tenant, claim, error))
+
+    # For those who look on
+
+    async def feed(self, after: int, *, limit: int) -> FeedPage:
+        """The entries behind a place, in the order of their commits."""
+        return await self._read(lambda connection: sqlite_feed.feed(connection, self._tenant, after, limit))
+
+    async def place_at(self, time_ms: int) -> int:
+        """The place behind which the entries from this time on stand."""
+        return await self._read(lambda connection: sqlite_feed.place_at(connection, time_ms))
 
     # Leases
 

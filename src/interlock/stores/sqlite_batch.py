@@ -5,7 +5,7 @@ Rule 2: what a step changes, it changes here and nowhere else: the entity, its j
 Rule 3: the steps of a batch are read one by one and written table by table: each statement runs once over the rows of
 all of them, which costs less than a statement for each row. A step that must see what an earlier one of its
 batch wrote (the same entity twice) waits until that is written.
-Rule 4: counters are summed over the batch and written once, before COMMIT.
+Rule 4: counters are summed over the batch and written once, before COMMIT. A `Tally` is only summed here.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from interlock.model.work import Left
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Refusal, Stale
 from interlock.stores import sqlite_work
 from interlock.stores.listing import decode_active, decode_texts
+from interlock.stores.tally import CONFLICTS, Tally
 
 SELECT_ENTITY = """
     SELECT k.version, e.version, e.revision, e.active, e.tags, e.head, e.journal_bytes
@@ -118,7 +119,11 @@ def split(entity: str) -> tuple[str, str]:
 
 
 def write_steps(
-    connection: sqlite3.Connection, tenant: str, steps: Iterable[tuple[Append, bytes]], counts: Counts
+    connection: sqlite3.Connection,
+    tenant: str,
+    steps: Iterable[tuple[Append, bytes]],
+    counts: Counts,
+    tally: Tally | None = None,
 ) -> list[Answer | CorruptionError]:
     """Write steps with the bytes of their snapshots, each if its entity still is at the expected version and its key
     is new. A row that does not read is the answer of whoever asked for it; any other error says nothing of the others.
@@ -130,7 +135,7 @@ def write_steps(
             rows.write(connection)
             rows, touched = _Rows(), set()
         try:
-            answers.append(_planned(connection, tenant, append, snapshot, rows, counts))
+            answers.append(_planned(connection, tenant, append, snapshot, rows, counts, tally))
         except CorruptionError as error:
             answers.append(error)
         touched.add(append.entity)
@@ -139,7 +144,13 @@ def write_steps(
 
 
 def _planned(
-    connection: sqlite3.Connection, tenant: str, append: Append, snapshot: bytes, rows: _Rows, counts: Counts
+    connection: sqlite3.Connection,
+    tenant: str,
+    append: Append,
+    snapshot: bytes,
+    rows: _Rows,
+    counts: Counts,
+    tally: Tally | None,
 ) -> Answer:
     """The answer to one step, with what it writes added to the rows."""
     kind, _, own = append.entity.partition("/")
@@ -149,6 +160,8 @@ def _planned(
     if known.kept is not None:
         return Duplicate(known.kept)
     if known.version != append.expected:
+        if tally is not None:
+            tally.count(kind, CONFLICTS, entry.event.time_ms)
         return Conflict(known.version)
     if append.fence is not None and sqlite_work.fence(connection, name, append.fence[0]) != append.fence[1]:
         return Stale(known.version)
@@ -177,7 +190,9 @@ def _planned(
     _list(rows, name, known, active, append.tags)
     if append.left.born or append.left.ended or append.left.cancelled:
         rows.work.append((name, append.left))
-    _count(counts, name[1], known, append.snapshot.revision, active)
+    _count(counts, kind, known, append.snapshot.revision, active)
+    if tally is not None:
+        tally.step(kind, known.active, active, time_ms)
     return Appended(entry.version, record.head)
 
 

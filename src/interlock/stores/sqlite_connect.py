@@ -42,6 +42,9 @@ CACHE_KIB = 16_384
 LIBRARY_MIN = (3, 37, 0)
 """The first SQLite with STRICT tables."""
 
+MOUNTS = "/proc/self/mounts"
+"""Where Linux tells which file system is where."""
+
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"}
 )
@@ -214,14 +217,22 @@ def _flush(path: Path) -> None:
             raise UnavailableError(f"{each} cannot be flushed: {error.strerror}", code="store.io") from error
 
 
-def check_file_system(path: Path, mounts: str = "/proc/self/mounts") -> None:
+def check_file_system(path: Path, mounts: str = MOUNTS) -> None:
     """Raises UsageError when the file would lie on a network file system; says nothing where that cannot be known."""
+    found = file_system(path, mounts)
+    if found in NETWORK_FILE_SYSTEMS:
+        message = f"{path} lies on {found}: SQLite's write-ahead log needs a local disk"
+        raise UsageError(message, code="store.network", hint="use a local file, or a server")
+
+
+def file_system(path: Path, mounts: str = MOUNTS) -> str | None:
+    """The kind of file system that a file lies on, such as ext4; None where that cannot be known."""
     try:
         lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return
+        return None
     parent = path.resolve().parent
-    best, found = -1, ""
+    best, found = -1, None
     for line in lines:
         fields = line.split(" ")
         if len(fields) < 3:
@@ -229,9 +240,7 @@ def check_file_system(path: Path, mounts: str = "/proc/self/mounts") -> None:
         point = fields[1].replace("\\040", " ")
         if parent.is_relative_to(point) and len(point) >= best:
             best, found = len(point), fields[2]
-    if found in NETWORK_FILE_SYSTEMS:
-        message = f"{path} lies on {found}: SQLite's write-ahead log needs a local disk"
-        raise UsageError(message, code="store.network", hint="use a local file, or a server")
+    return found
 
 
 def poisons(error: sqlite3.Error) -> bool:

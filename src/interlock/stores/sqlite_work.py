@@ -2,7 +2,8 @@
 
 Rule 1: work is born, ended and called off inside the transaction of its entry (`keep`); all else changes hands only.
 Rule 2: every claim walks one index from its oldest row on; nothing here looks at work that is not due.
-Rule 3: of an entity's outbox only the first living row stands in line; whatever takes it out lets the next one in.
+Rule 3: of an entity's ordered lanes only the first living row stands in line; whatever takes it out lets the next in.
+Rule 4: a row that cannot be read is set aside as a dead letter that says so; the others go on.
 `WorkTable` is the same in memory, and the tests hold the two against each other.
 """
 
@@ -12,13 +13,22 @@ import sqlite3
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from interlock.errors import UsageError
 from interlock.model.codec import encode
-from interlock.model.work import Lane, Left, Place, Work
+from interlock.model.work import ORDERED, Lane, Left, Place, Work
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
+from interlock.stores.cursor import Milliseconds
 
 Name = tuple[str, str, str]
 """Tenant, kind and id."""
+
+Key = tuple[str, str, str, Lane, int, int]
+"""A name, and which of its work: lane, version and ordinal."""
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON, or none that ends."""
 
 INSERT_WORK = """
     INSERT INTO work (tenant, kind, id, lane, version, ordinal, line, name, body, due_ms, next_ms)
@@ -33,11 +43,11 @@ DELETE_CALLED_OFF = """
       AND (attempts = 0 OR dead_ms IS NOT NULL)"""
 FIRST_SENT = """
     SELECT version, ordinal, due_ms, next_ms FROM work
-    WHERE tenant = ? AND kind = ? AND id = ? AND lane = 'outbox' AND dead_ms IS NULL
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND dead_ms IS NULL
     ORDER BY version, ordinal LIMIT 1"""
 LET_IN = """
     UPDATE work SET next_ms = ?
-    WHERE tenant = ? AND kind = ? AND id = ? AND lane = 'outbox' AND version = ? AND ordinal = ?"""
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
 SELECT_FENCE = """
     SELECT attempts FROM work
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
@@ -56,13 +66,20 @@ RENEW = """
     UPDATE work SET next_ms = ?
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
       AND attempts = ? AND failures = ? AND dead_ms IS NULL
-    RETURNING kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, cancelled"""
+    RETURNING cancelled"""
 SELECT_HELD = """
     SELECT cancelled FROM work
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
       AND attempts = ? AND failures = ? AND dead_ms IS NULL"""
 LET_GO = """
     UPDATE work SET owner = NULL, error = ?, next_ms = ?, dead_ms = ?, failures = failures + ?, attempts = attempts - ?
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
+NOTE = """
+    UPDATE work SET error = ?
+    WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?
+      AND attempts = ? AND failures = ? AND dead_ms IS NULL"""
+SET_ASIDE = """
+    UPDATE work SET owner = NULL, next_ms = NULL, dead_ms = ?, error = ?
     WHERE tenant = ? AND kind = ? AND id = ? AND lane = ? AND version = ? AND ordinal = ?"""
 SELECT_SOONEST = """
     SELECT min(next_ms) FROM work INDEXED BY work_by_time
@@ -79,6 +96,26 @@ SELECT_WORKS = """
       AND (?10 IS NULL OR version = ?10) AND (?11 IS NULL OR ordinal = ?11) AND (?12 IS NULL OR name = ?12)
       AND (?13 IS NULL OR (dead_ms IS NOT NULL) = ?13)
     ORDER BY kind, id, lane, version, ordinal LIMIT ?14"""
+SELECT_WORKS_OF_ONE = """
+    SELECT kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
+           cancelled
+    FROM work
+    WHERE tenant = ?1 AND kind = ?7 AND id = ?8 AND (+kind, id, lane, version, ordinal) > (?2, ?3, ?4, ?5, ?6)
+      AND (?9 IS NULL OR lane = ?9)
+      AND (?10 IS NULL OR version = ?10) AND (?11 IS NULL OR ordinal = ?11) AND (?12 IS NULL OR name = ?12)
+      AND (?13 IS NULL OR (dead_ms IS NOT NULL) = ?13)
+    ORDER BY kind, id, lane, version, ordinal LIMIT ?14"""
+"""Of one entity: every delivery to a parent or a child asks so. The `+` keeps the cursor from choosing the index."""
+SELECT_WORKS_DEAD = """
+    SELECT kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
+           cancelled
+    FROM work
+    WHERE tenant = ?1 AND dead_ms IS NOT NULL AND (kind, id, lane, version, ordinal) > (?2, ?3, ?4, ?5, ?6)
+      AND (?7 IS NULL OR kind = ?7) AND (?8 IS NULL OR id = ?8) AND (?9 IS NULL OR lane = ?9)
+      AND (?10 IS NULL OR version = ?10) AND (?11 IS NULL OR ordinal = ?11) AND (?12 IS NULL OR name = ?12)
+      AND ?13 = 1
+    ORDER BY kind, id, lane, version, ordinal LIMIT ?14"""
+"""Dead letters only: millions of living rows are not walked over for them."""
 
 
 def keep(connection: sqlite3.Connection, name: Name, left: Left) -> None:
@@ -91,10 +128,11 @@ def keep(connection: sqlite3.Connection, name: Name, left: Left) -> None:
         key = (*name, *_parts(place))
         if connection.execute(DELETE_CALLED_OFF, key).rowcount == 0:
             connection.execute(CALL_OFF, key)
-        elif place.lane == "outbox":
-            _let_in(connection, name)
-    if any(each.place.lane == "outbox" for each in left.born):
-        _let_in(connection, name)
+        elif place.lane in ORDERED:
+            _let_in(connection, name, place.lane)
+    for lane in ORDERED:
+        if any(each.place.lane == lane for each in left.born):
+            _let_in(connection, name, lane)
 
 
 def fence(connection: sqlite3.Connection, name: Name, place: Place) -> int | None:
@@ -126,7 +164,20 @@ def claim(
         due += connection.execute(SELECT_DUE, (tenant, lane, line, now_ms, limit)).fetchall()
     due.sort(key=lambda row: row[0])  # of all lines: a handler with too much to do must not starve the others
     keys = [(tenant, kind, own, lane, version, ordinal) for _, kind, own, version, ordinal in due[:limit]]
-    return tuple(_claim(connection.execute(CLAIM, (owner, until_ms, *key)).fetchone()) for key in keys)
+    claims = (_claimed(connection, key, owner, now_ms=now_ms, until_ms=until_ms) for key in keys)
+    return tuple(each for each in claims if each is not None)
+
+
+def _claimed(connection: sqlite3.Connection, key: Key, owner: str, *, now_ms: int, until_ms: int) -> Claim | None:
+    """Take up one row; one that cannot be read is set aside instead."""
+    try:
+        return _claim(connection.execute(CLAIM, (owner, until_ms, *key)).fetchone())
+    except UNREADABLE as error:
+        why = {"code": "work.unreadable", "message": f"what is to be done cannot be read: {error}"[:500]}
+        connection.execute(SET_ASIDE, (now_ms, encode(why), *key))
+        if key[3] in ORDERED:
+            _let_in(connection, key[:3], key[3])
+        return None
 
 
 def renew(
@@ -137,8 +188,15 @@ def renew(
     for each in claims:
         key = (*_name(tenant, each.entity), *_parts(each.work.place))
         row = connection.execute(RENEW, (until_ms, *key, each.attempt, each.failures)).fetchone()
-        answers.append(None if row is None else _claim(row))
+        answers.append(None if row is None else replace(each, cancelled=bool(row[0])))
     return tuple(answers)
+
+
+def note(connection: sqlite3.Connection, tenant: str, each: Claim, error: Any) -> bool:
+    """Keep this beside the work of a claim."""
+    key = (*_name(tenant, each.entity), *_parts(each.work.place))
+    kept = None if error is None else encode(error)
+    return connection.execute(NOTE, (kept, *key, each.attempt, each.failures)).rowcount == 1
 
 
 def settle(connection: sqlite3.Connection, tenant: str, settled: tuple[Settled, ...], now_ms: int) -> tuple[bool, ...]:
@@ -163,8 +221,8 @@ def _settle(connection: sqlite3.Connection, tenant: str, settled: Settled, now_m
     error = None if settled.error is None else encode(settled.error)
     row = (error, next_ms, now_ms if dead else None, int(failed), int(not settled.begun))
     connection.execute(LET_GO, (*row, *key))
-    if dead and place.lane == "outbox":
-        _let_in(connection, name)
+    if dead and place.lane in ORDERED:
+        _let_in(connection, name, place.lane)
     return True
 
 
@@ -181,9 +239,11 @@ def works(connection: sqlite3.Connection, tenant: str, query: WorkQuery) -> Work
     kind, own = (None, None) if query.entity is None else query.entity.split("/", 1)
     place = (query.lane, None, None) if query.place is None else _parts(query.place)
     dead = None if query.dead is None else int(query.dead)
-    rows = connection.execute(
-        SELECT_WORKS, (tenant, *after, kind, own, *place, query.name, dead, query.limit + 1)
-    ).fetchall()
+    statement = SELECT_WORKS_OF_ONE
+    if query.entity is None:
+        statement = SELECT_WORKS_DEAD if query.dead else SELECT_WORKS
+    values = (tenant, *after, kind, own, *place, query.name, dead, query.limit + 1)
+    rows = connection.execute(statement, values).fetchall()
     page = rows[: query.limit]
     return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > len(page) else None)
 
@@ -201,17 +261,17 @@ def drop(connection: sqlite3.Connection, tenant: str, entity: str, place: Place)
 
 def _remove(connection: sqlite3.Connection, name: Name, place: Place) -> bool:
     removed = connection.execute(DELETE_WORK, (*name, *_parts(place))).rowcount == 1
-    if removed and place.lane == "outbox":
-        _let_in(connection, name)
+    if removed and place.lane in ORDERED:
+        _let_in(connection, name, place.lane)
     return removed
 
 
-def _let_in(connection: sqlite3.Connection, name: Name) -> None:
-    """Put the first living row of an outbox in line, unless it stands there."""
-    found = connection.execute(FIRST_SENT, name).fetchone()
+def _let_in(connection: sqlite3.Connection, name: Name, lane: Lane) -> None:
+    """Put the first living row of an ordered lane in line, unless it stands there."""
+    found = connection.execute(FIRST_SENT, (*name, lane)).fetchone()
     if found is not None and found[3] is None:
         version, ordinal, due_ms, _ = found
-        connection.execute(LET_IN, (due_ms, *name, version, ordinal))
+        connection.execute(LET_IN, (due_ms, *name, lane, version, ordinal))
 
 
 def _lines(connection: sqlite3.Connection, tenant: str, lane: Lane, names: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -234,17 +294,13 @@ def _parts(place: Place) -> tuple[str, int, int]:
 def _row(name: Name, work: Work) -> tuple[Any, ...]:
     place = work.place
     line = work.name if place.lane == "effect" else ""
-    next_ms = None if place.lane == "outbox" else work.due_ms
+    next_ms = None if place.lane in ORDERED else work.due_ms
     return (*name, *_parts(place), line, work.name, encode(work.body), work.due_ms, next_ms)
-
-
-def _work(lane: Lane, version: int, ordinal: int, name: str, body: bytes, due_ms: int | None) -> Work:
-    return Work(Place(lane, version, ordinal), name, msgspec.json.decode(body), due_ms)
 
 
 def _claim(row: tuple[Any, ...]) -> Claim:
     kind, own, lane, version, ordinal, name, body, due_ms, attempts, failures, cancelled = row
-    work = _work(lane, version, ordinal, name, body, due_ms)
+    work = Work(Place(lane, version, ordinal), name, msgspec.json.decode(body), due_ms)
     return Claim(f"{kind}/{own}", work, attempts, failures, bool(cancelled))
 
 
@@ -252,15 +308,23 @@ def _listed(row: tuple[Any, ...]) -> WorkRow:
     kind, own, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms, off = row
     return WorkRow(
         f"{kind}/{own}",
-        _work(lane, version, ordinal, name, body, due_ms),
+        Work(Place(lane, version, ordinal), name, _readable(body), due_ms),
         attempts,
         failures,
         next_ms,
         owner,
-        None if error is None else msgspec.json.decode(error),
+        None if error is None else _readable(error),
         dead_ms,
         bool(off),
     )
+
+
+def _readable(text: bytes) -> Any:
+    """What was kept; None when it cannot be read: a list shows the row all the same."""
+    try:
+        return msgspec.json.decode(text)
+    except UNREADABLE:
+        return None
 
 
 def _cursor(row: tuple[Any, ...]) -> str:
@@ -268,4 +332,9 @@ def _cursor(row: tuple[Any, ...]) -> str:
 
 
 def _decoded_cursor(cursor: str) -> tuple[str, str, str, int, int]:
-    return msgspec.json.decode(cursor, type=tuple[str, str, str, int, int])
+    try:
+        return msgspec.json.decode(cursor, type=tuple[str, str, str, Milliseconds, Milliseconds])
+    except (*UNREADABLE, UnicodeEncodeError) as error:
+        raise UsageError(
+            "this is not a cursor of a list", code="cursor.malformed", hint="take it from the last page"
+        ) from error

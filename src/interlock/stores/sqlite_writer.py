@@ -8,6 +8,7 @@ Rule 4: whatever happens to this thread, every waiting caller gets an answer.
 Rule 5: only this thread checkpoints, and not beside another process's writer: `RESTART` and `TRUNCATE` take the write
 lock first (and go on without it only when others hold it for `CHECKPOINT_BUSY_MS`), `PASSIVE` never does; SQLite before
 3.51.3 can damage the file when a checkpoint and a write of two connections meet.
+Rule 6: statistics are summed in memory and written at most once a `TALLY_MS`, with a batch or when nobody comes.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ from interlock.ports.clock import Clock, SystemClock
 from interlock.ports.store import Append, Refusal
 from interlock.stores.sqlite_batch import Answer, Counts, write_counts, write_refusals, write_steps
 from interlock.stores.sqlite_connect import BUSY_MS_EACH, begin, poisons, translated
+from interlock.stores.sqlite_sight import write_tally
 from interlock.stores.sqlite_upkeep import PURGE_MAX, Chore, expired_before_ms, purge_keys, tell
 from interlock.stores.sqlite_wal import Wal
+from interlock.stores.tally import REFUSALS, Tally
 
 BATCH_STEPS_MAX = 256
 """Steps of one transaction: at 64 the flush is already a small part of the cost, and later callers wait for it."""
@@ -49,6 +52,9 @@ CHECKPOINT_BUSY_MS = 100
 
 IDLE_SECONDS = 1.0
 """Silence after which the write-ahead log is taken into the file and cut."""
+
+TALLY_MS = 1_000
+"""How long statistics are summed before they are written: pages lag by that, and steps do not pay for them."""
 
 SAVEPOINT = "SAVEPOINT step"
 RELEASE = "RELEASE step"
@@ -94,6 +100,8 @@ class Writer:
         self._chores: deque[Chore] = deque()
         self._clock = clock or SystemClock()
         self._newest_ms = 0
+        self._tally = Tally()
+        self._tally_ms = 0
         self._wake = Condition()
         self._closing = False
         self._checkpoint_at = WAL_BYTES_MAX
@@ -181,6 +189,7 @@ class Writer:
             if self._purged():
                 patience = 0.0  # more keys are old: go on, unless somebody has come
                 continue
+            self._tell_tally_alone()
             self._checkpoint(CHECKPOINT_TRUNCATE)  # without the lock: callers must not wait for a flush
             patience = None
 
@@ -225,11 +234,13 @@ class Writer:
         """One transaction, and what each caller is to be told about it; chores are told here."""
         connection = self._connection
         counts: Counts = {}
+        tally = Tally()
         try:
             begin(connection)
-            answers = self._steps(batch, counts)
+            answers = self._steps(batch, counts, tally)
             write_counts(connection, self._tenant, counts)
-            self._refused(refusals)
+            self._refused(refusals, tally)
+            told = self._tell_tally()
             done = [self._chore(each) for each in chores]
             connection.execute(COMMIT)
         except sqlite3.Error as error:
@@ -237,31 +248,58 @@ class Writer:
             for chore in chores:
                 tell(chore, copy(failure))
             return [(each, failure) for each in batch]
+        if told:
+            self._tally.clear()
+        self._tally.add(tally)
         for chore, answer in zip(chores, done, strict=True):
             tell(chore, answer)
         if batch:
             self._newest_ms = max(self._newest_ms, *(each.append.entry.event.time_ms for each in batch))
         return answers
 
-    def _steps(self, batch: list[Waiting], counts: Counts) -> list[tuple[Waiting, Answer | InterlockError]]:
+    def _tell_tally(self) -> bool:
+        """Write the statistics of earlier batches, when it is time; whoever commits then clears them."""
+        now_ms = self._clock.now_ms()
+        if not self._tally or 0 <= now_ms - self._tally_ms < TALLY_MS:
+            return False
+        write_tally(self._connection, self._tenant, self._tally)
+        self._tally_ms = now_ms
+        return True
+
+    def _tell_tally_alone(self) -> None:
+        """Write the statistics that are left, in a transaction of their own; they are lost if that fails."""
+        if self._tally and self.poison is None:
+            try:
+                self._connection.execute(BEGIN_NOW)
+                write_tally(self._connection, self._tenant, self._tally)
+                self._connection.execute(COMMIT)
+            except sqlite3.Error as error:
+                self._failed(error)
+            self._tally.clear()
+
+    def _steps(
+        self, batch: list[Waiting], counts: Counts, tally: Tally
+    ) -> list[tuple[Waiting, Answer | InterlockError]]:
         """Write all steps at once. One that cannot be written undoes them all; then each is written by itself."""
         try:
             steps = [(each.append, each.snapshot) for each in batch]
-            answers = write_steps(self._connection, self._tenant, steps, counts)
+            answers = write_steps(self._connection, self._tenant, steps, counts, tally)
         except (*ITS_OWN, InterlockError):
             counts.clear()
+            tally.clear()
             self._connection.execute(ROLLBACK)
             begin(self._connection)
-            return [(each, self._step(each, counts)) for each in batch]
+            return [(each, self._step(each, counts, tally)) for each in batch]
         return list(zip(batch, answers, strict=True))
 
-    def _step(self, waiting: Waiting, counts: Counts) -> Answer | InterlockError:
+    def _step(self, waiting: Waiting, counts: Counts, tally: Tally) -> Answer | InterlockError:
         """Write one step; an error that is its own takes nothing of its neighbours with it."""
         connection = self._connection
         mine: Counts = {}
+        my_tally = Tally()
         connection.execute(SAVEPOINT)
         try:
-            (answer,) = write_steps(connection, self._tenant, [(waiting.append, waiting.snapshot)], mine)
+            (answer,) = write_steps(connection, self._tenant, [(waiting.append, waiting.snapshot)], mine, my_tally)
         except (*ITS_OWN, InterlockError) as error:
             connection.execute(ROLLBACK_STEP)
             connection.execute(RELEASE)
@@ -269,6 +307,7 @@ class Writer:
         connection.execute(RELEASE)
         for each, change in mine.items():
             counts[each] = counts.get(each, 0) + change
+        tally.add(my_tally)
         return answer
 
     def _chore(self, chore: Chore) -> object:
@@ -284,7 +323,7 @@ class Writer:
         self._connection.execute(RELEASE)
         return answer
 
-    def _refused(self, refusals: list[Refusal]) -> None:
+    def _refused(self, refusals: list[Refusal], tally: Tally) -> None:
         """Write refusals; those that cannot be written take no step with them."""
         if not refusals:
             return
@@ -293,6 +332,9 @@ class Writer:
             write_refusals(self._connection, self._tenant, refusals)
         except ITS_OWN:
             self._connection.execute(ROLLBACK_STEP)
+        else:
+            for each in refusals:
+                tally.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
         self._connection.execute(RELEASE)
 
     def _failed(self, error: sqlite3.Error) -> InterlockError:
@@ -351,6 +393,7 @@ class Writer:
         self._answer([(each, failure) for each in late])
         for chore in chores:
             tell(chore, copy(failure))
+        self._tell_tally_alone()
         self._checkpoint(CHECKPOINT_TRUNCATE)
         self._wal.close()
         self._connection.close()

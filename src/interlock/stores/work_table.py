@@ -1,20 +1,21 @@
 """Work in memory: every row by its place, and who is next. The memory store keeps one; it is the reference for others.
 
 Rule 1: a row is taken up when its time has come; its lease is that time, moved on. Nobody has to notice a lapse.
-Rule 2: of the outbox only an entity's first living row stands in line: what one entity sends is delivered in order. A
-dead letter lost its place; revived, it goes at once.
+Rule 2: of an ordered lane only an entity's first living row stands in line: what one entity sends is delivered in
+order. A dead letter lost its place; revived, it goes at once.
 Rule 3: not safe for threads by itself: its owner holds a lock.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any
 
 from msgspec import Struct
 
-from interlock.model.work import Lane, Left, Place, Work
+from interlock.model.work import ORDERED, Lane, Left, Place, Work
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
 
 
@@ -31,7 +32,7 @@ class _Row(Struct):
 
 
 _Line = tuple[Lane, str]
-"""Who waits together: the work of one handler, all timers, all of the outbox."""
+"""Who waits together: the work of one handler, all timers, all of the outbox, all messages."""
 
 _Name = tuple[str, Place]
 
@@ -42,15 +43,15 @@ class WorkTable:
     def __init__(self) -> None:
         self._rows: dict[_Name, _Row] = {}
         self._lines: dict[_Line, list[tuple[int, str, Place]]] = {}
-        self._outboxes: dict[str, list[Place]] = {}
+        self._queues: dict[tuple[str, Lane], list[Place]] = {}
 
     def keep(self, entity: str, left: Left) -> None:
         """What an entry leaves, ends and calls off, in the one write of the entry."""
         for work in left.born:
-            sent = work.place.lane == "outbox"
+            sent = work.place.lane in ORDERED
             new = self._rows[entity, work.place] = _Row(entity, work, None if sent else work.due_ms)
             if sent:
-                insort(self._outboxes.setdefault(entity, []), work.place)
+                insort(self._queues.setdefault((entity, work.place.lane), []), work.place)
             self._stand(new)
         for place in left.ended:
             self._remove(entity, place)
@@ -63,8 +64,9 @@ class WorkTable:
                 if row.owner is None:  # it waits to be tried again: whoever takes it up sees that nobody asks
                     row.next_ms = row.work.due_ms
                     self._stand(row)
-        if any(each.place.lane == "outbox" for each in left.born):
-            self._let_in(entity)
+        for lane in ORDERED:
+            if any(each.place.lane == lane for each in left.born):
+                self._let_in(entity, lane)
 
     def fence(self, entity: str, place: Place) -> int | None:
         """The number of the newest attempt at some work; None when there is no such work."""
@@ -128,12 +130,18 @@ class WorkTable:
 
     def works(self, query: WorkQuery) -> WorkPage:
         """Work by lane, name and entity, in the order of entities and places."""
-        found = sorted(
-            (row for row in self._rows.values() if _wanted(row, query)), key=lambda row: (row.entity, row.work.place)
-        )
+        wanted = (row for row in self._asked(query) if _wanted(row, query))
+        found = sorted(wanted, key=lambda row: (row.entity, row.work.place))
         rows = [row for row in found if query.after is None or _cursor(row) > query.after]
         page = rows[: query.limit]
         return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > len(page) else None)
+
+    def _asked(self, query: WorkQuery) -> Iterable[_Row]:
+        """The rows to look at. A question for one piece, as every child's answer asks it, is one look."""
+        if query.entity is None or query.place is None:
+            return self._rows.values()
+        row = self._rows.get((query.entity, query.place))
+        return () if row is None else (row,)
 
     def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
         """Let dead work be tried again, from its first attempt."""
@@ -141,9 +149,17 @@ class WorkTable:
         if row is None or row.dead_ms is None:
             return False
         row.next_ms, row.dead_ms, row.attempts, row.failures, row.error = now_ms, None, 0, 0, None
-        if place.lane == "outbox":
-            insort(self._outboxes.setdefault(entity, []), place)
+        if place.lane in ORDERED:
+            insort(self._queues.setdefault((entity, place.lane), []), place)
         self._stand(row)
+        return True
+
+    def note(self, claim: Claim, error: Any) -> bool:
+        """Keep this beside the work of a claim."""
+        row = self._held(claim)
+        if row is None:
+            return False
+        row.error = error
         return True
 
     def drop(self, entity: str, place: Place) -> bool:
@@ -164,10 +180,10 @@ class WorkTable:
             line = (place.lane, row.work.name if place.lane == "effect" else "")
             heappush(self._lines.setdefault(line, []), (row.next_ms, row.entity, place))
 
-    def _let_in(self, entity: str) -> None:
-        """Put the first living row of an outbox in line, unless it stands there."""
-        outbox = self._outboxes.get(entity)
-        row = self._rows[entity, outbox[0]] if outbox else None
+    def _let_in(self, entity: str, lane: Lane) -> None:
+        """Put the first living row of an ordered lane in line, unless it stands there."""
+        queue = self._queues.get((entity, lane))
+        row = self._rows[entity, queue[0]] if queue else None
         if row is not None and row.next_ms is None:
             row.next_ms = row.work.due_ms
             self._stand(row)
@@ -202,19 +218,19 @@ class WorkTable:
             return False
         if row.dead_ms is None:
             self._step_aside(entity, place)
-        elif place.lane == "outbox":
-            self._let_in(entity)
+        elif place.lane in ORDERED:
+            self._let_in(entity, place.lane)
         return True
 
     def _step_aside(self, entity: str, place: Place) -> None:
-        """A row of the outbox leaves the line of its entity: the one behind it is next."""
-        if place.lane != "outbox":
+        """A row of an ordered lane leaves the queue of its entity: the one behind it is next."""
+        if place.lane not in ORDERED:
             return
-        outbox = self._outboxes[entity]
-        outbox.remove(place)
-        if not outbox:
-            del self._outboxes[entity]
-        self._let_in(entity)
+        queue = self._queues[entity, place.lane]
+        queue.remove(place)
+        if not queue:
+            del self._queues[entity, place.lane]
+        self._let_in(entity, place.lane)
 
 
 def _claim(row: _Row) -> Claim:

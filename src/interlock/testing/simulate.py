@@ -17,11 +17,15 @@ from inspect import iscoroutine
 from typing import Any
 
 from interlock.assemble import BoundChart
+from interlock.effects.handlers import Attempt, Handler
+from interlock.effects.retry import Failed, failed_by
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.kernel import Kernel
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.limits import CHILD_DEPTH_MAX
+from interlock.model.payload import payload_refusal
+from interlock.model.results import call_failed, invoke_done, invoke_failed
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 from interlock.runtime.children import child_context, child_entity, inline_kernels
@@ -59,15 +63,16 @@ class Simulation:
     """Runs entities of one or more charts, deterministically.
 
     A chart may be given as `load` made it: its registered handlers then come along. `handlers` answer calls and
-    invokes by name: what one returns becomes the result, an exception the error. `charts`
-    are invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a name.
+    invokes by name, as in a runtime: what one returns for an attempt becomes the result, an exception the error.
+    `charts` are invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a
+    name.
     """
 
     def __init__(
         self,
         *kernels: Kernel | BoundChart,
         time_ms: int = 0,
-        handlers: Mapping[str, Callable[[Effect], object]] | None = None,
+        handlers: Mapping[str, Handler] | None = None,
         charts: Mapping[str, Kernel] | None = None,
         compile: Callable[[str], Kernel] | None = None,
     ) -> None:
@@ -77,7 +82,7 @@ class Simulation:
         self.logs: list[tuple[str, str | None, Any]] = []
         self.messages: list[tuple[str, str, Any]] = []
         self.pending: list[tuple[str, Effect]] = []
-        self.handlers: dict[str, Callable[[Effect], object]] = {}
+        self.handlers: dict[str, Handler] = {}
         self.charts: dict[str, Kernel] = {}
         for given in kernels:
             if isinstance(given, BoundChart):
@@ -143,7 +148,7 @@ class Simulation:
     def fail(self, key: str, code: str = "failed", message: str = "") -> None:
         """Let a pending invoke or call fail for good."""
         entity, effect = self._taken(key)
-        self._failure(entity, effect, code, message)
+        self._failure(entity, effect, Failed(code, message, "no"))
 
     def children(self, entity: str) -> dict[str, str]:
         """The entities that an entity has invoked and not left: by invoke id."""
@@ -166,11 +171,14 @@ class Simulation:
         return self._kept(entity, event, self._kernels[entity].step(self.snapshots[entity], event))
 
     def _kept(self, entity: str, event: Event | None, step: Step) -> Step:
+        before = self.snapshots.get(entity)
         self.snapshots[entity] = step.snapshot
         self.trace.append(Record(time_ms=self.time_ms, entity=entity, event=event, step=step))
         self._queue.extend((entity, effect) for effect in step.effects)
-        if step.snapshot.ended == "failed" and step.snapshot.parent is not None:
-            problem = _problem("child_failed", f"the chart of `{entity}` failed", "unknown")
+        ends = before is None or before.ended is None
+        if ends and step.snapshot.ended == "failed" and step.snapshot.parent is not None:
+            why = f"the chart of `{entity}` failed"
+            problem = {"code": "child_failed", "message": why, "attempts": 1, "done": "unknown"}
             self._queue.append((entity, Effect("done", len(step.effects), "", {"error": problem})))
         return step
 
@@ -209,7 +217,8 @@ class Simulation:
     def _fire_timeout(self, entity: str, key: str) -> None:
         invoke = next(each for each in self.snapshots[entity].invokes if each.key == key)
         self.pending = [each for each in self.pending if each[1].key != key]
-        self._answer(entity, invoke.id, key, "error", _problem("timeout", "the invoke took too long", "unknown"))
+        why = "the invoke took too long"
+        self._step(entity, invoke_failed(invoke.id, key, "timeout", why, done="unknown", time_ms=self.time_ms))
         self._cancel(key)
 
     # Effects
@@ -285,15 +294,20 @@ class Simulation:
         if handler is None:
             self.pending.append((entity, effect))
             return
+        timeout_ms, key = effect.payload.get("timeout_ms"), effect.payload.get("key") or effect.key
+        attempt = Attempt(entity, effect.name or "", effect.input, key, 1, timeout_ms, asyncio.Event())
         try:
-            result = handler(effect)
+            result = handler(attempt)
             if iscoroutine(result):
                 result = _awaited(result)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
-            code = error.code if isinstance(error, InterlockError) else type(error).__name__
-            self._failure(entity, effect, code, str(error))
+            self._failure(entity, effect, failed_by(error))
         else:
-            self._result(entity, effect, result)
+            problem = payload_refusal(result)
+            if problem is None:
+                self._result(entity, effect, result)
+            else:
+                self._failure(entity, effect, Failed("result.malformed", problem))
 
     def _taken(self, key: str) -> tuple[str, Effect]:
         found = next((each for each in self.pending if each[1].key == key), None)
@@ -304,18 +318,15 @@ class Simulation:
 
     def _result(self, entity: str, effect: Effect, result: Any) -> None:
         if effect.type == "invoke":
-            self._answer(entity, effect.payload["id"], effect.key, "done", result)
+            self._step(entity, invoke_done(effect.payload["id"], effect.key, result, time_ms=self.time_ms))
 
-    def _failure(self, entity: str, effect: Effect, code: str, message: str) -> None:
+    def _failure(self, entity: str, effect: Effect, failed: Failed) -> None:
+        code, done, now = failed.code, failed.done, self.time_ms
         if effect.type == "invoke":
-            self._answer(entity, effect.payload["id"], effect.key, "error", _problem(code, message, "no"))
+            name = effect.payload["id"]
+            self._step(entity, invoke_failed(name, effect.key, code, failed.message, done=done, time_ms=now))
         else:
-            data = {"effect": effect.name, "key": effect.key, "code": code}
-            self._step(entity, self._own_event(entity, "error.communication", data, type="platform"))
-
-    def _answer(self, entity: str, invokeid: str, key: str, word: str, data: Any, *, last: bool = False) -> None:
-        fields = {"type": "platform", "invokeid": invokeid, "source": f"invoke/{key}", "last": last}
-        self._step(entity, self._own_event(entity, f"{word}.invoke.{invokeid}", data, **fields))
+            self._step(entity, call_failed(effect.name, effect.key, code, time_ms=now))
 
     def _invoke(self, entity: str, effect: Effect) -> None:
         timeout = effect.payload.get("timeout_ms")
@@ -341,7 +352,7 @@ class Simulation:
             self._started(kernel, child, child_context(kernel, effect.payload.get("input")), parent)
         except InterlockError as error:
             self._children.pop(effect.key, None)
-            self._failure(entity, effect, error.code, error.message)
+            self._failure(entity, effect, failed_by(error))
 
     def _chart(self, entity: str, src: Any) -> Kernel | None:
         """The kernel that a `src` means: an inline chart of the invoking one, a known one, or what `compile` makes."""
@@ -372,7 +383,8 @@ class Simulation:
         assert parent is not None
         word = "error" if "error" in payload else "done"
         data = payload.get("error", payload.get("data"))
-        self._answer(parent.entity, parent.invokeid, parent.key, word, data, last=True)
+        fields = {"type": "platform", "invokeid": parent.invokeid, "source": f"invoke/{parent.key}", "last": True}
+        self._step(parent.entity, self._own_event(parent.entity, f"{word}.invoke.{parent.invokeid}", data, **fields))
 
 
 def _awaited(coroutine: Coroutine[Any, Any, object]) -> object:
@@ -385,7 +397,3 @@ def _awaited(coroutine: Coroutine[Any, Any, object]) -> object:
     raise UsageError(
         "a coroutine handler cannot run here", code="simulation.loop", hint="simulate outside an event loop"
     )
-
-
-def _problem(code: str, message: str, done: str) -> dict[str, Any]:
-    return {"code": code, "message": message, "attempts": 1, "done": done}

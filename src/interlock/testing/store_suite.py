@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.testing import store_crowd, store_reading, store_writing
+from interlock.testing import store_crowd, store_leases, store_reading, store_writing
 from interlock.testing.store_subject import Subject
 
-__all__ = ("CASES", "Subject", "cases_for")
+__all__ = ("CASES", "Subject", "cases_for", "lease_cases_for")
 
 Case = Callable[[Subject], Awaitable[None]]
 
@@ -32,3 +32,9 @@ CASES: tuple[Case, ...] = (*_ALWAYS, *_DURABLE, *_SHARED)
 def cases_for(*, durable: bool, shared: bool) -> tuple[Case, ...]:
     """The cases that a store can be asked: with re-opening only if it is durable, by several handles only if shared."""
     return (*_ALWAYS, *(_DURABLE if durable else ()), *(_SHARED if shared else ()))
+
+
+def lease_cases_for(*, durable: bool, shared: bool) -> tuple[Case, ...]:
+    """The cases for a store that also keeps leases and downtimes (`ports.lease.LeaseStore`); others are not asked."""
+    asked = (*(store_leases.DURABLE if durable else ()), *(store_leases.SHARED if shared else ()))
+    return (*store_leases.CASES, *asked)

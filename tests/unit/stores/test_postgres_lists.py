@@ -92,11 +92,14 @@ async def test_no_question_scans_a_table() -> None:
     assert {} == {name: plan for name, plan in plans.items() if name.startswith("by") and "Sort" in plan}
 
 
-KEPT = {
-    name: getattr(postgres_statements, name)
-    for name in ("KEEP_STEP", "KEEP_LISTED_STEP", "KEEP_STEPS", "KEEP_LISTED_STEPS", "KEEP_CREATIONS")
+KEPT = {name: text for name, text in vars(postgres_statements).items() if name.startswith("KEEP_")}
+JOINS = {
+    "KEEP_STEPS": 1,
+    "KEEP_LISTED_STEPS": 3,
+    "KEEP_WORKED_STEPS": 4,
+    "KEEP_CREATIONS": 2,
+    "KEEP_WORKED_CREATIONS": 2,
 }
-JOINS = {"KEEP_STEPS": 1, "KEEP_LISTED_STEPS": 3, "KEEP_CREATIONS": 2}
 """Loops in the plans for batches: one for each lookup. All else is joined by hash, or it would take squares of time."""
 
 
@@ -110,10 +113,10 @@ async def test_what_keeps_steps_finds_rows_by_their_key_whatever_the_size_of_the
             asked(url, statement.replace("20000", "3000"))
     for name, statement in KEPT.items():
         plan = await _kept_plan(url, statement)
-        conditions = re.findall(r"Scan using (?:entity|event_key)_pkey .*\n\s+Index Cond: (.*)", plan)
+        conditions = re.findall(r"Scan using (?:entity|event_key|work)_pkey .*\n\s+Index Cond: (.*)", plan)
 
         assert [] == re.findall(r"Seq Scan.*|Bitmap.*", plan), name
-        assert bool(conditions) is (name != "KEEP_CREATIONS"), plan
+        assert bool(conditions) is ("CREATIONS" not in name), plan
         assert all("(id = " in each for each in conditions), plan
         assert JOINS.get(name, plan.count("Nested Loop")) == plan.count("Nested Loop"), plan
 

@@ -1,17 +1,18 @@
-"""Work in memory and in SQLite: who is next, who holds it, and what becomes of it."""
+"""Work in memory, in SQLite and on a server: who is next, who holds it, and what becomes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.model.work import Lane, Left, Place, Work
+from interlock.model.work import BUS, Lane, Left, Place, Work
 from interlock.ports.work import Claim, Settled, WorkQuery
-from tests.unit.stores.work_tables import TABLES, Table
+from interlock.stores.work_table import WorkTable
+from tests.unit.stores.work_tables import TABLES, PostgresTable, SqliteTable, Table, opened
 
 CHARGE = Place("effect", 2, 0)
 
@@ -21,24 +22,24 @@ def effect(version: int = 2, *, name: str = "charge", due_ms: int | None = 0) ->
     return Work(Place("effect", version, 0), name, {"name": name}, due_ms)
 
 
-def sent(version: int, ordinal: int = 0) -> Work:
-    """Something in an outbox."""
-    return Work(Place("outbox", version, ordinal), "entity/door/1", {}, 0)
+def sent(version: int, ordinal: int = 0, *, lane: Lane = "outbox") -> Work:
+    """Something in an outbox, or a message."""
+    return Work(Place(lane, version, ordinal), "entity/door/1" if lane == "outbox" else BUS, {}, 0)
 
 
 Tabled = Callable[..., Table]
 
 
-@pytest.fixture(params=list(TABLES.values()), ids=list(TABLES))
-def table(request: pytest.FixtureRequest) -> Tabled:
+@pytest.fixture(params=TABLES)
+def table(request: pytest.FixtureRequest) -> Iterator[Tabled]:
     """Makes a table with the work of one entity."""
+    with opened(request.param) as found:
 
-    def made(*works: Work, entity: str = "order/1") -> Table:
-        found: Table = request.param()
-        found.keep(entity, Left(born=works))
-        return found
+        def made(*works: Work, entity: str = "order/1") -> Table:
+            found.keep(entity, Left(born=works))
+            return found
 
-    return made
+        yield made
 
 
 def taken(of: Table, lane: str = "effect", *, now_ms: int = 0, limit: int = 10, owner: str = "w1") -> list[Claim]:
@@ -234,6 +235,19 @@ def test_an_entity_sends_in_order(table: Tabled) -> None:
     assert ([(2, 0), (2, 1), (3, 0)], []) == (seen, taken(work, "outbox"))
 
 
+def test_messages_go_in_order_and_hold_back_no_sends(table: Tabled) -> None:
+    """While the bus is away, entities still hear each other."""
+    work = table(sent(2, lane="message"), sent(2, 1), sent(3, lane="message"), sent(3, 1))
+    (message,) = taken(work, "message")
+    (first,) = taken(work, "outbox")
+    work.settle((Settled(message, "again", 99), Settled(first, "done")), now_ms=0)
+    (second,) = taken(work, "outbox")
+
+    assert (2, 3) == (message.work.place.version, second.work.place.version)
+    assert [] == taken(work, "message")
+    assert [2] == [each.work.place.version for each in taken(work, "message", now_ms=99)]
+
+
 def test_entities_do_not_wait_for_each_other(table: Tabled) -> None:
     """A failing row holds back its own entity only."""
     work = table(sent(2), sent(3))
@@ -257,10 +271,10 @@ def test_a_dead_letter_lets_the_next_go(table: Tabled) -> None:
     assert [3] == [each.work.place.version for each in taken(work, "outbox")]
 
 
-@pytest.mark.parametrize("lane", ["effect", "outbox"])
-def test_a_revived_letter_is_tried_from_the_beginning(table: Tabled, lane: str) -> None:
+@pytest.mark.parametrize("lane", ["effect", "outbox", "message"])
+def test_a_revived_letter_is_tried_from_the_beginning(table: Tabled, lane: Lane) -> None:
     """Under its key, and for the outbox in its place."""
-    work = table(effect() if lane == "effect" else sent(2))
+    work = table(effect() if lane == "effect" else sent(2, lane=lane))
     (claim,) = taken(work, lane)
     work.settle((Settled(claim, "dead"),), now_ms=7)
 
@@ -297,7 +311,7 @@ def test_the_newest_attempt_is_the_fence(table: Tabled) -> None:
     assert (1, None) == (work.fence("order/1", CHARGE), work.fence("order/1", Place("effect", 9, 9)))
 
 
-LANES = st.sampled_from(("effect", "timer", "outbox"))
+LANES = st.sampled_from(get_args(Lane))
 ENTITIES = st.sampled_from(("order/1", "order/2"))
 NAMES = st.sampled_from(("charge", "ship"))
 PLACES = st.builds(Place, LANES, st.integers(1, 3), st.integers(0, 1))
@@ -306,9 +320,28 @@ TIMES = st.integers(0, 60)
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_both_tables_do_the_same(data: st.DataObject) -> None:
+def test_memory_and_sqlite_do_the_same(data: st.DataObject) -> None:
     """Whatever is kept, claimed, renewed, settled, revived and dropped, in whatever order."""
-    tables = [each() for each in TABLES.values()]
+    hold_against_each_other(data, WorkTable(), SqliteTable())
+
+
+@pytest.mark.parametrize("name", ["postgres-one", "postgres-group"])
+def test_memory_and_a_server_do_the_same(name: str) -> None:
+    """The same, with the steps of its entities kept alone or in batches."""
+    with opened(name) as table:
+        assert isinstance(table, PostgresTable)
+
+        @settings(max_examples=30, deadline=None)
+        @given(st.data())
+        def held(data: st.DataObject) -> None:
+            table.clear()
+            hold_against_each_other(data, WorkTable(), table)
+
+        held()
+
+
+def hold_against_each_other(data: st.DataObject, *tables: Table) -> None:
+    """Do the same to both, and compare every answer and what stands there after it."""
     claims: list[Claim] = []
     born: set[tuple[str, Place]] = set()
     now = 0

@@ -9,9 +9,9 @@ import pytest
 from interlock.assemble import loads
 from interlock.compiler.build import compile_document
 from interlock.definition.yaml import FORMAT
+from interlock.effects.handlers import Attempt
 from interlock.errors import NotFoundError, RejectedError, UsageError
 from interlock.kernel.kernel import Kernel
-from interlock.model.effect import Effect
 from interlock.model.limits import CHILD_DEPTH_MAX
 from interlock.testing.simulate import Simulation
 
@@ -68,7 +68,7 @@ def test_an_event_is_one_step_and_its_effects_wait() -> None:
 
 def test_timers_fire_in_order_of_due_time_when_the_clock_moves() -> None:
     """Each at its own moment; the clock then stands where it was sent."""
-    simulation = Simulation(kernel(LIGHT), handlers={"flash": lambda effect: None})
+    simulation = Simulation(kernel(LIGHT), handlers={"flash": lambda attempt: None})
     simulation.create("k/1")
     simulation.send("k/1", "go")
     simulation.advance(10_000)
@@ -241,10 +241,10 @@ def test_a_child_is_cancelled_when_its_state_is_left() -> None:
 def test_an_invoke_that_fails_is_an_error_event(invoke: str, code: str) -> None:
     """A chart that refuses its input, one too deep, a handler that raises, or one that takes too long."""
 
-    def fails(effect: Effect) -> object:
-        raise KeyError(effect.key)
+    def fails(attempt: Attempt) -> object:
+        raise KeyError(attempt.key)
 
-    def refuses(effect: Effect) -> object:
+    def refuses(attempt: Attempt) -> object:
         raise RejectedError("no")
 
     text = f"context: {{code: {{type: any}}}}\nstates: {{a: {{invoke: {invoke}}}, e: {{}}}}"
@@ -264,11 +264,11 @@ def test_an_invoke_that_fails_is_an_error_event(invoke: str, code: str) -> None:
 
 
 def test_a_handler_answers_an_invoke() -> None:
-    """What it returns is the result; it sees the effect with its key and input."""
-    seen: list[Effect] = []
+    """What it returns is the result; it sees an attempt with its key and input, as in a runtime."""
+    seen: list[Attempt] = []
 
-    def handler(effect: Effect) -> object:
-        seen.append(effect)
+    def handler(attempt: Attempt) -> object:
+        seen.append(attempt)
         return {"id": 7}
 
     text = "states: {a: {invoke: {id: i, src: f, input: {x: 1}, onDone: b}}, b: {}}"
@@ -363,7 +363,7 @@ def test_a_child_that_fails_is_an_error_for_its_parent() -> None:
 def test_a_failing_call_is_told_to_its_entity() -> None:
     """An action's effect that fails for good is `error.communication` with what failed."""
 
-    def breaks(effect: Effect) -> object:
+    def breaks(attempt: Attempt) -> object:
         raise OSError("down")
 
     simulation = Simulation(
@@ -433,7 +433,7 @@ def test_a_coroutine_handler_is_run_to_its_end() -> None:
     )
 
     @chart.handler("work")
-    async def work(effect: Effect) -> int:
+    async def work(attempt: Attempt) -> int:
         return 7
 
     world = Simulation(chart)
@@ -448,7 +448,7 @@ async def test_a_coroutine_handler_in_a_running_loop_is_refused() -> None:
     chart = loads("interlock: 1\nkind: job\nstates: {a: {entry: [work], on: {error.communication: b}}, b: {}}")
 
     @chart.handler("work")
-    async def work(effect: Effect) -> None:
+    async def work(attempt: Attempt) -> None:
         return None
 
     world = Simulation(chart)
@@ -456,3 +456,34 @@ async def test_a_coroutine_handler_in_a_running_loop_is_refused() -> None:
     world.settle()
 
     assert ("b",) == world.snapshots["job/1"].configuration
+
+
+@pytest.mark.parametrize(
+    ("error", "done"), [(RejectedError("no", code="card.unknown"), "no"), (ConnectionError("gone"), "unknown")]
+)
+def test_a_failure_says_whether_it_was_perhaps_done(error: Exception, done: str) -> None:
+    """As in a runtime: only what the handler refused was surely not done."""
+
+    def fails(attempt: Attempt) -> object:
+        raise error
+
+    text = "states: {a: {invoke: {id: i, src: f, onError: b}}, b: {}}"
+    simulation = Simulation(kernel(text), handlers={"f": fails})
+    simulation.create("k/1")
+    simulation.settle()
+    event = simulation.trace[-1].event
+
+    assert event is not None
+    assert ("error.invoke.i", done) == (event.name, event.data["done"])
+
+
+def test_a_result_that_cannot_be_kept_is_an_error() -> None:
+    """As in a runtime."""
+    text = "states: {a: {invoke: {id: i, src: f, onDone: c, onError: b}}, b: {}, c: {}}"
+    simulation = Simulation(kernel(text), handlers={"f": lambda attempt: object()})
+    simulation.create("k/1")
+    simulation.settle()
+    event = simulation.trace[-1].event
+
+    assert event is not None
+    assert (("b",), "result.malformed") == (simulation.snapshots["k/1"].configuration, event.data["code"])

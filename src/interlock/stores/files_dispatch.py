@@ -1,0 +1,310 @@
+"""The one process that performs the work of a root: the holder of the lock of `<root>/dispatch`, for its life.
+
+It has a table of all unfinished work in memory (`files_table`), made from the journals of the entities that have a
+marker (`files_pending`). Others only append; what they leave is found by the hints that they give, at each look, and by
+a walk through the markers now and then. When the holder dies, the next look of another process finds the lock free.
+
+Rule 1: the journal first, then the table: what a journal does not say was not done.
+Rule 2: the beginning of an attempt is written before the work is given out, where effects are concerned, so that no
+death is forgotten; flushed where the chart says that a second beginning is wrong. Timers and deliveries need none of
+that: beginning them twice is harmless.
+Rule 3: a journal that does not read stops its own entity only.
+Rule 4: a journal's lock is never waited for while the table is held; a journal that tells does hold its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from msgspec.structs import replace
+
+from interlock.errors import InterlockError
+from interlock.model.work import Lane, Place, Work
+from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
+from interlock.stores.files_beside import Row, Stand
+from interlock.stores.files_handles import Handles
+from interlock.stores.files_pending import Pending
+from interlock.stores.files_root import Root
+from interlock.stores.files_shared import Address, Shared, unavailable
+from interlock.stores.files_table import HeldTable
+from interlock.stores.files_work import Change
+
+DISPATCH = "dispatch"
+WHAT = "the work of the store"
+
+ATTENDED_MAX = 256
+"""Entities looked at before work is given out: a restart with many of them begins at once, and goes on in between."""
+
+WALK_MS = 30_000
+"""How often all markers are walked through: what was found by no hint lies unseen for that long at most."""
+
+RETIRE_MS = 60_000
+"""How long a marker outlives the last work of its entity: the next work, if it comes soon, needs no flush for it."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Dispatch:
+    """Work below one root, for those who perform it, and for those who only look."""
+
+    def __init__(self, shared: Shared, root: Root, pending: Pending, handles: Handles) -> None:
+        self._shared = shared
+        self._fs = shared.fs
+        self._root = root
+        self._pending = pending
+        self._handles = handles
+        self._file = -1
+        self._is_holder = False
+        self._table = HeldTable()
+        self._guard = Lock()
+        self._looking = Lock()
+        self._queue: dict[str, Address] = {}
+        self._idle: dict[str, tuple[Address, int]] = {}
+        self._walked_ms: int | None = None
+        self._now_ms = 0
+
+    # Performing
+
+    def claim(
+        self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
+    ) -> tuple[Claim, ...]:
+        """Take up work that is due, oldest first; none while another process performs."""
+        if not self._look(now_ms):
+            return ()
+        with self._guard:
+            claims = self._table.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
+        if lane != "effect":
+            return claims
+        begun: list[Claim] = []
+        problems: list[InterlockError] = []
+        for claim in claims:
+            try:
+                if self._begin(claim):
+                    begun.append(claim)
+            except InterlockError as error:
+                problems.append(error)
+                with self._guard:
+                    self._table.settle((Settled(claim, "again", now_ms, lapsed=True, begun=False),), now_ms=now_ms)
+        if problems and not begun:
+            raise problems[0]
+        return tuple(begun)
+
+    def _begin(self, claim: Claim) -> bool:
+        """Rule 2. False when the work is gone."""
+
+        def begun(row: Row) -> Stand:
+            if row.stand.attempts >= claim.attempt:  # told before, of an attempt that was then not begun
+                return row.stand
+            return replace(row.stand, attempts=claim.attempt, failures=claim.failures)
+
+        return self._changed(claim.entity, claim.work.place, begun, is_sure=_is_once(claim.work)) is not None
+
+    def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
+        """Hold claims longer."""
+        if self._is_holder:
+            self._look(self._now_ms)
+        with self._guard:
+            return self._table.renew(claims, until_ms=until_ms)
+
+    def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        """Let go of claims."""
+        return tuple(self._settle(each, now_ms) for each in settled)
+
+    def _settle(self, settled: Settled, now_ms: int) -> bool:
+        claim = settled.claim
+        entity, place = claim.entity, claim.work.place
+        if settled.verdict == "done":
+            return self._changed(entity, place, _gone) is not None
+        with self._guard:
+            kept = self._table.settle((settled,), now_ms=now_ms)[0]
+            row = self._table.row(entity, place)
+        if not kept:
+            return False
+        if row is None:
+            self._changed(entity, place, _gone)
+        else:
+            stood = partial(_stood, row=row, settled=settled)
+            self._changed(entity, place, stood)
+        return True
+
+    def note(self, claim: Claim, error: Any) -> bool:
+        """Keep what is told of work in hand; False when it is no longer ours."""
+        with self._guard:
+            if not self._table.note(claim, error):
+                return False
+        row = self._changed(claim.entity, claim.work.place, lambda now: replace(now.stand, error=error))
+        return row is not None
+
+    def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+        """When the next work is due; at once while there are entities to look at."""
+        with self._guard:
+            if not self._is_holder:
+                return None
+            return 0 if self._queue else self._table.soonest(lane, names)
+
+    # Looking
+
+    def works(self, query: WorkQuery) -> WorkPage:
+        """Work by lane, name and entity, page by page; whoever performs it also knows what is in hand."""
+        if query.entity is not None:
+            rows = self._attended(self._root.address(query.entity))
+            if not self._is_holder:
+                return _table_of({query.entity: rows}).works(query)
+        elif not self._is_holder:
+            return _table_of({each.entity: self._attend(each) for each in self._walked()}).works(query)
+        with self._guard:
+            return self._table.works(query)
+
+    def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+        """Let dead work be tried again, from its first attempt."""
+        row = self._changed(entity, place, lambda row: _revived(row, now_ms), is_sure=True)
+        return row is not None and row.stand.dead_ms is not None
+
+    def drop(self, entity: str, place: Place) -> bool:
+        """Forget work."""
+        return self._changed(entity, place, _gone, is_sure=True) is not None
+
+    def _changed(self, entity: str, place: Place, change: Change, *, is_sure: bool = False) -> Row | None:
+        with self._handles.borrowed(self._root.address(entity)) as journal:
+            return journal.change(place, change, is_sure=is_sure)
+
+    # Finding
+
+    def _look(self, now_ms: int) -> bool:
+        """Finds what others left. Whether this process is the one that performs."""
+        with self._looking:
+            self._now_ms = max(self._now_ms, now_ms)
+            try:
+                if self._root.read_only is not None or not self._holds():
+                    return False
+                self._hear()
+                for address in self._taken():
+                    self._attend(address)
+                self._retire()
+            except OSError as error:
+                raise unavailable(WHAT, "look", error) from error
+            return True
+
+    def _holds(self) -> bool:
+        if self._is_holder:
+            return True
+        if self._file < 0:
+            self._file = self._fs.open_append(self._root.directory, DISPATCH)
+        try:
+            self._fs.lock(self._file, 0)
+        except TimeoutError:
+            return False
+        self._shared.note = self._noted
+        self._is_holder = True
+        return True
+
+    def _hear(self) -> None:
+        names, too_many = set[str](), False
+        with contextlib.suppress(TimeoutError):  # somebody gives a hint just now: it is heard the next time
+            names, too_many = self._pending.heard()
+        for address in filter(None, map(self._pending.address, names)):
+            self._queue[address.name] = address
+        if too_many or self._walked_ms is None or self._now_ms >= self._walked_ms + WALK_MS:
+            self._walked_ms = self._now_ms
+            self._queue.update({address.name: address for address in self._walked()})
+
+    def _walked(self) -> Iterator[Address]:
+        try:
+            yield from self._pending.addresses()
+        except OSError as error:
+            raise unavailable(WHAT, "list", error) from error
+
+    def _taken(self) -> list[Address]:
+        names = [name for name, _ in zip(self._queue, range(ATTENDED_MAX), strict=False)]
+        return [self._queue.pop(name) for name in names]
+
+    def _attend(self, address: Address) -> tuple[Row, ...]:
+        """Rule 3: whatever is wrong with a journal, the others are attended to; it is tried again at the next walk."""
+        try:
+            return self._attended(address)
+        except InterlockError as error:
+            facts = {"entity_id": address.entity, "code": error.code, "error": str(error)}
+            _logger.warning("the work of an entity cannot be read", extra=facts)
+            return ()
+
+    def _attended(self, address: Address) -> tuple[Row, ...]:
+        with self._handles.borrowed(address) as journal:
+            return journal.attend()
+
+    def _noted(self, address: Address, rows: tuple[Row, ...]) -> None:
+        """A journal tells, while it is locked."""
+        with self._guard:
+            self._table.tell(address.entity, rows)
+            if rows:
+                self._idle.pop(address.name, None)
+            else:
+                self._idle.setdefault(address.name, (address, self._now_ms))
+
+    def _retire(self) -> None:
+        """Markers of entities that have had no work for a while go."""
+        with self._guard:
+            idle = [each for each, since_ms in self._idle.values() if self._now_ms >= since_ms + RETIRE_MS]
+        for address in idle[:ATTENDED_MAX]:
+            with contextlib.suppress(InterlockError), self._handles.borrowed(address) as journal:
+                journal.retire()
+            with self._guard:
+                self._idle.pop(address.name, None)
+
+    # The end
+
+    def close(self) -> None:
+        """Lets go of the lock; the next look of another process takes it."""
+        self._shared.note = None
+        self._is_holder = False
+        if self._file >= 0:
+            with contextlib.suppress(OSError):
+                self._fs.close(self._file)
+        self._file = -1
+
+    def abandon(self) -> None:
+        """In a forked child: the lock is the parent's."""
+        self._guard, self._looking = Lock(), Lock()
+        self._table, self._queue, self._idle, self._walked_ms = HeldTable(), {}, {}, None
+        self.close()
+
+
+def _stood(now: Row, *, row: WorkRow, settled: Settled) -> Stand:
+    """How work stands that was let go. Whoever took it up meanwhile has said so already, and knows more than this.
+
+    What only lapsed stands as before, and why is told: an attempt that was not begun is forgotten where that matters.
+    """
+    if now.stand.attempts > settled.claim.attempt:
+        return now.stand
+    if settled.lapsed:
+        is_forgotten = not settled.begun and _is_once(row.work)
+        attempts = row.attempts if is_forgotten else now.stand.attempts
+        return replace(now.stand, attempts=attempts, error=row.error, parked=False)
+    again = row.next_ms if settled.verdict == "again" else None
+    facts = (row.attempts, row.failures, again, row.error, row.dead_ms, row.cancelled)
+    return Stand(*facts, parked=settled.verdict == "wait")
+
+
+def _gone(row: Row) -> None:
+    """It is done with."""
+
+
+def _revived(row: Row, now_ms: int) -> Stand:
+    return row.stand if row.stand.dead_ms is None else Stand(next_ms=now_ms, cancelled=row.stand.cancelled)
+
+
+def _is_once(work: Work) -> bool:
+    """Whether it must be known for sure that it was begun: it must not be again, or not under the same key."""
+    body = work.body
+    return work.is_saga_step or (isinstance(body, dict) and body.get("restore") in {"fail", "restart"})
+
+
+def _table_of(rows: dict[str, tuple[Row, ...]]) -> HeldTable:
+    table = HeldTable()
+    for entity, each in rows.items():
+        table.tell(entity, each)
+    return table

@@ -1,0 +1,94 @@
+"""An entity's directory and journal, open: its descriptors, its mutex, its lock.
+
+Rule 1: a descriptor is closed after the lock is given back, never under it: by then it could be another thread's, and
+lose that one its lock.
+Rule 2: a handle that failed in reading is closed; the next use opens anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from threading import Lock
+
+from interlock.stores.files_shared import Address, Locked, Shared, shard_opened, unavailable
+
+
+class Handle:
+    """Two descriptors of one entity. Whoever uses them holds the mutex, and then the lock."""
+
+    def __init__(self, shared: Shared, address: Address) -> None:
+        self.address = address
+        self._shared = shared
+        self._fs = shared.fs
+        self._settings = shared.settings
+        self._directory = -1
+        self._file = -1
+        self._is_stale = False
+        self._mutex = Lock()
+
+    def abandon(self) -> None:
+        """Lets go of descriptors that were inherited by a fork: the mutex may be held by a thread that is not here."""
+        self._mutex = Lock()
+        self._drop()
+
+    def _find_directory(self, *, create: bool) -> bool:
+        if self._directory >= 0:
+            return True
+        fs, address = self._fs, self.address
+        try:
+            with shard_opened(fs, address.resources, address.shard) as shard:
+                if create:
+                    with contextlib.suppress(FileExistsError):
+                        fs.make_directory(shard, address.name)
+                self._directory = fs.open_directory(shard, address.name)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not create:
+                return False
+            raise unavailable(address.entity, "open", error) from error
+        return True
+
+    def _locked(self) -> _Held:
+        """Holds the entity's lock."""
+        return _Held(
+            self, Locked(self._fs, self._directory, self.address.entity, self._settings.lock_ms_max, self._drop)
+        )
+
+    def settle(self, *, is_stale: bool = False) -> None:
+        """Rule 1: a handle whose reading failed is closed, now that its lock is given back."""
+        if is_stale or self._is_stale:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Closes both descriptors, and with them the lock; the next append opens anew."""
+        for descriptor in (self._file, self._directory):
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):
+                    self._fs.close(descriptor)
+        self._file = self._directory = -1
+        self._is_stale = False
+
+
+class _Held:
+    """The lock of a handle. What the system refuses under it is told as such, and the handle is closed after it."""
+
+    __slots__ = ("_handle", "_lock")
+
+    def __init__(self, handle: Handle, lock: Locked) -> None:
+        self._handle = handle
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        try:
+            self._lock.__enter__()
+        except BaseException:
+            self._handle.settle()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        refused = error if isinstance(error, OSError) else None
+        try:
+            self._lock.__exit__(kind, error, trace)
+        finally:
+            self._handle.settle(is_stale=refused is not None)
+        if refused is not None:
+            raise unavailable(self._handle.address.entity, "read", refused) from refused

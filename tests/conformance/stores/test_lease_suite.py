@@ -1,0 +1,229 @@
+"""The cases of leases on the stores that keep them, and what only a store by the driver's clock can be asked."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from interlock.ports.lease import Downtime, Lease, LeaseStore
+from interlock.stores import files, lease_table, memory, sqlite, sqlite_leases
+from interlock.testing.store_suite import Case, Subject, lease_cases_for
+from tests.conformance.stores.test_store_suite import opened_postgres
+from tests.support.postgres_server import store_or_skip
+
+ALL = lease_cases_for(durable=True, shared=True)
+
+
+def _named(case: Case) -> str:
+    return getattr(case, "__name__", repr(case))
+
+
+@pytest.mark.parametrize("case", lease_cases_for(durable=False, shared=False), ids=_named)
+async def test_the_memory_store_leases(case: Case) -> None:
+    """It neither outlives its process nor is shared."""
+    await case(Subject(open=partial(memory.open_store, "memory:")))
+
+
+@pytest.mark.parametrize("case", ALL, ids=_named)
+async def test_the_sqlite_store_leases(case: Case, tmp_path: Path) -> None:
+    """By several handles, too."""
+    await case(Subject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
+
+
+@pytest.mark.parametrize("case", ALL, ids=_named)
+async def test_the_file_store_leases(case: Case, tmp_path: Path) -> None:
+    """By several handles, too."""
+    await case(Subject(open=partial(files.open_store, f"file://{tmp_path}/x")))
+
+
+@pytest.mark.parametrize("case", ALL, ids=_named)
+async def test_the_postgres_store_leases(case: Case) -> None:
+    """By the server's clock."""
+    await case(Subject(open=partial(opened_postgres, store_or_skip())))
+
+
+async def test_a_store_without_leases_fails_the_suite() -> None:
+    """Nothing is passed in silence."""
+
+    class Narrow:
+        """A store that can be closed, and no more."""
+
+        async def close(self) -> None:
+            """Nothing to let go."""
+
+    with pytest.raises(AssertionError, match="keeps no leases"):
+        await ALL[0](Subject(open=Narrow))  # type: ignore[arg-type]  # the point
+
+
+class Steals(memory.MemoryStore):
+    """Gives a name to whoever asks."""
+
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        return await super().lease(name, owner=owner, now_ms=until_ms + 10**9, until_ms=until_ms)
+
+
+class NeverLapses(memory.MemoryStore):
+    """Keeps a name with whoever had it first."""
+
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        return await super().lease(name, owner=owner, now_ms=0, until_ms=max(1, until_ms))
+
+
+class ForgetsFences(memory.MemoryStore):
+    """Begins anew with a name that was given back."""
+
+    async def give_back(self, lease: Lease) -> bool:
+        given = await super().give_back(lease)
+        if given:
+            del self._leases._leases[lease.name]
+        return given
+
+
+class GivesBackAnybodys(memory.MemoryStore):
+    """Looks at the name only."""
+
+    async def give_back(self, lease: Lease) -> bool:
+        held = self._leases._leases.get(lease.name)
+        return held is not None and await super().give_back(held)
+
+
+class RaisesFencesForNothing(memory.MemoryStore):
+    """Takes holding on for changing hands."""
+
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        held = await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+        if held is None:
+            return None
+        self._leases._leases[name] = Lease(name, owner, held.fence + 1, until_ms)
+        return self._leases._leases[name]
+
+
+class Forgetful(memory.MemoryStore):
+    """Notices downtime, and does not keep it."""
+
+    async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
+        return ()
+
+
+class Anxious(memory.MemoryStore):
+    """Takes every pause for downtime."""
+
+    async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+        return await super().alive(now_ms=now_ms, gap_ms=-1)
+
+
+@pytest.mark.parametrize(
+    "faulty",
+    [Steals, NeverLapses, ForgetsFences, GivesBackAnybodys, RaisesFencesForNothing, Forgetful, Anxious],
+)
+async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
+    """Each fault that a store of leases could have is found by at least one case."""
+    found = []
+    for case in lease_cases_for(durable=False, shared=False):
+        try:
+            await case(Subject(open=faulty))
+        except AssertionError:
+            found.append(_named(case))
+
+    assert [] != found
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[LeaseStore]:
+    """A store that goes by the driver's clock."""
+    opened: memory.MemoryStore | sqlite.SqliteStore
+    opened = (
+        memory.open_store("memory:")
+        if request.param == "memory"
+        else sqlite.open_store(f"sqlite:///{tmp_path}/leases.db")
+    )
+    yield opened
+    await opened.close()
+
+
+async def test_a_lease_ends_at_its_time_and_not_before(store: LeaseStore) -> None:
+    """The moment itself is past it."""
+    await store.lease("one", owner="ada", now_ms=1_000, until_ms=2_000)
+
+    assert None is await store.lease("one", owner="bob", now_ms=1_999, until_ms=3_000)
+    taken = await store.lease("one", owner="bob", now_ms=2_000, until_ms=3_000)
+    assert (2, 3_000) == (taken and taken.fence, taken and taken.until_ms)
+
+
+async def test_a_clock_that_goes_back_takes_nothing_from_its_holder(store: LeaseStore) -> None:
+    """Held until a time: an earlier now is before it."""
+    await store.lease("one", owner="ada", now_ms=10_000, until_ms=11_000)
+
+    assert None is await store.lease("one", owner="bob", now_ms=10, until_ms=20)
+
+
+async def test_downtime_is_more_silence_than_allowed(store: LeaseStore) -> None:
+    """From the last sign of life to the next one."""
+    await store.alive(now_ms=1_000, gap_ms=30)
+
+    assert None is await store.alive(now_ms=1_030, gap_ms=30)
+    assert Downtime(1_030, 1_061) == await store.alive(now_ms=1_061, gap_ms=30)
+    assert (Downtime(1_030, 1_061),) == await store.downtimes(since_ms=1_060)
+
+
+async def test_a_clock_that_goes_back_and_forth_makes_no_downtime(store: LeaseStore) -> None:
+    """The last sign of life stays where it was until the clock has caught up."""
+    await store.alive(now_ms=10_000, gap_ms=30)
+
+    assert None is await store.alive(now_ms=5_000, gap_ms=30)
+    assert None is await store.alive(now_ms=10_030, gap_ms=30)
+    assert () == await store.downtimes(since_ms=0)
+
+
+async def test_old_downtimes_are_forgotten(store: LeaseStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest stay, in order."""
+    for module in (lease_table, sqlite_leases):
+        monkeypatch.setattr(module, "DOWNTIMES_MAX", 3)
+    for time_ms in range(0, 60, 10):
+        await store.alive(now_ms=time_ms, gap_ms=5)
+
+    assert [30, 40, 50] == [each.ended_ms for each in await store.downtimes(since_ms=0)]
+
+
+async def test_tenants_hold_names_of_their_own(tmp_path: Path) -> None:
+    """No statement is without its tenant."""
+    one = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=one")
+    two = sqlite.open_store(f"sqlite:///{tmp_path}/x.db?tenant=two")
+    for each in (one, two):
+        lease = await each.lease("name", owner="ada" if each is one else "bob", now_ms=0, until_ms=1_000)
+        await each.alive(now_ms=0, gap_ms=5)
+        await each.alive(now_ms=10 if each is one else 1, gap_ms=5)
+        assert 1 == (lease and lease.fence)
+
+    assert (1, 0) == (len(await one.downtimes(since_ms=0)), len(await two.downtimes(since_ms=0)))
+    await one.close()
+    await two.close()
+
+
+def test_no_lease_statement_walks_a_table(tmp_path: Path) -> None:
+    """Every question goes by its key."""
+    connection = sqlite3.connect(tmp_path / "plan.db")
+    path = Path(sqlite.__file__).parent / "migrations" / "sqlite" / "0004_leases.sql"
+    connection.executescript(path.read_text(encoding="utf-8"))
+    statements = {
+        name: text
+        for name, text in vars(sqlite_leases).items()
+        if name.isupper() and isinstance(text, str) and "WHERE" in text
+    }
+    plans = {
+        name: " | ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", [None] * _parameters(text)))
+        for name, text in statements.items()
+    }
+    connection.close()
+
+    assert {"GIVE_BACK", "SELECT_ALIVE", "SELECT_DOWNTIMES", "DELETE_OLD_DOWNTIMES", "TAKE_LEASE"} == set(plans)
+    assert [] == [name for name, plan in plans.items() if "SCAN" in plan]
+
+
+def _parameters(text: str) -> int:
+    numbered = [int(part[0]) for part in text.split("?")[1:] if part[:1].isdigit()]
+    return max(numbered, default=text.count("?"))

@@ -1,0 +1,118 @@
+"""From an event loop to a thread and back: one answer for each call, in no more threads than allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+from functools import partial
+from threading import Barrier, Event, current_thread
+
+import pytest
+
+from interlock.stores.files_threads import Threads
+
+SECONDS_MAX = 20
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    """Two at most."""
+    made = Threads(2, "test")
+    yield made
+    made.close()
+
+
+async def test_an_answer_and_an_error_go_to_whoever_asked(threads: Threads) -> None:
+    """The thread goes on after both."""
+
+    def fails() -> None:
+        raise LookupError("not there")
+
+    assert 5 == await threads.run(lambda: 5)
+    with pytest.raises(LookupError, match="not there"):
+        await threads.run(fails)
+    assert (6, [7, 8, 9]) == (
+        await threads.run(lambda: 6),
+        await asyncio.gather(*(threads.run(lambda n=n: n) for n in (7, 8, 9))),  # type: ignore[misc]  # bound now
+    )
+
+
+async def test_calls_run_side_by_side_up_to_the_limit(threads: Threads) -> None:
+    """A lone caller needs one thread, two at once need two, and the third waits its turn."""
+    names = {await threads.run(lambda: current_thread().name) for _ in range(5)}
+    both = Barrier(2)
+    await asyncio.gather(threads.run(lambda: both.wait(SECONDS_MAX)), threads.run(lambda: both.wait(SECONDS_MAX)))
+    more = {*await asyncio.gather(*(threads.run(lambda: current_thread().name) for _ in range(30)))}
+
+    assert ({"test-0"}, True) == (names, more <= {"test-0", "test-1"})
+
+
+async def test_a_caller_that_is_gone_harms_nobody(threads: Threads) -> None:
+    """What it asked for is done all the same."""
+    begun, go, done = Event(), Event(), Event()
+
+    def rule() -> None:
+        begun.set()
+        go.wait(SECONDS_MAX)
+        done.set()
+
+    caller = asyncio.ensure_future(threads.run(rule))
+    await threads.run(lambda: begun.wait(SECONDS_MAX))
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go.set()
+
+    assert await threads.run(lambda: done.wait(SECONDS_MAX))
+    assert 1 == await threads.run(lambda: 1)
+
+
+def test_an_event_loop_that_is_gone_harms_nobody(threads: Threads) -> None:
+    """Another one is answered."""
+    go = Event()
+
+    async def leave() -> None:
+        asked = asyncio.ensure_future(threads.run(lambda: go.wait(SECONDS_MAX)))
+        await asyncio.sleep(0)
+        asked.cancel()
+
+    asyncio.run(leave())
+    go.set()
+
+    assert 1 == asyncio.run(threads.run(lambda: 1))
+
+
+async def test_closing_waits_for_what_was_asked() -> None:
+    """Appends under way end first."""
+    threads, done = Threads(2, "test"), list[int]()
+    go = Event()
+
+    def rule(number: int) -> None:
+        go.wait(SECONDS_MAX)
+        done.append(number)
+
+    asked = [asyncio.ensure_future(threads.run(partial(rule, number))) for number in range(6)]
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.to_thread(threads.close)
+
+    assert [0, 1, 2, 3, 4, 5] == sorted(done)
+    await asyncio.gather(*asked)
+
+
+async def test_an_idle_thread_keeps_nothing_alive(threads: Threads) -> None:
+    """Neither the last question nor its answer."""
+
+    class Value:
+        pass
+
+    value = Value()
+    gone = weakref.ref(value)
+    await threads.run(lambda kept=value: kept)  # type: ignore[misc]  # bound now
+    del value
+    await threads.run(lambda: None)
+    gc.collect()
+
+    assert None is gone()

@@ -1,0 +1,262 @@
+"""What pages about many entities are served from: populations, rates, dwell times, refusals."""
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.ports.sight import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, Dwell, RefusalRow, RefusalSight, Sight
+from interlock.runtime.send import Runtime
+from interlock.stores import sqlite_lists, sqlite_sight, sqlite_work
+from interlock.stores.sqlite_connect import open_writer
+from interlock.stores.tally import BUCKETS, CONFLICTS, Tally
+from interlock.testing.clock import VirtualClock
+
+CHART = """
+interlock: 1
+kind: lamp
+revision: 1.0.0
+initial: off
+states:
+  off: {on: {flip: on}}
+  on:
+    initial: dim
+    on: {flip: off}
+    states:
+      dim: {on: {turn: bright}}
+      bright: {}
+"""
+
+START_MS = 20_000 * DAY_MS
+PATIENCE = 2_000
+"""Looks, a hundredth of a second apart: what is summed is written after a second."""
+
+
+@asynccontextmanager
+async def lamps(url: str, clock: VirtualClock) -> AsyncIterator[Runtime]:
+    """A runtime for lamps on a store."""
+    async with interlock.open(url, charts=[interlock.loads(CHART)], clock=clock, work=False) as runtime:
+        yield runtime
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty store."""
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/lamps.db"
+
+
+async def seen(store: Any) -> dict[str, Any]:
+    """Gives all that a store tells of lamps, once it has written what it sums."""
+    for _ in range(PATIENCE):
+        dwell = await store.dwell("lamp", since_ms=0)
+        minutes = await store.rates("lamp", since_ms=0)
+        if sum(each.steps for each in minutes) >= 6:
+            counts = {(each.state, each.entities) for each in await store.counts("lamp")}
+            return {"counts": counts, "dwell": {each.state: each.stays for each in dwell}, "minutes": minutes}
+        await asyncio.sleep(0.01)
+    raise AssertionError("what was summed is not written")
+
+
+async def play(runtime: Runtime, clock: VirtualClock) -> None:
+    """Two lamps: one is on for two minutes, the other for ever."""
+    for name in ("a", "b"):
+        await runtime.create(f"lamp/{name}")
+        clock.time_ms += 5_000
+        await runtime.send(f"lamp/{name}", "flip")
+    clock.time_ms += 120_000
+    await runtime.send("lamp/a", "turn")
+    await runtime.send("lamp/a", "flip")
+
+
+async def test_a_store_tells_who_is_where_and_how_long_they_stayed(url: str) -> None:
+    """Compounds count too; a stay is counted when it ends, in the bucket of its length."""
+    clock = VirtualClock(START_MS)
+    async with lamps(url, clock) as runtime:
+        await play(runtime, clock)
+        told = await seen(runtime.store)
+        assert isinstance(runtime.store, Sight)
+
+    stays = {
+        state: [at for at, count in enumerate(buckets) for _ in range(count)]
+        for state, buckets in told["dwell"].items()
+    }
+    assert {("off", 1), ("on", 1), ("on.dim", 1)} == told["counts"]
+    assert {"off": [2, 2], "on": [4], "on.dim": [4], "on.bright": [0]} == stays
+    assert 6 == sum(each.steps for each in told["minutes"])
+    assert [each.minute_ms for each in told["minutes"]] == sorted(each.minute_ms for each in told["minutes"])
+
+
+async def test_both_stores_tell_the_same(tmp_path: Path) -> None:
+    """Memory is the reference."""
+    found = []
+    for url in ("memory:", f"sqlite:///{tmp_path}/lamps.db"):
+        clock = VirtualClock(START_MS)
+        async with lamps(url, clock) as runtime:
+            await play(runtime, clock)
+            found.append(await seen(runtime.store))
+
+    assert found[0] == found[1]
+
+
+async def test_what_was_summed_is_written_when_the_store_closes(tmp_path: Path) -> None:
+    """A short visit counts as well."""
+    url = f"sqlite:///{tmp_path}/lamps.db"
+    clock = VirtualClock(START_MS)
+    async with lamps(url, clock) as runtime:
+        await play(runtime, clock)
+    async with lamps(url, clock) as runtime:
+        told = await seen(runtime.store)
+
+    assert 6 == sum(each.steps for each in told["minutes"])
+
+
+async def test_who_is_somewhere_too_long_is_counted_up_to_a_bound(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older than a time, in that state; beyond the bound it is one more, and no walk."""
+    clock = VirtualClock(START_MS)
+    async with lamps(url, clock) as runtime:
+        await play(runtime, clock)
+        store: Any = runtime.store
+        before = await store.overdue("lamp", "on", before_ms=START_MS)
+        after = await store.overdue("lamp", "on", before_ms=clock.time_ms)
+        elsewhere = await store.overdue("lamp", "nowhere", before_ms=clock.time_ms)
+        monkeypatch.setattr("interlock.stores.memory.COUNT_MAX", 0)
+        monkeypatch.setattr("interlock.stores.sqlite_sight.COUNT_MAX", 0)
+        await runtime.send("lamp/a", "flip")
+        bounded = await store.overdue("lamp", "on", before_ms=clock.time_ms + 1)
+
+    assert (0, 1, 0, 1) == (before, after, elsewhere, bounded)
+    assert COUNT_MAX == 10_000
+
+
+async def test_refusals_come_back_newest_first(url: str) -> None:
+    """By principal, too; and from a number on."""
+    clock = VirtualClock(START_MS)
+    async with lamps(url, clock) as runtime:
+        for who in ("eve", "bob", "eve"):
+            await runtime.create(f"lamp/{who}", key=f"k{who}")
+            await runtime.send(f"lamp/{who}", "nothing", principal={"id": who})
+        store: Any = runtime.store
+        assert isinstance(store, RefusalSight)
+        found: tuple[RefusalRow, ...] = ()
+        for _ in range(PATIENCE):
+            found = await store.refusals_before(None)
+            if len(found) == 3:
+                break
+            await asyncio.sleep(0.01)
+        mine = await store.refusals_before(None, principal="eve")
+        older = await store.refusals_before(3, limit=1)
+        proof = await store.prove_refusals()
+
+    assert [3, 2, 1] == [each.sequence for each in found]
+    assert [3, 1] == [each.sequence for each in mine]
+    assert [("bob", "rejected")] == [(each.refusal.principal, each.refusal.outcome) for each in older]
+    assert (3, None) == (proof.linked, proof.broken)
+
+
+@pytest.mark.parametrize(
+    ("damage", "broken"),
+    [
+        ("UPDATE audit_refusal SET body = CAST(replace(body, 'eve', 'bob') AS BLOB) WHERE sequence = 2", 2),
+        ("DELETE FROM audit_refusal WHERE sequence = 2", 2),
+        ("UPDATE audit_refusal SET head = 'x' WHERE sequence = 3", 3),
+        ("DELETE FROM audit_refusal WHERE sequence = 1", 1),
+    ],
+)
+async def test_a_refusal_that_was_changed_or_taken_out_is_named(tmp_path: Path, damage: str, broken: int) -> None:
+    """The first bad number, and how many before it hold."""
+    url = f"sqlite:///{tmp_path}/lamps.db"
+    async with lamps(url, VirtualClock(START_MS)) as runtime:
+        await runtime.create("lamp/a")
+        for _ in range(3):
+            await runtime.send("lamp/a", "nothing", principal={"id": "eve"})
+    hand = sqlite3.connect(tmp_path / "lamps.db")
+    hand.execute(damage)
+    hand.commit()
+    hand.close()
+    async with lamps(url, VirtualClock(START_MS)) as runtime:
+        store: Any = runtime.store
+        proof = await store.prove_refusals()
+
+    assert (broken - 1, broken) == (proof.linked, proof.broken)
+
+
+async def test_old_statistics_are_forgotten(tmp_path: Path) -> None:
+    """Rates after a day, dwell times after two weeks: the tables do not grow with time."""
+    clock = VirtualClock(START_MS)
+    async with lamps(f"sqlite:///{tmp_path}/lamps.db", clock) as runtime:
+        await play(runtime, clock)
+    clock.time_ms += 15 * DAY_MS
+    async with lamps(f"sqlite:///{tmp_path}/lamps.db", clock) as runtime:
+        await runtime.send("lamp/b", "flip")
+    async with lamps(f"sqlite:///{tmp_path}/lamps.db", clock) as runtime:
+        store: Any = runtime.store
+        minutes = await store.rates("lamp", since_ms=0)
+        dwell = await store.dwell("lamp", since_ms=0)
+
+    assert [1] == [each.steps for each in minutes]
+    assert {"on", "on.dim"} == {each.state for each in dwell}
+
+
+def test_a_tally_adds_up_and_is_empty_when_cleared() -> None:
+    """Two tallies are their sum; a clock that went back makes no negative stay."""
+    one, other = Tally(), Tally()
+    one.step("lamp", {"on": 100}, {"off": 50}, 50)
+    other.step("lamp", {"on": 0}, {"off": 50}, 50)
+    other.count("lamp", CONFLICTS, 70_000)
+    one.add(other)
+
+    assert {("lamp", "on", 0, 0): 2} == one.stays
+    assert {("lamp", 0): [2, 0, 0], ("lamp", 60_000): [0, 1, 0]} == one.minutes
+    one.clear()
+    assert not one
+
+
+@pytest.mark.parametrize(
+    ("stays", "p95"),
+    [
+        ([0] * BUCKETS, None),
+        ([1] + [0] * 11, DWELL_BOUNDS_MS[0]),
+        ([95, 5] + [0] * 10, DWELL_BOUNDS_MS[0]),
+        ([94, 6] + [0] * 10, DWELL_BOUNDS_MS[1]),
+        ([0] * 11 + [3], None),
+    ],
+)
+def test_a_quantile_is_the_bound_that_it_did_not_pass(stays: list[int], p95: int | None) -> None:
+    """None when there were no stays, or longer ones than any bound."""
+    assert p95 == Dwell("on", tuple(stays)).quantile_ms(0.95)
+
+
+LISTS = ("BY_AGE", "BY_STATE", "BY_ID", "BY_TAG", "NEXT_KIND")
+SIGHTS = (
+    "SELECT_COUNTS",
+    "SELECT_DWELL",
+    "SELECT_RATES",
+    "COUNT_OVERDUE",
+    "SELECT_REFUSALS",
+    "SELECT_REFUSALS_BY_PRINCIPAL",
+    "SELECT_REFUSAL_CHAIN",
+    "DELETE_DWELL",
+    "DELETE_MINUTES",
+)
+
+
+@pytest.mark.parametrize("name", [*LISTS, *SIGHTS, "SELECT_WORKS_OF_ONE", "SELECT_WORKS_DEAD"])
+def test_no_page_scans_a_table(tmp_path: Path, name: str) -> None:
+    """SQLite says how it would answer: along a key or an index, and without sorting."""
+    room = sqlite_lists if name in LISTS else sqlite_sight if name in SIGHTS else sqlite_work
+    statement = getattr(room, name)
+    connection = open_writer(tmp_path / "lamps.db")
+    try:
+        values = [1] * (int(max(re.findall(r"\?(\d+)", statement), key=int, default="0")) or statement.count("?"))
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+    finally:
+        connection.close()
+
+    assert plan
+    assert [] == [each for each in plan if re.match(r"SCAN (?!\(subquery|CONSTANT)", each) or "TEMP B-TREE" in each]

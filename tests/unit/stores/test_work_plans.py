@@ -1,0 +1,69 @@
+"""A million pending timers: no statement that a worker runs walks a table, or sorts."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from interlock.model.work import Left, Place, Work
+from interlock.ports.work import WorkQuery
+from interlock.stores import sqlite_work
+from interlock.stores.sqlite_connect import open_writer
+
+STATEMENTS = {
+    name: text
+    for name, text in vars(sqlite_work).items()
+    if name.isupper() and isinstance(text, str) and re.match(r"\s*(SELECT|UPDATE|DELETE)", text)
+}
+"""Every statement over work that does not simply insert."""
+
+
+def plan(connection: sqlite3.Connection, text: str) -> str:
+    """How SQLite would do it, in one line."""
+    numbered = [int(each) for each in re.findall(r"\?(\d+)", text)]
+    count = max(numbered, default=text.count("?"))
+    return " | ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", [None] * count))
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_statement_walks_the_table(name: str, tmp_path: Path) -> None:
+    """Each goes by the key of its row, or along the index by time."""
+    connection = open_writer(tmp_path / "plans.db")
+    found = plan(connection, STATEMENTS[name])
+    connection.close()
+
+    assert "SEARCH work" in found
+    assert "SCAN" not in found
+    assert "TEMP B-TREE" not in found
+
+
+def test_what_is_due_is_read_off_an_index() -> None:
+    """The statements that find the next timer name it: a plan that changed with the statistics would be a scan."""
+    asked = {name for name, text in STATEMENTS.items() if "INDEXED BY work_by_time" in text}
+
+    assert {"SELECT_DUE", "SELECT_SOONEST"} <= asked
+
+
+def test_the_work_of_one_entity_is_found_by_its_name(tmp_path: Path) -> None:
+    """Whatever else the store holds: the relay asks so for every answer of a child. Page by page, too."""
+    connection = open_writer(tmp_path / "plans.db")
+    asked: list[str] = []
+    for number in range(3):
+        for own in ("1", "2", "3"):
+            work = Work(Place("effect", number + 1, 0), "charge", {}, 0)
+            sqlite_work.keep(connection, ("", "order", own), Left(born=(work,)))
+    found: list[int] = []
+    after = None
+    connection.set_trace_callback(asked.append)
+    for _ in range(3):
+        page = sqlite_work.works(connection, "", WorkQuery(entity="order/2", after=after, limit=1))
+        found, after = [*found, *(each.work.place.version for each in page.rows)], page.after
+    connection.set_trace_callback(None)
+    plans = {row[3] for each in asked for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")}
+    connection.close()
+
+    assert ([1, 2, 3], None) == (found, after)
+    assert {"SEARCH work USING PRIMARY KEY (tenant=? AND kind=? AND id=?)"} == plans
