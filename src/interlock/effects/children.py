@@ -6,19 +6,24 @@ Rule 1: a child's id comes from the work and the number of restarts, so that cre
 Rule 2: parent and child talk by events only, in the order sent: what is sent to a child that is not there yet waits.
 Rule 3: a child that failed is begun anew while the invoke's `retry` has tries left (restart); then its parent hears
 (escalate).
-Rule 4: a child that takes longer than the invoke's `timeout` is ended, and its parent hears `timeout`.
+Rule 4: a process that does not have the child's chart leaves it to others, and says so beside the work; it may be that
+nobody has it, as with a handler, and then a person must.
+Rule 5: a child that takes longer than the invoke's `timeout` is ended, and its parent hears `timeout`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from interlock.effects.lane import Held
 from interlock.effects.left import CANCEL
 from interlock.effects.retry import Again, Failed, Policy, decided, failed_by, policy_of
-from interlock.errors import NotFoundError, RejectedError, UsageError
+from interlock.errors import InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.event import Event
+from interlock.model.limits import LOOK_MS_MAX
 from interlock.model.results import invoke_failed
 from interlock.ports.clock import Clock
-from interlock.ports.driver import Child, Driver
+from interlock.ports.driver import NOT_HERE, Child, Driver
 from interlock.ports.work import Claim, Settled
 
 
@@ -35,7 +40,12 @@ class Children:
         place, payload, timeout = claim.work.place, claim.work.body, claim.work.body.get("timeout_ms")
         try:
             child = await self._driver.begin_child(claim.entity, place, payload, restarts=claim.failures)
-        except (NotFoundError, RejectedError, UsageError) as error:
+        except (NotFoundError, RejectedError, UnavailableError, UsageError) as error:
+            if error.code in NOT_HERE:
+                later_ms = self._clock.now_ms() + LOOK_MS_MAX
+                return Settled(claim, "again", later_ms, error=_not_here(error), lapsed=True, begun=False)
+            if isinstance(error, UnavailableError):
+                raise
             return await self._failed(claim, failed_by(error))
         if child.ended or timeout is None:
             return Settled(claim, "wait")
@@ -72,3 +82,7 @@ def restarted(claim: Claim, failed: Failed, *, now_ms: int, jitter: float) -> Se
     policy = policy_of(claim.work.body, otherwise=Policy())
     answer = decided(policy, failed, failures=claim.failures, attempts=claim.failures + 1, now_ms=now_ms, jitter=jitter)
     return Settled(claim, "again", answer.next_ms) if isinstance(answer, Again) else None
+
+
+def _not_here(error: InterlockError) -> dict[str, Any]:
+    return {"code": error.code, "message": error.message[:500]}

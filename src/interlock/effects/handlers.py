@@ -2,27 +2,29 @@
 
 Rule 1: a handler begins only after the entry that asks for it is durable: only committed work can be claimed.
 Rule 2: a result ends the work in the entry that brings it. Success counts from any attempt, since the key was the same;
-a failure only from the newest one.
-Rule 3: a coroutine that takes too long is cancelled. A thread cannot be stopped, so its attempt is the last one: no
-second run beside it.
+a failure only from the newest one. A result whose step cannot be kept at all is a failure, of a deed that was done.
+Rule 3: a coroutine that takes too long, or gives no sign of life for its `heartbeat`, is cancelled. A thread cannot be
+stopped, nor a coroutine that swallows its cancellation: such an attempt is the last one, with no second run beside it,
+and gives its place free.
 Rule 4: a state that was left calls its invokes off: a coroutine is cancelled, unless it is a step of a saga, which must
 know whether it was done. What succeeds all the same is told: the chart may have to make up for it.
 Rule 5: a process that does not have the entity's chart does not begin: it could not bring the result back.
 Rule 6: what a handler returns must be plain JSON of an event's size; anything else is an error that names it.
+Rule 7: what a heartbeat tells is kept with the work when its lease is renewed, and handed to the next attempt.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
 from msgspec import Struct
 
+from interlock.effects.answers import Answers
 from interlock.effects.lane import Held
 from interlock.effects.retry import (
     CALL_POLICY,
@@ -35,18 +37,23 @@ from interlock.effects.retry import (
     failed_by,
     policy_of,
 )
-from interlock.errors import InterlockError, UsageError
-from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, RUNNING_MAX
+from interlock.effects.threads import Threads
+from interlock.errors import InterlockError, RejectedError, UsageError
+from interlock.model.codec import encode
+from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.model.payload import payload_refusal
 from interlock.model.results import call_failed, invoke_done, invoke_failed
 from interlock.ports.clock import Clock
 from interlock.ports.driver import Driver
-from interlock.ports.work import Claim, Settled
+from interlock.ports.work import Claim, Settled, WorkQuery, WorkStore
 
 Handler = Callable[["Attempt"], Any]
 """A registered function: of an attempt, to its result; a coroutine function, or one that runs in a thread."""
 
 _log = logging.getLogger("interlock.effects")
+
+_LISTENS = 4
+"""How often an attempt is listened to within its heartbeat: silence is noticed a quarter late at most."""
 
 
 Elsewhere = Callable[[Handler, "Attempt"], Awaitable[Any]]
@@ -57,6 +64,7 @@ class Attempt(Struct, frozen=True):
     """One attempt at an effect, as a handler sees it.
 
     `key` is the same for every attempt: give it to the service that does the deed, so that a repeated one is done once.
+    `details` is the last that an attempt before this one told with a heartbeat: where to go on.
     """
 
     entity: str
@@ -66,11 +74,21 @@ class Attempt(Struct, frozen=True):
     number: int
     timeout_ms: int | None
     called_off: asyncio.Event
+    details: Any = None
+    beat: Callable[[Any], None] | None = None
 
     @property
     def cancelled(self) -> bool:
         """Whether nobody waits for the result any more: the state that asked was left."""
         return self.called_off.is_set()
+
+    def heartbeat(self, details: Any = None) -> None:
+        """Tell that this attempt is alive, and how far it is: small plain JSON, which the next attempt would be given.
+
+        From any thread, and from a process of the pool. Details that cannot be kept are logged; the attempt goes on.
+        """
+        if self.beat is not None:
+            self.beat(details)
 
 
 class Handlers:
@@ -85,42 +103,55 @@ class Handlers:
         key_prefix: str = "",
         busy: frozenset[str] = frozenset(),
         elsewhere: Elsewhere | None = None,
+        heartbeats: Mapping[str, int] | None = None,
+        store: WorkStore | None = None,
     ) -> None:
         self._functions = functions
         self._busy = busy
         self._elsewhere = elsewhere
         self._driver = driver
+        self._answers = Answers(driver, clock)
         self._clock = clock
         self._key_prefix = key_prefix
-        self._threads = ThreadPoolExecutor(RUNNING_MAX, thread_name_prefix="interlock-handler")
+        self._heartbeats = heartbeats or {}
+        self._store = store
+        self._threads = Threads()
+        self._works: set[asyncio.Future[Any]] = set()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The handlers there are: work for others waits."""
         return tuple(self._functions)
 
-    def close(self) -> None:
-        """Let the threads go; one that is still busy ends by itself."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
     async def perform(self, held: Held) -> Settled | None:
         """One attempt: from claim to answer."""
         claim = held.claim
-        if not await self._driver.is_here(claim.entity):  # the deed would be asked for, and its result be lost
-            return Settled(claim, "again", self._clock.now_ms() + LOOK_MS_MAX, lapsed=True, begun=False)
+        details = await self._details(held)
+        here = await self._driver.is_here(claim.entity)  # elsewhere, the deed would be asked for and its result be lost
+        if not here or self._waits_for_a_thread(claim):
+            later_ms = self._clock.now_ms() + LOOK_MS_MAX
+            return Settled(claim, "again", later_ms, error=held.facts(), lapsed=True, begun=False)
         failed = self._before(claim)
         if failed is None:
             if claim.cancelled and not claim.work.is_saga_step:
                 return Settled(claim, "done")  # its worker died after the state was left: nobody asks any more
-            outcome = await self._attempted(held)
+            outcome = await self._attempted(held, details)
         else:
             outcome = Spent(failed)
         claim = held.claim
         if isinstance(outcome, _Later):
-            return Settled(claim, "again", outcome.next_ms, error=_facts(claim, outcome.failed))
+            return Settled(claim, "again", outcome.next_ms, error=_facts(held, outcome.failed))
         if isinstance(outcome, Spent):
-            return await self._spent(claim, outcome.failed)
-        return await self._succeeded(claim, outcome.value)
+            return await self._spent(held, outcome.failed)
+        return await self._succeeded(held, outcome.value)
+
+    def _waits_for_a_thread(self, claim: Claim) -> bool:
+        """Whether it cannot begin: too many threads were given up here, and still run."""
+        name = claim.work.name
+        if name in self._busy or iscoroutinefunction(self._functions[name]) or not self._threads.is_full:
+            return False
+        _log.error("no thread is left for a handler", extra={"handler": name, "threads": len(self._threads)})
+        return True
 
     def _before(self, claim: Claim) -> Failed | None:
         """Why this attempt must not begin."""
@@ -133,7 +164,7 @@ class Handlers:
             return Failed("lapsed", "the saga was left before it was known whether this was done")
         return None
 
-    async def _attempted(self, held: Held) -> _Value | _Later | Spent:
+    async def _attempted(self, held: Held, details: Any) -> _Value | _Later | Spent:
         claim = held.claim
         function = self._functions[claim.work.name]
         attempt = Attempt(
@@ -144,51 +175,102 @@ class Handlers:
             claim.attempt,
             claim.work.body.get("timeout_ms"),
             held.called_off,
+            details,
+            partial(_beat, held),
         )
+        work = self._called(function, attempt, held)
         try:
-            result, finished = await self._run(function, attempt, stops=not claim.work.is_saga_step)
+            result = await self._run(work, held, attempt)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
             if not isinstance(error, InterlockError | HandlerFailed):
                 _log.warning("a handler raised", exc_info=error, extra={"handler": claim.work.name})
             return self._decided(held.claim, failed_by(error))
-        if finished is not None:
-            return Spent(finished) if not iscoroutinefunction(function) else self._decided(held.claim, finished)
+        if isinstance(result, Failed):  # stopped; what still runs must stay alone
+            return Spent(result) if held.runs else self._decided(held.claim, result)
         problem = payload_refusal(result)
         if problem is not None:
             return Spent(Failed("result.malformed", f"what `{attempt.name}` returned cannot be kept: {problem}"))
         return _Value(result)
 
-    async def _run(self, function: Handler, attempt: Attempt, *, stops: bool) -> tuple[Any, Failed | None]:
-        """What the function returns; or, when it was stopped, why."""
-        work = asyncio.ensure_future(self._called(function, attempt))
-        waits: dict[asyncio.Future[Any], Failed] = {}
-        if attempt.timeout_ms is not None:
-            waits[asyncio.ensure_future(self._clock.sleep_ms(attempt.timeout_ms))] = Failed(
-                "timeout", f"no answer in {attempt.timeout_ms} ms"
-            )
-        if stops:
-            waits[asyncio.ensure_future(attempt.called_off.wait())] = Failed("cancelled", "the state was left")
+    async def _details(self, held: Held) -> Any:
+        """What an attempt before this one told; what stands beside the work is known from now on."""
+        if held.claim.attempt == 1 or self._store is None:
+            return None
+        page = await self._store.works(WorkQuery(entity=held.claim.entity, place=held.claim.work.place))
+        kept = page.rows[0].error if page.rows else None
+        if not isinstance(kept, dict):
+            return None
+        held.known = kept
+        return kept.get("details")
+
+    async def _run(self, work: asyncio.Future[Any], held: Held, attempt: Attempt) -> Any:
+        """What the function returns; or, when it was stopped, a `Failed` that says why."""
+        waits = self._limits(held, attempt)
         try:
             await asyncio.wait({work, *waits}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 work.cancel()
-                await asyncio.wait({work})
-            if not work.cancelled():
-                return work.result(), None
-            return None, next((why for each, why in waits.items() if each.done()), Failed("cancelled", "stopped"))
+                await self._stopped(work, attempt)
+            if work.done() and not work.cancelled():
+                return work.result()
+            return next((why for each, why in waits.items() if each.done()), Failed("cancelled", "stopped"))
         finally:
             for each in (work, *waits):
                 each.cancel()
 
-    def _called(self, function: Handler, attempt: Attempt) -> Awaitable[Any]:
+    def _limits(self, held: Held, attempt: Attempt) -> dict[asyncio.Future[Any], Failed]:
+        """What ends an attempt from outside, and what is then said of it."""
+        waits: dict[asyncio.Future[Any], Failed] = {}
+        timeout_ms, beat_ms = attempt.timeout_ms, self._heartbeats.get(attempt.name)
+        if timeout_ms is not None:
+            late = Failed("timeout", f"no answer in {timeout_ms} ms")
+            waits[asyncio.ensure_future(self._clock.sleep_ms(timeout_ms))] = late
+        if beat_ms is not None:
+            silent = Failed("heartbeat", f"no sign of life in {beat_ms} ms")
+            waits[asyncio.ensure_future(self._silence(held, beat_ms))] = silent
+        if not held.claim.work.is_saga_step:
+            left = Failed("cancelled", "the state was left")
+            waits[asyncio.ensure_future(attempt.called_off.wait())] = left
+        return waits
+
+    async def _silence(self, held: Held, beat_ms: int) -> None:
+        """Wait until there was no sign of life for so long: asked four times in that time, however many there are."""
+        quiet, seen = 0, held.beats
+        while quiet < _LISTENS:  # ends with the attempt at the latest, which cancels it
+            await self._clock.sleep_ms(beat_ms / _LISTENS)
+            quiet, seen = (quiet + 1, seen) if held.beats == seen else (0, held.beats)
+
+    async def _stopped(self, work: asyncio.Future[Any], attempt: Attempt) -> None:
+        """Wait until cancelled work has ended; one that will not is left to itself."""
+        waiting = asyncio.ensure_future(self._clock.sleep_ms(STOP_MS_MAX))
+        await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not work.done():
+            _log.error("a handler swallows its cancellation", extra={"handler": attempt.name, "key": attempt.key})
+
+    def _begun(self, work: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        """Hold on to work until it ends, whoever has given it up: the loop itself holds tasks weakly."""
+        self._works.add(work)
+        work.add_done_callback(self._forgotten)
+        return work
+
+    def _forgotten(self, work: asyncio.Future[Any]) -> None:
+        self._works.discard(work)
+        if not work.cancelled():
+            work.exception()  # nobody asks; unasked, the loop would complain
+
+    def _called(self, function: Handler, attempt: Attempt, held: Held) -> asyncio.Future[Any]:
+        """What the function will return; `held.ended` is done when it has really ended."""
         if iscoroutinefunction(function):
-            coroutine: Awaitable[Any] = function(attempt)
-            return coroutine
-        if attempt.name in self._busy:
-            assert self._elsewhere is not None  # whoever says that some are busy says where they run
-            return self._elsewhere(function, attempt)
-        context = contextvars.copy_context()
-        return asyncio.get_running_loop().run_in_executor(self._threads, context.run, _in_thread, function, attempt)
+            held.ended = self._begun(asyncio.ensure_future(function(attempt)))
+            return held.ended
+        if attempt.name not in self._busy:
+            work, held.ended = self._threads.run(partial(function, attempt))
+            return work
+        assert self._elsewhere is not None  # whoever says that some are busy says where they run
+        held.ended = asyncio.get_running_loop().create_future()
+        inner = _in_process(self._elsewhere(function, attempt), held.ended)
+        return asyncio.shield(self._begun(asyncio.ensure_future(inner)))
 
     def _decided(self, claim: Claim, failed: Failed) -> _Later | Spent:
         otherwise = CALL_POLICY if _is_call(claim) else Policy()
@@ -204,17 +286,19 @@ class Handlers:
 
     # Answers
 
-    async def _succeeded(self, claim: Claim, value: Any) -> Settled | None:
+    async def _succeeded(self, held: Held, value: Any) -> Settled | None:
+        claim = held.claim
         if _is_call(claim):
             return Settled(claim, "done")
-        event = invoke_done(claim.work.body["id"], claim.key, value)
-        receipt = await self._driver.deliver(
-            claim.entity, event, key=claim.work.place.answer_key, answers=claim.work.place
-        )
+        try:
+            receipt = await self._answers.bring_success(held, invoke_done(claim.work.body["id"], claim.key, value))
+        except RejectedError as error:  # too large, perhaps: asked for again, the deed would come to the same
+            return await self._spent(held, Failed(error.code, error.message[:500]))
         return None if receipt.outcome == "applied" else Settled(claim, "done")
 
-    async def _spent(self, claim: Claim, failed: Failed) -> Settled | None:
+    async def _spent(self, held: Held, failed: Failed) -> Settled | None:
         """It failed for good: the chart hears, or else a person must."""
+        claim = held.claim
         if claim.cancelled and not claim.work.is_saga_step:
             return Settled(claim, "done")
         if _is_call(claim):
@@ -228,13 +312,14 @@ class Handlers:
                 done=failed.done,
                 attempts=claim.attempt,
             )
-        receipt = await self._driver.deliver(
-            claim.entity, event, key=claim.work.place.answer_key, answers=claim.work.place, fence=claim.attempt
-        )
+        try:
+            receipt = await self._answers.bring_failure(held, event)
+        except RejectedError:
+            return Settled(claim, "dead", error=_facts(held, failed))
         if receipt.outcome in ("applied", "duplicate"):
             return None
         if _is_call(claim):
-            return Settled(claim, "dead", error=_facts(claim, failed))
+            return Settled(claim, "dead", error=_facts(held, failed))
         return Settled(claim, "done")
 
     def _key(self, claim: Claim) -> str:
@@ -255,16 +340,32 @@ class _Later(Struct, frozen=True):
     failed: Failed
 
 
-def _facts(claim: Claim, failed: Failed) -> dict[str, Any]:
-    return {"code": failed.code, "message": failed.message, "attempts": claim.attempt, "done": failed.done}
+def _facts(held: Held, failed: Failed) -> dict[str, Any] | None:
+    return held.facts(code=failed.code, message=failed.message, attempts=held.claim.attempt, done=failed.done)
 
 
-def _in_thread(function: Handler, attempt: Attempt) -> Any:
-    """What the function returns. A future cannot hold a StopIteration: whoever waits for it would wait for ever."""
+async def _in_process(work: Awaitable[Any], ended: asyncio.Future[None]) -> Any:
+    """What comes back from another process, which goes on when nobody here waits any more."""
     try:
-        return function(attempt)
-    except StopIteration as error:
-        raise RuntimeError("the handler raised StopIteration") from error
+        return await work
+    finally:
+        ended.set_result(None)
+
+
+def _beat(held: Held, details: Any) -> None:
+    """A sign of life, from any thread. It is encoded here: whoever gave it may change it afterwards."""
+    held.beats += 1
+    if details is None:
+        return
+    problem = payload_refusal(details)
+    told = b"" if problem is not None else encode(details)
+    if len(told) > DETAILS_BYTES_MAX:
+        problem = f"it has {len(told):,} bytes; {DETAILS_BYTES_MAX:,} are allowed"
+    if problem is None:
+        held.told = told
+    else:
+        facts = {"entity_id": held.claim.entity, "key": held.claim.key, "problem": problem}
+        _log.warning("the details of a heartbeat cannot be kept", extra=facts)
 
 
 def _is_call(claim: Claim) -> bool:

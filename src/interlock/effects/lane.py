@@ -2,38 +2,86 @@
 
 Rule 1: nothing is polled that can be signalled: an append of this process wakes its loops; what others leave is found
 when it is due or at the next look, whichever is sooner.
-Rule 2: work in hand is renewed at a third of its lease. What was lost to another is stopped; what was called off is
-told so.
+Rule 2: work in hand is renewed at a third of its lease, until nobody here has it in hand any more. What was lost to
+another is stopped; what was called off is told so; what it tells of itself is kept beside it. A process that stood
+still for longer than a lease, and lost nothing to others by that, goes on with what it has: nothing begins beside it.
 Rule 3: a store that cannot answer makes the loop wait and try again; it never ends the loop.
 Rule 4: behind a door that drains nothing is taken up any more; what is in hand holds a permit until it ends.
-Rule 5: at the end, work that does not finish in time is put back at once, under the same key, without a failure.
+Rule 5: at the end, work that does not finish in time is put back at once, under the same key, without a failure; but
+not what still runs and cannot be stopped: its lease lapses, and nothing begins beside it before that.
+Rule 6: what fails in a way that nobody foresaw, or that no waiting mends, is tried again like anything else, and after
+`ATTEMPTS_MAX` attempts is a dead letter with the reason: one bad row holds nothing up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import nullcontext
+from typing import Any
 
-from interlock.errors import InterlockError
-from interlock.model.limits import LEASE_MS, LOOK_MS_MAX
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from interlock.errors import ConflictError, InterlockError, UnavailableError
+from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.model.work import Lane
 from interlock.ports.clock import Clock
 from interlock.ports.door import Door, Pass
-from interlock.ports.work import Claim, Settled, WorkStore
+from interlock.ports.work import Claim, Settled, WorkNotes, WorkStore
 
 _log = logging.getLogger("interlock.effects")
 
+PASSED_OVER_WAIT_MS = 10
+"""Before the next look at work that is due and was not given out: another has its hand on it just now."""
+
+
+class Stopped(Struct, frozen=True):
+    """What became of the work in hand when a worker stopped: finished, put back, or left running with its lease."""
+
+    finished: int = 0
+    put_back: int = 0
+    left: int = 0
+
 
 class Held:
-    """Work in hand: the claim as it last stood, and a signal that it was called off."""
+    """Work in hand: the claim as it last stood, a signal that it was called off, and what is known of its attempt.
+
+    `ended` is done when nothing of the attempt runs any more. `known` stands beside the work in the store: why it last
+    failed. `beats` counts signs of life, `told` is the newest of what they said, encoded; both are set from any thread.
+    `settling`: it is being let go: it is not held any longer, and whoever takes the work up now begins anew.
+    """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
         self.called_off = asyncio.Event()
+        self.ended: asyncio.Future[Any] | None = None
+        self.known: dict[str, Any] = {}
+        self.beats = 0
+        self.told: bytes | None = None
+        self.noted: bytes | None = None
+        self.settling = False
+        self.stands(claim)
+
+    def stands(self, claim: Claim) -> None:
+        """Take note of the claim as it stands now: held longer, or taken up once more."""
+        self.claim = claim
         if claim.cancelled:
             self.called_off.set()
+
+    @property
+    def runs(self) -> bool:
+        """Whether something of the attempt still runs."""
+        return self.ended is not None and not self.ended.done()
+
+    def facts(self, **failure: Any) -> dict[str, Any] | None:
+        """What is to stand beside the work: why it failed, now or before, and the details it told."""
+        found = {**self.known, **failure}
+        if self.told is not None:
+            found["details"] = msgspec.json.decode(self.told)
+        return found or None
 
 
 Perform = Callable[[Held], Awaitable[Settled | None]]
@@ -69,6 +117,9 @@ class LaneLoop:
         self._signal = asyncio.Event()
         self._looking = asyncio.Lock()
         self._stopping = False
+        self._renewer: asyncio.Task[None] | None = None
+        self._finished = 0
+        self._rest: dict[asyncio.Task[None], Held] = {}
 
     def wake(self) -> None:
         """There may be work now."""
@@ -80,8 +131,8 @@ class LaneLoop:
         return len(self._running)
 
     async def run(self) -> None:
-        """Take up work until `drain`. An endless loop by intent."""
-        renewing = asyncio.ensure_future(self._renewing())
+        """Take up work until `stop`. An endless loop by intent."""
+        self._renewer = asyncio.ensure_future(self._renewing())
         try:
             async with self._looking:
                 while not self._stopping:
@@ -89,26 +140,50 @@ class LaneLoop:
                     took = await self._took_some()
                     if not took:
                         await self._until_woken(look_ms=LOOK_MS_MAX if took is None else None)
-        finally:
-            renewing.cancel()
+        except BaseException:
+            self._renewer.cancel()
+            raise
 
-    async def drain(self, timeout_ms: float) -> int:
-        """Take up nothing more, let what is in hand finish in time, put the rest back; give how many were put back."""
+    def take_no_more(self) -> None:
+        """Leave what is not in hand yet to others; `stop` follows."""
         self._stopping = True
         self.wake()
+
+    async def stop(self, timeout_ms: float) -> None:
+        """Take up nothing more, and let what is in hand finish in time, held as long as it takes; cancel the rest."""
+        self.take_no_more()
         async with self._looking:  # a claim under way ends first: what it took up is in hand, too
             pass
-        waiting = asyncio.ensure_future(self._clock.sleep_ms(timeout_ms))
-        while self._running and not waiting.done():
-            await asyncio.wait({waiting, *self._running}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        rest = dict(self._running)
-        for task in rest:
+        await self._within(timeout_ms, lambda: self._running)
+        self._rest = dict(self._running)
+        for task in self._rest:
             task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        await self._within(STOP_MS_MAX, self._unfinished)
+
+    async def put_back(self) -> Stopped:
+        """Let go of what did not finish, for others; not of what still runs. Tell how it ended."""
+        if self._renewer is not None:
+            self._renewer.cancel()
+        back = [held for task, held in self._rest.items() if task.cancelled() and not held.runs]
+        left = [task for task, held in self._rest.items() if not task.done() or held.runs]
         now = self._clock.now_ms()
-        await self._settled(tuple(Settled(held.claim, "again", now, lapsed=True) for held in rest.values()))
-        return len(rest)
+        await self._settled(tuple(Settled(held.claim, "again", now, error=held.facts(), lapsed=True) for held in back))
+        return Stopped(self._finished, len(back), len(left))
+
+    async def _within(self, timeout_ms: float, pending: Callable[[], Collection[asyncio.Future[Any]]]) -> None:
+        """Wait until nothing is pending, for so long at most."""
+        waiting = asyncio.ensure_future(self._clock.sleep_ms(timeout_ms))
+        try:
+            while (those := set(pending())) and not waiting.done():
+                await asyncio.wait({waiting, *those}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+
+    def _unfinished(self) -> list[asyncio.Future[Any]]:
+        """What was cancelled and has not ended. A thread heard nothing of that: it is not waited for."""
+        ends = (held.ended for held in self._rest.values())
+        runs = (each for each in ends if isinstance(each, asyncio.Task) and not each.done())
+        return [*(task for task in self._rest if not task.done()), *runs]
 
     # Taking up
 
@@ -126,6 +201,8 @@ class LaneLoop:
             self._say("work cannot be claimed", error)
             return None
         for claim in claims:
+            if self._goes_on(claim):
+                continue
             permit: Pass | None = nullcontext() if self._door is None else self._door.try_enter()
             if permit is None:  # it began to drain meanwhile
                 await self._settled((Settled(claim, "again", now, lapsed=True, begun=False),))
@@ -135,6 +212,17 @@ class LaneLoop:
             self._running[task] = held
             task.add_done_callback(self._let_go)
         return bool(claims)
+
+    def _goes_on(self, claim: Claim) -> bool:
+        """Whether it is in hand here already: its lease lapsed while the process stood still, and nobody came."""
+        for held in self._running.values():
+            mine = held.claim
+            if (mine.entity, mine.work.place, mine.failures) == (claim.entity, claim.work.place, claim.failures):
+                if held.settling:
+                    return False
+                held.stands(claim)
+                return True
+        return False
 
     def _is_open(self) -> bool:
         """Whether anything may be taken up: not while the process is to stop."""
@@ -146,6 +234,7 @@ class LaneLoop:
 
     def _let_go(self, task: asyncio.Task[None]) -> None:
         self._running.pop(task, None)
+        self._finished += self._stopping and not task.cancelled()
         self.wake()
 
     async def _until_woken(self, look_ms: int | None) -> None:
@@ -167,7 +256,10 @@ class LaneLoop:
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane goes on
             self._say("work cannot be looked up", error)
             return LOOK_MS_MAX
-        return LOOK_MS_MAX if soonest is None else max(0, soonest - self._clock.now_ms())
+        if soonest is None:
+            return LOOK_MS_MAX
+        wait = soonest - self._clock.now_ms()
+        return wait if wait > 0 else PASSED_OVER_WAIT_MS
 
     # In hand
 
@@ -177,13 +269,20 @@ class LaneLoop:
                 settled = await self._perform(held)
             except Exception as error:  # noqa: BLE001 - the store or the entity could not answer: no failure of the work
                 self._say("work is put off", error)
-                wait = LOOK_MS_MAX * self._clock.jitter()
-                settled = Settled(held.claim, "again", self._clock.now_ms() + round(wait), lapsed=True)
+                settled = self._put_off(held, error)
             if settled is not None:
                 if settled.verdict == "dead":
                     facts = {"lane": self._lane, "entity_id": held.claim.entity, "key": held.claim.key}
                     _log.error("a dead letter waits for a person", extra={**facts, "error": settled.error})
-                await self._settled((settled,))
+                held.settling = True
+                await self._settled((replace(settled, claim=held.claim),))
+
+    def _put_off(self, held: Held, error: Exception) -> Settled:
+        if held.claim.attempt >= ATTEMPTS_MAX and not isinstance(error, ConflictError | UnavailableError):
+            code = error.code if isinstance(error, InterlockError) else type(error).__name__
+            return Settled(held.claim, "dead", error={"code": code, "message": str(error)[:500]})
+        wait = LOOK_MS_MAX * self._clock.jitter()
+        return Settled(held.claim, "again", self._clock.now_ms() + round(wait), error=held.facts(), lapsed=True)
 
     async def _settled(self, settled: tuple[Settled, ...]) -> None:
         if not settled:
@@ -200,10 +299,10 @@ class LaneLoop:
         _log.warning(message, exc_info=None if expected else error, extra={"lane": self._lane, "code": code})
 
     async def _renewing(self) -> None:
-        """Hold on to what is in hand. An endless loop by intent; it ends with `run`."""
+        """Hold on to what is in hand. An endless loop by intent; it ends when the rest is put back."""
         while True:
             await self._clock.sleep_ms(self._lease_ms / 3)
-            held = dict(self._running)
+            held = {task: each for task, each in self._running.items() if not each.settling}
             if held:
                 await self._renewed(held)
 
@@ -218,6 +317,17 @@ class LaneLoop:
             if claim is None:
                 task.cancel()  # another has it, or it is answered
             else:
-                held.claim = claim
-                if claim.cancelled:
-                    held.called_off.set()
+                held.stands(claim)
+                await self._noted(held)
+
+    async def _noted(self, held: Held) -> None:
+        """Keep what an attempt told since the last time."""
+        told = held.told
+        if told == held.noted or not isinstance(self._store, WorkNotes):
+            return
+        try:
+            await self._store.note(held.claim, held.facts())
+        except Exception as error:  # noqa: BLE001 - it is told again with the next renewal
+            self._say("details cannot be kept", error)
+        else:
+            held.noted = told

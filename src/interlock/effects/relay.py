@@ -1,4 +1,4 @@
-"""The relay: what an entity sends, delivered in order: to other entities, to its parent, to its children, to the bus.
+"""The relay: what an entity sends, delivered in order: to other entities, to its parent, to its children.
 
 Rule 1: the first row of an entity's outbox is delivered before the second is looked at; a row that fails holds back
 its own entity only, and after `MESSAGE_ATTEMPTS_MAX` tries is a dead letter.
@@ -9,7 +9,6 @@ Rule 3: a target that is not there, or that may not be sent to, is an error of d
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -22,26 +21,25 @@ from interlock.errors import InterlockError, NotFoundError
 from interlock.model.event import Event
 from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX
 from interlock.model.results import call_failed
-from interlock.model.work import BUS, Place
+from interlock.model.work import Place
 from interlock.ports.clock import Clock
 from interlock.ports.driver import NOT_HERE, Driver
 from interlock.ports.work import Claim, Settled, WorkQuery, WorkRow, WorkStore
 
-Publish = Callable[[Claim], Awaitable[None]]
-"""Gives a message to the bus, and returns once the bus has it."""
-
 _PUT_OFF = Policy(backoff_ms_min=200, backoff_ms_max=60_000)
 """How long a row that could not be delivered waits."""
+
+_ENDING = {"code": "child.ending", "message": "its state was left; it goes when the child has heard"}
+"""What stands beside the work of a child while its end is delivered."""
 
 
 class Relay:
     """Delivers outboxes."""
 
-    def __init__(self, store: WorkStore, driver: Driver, clock: Clock, publish: Publish | None = None) -> None:
+    def __init__(self, store: WorkStore, driver: Driver, clock: Clock) -> None:
         self._store = store
         self._driver = driver
         self._clock = clock
-        self._publish = publish
 
     async def perform(self, held: Held) -> Settled | None:
         """Deliver one row."""
@@ -57,10 +55,6 @@ class Relay:
 
     async def _delivered(self, claim: Claim) -> Settled | None:
         address = claim.work.name
-        if address == BUS:
-            assert self._publish is not None  # without a bus no message is kept
-            await self._publish(claim)
-            return Settled(claim, "done")
         event = msgspec.convert(claim.work.body["event"], Event)
         if address.startswith("child/"):
             return await self._to_child(claim, event)
@@ -104,22 +98,27 @@ class Relay:
         if row is None:  # it has answered: nobody is there to hear
             return Settled(claim, "done")
         child = await self._driver.find_child(claim.entity, place, row.work.body, restarts=row.failures)
-        if child is None and not (event.name == CANCEL and await self._is_parked(row)):
-            return self._later(claim, LOOK_MS_MAX // 10)  # about to begin
+        ready = child is not None if event.name != CANCEL else await self._is_parked(row, begun=child is not None)
+        if not ready:
+            return self._later(claim, LOOK_MS_MAX // 10)  # about to begin, or to begin anew
         if child is not None:
             await self._driver.deliver(child.entity, event, key=f"_sent/{claim.key}")
         if event.name == CANCEL:
             await self._store.settle((Settled(_as_claim(row), "done"),), now_ms=self._clock.now_ms())
         return Settled(claim, "done")
 
-    async def _is_parked(self, row: WorkRow) -> bool:
-        """Whether the work of a child that is not there is in nobody's hand, and cannot be taken up from now on.
+    async def _is_parked(self, row: WorkRow, *, begun: bool) -> bool:
+        """Whether the work of a child that is to end can neither be taken up nor go on from now on.
 
-        Removed without that, it could be claimed at the last moment: the child would live on, and nobody know of it.
+        Removed without that, it could be claimed at the last moment, to begin the child, or to begin it anew because it
+        has just failed: that one would live on, and nobody know of it. Killed after this, one finds it so.
         """
-        if row.owner is not None:
+        if row.dead_ms is not None:
+            return True
+        if row.owner is not None and not begun:
             return False
-        (parked,) = await self._store.settle((Settled(_as_claim(row), "wait"),), now_ms=self._clock.now_ms())
+        parking = Settled(_as_claim(row), "dead", error=_ENDING)
+        (parked,) = await self._store.settle((parking,), now_ms=self._clock.now_ms())
         return parked
 
     def _later(self, claim: Claim, wait_ms: int) -> Settled:

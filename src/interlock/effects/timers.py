@@ -1,17 +1,49 @@
 """Timers: work for the clock. A due row is a doorbell: the driver looks at the snapshot and fires all that is due.
 
-Rule: a timer cannot fire twice or after it was cancelled: the swap decides, and (name, version set) must still stand in
-the snapshot. A row whose timer is gone is dropped; one whose timer still stands is put off, and never dropped: the
+Rule 1: a timer cannot fire twice or after it was cancelled: the swap decides, and (name, version set) must still stand
+in the snapshot. A row whose timer is gone is dropped; one whose timer still stands is put off, and never dropped: the
 clock that found it due may be ahead of the driver's, which then has not reached the time.
+Rule 2: what downtime means is the timer's own to say (S39). One that downtime moves is moved when it comes due, once
+for all the downtimes since it counts, and counts from the end of the last of them on: none is counted twice.
 """
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from interlock.effects.lane import Held
 from interlock.model.limits import LOOK_MS_MAX
+from interlock.model.snapshot import Timer
 from interlock.ports.clock import Clock
 from interlock.ports.driver import Driver
+from interlock.ports.lease import Downtime
 from interlock.ports.work import Settled
+
+
+class Moved(Struct, frozen=True):
+    """When a timer is due after downtime, and from when it counts now."""
+
+    due_ms: int
+    since_ms: int
+
+
+def moved_by(downtimes: tuple[Downtime, ...], timer: Timer, since_ms: int) -> Moved | None:
+    """What downtimes, in order, do to a timer that counts since then; None when they do nothing.
+
+    A downtime that began when the timer was due already does nothing: it was late for another reason.
+    """
+    if timer.restore == "deadline":
+        return None
+    delay_ms, moved = timer.due_ms - since_ms, Moved(timer.due_ms, since_ms)
+    for each in downtimes:
+        if each.ended_ms <= moved.since_ms or each.began_ms >= moved.due_ms:
+            continue
+        if timer.restore == "restart":
+            due_ms = each.ended_ms + delay_ms
+        else:
+            due_ms = moved.due_ms + each.ended_ms - max(each.began_ms, moved.since_ms)
+        moved = Moved(due_ms, each.ended_ms)
+    return None if moved.since_ms == since_ms else moved
 
 
 class Timers:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+from interlock.effects.handlers import Handler, Handlers
 from interlock.effects.lane import Held
-from interlock.errors import NotFoundError
+from interlock.errors import InterlockError, NotFoundError
 from interlock.model.entry import Receipt
 from interlock.model.event import Event
 from interlock.model.step import Outcome
 from interlock.model.work import Place, Work
 from interlock.ports.driver import Child, Fired
-from interlock.ports.work import Claim
+from interlock.ports.work import Claim, Settled
+from interlock.testing.clock import VirtualClock
 
 CHARGE = Place("effect", 2, 0)
+NOW = 1_000_000
+ONE = {"max": 1, "backoff": "1s", "jitter": "none", "on": None}
 
 
 class NotingDriver:
@@ -28,6 +33,8 @@ class NotingDriver:
         self.begun: list[tuple[str, Any, int]] = []
         self.missing: set[str] = set()
         self.elsewhere: set[str] = set()
+        self.refusal: InterlockError | None = None
+        self.troubles: list[InterlockError] = []
 
     async def is_here(self, entity: str) -> bool:
         """Unless the test says that its chart is elsewhere."""
@@ -39,6 +46,8 @@ class NotingDriver:
         """Notes it."""
         if entity in self.missing:
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
+        if self.troubles:
+            raise self.troubles.pop(0)
         self.given.append((entity, event, key, answers, fence))
         return Receipt(entity, self.outcome, 3)
 
@@ -49,6 +58,8 @@ class NotingDriver:
     async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
         """The child that the test put there."""
         self.begun.append((parent, payload, restarts))
+        if self.refusal is not None:
+            raise self.refusal
         name = f"{payload['src']}/{restarts}"
         if name not in self.children:
             raise NotFoundError(f"no chart `{payload['src']}`", code="kind.unknown")
@@ -75,3 +86,22 @@ def invoke(
 def held(body: Any, *, attempt: int = 1, failures: int = 0, cancelled: bool = False, name: str = "charge") -> Held:
     """Work in hand."""
     return Held(Claim("order/1", Work(CHARGE, name, body, 0), attempt, failures, cancelled))
+
+
+class Scene:
+    """Handlers with a driver that notes, and a clock that stands."""
+
+    def __init__(self) -> None:
+        self.driver = NotingDriver()
+        self.clock = VirtualClock(NOW)
+
+    async def performed(self, function: Handler, held: Held, *, advance_ms: int = 0, **settings: Any) -> Settled | None:
+        """How the work was settled, once the clock has moved."""
+        handlers = Handlers({"charge": function}, self.driver, self.clock, **settings)
+        work = asyncio.ensure_future(handlers.perform(held))
+        await self.clock.advance(advance_ms)
+        return await asyncio.wait_for(work, 20)
+
+    def told(self) -> list[tuple[str, Any, bool]]:
+        """The events delivered: name, data, and whether only the newest attempt may say so."""
+        return [(event.name, event.data, fence is not None) for _, event, _, _, fence in self.driver.given]

@@ -10,6 +10,7 @@ from interlock.effects.children import Children, restarted
 from interlock.effects.lane import Held
 from interlock.effects.retry import Failed
 from interlock.effects.timers import Timers
+from interlock.errors import RejectedError, UnavailableError
 from interlock.model.limits import LOOK_MS_MAX
 from interlock.model.step import Outcome
 from interlock.model.work import CHILD, Place
@@ -73,12 +74,41 @@ async def test_a_child_that_ended_has_an_answer_under_way() -> None:
     assert Settled(work.claim, "wait") == await performed(driver_with(Child("network/n", 0, ended=True)), work)
 
 
-async def test_a_chart_that_is_not_here_is_an_error_of_the_invoke() -> None:
+async def test_a_chart_that_is_not_here_leaves_the_child_to_others() -> None:
+    """As with a handler: it waits, that is no attempt, and beside the work stands why."""
+    driver, work = driver_with(), child_work()
+    settled = await performed(driver, work)
+    why = {"code": "kind.unknown", "message": "no chart `network`"}
+
+    assert Settled(work.claim, "again", NOW + LOOK_MS_MAX, error=why, lapsed=True, begun=False) == settled
+    assert [] == driver.given
+
+
+async def test_a_parent_whose_chart_is_not_here_waits_too() -> None:
+    """Another process has it."""
+    driver, work = driver_with(), child_work()
+    driver.refusal = UnavailableError("not here", code="revision.unknown")
+    settled = await performed(driver, work)
+
+    assert settled is not None
+    assert ("again", True, False) == (settled.verdict, settled.lapsed, settled.begun)
+
+
+async def test_a_store_that_is_away_is_no_answer() -> None:
+    """The lane puts the work off."""
+    driver = driver_with()
+    driver.refusal = UnavailableError("away", code="store.away")
+    with pytest.raises(UnavailableError, match="away"):
+        await performed(driver, child_work())
+
+
+async def test_an_input_that_the_chart_refuses_is_an_error_of_the_invoke() -> None:
     """Nothing was done."""
     driver = driver_with()
+    driver.refusal = RejectedError("no size", code="context.missing")
     await performed(driver, child_work())
 
-    assert [("error.invoke.net", "kind.unknown", "no")] == [
+    assert [("error.invoke.net", "context.missing", "no")] == [
         (event.name, event.data["code"], event.data["done"]) for _, event, _, _, _ in driver.given
     ]
 
@@ -87,6 +117,7 @@ async def test_a_chart_that_is_not_here_is_an_error_of_the_invoke() -> None:
 async def test_a_parent_that_ended_lets_the_work_go(outcome: Outcome) -> None:
     """There is nobody to tell."""
     driver = driver_with()
+    driver.refusal = RejectedError("no size", code="context.missing")
     driver.outcome = outcome
     work = child_work()
 

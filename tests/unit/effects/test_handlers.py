@@ -4,52 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from interlock.effects.answers import ANSWER_TRIES_MAX
 from interlock.effects.handlers import Attempt, Handler, Handlers, check_functions
 from interlock.effects.lane import Held
-from interlock.errors import RejectedError, UsageError
+from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, PAYLOAD_BYTES_MAX
 from interlock.model.step import Outcome
 from interlock.ports.work import Settled
 from interlock.testing.clock import VirtualClock
-from tests.unit.effects.scene import CHARGE, NotingDriver, call, invoke
-
-NOW = 1_000_000
-ONE = {"max": 1, "backoff": "1s", "jitter": "none", "on": None}
-
-
-class Scene:
-    """Handlers with a driver that notes, and a clock that stands."""
-
-    def __init__(self) -> None:
-        self.driver = NotingDriver()
-        self.clock = VirtualClock(NOW)
-        self.closing: list[Handlers] = []
-
-    async def performed(self, function: Handler, held: Held, *, advance_ms: int = 0, **settings: Any) -> Settled | None:
-        """How the work was settled, once the clock has moved."""
-        handlers = Handlers({"charge": function}, self.driver, self.clock, **settings)
-        self.closing.append(handlers)
-        work = asyncio.ensure_future(handlers.perform(held))
-        await self.clock.advance(advance_ms)
-        return await asyncio.wait_for(work, 20)
-
-    def told(self) -> list[tuple[str, Any, bool]]:
-        """The events delivered: name, data, and whether only the newest attempt may say so."""
-        return [(event.name, event.data, fence is not None) for _, event, _, _, fence in self.driver.given]
+from tests.unit.effects.scene import CHARGE, NOW, ONE, NotingDriver, Scene, call, invoke
 
 
 @pytest.fixture
-async def scene() -> AsyncIterator[Scene]:
-    """A scene whose threads end with it."""
-    found = Scene()
-    yield found
-    for each in found.closing:
-        each.close()
+def scene() -> Scene:
+    """A scene."""
+    return Scene()
 
 
 async def _fine(attempt: Attempt) -> Any:
@@ -73,6 +46,75 @@ async def test_a_result_that_made_no_entry_lets_the_work_go(scene: Scene, outcom
     scene.driver.outcome = outcome
 
     assert Settled(invoke().claim, "done") == await scene.performed(_fine, invoke())
+
+
+AWAY = UnavailableError("the store is away", code="store.away")
+LOST = ConflictError("others kept winning", code="conflict.retries")
+
+
+async def test_a_result_that_cannot_be_brought_now_is_brought_again_and_the_deed_not_done_again(scene: Scene) -> None:
+    """The store comes back while the work is in hand."""
+    scene.driver.troubles = [AWAY, LOST]
+    begun: list[int] = []
+
+    async def charge(attempt: Attempt) -> int:
+        begun.append(attempt.number)
+        return 3
+
+    settled = await scene.performed(charge, invoke(), advance_ms=60_000)
+
+    assert (None, [1]) == (settled, begun)
+    assert [("done.invoke.pay", 3, False)] == scene.told()
+
+
+@pytest.mark.parametrize(
+    "troubles",
+    [[AWAY] * ANSWER_TRIES_MAX, [UnavailableError("another process has it", code="revision.unknown")]],
+    ids=["away", "elsewhere"],
+)
+async def test_a_result_that_cannot_be_brought_at_all_puts_the_work_off(
+    scene: Scene, troubles: list[InterlockError]
+) -> None:
+    """After some tries; at once where this process will never do."""
+    scene.driver.troubles = [*troubles]
+
+    with pytest.raises(UnavailableError):
+        await scene.performed(_fine, invoke(), advance_ms=60_000)
+    assert ([], []) == (scene.driver.troubles, scene.told())
+
+
+async def test_a_failure_is_brought_by_whichever_attempt_is_the_newest_then(scene: Scene) -> None:
+    """The work was taken up once more, by the process that has it, while its answer waited."""
+    scene.driver.troubles, held = [AWAY], invoke()
+    handlers = Handlers({"charge": _lost}, scene.driver, scene.clock)
+    work = asyncio.ensure_future(handlers.perform(held))
+    await scene.clock.advance()  # the first try has failed, and the next one waits
+    held.stands(invoke(attempt=2).claim)
+    await scene.clock.advance(60_000)
+    await work
+
+    assert [2] == [fence for _, _, _, _, fence in scene.driver.given]
+
+
+async def test_a_result_whose_step_cannot_be_kept_is_a_failure_that_was_perhaps_done(scene: Scene) -> None:
+    """Asked for again, the deed would come to the same."""
+    scene.driver.troubles = [RejectedError("the snapshot would be too large", code="snapshot.size")]
+    settled = await scene.performed(_fine, invoke())
+
+    assert settled is None
+    assert [("snapshot.size", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+
+
+async def test_an_answer_that_the_entity_cannot_take_in_any_form_is_a_dead_letter(scene: Scene) -> None:
+    """The reason stands with it."""
+    scene.driver.troubles = [
+        RejectedError("too large", code="snapshot.size"),
+        RejectedError("still", code="entry.size"),
+    ]
+    settled = await scene.performed(_fine, invoke())
+
+    assert settled is not None
+    assert ("dead", "snapshot.size") == (settled.verdict, settled.error["code"])
 
 
 async def test_a_call_that_succeeds_is_done_without_an_entry(scene: Scene) -> None:
@@ -220,7 +262,6 @@ async def test_a_thread_that_takes_too_long_is_the_last_attempt(scene: Scene) ->
 async def _called_off(scene: Scene, function: Handler, held: Held) -> Settled | None:
     """How work is settled whose state is left while it runs."""
     handlers = Handlers({"charge": function}, scene.driver, scene.clock)
-    scene.closing.append(handlers)
     work = asyncio.ensure_future(handlers.perform(held))
     await scene.clock.advance()
     held.claim = type(held.claim)(held.claim.entity, held.claim.work, held.claim.attempt, 0, cancelled=True)
@@ -261,7 +302,6 @@ async def test_a_saga_step_goes_on_to_its_end(scene: Scene) -> None:
         return attempt.cancelled
 
     handlers = Handlers({"charge": step}, scene.driver, scene.clock)
-    scene.closing.append(handlers)
     held = invoke(late=True)
     work = asyncio.ensure_future(handlers.perform(held))
     held.called_off.set()
@@ -324,7 +364,6 @@ async def test_a_result_that_cannot_be_kept_is_an_error_that_says_so(scene: Scen
 def test_handlers_know_their_names_and_must_be_functions() -> None:
     """Work for others waits."""
     handlers = Handlers({"charge": _fine}, NotingDriver(), VirtualClock())
-    handlers.close()
 
     assert ("charge",) == handlers.names
     check_functions({"charge": _fine})

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from interlock.effects.lane import Held, LaneLoop
-from interlock.errors import UnavailableError
-from interlock.model.limits import LOOK_MS_MAX
+import pytest
+
+from interlock.effects.lane import Held, LaneLoop, Stopped
+from interlock.errors import RejectedError, UnavailableError
+from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.model.work import Lane, Left, Place, Work
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.work_table import WorkTable
@@ -82,6 +84,12 @@ async def running(
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def drained(loop: LaneLoop, timeout_ms: int = 1_000) -> Stopped:
+    """How a lane ended that was told to."""
+    await loop.stop(timeout_ms)
+    return await loop.put_back()
 
 
 async def test_due_work_is_performed_and_settled() -> None:
@@ -217,6 +225,53 @@ async def test_work_that_another_has_is_stopped() -> None:
     assert [(2, "w2")] == [(row.attempts, row.owner) for row in store.table.works(WorkQuery()).rows]
 
 
+async def test_a_process_that_stood_still_goes_on_with_what_it_has() -> None:
+    """Its lease lapsed and nobody came: taken up by the same process, the work does not begin beside itself."""
+    store, clock, begun, let = TableStore(work(2)), VirtualClock(0), [], asyncio.Event()
+
+    async def perform(held: Held) -> Settled:
+        first = held.claim
+        begun.append(first.attempt)
+        await let.wait()
+        return Settled(first, "again", clock.now_ms() + 60_000)
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        clock.time_ms += 10 * LEASE_MS  # nobody in it ran
+        loop.wake()
+        await clock.advance()
+        let.set()
+        await clock.advance()
+
+    (row,) = store.table.works(WorkQuery()).rows
+    assert ([1], 2, 1, None) == (begun, row.attempts, row.failures, row.owner)
+
+
+async def test_work_let_go_at_the_last_moment_begins_anew() -> None:
+    """What was settled, and whose task has not ended yet, is neither held on to nor taken for what is in hand."""
+    store, clock, begun = TableStore(work(2)), VirtualClock(0), []
+    settle, told = store.settle, asyncio.Event()
+
+    async def slow(settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        kept = await settle(settled, now_ms=now_ms)
+        await told.wait()
+        return kept
+
+    async def perform(held: Held) -> Settled:
+        begun.append(held.claim.attempt)
+        if len(begun) == 1:
+            return Settled(held.claim, "again", clock.now_ms(), lapsed=True)
+        return Settled(held.claim, "done")
+
+    store.settle = slow  # type: ignore[method-assign]
+    async with running(store, perform, clock):
+        await clock.advance(LOOK_MS_MAX)
+        told.set()
+        await clock.advance()
+
+    assert ([1, 2], ()) == (begun, store.table.works(WorkQuery()).rows)
+
+
 async def test_work_that_was_called_off_hears_of_it() -> None:
     """At the next renewal."""
     store, clock, heard = TableStore(work(2)), VirtualClock(0), []
@@ -296,12 +351,12 @@ async def test_draining_lets_work_finish_and_takes_up_no_more() -> None:
 
     async with running(store, perform, clock) as loop:
         await clock.advance()
-        draining = asyncio.ensure_future(loop.drain(1_000))
+        draining = asyncio.ensure_future(drained(loop))
         await clock.advance(100)
         gate.set()
         await clock.advance()
 
-        assert 0 == await draining
+        assert Stopped(finished=1) == await draining
     assert [3] == [row.work.place.version for row in store.table.works(WorkQuery()).rows]
 
 
@@ -315,10 +370,10 @@ async def test_draining_puts_back_what_does_not_finish() -> None:
 
     async with running(store, perform, clock) as loop:
         await clock.advance()
-        draining = asyncio.ensure_future(loop.drain(1_000))
+        draining = asyncio.ensure_future(drained(loop))
         await clock.advance(1_000)
 
-        assert 1 == await draining
+        assert Stopped(put_back=1) == await draining
     (row,) = store.table.works(WorkQuery()).rows
     assert (1_000, None, 0) == (row.next_ms, row.owner, row.failures)
 
@@ -362,7 +417,7 @@ async def test_a_door_that_drains_is_not_asked_without_end() -> None:
     loop = LaneLoop(store, "effect", perform, clock, owner="w1", running_max=4, names=("charge",), door=door)
     task = asyncio.ensure_future(loop.run())
     await clock.advance(5 * LOOK_MS_MAX)
-    await loop.drain(0)
+    await drained(loop, 0)
     await task
 
     assert 7 >= door.asked
@@ -382,3 +437,164 @@ async def test_a_bug_in_what_performs_ends_neither_the_lane_nor_the_work() -> No
         await clock.advance(LOOK_MS_MAX)
 
     assert ([0, 0], ()) == (tries, store.table.works(WorkQuery()).rows)
+
+
+async def test_work_in_hand_is_renewed_while_the_lane_drains() -> None:
+    """However much longer than its lease that takes: nobody begins it a second time."""
+    store, clock, gate = TableStore(work(2)), VirtualClock(0), asyncio.Event()
+
+    async def perform(held: Held) -> Settled:
+        await gate.wait()
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        draining = asyncio.ensure_future(drained(loop, 10 * LEASE_MS))
+        await clock.advance(9 * LEASE_MS)
+        others = store.table.claim("effect", ("charge",), owner="w2", now_ms=clock.now_ms(), until_ms=10**9, limit=1)
+        gate.set()
+        await clock.advance()
+
+        assert ((), Stopped(finished=1)) == (others, await draining)
+
+
+async def test_work_that_cannot_be_stopped_is_not_put_back_while_it_runs() -> None:
+    """A thread goes on: its lease lapses, and only then may another begin."""
+    store, clock = TableStore(work(2)), VirtualClock(0)
+
+    async def perform(held: Held) -> Settled:
+        held.ended = asyncio.get_running_loop().create_future()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        draining = asyncio.ensure_future(drained(loop, 500))
+        await clock.advance(500)
+
+        assert Stopped(left=1) == await draining
+    (row,) = store.table.works(WorkQuery()).rows
+    assert ("w1", LEASE_MS) == (row.owner, row.next_ms)
+
+
+async def test_what_swallows_its_cancellation_does_not_hold_the_drain_up() -> None:
+    """It is given a little time, and then left to itself with its lease."""
+    store, clock, gate = TableStore(work(2), work(3)), VirtualClock(0), asyncio.Event()
+
+    async def perform(held: Held) -> Settled:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                if held.claim.work.place.version == 3:
+                    raise
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        draining = asyncio.ensure_future(drained(loop))
+        await clock.advance(1_000 + STOP_MS_MAX)
+
+        assert Stopped(put_back=1, left=1) == await draining
+        gate.set()
+        await clock.advance()
+
+
+async def test_what_an_attempt_tells_is_kept_at_its_renewals_and_when_it_is_put_back() -> None:
+    """Beside the reason of the failure before it."""
+    store, clock = NotingStore(work(2)), VirtualClock(0)
+
+    async def perform(held: Held) -> Settled:
+        held.known = {"code": "ConnectionError"}
+        held.told = b'{"page":1}'
+        await clock.sleep_ms(LEASE_MS)
+        held.told = b'{"page":2}'
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance(LEASE_MS - 1)
+        first = store.table.works(WorkQuery()).rows[0].error
+        notes = store.notes
+        await clock.advance(1)
+        draining = asyncio.ensure_future(drained(loop, 10))
+        await clock.advance(10)
+        await draining
+    (row,) = store.table.works(WorkQuery()).rows
+
+    assert ({"code": "ConnectionError", "details": {"page": 1}}, 1) == (first, notes)
+    assert ({"code": "ConnectionError", "details": {"page": 2}}, None) == (row.error, row.owner)
+
+
+class NotingStore(TableStore):
+    """A store that keeps details, and counts how often."""
+
+    notes = 0
+
+    async def note(self, claim: Claim, error: object) -> bool:
+        """As the table does."""
+        self.notes += 1
+        self.check()
+        return self.table.note(claim, error)
+
+
+async def test_details_that_cannot_be_kept_now_are_kept_with_the_next_renewal() -> None:
+    """The lane goes on."""
+    store, clock = NotingStore(work(2)), VirtualClock(0)
+
+    async def perform(held: Held) -> Settled:
+        held.told = b'"here"'
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def refuse(claim: Claim, error: object) -> bool:
+        raise UnavailableError("full", code="store.full")
+
+    async with running(store, perform, clock) as loop:
+        store.note = refuse  # type: ignore[method-assign]  # for a while
+        await clock.advance(LEASE_MS / 3)
+        del store.note
+        await clock.advance(LEASE_MS / 3)
+        (row,) = store.table.works(WorkQuery()).rows
+
+        assert ({"details": "here"}, 1) == (row.error, loop.in_hand)
+
+
+@pytest.mark.parametrize(
+    ("error", "facts"),
+    [
+        (KeyError("id"), {"code": "KeyError", "message": "'id'"}),
+        (RejectedError("too large", code="snapshot.size"), {"code": "snapshot.size", "message": "too large"}),
+    ],
+    ids=["a bug", "a step that cannot be kept"],
+)
+async def test_work_that_nobody_can_make_sense_of_is_a_dead_letter_in_the_end(error: Exception, facts: object) -> None:
+    """With the reason; it holds nothing up, and is not tried for ever."""
+    store, clock = TableStore(work(2)), VirtualClock(0)
+
+    async def perform(held: Held) -> Settled:
+        raise error
+
+    async with running(store, perform, clock):
+        await clock.advance(ATTEMPTS_MAX * LOOK_MS_MAX)
+    (row,) = store.table.works(WorkQuery(dead=True)).rows
+
+    assert (ATTEMPTS_MAX, facts) == (row.attempts, row.error)
+
+
+async def test_work_that_another_has_a_hand_on_is_not_asked_for_without_end() -> None:
+    """A store on a server passes over a row that somebody holds locked, and still calls it due."""
+    store, clock = TableStore(work(2)), VirtualClock(0)
+
+    async def none(*_: object, **__: object) -> tuple[Claim, ...]:
+        store.looks += 1
+        return ()
+
+    async def perform(held: Held) -> Settled:
+        raise AssertionError
+
+    store.claim = none  # type: ignore[method-assign]  # all that is due is locked
+    async with running(store, perform, clock):
+        await clock.advance(100)
+
+        assert 1 < store.looks <= 11

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from interlock.effects.left import child_address, left, place_of
+from interlock.model.entry import Entry
 from interlock.model.event import Event
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
@@ -15,8 +16,12 @@ from tests.unit.kernel.charts import ENTITY, kernel_of
 
 NOW = 1_000
 
+TO_A = {"event": "go", "from": (), "to": ("a",), "version": 1}
 
-def left_by(text: str, *events: Event | str, parent: Parent | None = None, messages: bool = False) -> Left:
+
+def left_by(
+    text: str, *events: Event | str, parent: Parent | None = None, messages: bool = False, hidden: bool = False
+) -> Left:
     """What the last step leaves: creation, or that of the last event."""
     kernel = kernel_of(text)
     before: Snapshot | None = None
@@ -24,7 +29,15 @@ def left_by(text: str, *events: Event | str, parent: Parent | None = None, messa
     for each in events:
         before = step.snapshot
         step = kernel.step(before, Event(each, time_ms=NOW) if isinstance(each, str) else each)
-    return left(before, step, NOW, messages=messages)
+    return left(before, step, NOW, told=told(before, step) if messages else None, hidden=hidden)
+
+
+def told(before: Snapshot | None, step: Step) -> Entry:
+    """The entry of a step."""
+    after = step.snapshot
+    states = () if before is None else before.configuration
+    event = Event("go", time_ms=NOW)
+    return Entry(after.version, event, step.outcome, states, after.configuration, after.revision, "k")
 
 
 def the_event(work: Work) -> dict[str, Any]:
@@ -89,6 +102,49 @@ def test_an_invoke_of_a_computed_type_is_what_it_came_to(how: str, addresses: li
     """
 
     assert addresses == [each.name for each in left_by(text, "go").born]
+
+
+@pytest.mark.parametrize(("first", "second"), [("chart", "handler"), ("handler", "chart")])
+def test_an_invoke_that_is_left_ends_as_what_it_was_and_not_as_its_successor(first: str, second: str) -> None:
+    """Two states may use one id, one after the other."""
+    text = f"""
+    initial: a
+    states:
+      a: {{invoke: {{id: net, type: {first}, src: network}}, on: {{go: b}}}}
+      b: {{invoke: {{id: net, type: {second}, src: network}}}}
+    """
+    found = left_by(text, "go")
+
+    assert (first == "chart") == ("child/1/0" in {each.name for each in found.born})
+    assert (first == "handler") == (found.cancelled == (Place("effect", 1, 0),))
+
+
+def test_what_a_state_sends_on_its_way_out_reaches_the_child_it_had() -> None:
+    """Not the one that is begun when the state is entered again, which has the same id."""
+    child = "{id: net, type: chart, src: network, autoforward: true}"
+    on = "{go: {target: a, reenter: true}}"
+    text = f"initial: a\nstates: {{a: {{invoke: {child}, exit: [{{send: {{event: bye, to: net}}}}], on: {on}}}}}"
+    sent = [each for each in left_by(text, "go").born if each.place.lane == "outbox"]
+
+    assert [("child/1/0", "go"), ("child/1/0", "bye"), ("child/1/0", "_cancel")] == [
+        (each.name, the_event(each)["name"]) for each in sorted(sent, key=lambda each: each.place)
+    ]
+
+
+def test_a_send_to_an_invoke_that_was_withdrawn_in_the_same_step_goes_nowhere() -> None:
+    """The second invoke fails, the state is left, and its exit says goodbye to the first, which never was."""
+    text = """
+    initial: a
+    context: {none: {type: integer, default: 0}}
+    states:
+      a:
+        invoke: [{id: net, type: chart, src: network}, {id: pay, src: charge, input: "= 1 / context.none"}]
+        exit: [{send: {event: bye, to: net}}]
+        on: {error.execution: b}
+      b: {}
+    """
+
+    assert Left() == left_by(text)
 
 
 def test_a_timer_is_work_for_the_clock() -> None:
@@ -182,6 +238,15 @@ def test_a_child_that_failed_tells_its_parent() -> None:
     assert ("error.invoke.net", "child_failed") == (event["name"], event["data"]["code"])
 
 
+def test_a_child_that_failed_before_tells_nothing_more() -> None:
+    """Entries may follow the end: a deed of its saga is made up for, and its parent has heard long ago."""
+    kernel = kernel_of("initial: a\nstates: {a: {}}")
+    before = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=Parent("vm/1", "net", "vm/1/1/0")).snapshot
+    ended = snapshot_ended(before, "failed")
+
+    assert () == left(ended, Step(ended, (), "applied", "compensated"), NOW).born
+
+
 def snapshot_ended(snapshot: Snapshot, how: Any) -> Snapshot:
     """The snapshot, ended."""
     return Snapshot(
@@ -201,7 +266,23 @@ def test_messages_leave_work_only_when_there_is_a_bus() -> None:
     text = "initial: a\nstates: {a: {entry: [{emit: {type: order.opened, data: {n: 1}}}]}}"
 
     assert Left() == left_by(text)
-    assert [("bus", 0), ("bus", 1)] == [(each.name, each.place.ordinal) for each in left_by(text, messages=True).born]
+    assert [("order.opened", 0, {"n": 1}), (f"{ENTITY.partition('/')[0]}.state.changed", 1, TO_A)] == [
+        (each.body["type"], each.place.ordinal, each.body["data"]) for each in left_by(text, messages=True).born
+    ]
+
+
+def test_a_hidden_change_sends_no_message_of_its_own() -> None:
+    """What the chart emits, it means to tell."""
+    text = "initial: a\nstates: {a: {entry: [{emit: {type: order.opened}}]}}"
+
+    assert ["order.opened"] == [each.body["type"] for each in left_by(text, messages=True, hidden=True).born]
+
+
+def test_messages_have_a_lane_of_their_own() -> None:
+    """A bus that is away holds back no sends."""
+    text = "initial: a\nstates: {a: {entry: [{send: {event: up, to: door/1}}, {emit: {type: t}}]}}"
+
+    assert ["outbox", "message", "message"] == [each.place.lane for each in left_by(text, messages=True).born]
 
 
 def test_an_ignored_event_sends_no_message() -> None:
@@ -210,7 +291,7 @@ def test_an_ignored_event_sends_no_message() -> None:
     before = kernel.start(None, entity=ENTITY, time_ms=NOW).snapshot
     step = kernel.step(before, Event("what", time_ms=NOW))
 
-    assert Left() == left(before, step, NOW, messages=True)
+    assert Left() == left(before, step, NOW, told=told(before, step))
 
 
 def test_a_deferred_event_comes_back_as_it_was() -> None:

@@ -8,11 +8,12 @@ from interlock.effects.lane import Held
 from interlock.effects.relay import Relay
 from interlock.errors import UnavailableError
 from interlock.model.codec import plain
+from interlock.model.entry import Receipt
 from interlock.model.event import Event
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
-from interlock.model.work import BUS, CHILD, Left, Place, Work
+from interlock.model.work import CHILD, Left, Place, Work
 from interlock.ports.driver import Child
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
 from interlock.stores.work_table import WorkTable
 from interlock.testing.clock import VirtualClock
 from tests.unit.effects.scene import CHARGE, NotingDriver
@@ -39,10 +40,10 @@ class Books:
 class Scene:
     """A relay, its driver and its books."""
 
-    def __init__(self, *, publish: Any = None) -> None:
+    def __init__(self) -> None:
         self.driver = NotingDriver()
         self.books = Books()
-        self.relay = Relay(self.books, self.driver, VirtualClock(NOW), publish)  # type: ignore[arg-type]  # two methods
+        self.relay = Relay(self.books, self.driver, VirtualClock(NOW))  # type: ignore[arg-type]  # two methods
 
     async def relayed(self, address: str, body: Any, *, failures: int = 0, sender: str = "order/1") -> Settled | None:
         """How a row was settled."""
@@ -116,33 +117,21 @@ async def test_an_answer_to_somebody_who_is_gone_is_dropped() -> None:
     assert ("done", []) == (settled.verdict, scene.given())
 
 
-async def test_a_store_that_is_away_is_tried_again_later_and_at_last_a_person_must_look() -> None:
+async def test_a_target_that_is_away_is_tried_again_later_and_at_last_a_person_must_look() -> None:
     """Longer each time; the row holds back its own entity only."""
 
-    async def away(claim: Claim) -> None:
-        raise UnavailableError("away", code="bus.away")
+    async def away(*_: Any, **__: Any) -> Receipt:
+        raise UnavailableError("away", code="store.away")
 
-    scene = Scene(publish=away)
-    first = await scene.relayed(BUS, {"message": {}})
-    last = await scene.relayed(BUS, {"message": {}}, failures=MESSAGE_ATTEMPTS_MAX - 1)
+    scene = Scene()
+    scene.driver.deliver = away  # type: ignore[method-assign]  # as a store would that is away
+    first = await scene.relayed("entity/door/7", event("open"))
+    last = await scene.relayed("entity/door/7", event("open"), failures=MESSAGE_ATTEMPTS_MAX - 1)
 
     assert first is not None
     assert last is not None
-    assert ("again", NOW + 100, "bus.away") == (first.verdict, first.next_ms, first.error["code"])
-    assert ("dead", "bus.away") == (last.verdict, last.error["code"])
-
-
-async def test_a_message_goes_to_the_bus() -> None:
-    """And is done once the bus has it."""
-    seen: list[Any] = []
-
-    async def publish(claim: Claim) -> None:
-        seen.append(claim.work.body)
-
-    settled = await Scene(publish=publish).relayed(BUS, {"message": {"type": "order.opened"}})
-
-    assert settled is not None
-    assert ("done", [{"message": {"type": "order.opened"}}]) == (settled.verdict, seen)
+    assert ("again", NOW + 100, "store.away") == (first.verdict, first.next_ms, first.error["code"])
+    assert ("dead", "store.away") == (last.verdict, last.error["code"])
 
 
 async def test_an_event_for_a_child_waits_until_the_child_is_there() -> None:
@@ -273,6 +262,46 @@ async def test_a_child_taken_up_at_the_last_moment_is_ended_afterwards() -> None
 
     assert settled is not None
     assert ("again", 1) == (settled.verdict, len(scene.books.table.works(WorkQuery()).rows))
+
+
+async def test_a_child_that_fails_while_it_is_ended_is_not_begun_anew_behind_its_end() -> None:
+    """Its failure, delivered by another worker in the very moment, must not leave a second child that nobody ends."""
+    scene = Scene()
+    scene.child(retry={"max": 1, "backoff": "0s", "jitter": "none", "on": None})
+    failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
+    deliver = scene.driver.deliver
+    begun: list[Claim] = []
+
+    async def failing(entity: str, *given: Any, **fields: Any) -> Receipt:
+        await scene.relayed("entity/order/1", failed, sender="network/net-1")
+        begun.extend(scene.books.table.claim("effect", None, owner="w", now_ms=NOW, until_ms=NOW, limit=1))
+        return await deliver(entity, *given, **fields)
+
+    scene.driver.deliver = failing  # type: ignore[method-assign]  # another worker comes in between
+    settled = await scene.relayed("child/2/0", event("_cancel", type="platform"))
+
+    assert settled is not None
+    assert ("done", [], ()) == (settled.verdict, begun, scene.books.table.works(WorkQuery()).rows)
+
+
+async def test_a_relay_killed_while_it_ended_a_child_ends_it_the_next_time() -> None:
+    """The work that stood for the child says so meanwhile, and goes with it."""
+    scene = Scene()
+    scene.child()
+    deliver = scene.driver.deliver
+    rows: list[WorkRow] = []
+
+    async def killed(*_: Any, **__: Any) -> Receipt:
+        rows.extend(scene.books.table.works(WorkQuery()).rows)
+        raise UnavailableError("killed", code="store.closed")
+
+    scene.driver.deliver = killed  # type: ignore[method-assign]
+    await scene.relayed("child/2/0", event("_cancel", type="platform"))
+    scene.driver.deliver = deliver  # type: ignore[method-assign]
+    await scene.relayed("child/2/0", event("_cancel", type="platform"))
+
+    assert ["child.ending"] == [each.error["code"] for each in rows]
+    assert ([("network/net-1", "_cancel")], ()) == (scene.given(), scene.books.table.works(WorkQuery()).rows)
 
 
 async def test_a_child_that_waits_to_be_begun_again_is_not_begun_to_be_ended() -> None:

@@ -1,0 +1,281 @@
+"""Long jobs and stubborn ones: signs of life, what they tell, and what becomes of those that cannot be stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import threading
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from interlock.effects.handlers import Attempt, Handler, Handlers
+from interlock.effects.lane import Held
+from interlock.effects.threads import Threads
+from interlock.model.limits import DETAILS_BYTES_MAX, STOP_MS_MAX
+from interlock.model.work import Left
+from interlock.ports.work import Settled
+from interlock.stores.memory import MemoryStore
+from interlock.testing.clock import VirtualClock
+from tests.unit.effects.scene import NOW, ONE, Scene, invoke
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """A scene."""
+    return Scene()
+
+
+async def _fine(attempt: Attempt) -> Any:
+    return {"charged": attempt.input}
+
+
+async def _beating(attempt: Attempt, clock: VirtualClock, pages: int) -> None:
+    """Tells a page every 400 ms, and then nothing more."""
+    for page in range(pages):
+        await clock.sleep_ms(400)
+        attempt.heartbeat({"page": page})
+    await asyncio.Event().wait()
+
+
+async def test_an_attempt_without_a_sign_of_life_is_over_and_tried_again(scene: Scene) -> None:
+    """Perhaps it was done; with what it told last."""
+    held = invoke(retry=ONE)
+    settled = await scene.performed(
+        lambda_coroutine(lambda attempt: _beating(attempt, scene.clock, 5)),
+        held,
+        advance_ms=4_000,
+        heartbeats={"charge": 1_000},
+    )
+    why = {
+        "code": "heartbeat",
+        "message": "no sign of life in 1000 ms",
+        "attempts": 1,
+        "done": "unknown",
+        "details": {"page": 4},
+    }
+
+    assert settled is not None
+    assert ("again", why) == (settled.verdict, settled.error)
+    assert 3_000 <= settled.next_ms - NOW - 1_000 <= 3_500  # the last sign at 2,000; a quarter late at most
+
+
+def lambda_coroutine(function: Any) -> Handler:
+    """A coroutine function that does what another function's coroutine does."""
+
+    async def run(attempt: Attempt) -> Any:
+        return await function(attempt)
+
+    return run
+
+
+async def test_an_attempt_that_gives_signs_of_life_goes_on(scene: Scene) -> None:
+    """However long it takes."""
+
+    async def slow(attempt: Attempt) -> str:
+        for _ in range(100):
+            await scene.clock.sleep_ms(900)
+            attempt.heartbeat()
+        return "done"
+
+    await scene.performed(slow, invoke(), advance_ms=90_000, heartbeats={"charge": 1_000})
+
+    assert [("done.invoke.pay", "done", False)] == scene.told()
+
+
+async def test_a_thread_gives_signs_of_life_too_and_its_silence_is_its_end(scene: Scene) -> None:
+    """It cannot be stopped, so that attempt is the last."""
+    gate, told = threading.Event(), threading.Event()
+
+    def work(attempt: Attempt) -> None:
+        attempt.heartbeat({"page": 1})
+        told.set()
+        gate.wait(20)
+
+    handlers = Handlers({"charge": work}, scene.driver, scene.clock, heartbeats={"charge": 1_000})
+    held = invoke(retry=ONE)
+    performing = asyncio.ensure_future(handlers.perform(held))
+    try:
+        await asyncio.to_thread(told.wait, 20)
+        await scene.clock.advance(1_250)
+        await asyncio.wait_for(performing, 20)
+    finally:
+        gate.set()
+
+    assert [("heartbeat", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert b'{"page":1}' == held.told
+
+
+@pytest.mark.parametrize("garbage", [object(), {1: 2}, float("nan"), "x" * DETAILS_BYTES_MAX])
+async def test_details_that_cannot_be_kept_cost_nothing(
+    scene: Scene, garbage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sign of life counts, the attempt goes on, and the log says why; what was told before stays."""
+
+    async def work(attempt: Attempt) -> str:
+        attempt.heartbeat("fine")
+        attempt.heartbeat(garbage)
+        return "done"
+
+    held = invoke()
+    with caplog.at_level(logging.WARNING, logger="interlock.effects"):
+        await scene.performed(work, held)
+
+    assert ([("done.invoke.pay", "done", False)], 2, b'"fine"') == (scene.told(), held.beats, held.told)
+    assert ["the details of a heartbeat cannot be kept"] == [each.message for each in caplog.records]
+
+
+async def test_what_is_told_is_kept_as_it_was_when_it_was_told(scene: Scene) -> None:
+    """A handler may go on with its own value."""
+
+    async def work(attempt: Attempt) -> None:
+        progress = {"page": 1}
+        attempt.heartbeat(progress)
+        progress["page"] = 2
+
+    held = invoke()
+    await scene.performed(work, held)
+
+    assert b'{"page":1}' == held.told
+
+
+async def test_the_next_attempt_is_given_what_the_last_one_told(scene: Scene) -> None:
+    """Whether that failed or died; and what stood beside the work stays there when this one fails too."""
+    store, seen = MemoryStore(), list[Any]()
+    store._work.keep("order/1", Left(born=(invoke().claim.work,)))
+    (first,) = await store.claim("effect", ("charge",), owner="w1", now_ms=NOW, until_ms=NOW + 1, limit=1)
+    await store.note(first, {"code": "lost", "details": {"page": 7}})
+    (second,) = await store.claim("effect", ("charge",), owner="w2", now_ms=NOW + 1, until_ms=NOW + 9, limit=1)
+
+    async def work(attempt: Attempt) -> None:
+        seen.append(attempt.details)
+        raise ConnectionError("gone")
+
+    held = Held(replace(second, work=invoke(retry=ONE).claim.work))
+    settled = await scene.performed(work, held, store=store)
+
+    assert [{"page": 7}] == seen
+    assert settled is not None
+    assert ("ConnectionError", {"page": 7}) == (settled.error["code"], settled.error["details"])
+
+
+async def test_work_that_goes_elsewhere_takes_its_details_along(scene: Scene) -> None:
+    """This process does not have the chart: what it found is put back as it was."""
+    store = MemoryStore()
+    store._work.keep("order/1", Left(born=(invoke().claim.work,)))
+    (first,) = await store.claim("effect", ("charge",), owner="w1", now_ms=NOW, until_ms=NOW + 1, limit=1)
+    await store.note(first, {"details": 7})
+    (second,) = await store.claim("effect", ("charge",), owner="w2", now_ms=NOW + 1, until_ms=NOW + 9, limit=1)
+    scene.driver.elsewhere.add("order/1")
+    settled = await scene.performed(_fine, Held(second), store=store)
+
+    assert settled is not None
+    assert ({"details": 7}, False) == (settled.error, settled.begun)
+
+
+async def test_a_coroutine_that_swallows_its_cancellation_is_the_last_attempt(scene: Scene) -> None:
+    """It gives its place free; nothing runs beside it, and when it ends at last nobody listens."""
+    gate = asyncio.Event()
+
+    async def stubborn(attempt: Attempt) -> str:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                continue
+        return "too late"
+
+    held = invoke(timeout_ms=500, retry=ONE)
+    await scene.performed(stubborn, held, advance_ms=500 + STOP_MS_MAX)
+
+    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert held.runs
+    gate.set()
+    await scene.clock.advance()
+    assert (False, 1) == (held.runs, len(scene.told()))
+
+
+async def test_a_coroutine_that_fails_when_it_is_stopped_is_heard_by_nobody(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker stops: the work is put back, and the loop does not complain of an error that nobody asked for."""
+
+    async def sore(attempt: Attempt) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("in the middle")
+
+    held = invoke()
+    handlers = Handlers({"charge": sore}, scene.driver, scene.clock)
+    performing = asyncio.ensure_future(handlers.perform(held))
+    await scene.clock.advance()
+    performing.cancel()
+    await asyncio.gather(performing, return_exceptions=True)
+    await scene.clock.advance()
+    held.ended = None
+    gc.collect()
+
+    assert ([], [], set()) == (caplog.records, scene.told(), handlers._works)
+
+
+async def test_no_thread_is_begun_beyond_their_number(scene: Scene) -> None:
+    """Those that were given up still count; the work waits, for another process too, and that is no attempt."""
+    gate = threading.Event()
+
+    def block(attempt: Attempt) -> None:
+        gate.wait(20)
+
+    handlers = Handlers({"charge": block, "quick": _fine}, scene.driver, scene.clock)
+    handlers._threads = Threads(threads_max=1)
+    try:
+        given_up = asyncio.ensure_future(handlers.perform(invoke(timeout_ms=500)))
+        await scene.clock.advance(500)
+        await asyncio.wait_for(given_up, 20)
+        held = invoke()
+        settled = await handlers.perform(held)
+        quick = await handlers.perform(invoke(name="quick"))
+        free = next(iter(handlers._threads._running))
+    finally:
+        gate.set()
+    await asyncio.wait_for(free, 20)
+
+    assert settled == Settled(held.claim, "again", settled.next_ms if settled else 0, lapsed=True, begun=False)
+    assert quick is None
+    assert 0 == len(handlers._threads)
+
+
+async def test_a_thread_that_wants_to_exit_has_failed(scene: Scene) -> None:
+    """`sys.exit` in a handler ends neither the thread's process nor the attempt without a word."""
+
+    def leave(attempt: Attempt) -> None:
+        raise SystemExit(3)
+
+    await scene.performed(leave, invoke())
+
+    assert [("RuntimeError", True)] == [
+        (data["code"], "SystemExit(3)" in data["message"]) for _, data, _ in scene.told()
+    ]
+
+
+async def test_work_in_a_process_counts_as_running_until_it_has_ended(scene: Scene) -> None:
+    """Given up after its time, it goes on there: nothing may begin beside it."""
+    gate = asyncio.Event()
+
+    async def elsewhere(function: Handler, attempt: Attempt) -> str:
+        await gate.wait()
+        return "late"
+
+    def busy(attempt: Attempt) -> None:
+        raise AssertionError
+
+    held = invoke(timeout_ms=500, retry=ONE)
+    await scene.performed(busy, held, advance_ms=500, busy=frozenset({"charge"}), elsewhere=elsewhere)
+    ran_on = held.runs
+    gate.set()
+    await scene.clock.advance()
+
+    assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
+    assert (True, False) == (ran_on, held.runs)

@@ -1,0 +1,79 @@
+"""What downtime does to a timer: pure arithmetic over the times in which nobody was there (S39)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from interlock.effects.timers import Moved, moved_by
+from interlock.model.snapshot import Timer
+from interlock.ports.lease import Downtime
+
+SET = 1_000
+TIMER = Timer("t", "due", SET + 100, 2, 0)
+REMAINING, RESTART = replace(TIMER, restore="remaining"), replace(TIMER, restore="restart")
+
+
+def test_a_deadline_is_never_moved() -> None:
+    """The moment counts."""
+    assert None is moved_by((Downtime(1_010, 1_500),), TIMER, SET)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "due_ms"),
+    [
+        ([(1_030, 1_530)], 1_600),
+        ([(1_030, 1_060)], 1_130),
+        ([(900, 1_500)], 1_600),
+        ([(1_010, 1_020), (1_030, 1_530)], 1_610),
+        ([(1_030, 1_530), (1_590, 2_590)], 2_600),
+        ([(1_099, 1_200)], 1_201),
+    ],
+    ids=["over its end", "within", "set meanwhile", "two", "one after it was moved", "just before"],
+)
+def test_what_was_left_is_left(gaps: list[tuple[int, int]], due_ms: int) -> None:
+    """The time in which nobody was there, and the timer was, does not count."""
+    downtimes = tuple(Downtime(*each) for each in gaps)
+
+    assert Moved(due_ms, downtimes[-1].ended_ms) == moved_by(downtimes, REMAINING, SET)
+
+
+def test_a_delay_begins_anew_with_the_end_of_the_last_downtime() -> None:
+    """The whole of it, however little was left."""
+    assert Moved(1_600, 1_500) == moved_by((Downtime(1_099, 1_500),), RESTART, SET)
+    assert Moved(2_100, 2_000) == moved_by((Downtime(1_010, 1_500), Downtime(1_550, 2_000)), RESTART, SET)
+
+
+@pytest.mark.parametrize("timer", [REMAINING, RESTART])
+@pytest.mark.parametrize("gap", [(1_100, 2_000), (1_101, 2_000), (500, 1_000), (500, 900)])
+def test_a_downtime_after_it_was_due_or_before_it_was_set_does_nothing(timer: Timer, gap: tuple[int, int]) -> None:
+    """It was late for another reason, or not there."""
+    assert None is moved_by((Downtime(*gap),), timer, SET)
+
+
+@given(
+    st.lists(st.integers(0, 500), min_size=2, max_size=12).map(sorted),
+    st.sampled_from(["remaining", "restart"]),
+    st.integers(0, 300),
+    st.integers(1, 300),
+)
+def test_no_downtime_is_counted_twice(times: list[int], restore: str, since_ms: int, delay_ms: int) -> None:
+    """A moved timer, asked again with the same downtimes, stays, and never goes to before its old time.
+
+    Between the downtimes it had its whole delay (`remaining`), or has it yet (`restart`).
+    """
+    gaps = tuple(Downtime(*pair) for pair in zip(times[::2], times[1::2], strict=False) if pair[0] < pair[1])
+    timer = Timer("t", "due", since_ms + delay_ms, 1, 0, restore=restore)
+    moved = moved_by(gaps, timer, since_ms)
+    if moved is None:
+        return
+
+    assert None is moved_by(gaps, replace(timer, due_ms=moved.due_ms, since_ms=moved.since_ms), moved.since_ms)
+    assert moved.due_ms >= timer.due_ms
+    if restore == "remaining":
+        up = sum(1 for ms in range(since_ms, moved.due_ms) if not any(g.began_ms <= ms < g.ended_ms for g in gaps))
+        assert delay_ms == up
+    else:
+        assert moved.since_ms + delay_ms == moved.due_ms
