@@ -1,0 +1,27 @@
+"""Places in a partition of Kafka: they move on when everything before is taken, and not before."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from interlock.buses.kafka import _Places
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_a_place_never_passes_a_record_that_is_not_taken(order: tuple[int, ...]) -> None:
+    """In whatever order they are taken; offsets may have gaps."""
+    offsets = [5, 6, 9, 10]
+    places = _Places()
+    for each in offsets:
+        places.begin(each)
+    taken: set[int] = set()
+    reached: int | None = None
+    for number in order:
+        taken.add(offsets[number])
+        before = [each for each in offsets if all(other in taken for other in offsets if other <= each)]
+        reached = places.end(offsets[number])
+
+        assert reached is None or reached == max(before)
+    assert 10 == reached

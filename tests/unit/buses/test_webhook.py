@@ -1,0 +1,248 @@
+"""Webhooks: signed, never redirected, bounded in time, and what each answer means."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from interlock.buses import webhook
+from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
+from interlock.model.message import CONTENT_TYPE, Message, decode_message
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+OTHER = "whsec_" + "c2VjcmV0" * 5
+MESSAGE = Message(id="order/A.1/7/0", source="/shop/order", type="order.paid", data={"n": 1})
+
+
+class Endpoint(ThreadingHTTPServer):
+    """A receiver that answers as the test says, and keeps what it was sent."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Receiver)
+        self.status = 204
+        self.location: str | None = None
+        self.answer = b""
+        self.closes = False
+        self.silent = threading.Event()
+        self.silent.set()
+        self.seen: list[tuple[str, dict[str, str], bytes]] = []
+        self.connections = 0
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that has gone: some tests cut it off."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.server_address[1]}/hook?tenant=7"
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """One connection to the endpoint."""
+
+    protocol_version = "HTTP/1.1"
+    server: Endpoint
+
+    def setup(self) -> None:
+        """Count it."""
+        super().setup()
+        self.server.connections += 1
+
+    def do_POST(self) -> None:
+        """Keep what came, and answer."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+        self.server.silent.wait(30)
+        self.send_response(self.server.status)
+        if self.server.location is not None:
+            self.send_header("Location", self.server.location)
+        self.send_header("Content-Length", str(len(self.server.answer)))
+        self.end_headers()
+        self.wfile.write(self.server.answer)
+        self.close_connection = self.server.closes
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """A receiver on this machine, ended afterwards."""
+    monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # which nobody may ask
+    server = Endpoint()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.silent.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def posted(url: str, *messages: Message) -> None:
+    """Send messages, one after another."""
+    bus = webhook.open_bus(url)
+    try:
+        for each in messages or (MESSAGE,):
+            await bus.publish(each)
+    finally:
+        await bus.close()
+
+
+def test_signatures_are_those_of_standard_webhooks() -> None:
+    """The example that its libraries are tested with."""
+    found = webhook.signature(
+        webhook.secrets_of(SECRET), "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}'
+    )
+
+    assert "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" == found
+
+
+async def test_a_message_is_posted_signed_and_once(endpoint: Endpoint) -> None:
+    """With the query of the address, and an id that holds no full stop."""
+    await posted(endpoint.url)
+    ((path, headers, body),) = endpoint.seen
+
+    assert ("/hook?tenant=7", CONTENT_TYPE) == (path, headers["content-type"])
+    assert MESSAGE == decode_message(body)
+    assert "/shop/order#order/A%2E1/7/0" == headers["webhook-id"]
+    seconds = int(headers["webhook-timestamp"])
+    secret = (b64decode(SECRET.removeprefix("whsec_")),)
+    assert headers["webhook-signature"] == webhook.signature(secret, headers["webhook-id"], seconds, body)
+
+
+async def test_two_secrets_both_sign(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the receiver may know either."""
+    monkeypatch.setenv("ROTATED", f"{OTHER} {SECRET}")
+    await posted(f"{endpoint.url}#secret=ROTATED")
+    ((_, headers, _),) = endpoint.seen
+
+    assert 2 == len(set(headers["webhook-signature"].split()))
+
+
+async def test_connections_are_kept_and_a_closed_one_is_made_anew(endpoint: Endpoint) -> None:
+    """The receiver may close one at any time; the message goes on the next."""
+    bus = webhook.open_bus(endpoint.url)
+    try:
+        await bus.publish(MESSAGE)
+        endpoint.closes = True
+        await bus.publish(MESSAGE)
+        await bus.publish(MESSAGE)
+    finally:
+        await bus.close()
+
+    assert 3 == len(endpoint.seen)
+    assert endpoint.connections <= 3
+
+
+ANSWERS: list[tuple[int, type[InterlockError], str]] = [
+    (301, DeniedError, "bus.redirect"),
+    (307, DeniedError, "bus.redirect"),
+    (400, DeniedError, "bus.refused"),
+    (401, DeniedError, "bus.denied"),
+    (404, NotFoundError, "bus.stream"),
+    (410, RejectedError, "bus.gone"),
+    (413, RejectedError, "bus.size"),
+    (429, UnavailableError, "bus.away"),
+    (500, DeniedError, "bus.refused"),
+    (503, UnavailableError, "bus.away"),
+]
+
+
+@pytest.mark.parametrize(("status", "kind", "code"), ANSWERS)
+async def test_what_each_answer_means(endpoint: Endpoint, status: int, kind: type[InterlockError], code: str) -> None:
+    """The relay goes by the class alone; nothing of the answer is shown."""
+    endpoint.status, endpoint.location, endpoint.answer = status, endpoint.url, b"internal secrets"
+    with pytest.raises(InterlockError) as caught:
+        await posted(endpoint.url)
+
+    assert (kind, code) == (type(caught.value), caught.value.code)
+    assert "internal" not in str(caught.value)
+    assert 1 == len(endpoint.seen)
+
+
+async def test_an_endless_answer_costs_its_connection_and_not_the_message(endpoint: Endpoint) -> None:
+    """What was taken is taken."""
+    endpoint.status, endpoint.answer = 200, b"x" * (webhook.ANSWER_BYTES_MAX + 10)
+
+    await posted(endpoint.url, MESSAGE, MESSAGE)
+    assert (2, 2) == (len(endpoint.seen), endpoint.connections)
+
+
+async def test_a_silent_endpoint_is_away(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it keeps the connection."""
+    monkeypatch.setattr(webhook, "SECONDS", 0.2)
+    endpoint.silent.clear()
+    with pytest.raises(UnavailableError) as caught:
+        await posted(endpoint.url)
+    endpoint.silent.set()
+
+    assert "bus.away" == caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("begun", "sent"),
+    [(b"HTTP/1.1 200 OK\r\nX: ", False), (b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", True)],
+)
+async def test_an_endpoint_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, begun: bytes, sent: bool) -> None:
+    """The whole attempt is bounded, not each byte of it. One that has said 2xx has said it."""
+    monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
+    monkeypatch.setattr(webhook, "SECONDS", 0.3)
+    ending, ended = asyncio.Event(), asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(begun)
+        try:
+            while not ending.is_set():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+            ended.set()
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    try:
+        with nullcontext() if sent else pytest.raises(UnavailableError):
+            async with asyncio.timeout(20):
+                await posted(f"http://127.0.0.1:{port}/")
+    finally:
+        ending.set()
+        async with asyncio.timeout(20):
+            await ended.wait()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_nobody_there_is_away_and_garbage_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both may be mended by the next start of the receiver."""
+    monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
+
+    async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x00\x01 what?\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(garbage, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    try:
+        with pytest.raises(UnavailableError):
+            await posted(url)
+    finally:
+        server.close()
+        await server.wait_closed()
+    with pytest.raises(UnavailableError):
+        await posted(url)
