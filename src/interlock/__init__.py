@@ -39,12 +39,17 @@ if TYPE_CHECKING:
     from interlock.model.effect import Effect
     from interlock.model.entry import Entry, Receipt
     from interlock.model.event import Event
+    from interlock.model.message import Message
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
-    from interlock.opening import open  # noqa: A004  # the name users read: interlock.open
+    from interlock.opening import intake, open  # noqa: A004  # the name users read: interlock.open
+    from interlock.ports.reconcile import Answer, Seen
     from interlock.ports.store import Page, Query, Row
+    from interlock.render.depiction import Depiction
     from interlock.runtime.blocking import BlockingRuntime
+    from interlock.runtime.intake import Delivery, Intake
     from interlock.runtime.send import Runtime
+    from interlock.runtime.serving import Drained
     from interlock.runtime.verify import Problem, Proof
     from interlock.shm.atomic_chart import AtomicChart
     from interlock.shm.deque import Deque
@@ -61,6 +66,7 @@ if TYPE_CHECKING:
     __version__: str = _version("interlock")
 
 _HOMES = {
+    "Answer": "interlock.ports.reconcile",
     "AtomicChart": "interlock.shm.atomic_chart",
     "AtomicWord": "interlock.shm.word",
     "Attempt": "interlock.effects.handlers",
@@ -71,21 +77,26 @@ _HOMES = {
     "ConflictError": "interlock.errors",
     "CorruptionError": "interlock.errors",
     "DefinitionError": "interlock.errors",
+    "Delivery": "interlock.runtime.intake",
     "DeniedError": "interlock.errors",
+    "Depiction": "interlock.render.depiction",
     "Deque": "interlock.shm.deque",
     "Diagnostic": "interlock.errors",
     "Document": "interlock.model.document",
     "DrainMiddleware": "interlock.shm.drain",
     "DrainReport": "interlock.shm.draining",
+    "Drained": "interlock.runtime.serving",
     "Effect": "interlock.model.effect",
     "Entry": "interlock.model.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
     "Gate": "interlock.shm.gate",
     "Inbox": "interlock.shm.inbox",
+    "Intake": "interlock.runtime.intake",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
     "Lifecycle": "interlock.shm.lifecycle",
+    "Message": "interlock.model.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
     "Page": "interlock.ports.store",
@@ -100,6 +111,7 @@ _HOMES = {
     "RejectedError": "interlock.errors",
     "Row": "interlock.ports.store",
     "Runtime": "interlock.runtime.send",
+    "Seen": "interlock.ports.reconcile",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "TaskPool": "interlock.shm.pool",
@@ -112,12 +124,14 @@ _HOMES = {
     "encode": "interlock.model.codec",
     "failure": "interlock.assemble",
     "firing": "interlock.assemble",
+    "intake": "interlock.opening",
     "load": "interlock.assemble",
     "loads": "interlock.assemble",
     "open": "interlock.opening",
 }
 
 __all__ = (
+    "Answer",
     "AtomicChart",
     "AtomicWord",
     "Attempt",
@@ -128,21 +142,26 @@ __all__ = (
     "ConflictError",
     "CorruptionError",
     "DefinitionError",
+    "Delivery",
     "DeniedError",
+    "Depiction",
     "Deque",
     "Diagnostic",
     "Document",
     "DrainMiddleware",
     "DrainReport",
+    "Drained",
     "Effect",
     "Entry",
     "Event",
     "Fault",
     "Gate",
     "Inbox",
+    "Intake",
     "InterlockError",
     "InternalError",
     "Lifecycle",
+    "Message",
     "MissingExtraError",
     "NotFoundError",
     "Page",
@@ -157,6 +176,7 @@ __all__ = (
     "RejectedError",
     "Row",
     "Runtime",
+    "Seen",
     "Snapshot",
     "Step",
     "TaskPool",
@@ -171,6 +191,7 @@ __all__ = (
     "encode",
     "failure",
     "firing",
+    "intake",
     "load",
     "loads",
     "open",

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.compiler.build import Compilation, compile_document
 from interlock.definition.format import Format, Reading, Resolver
@@ -20,14 +20,19 @@ from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart
 from interlock.model.document import Document
+from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
 from interlock.model.event import Event
 from interlock.model.field import plain_refusal
 from interlock.model.findings import suggestion
-from interlock.model.limits import DEFINITION_BYTES_MAX
+from interlock.model.limits import DEFINITION_BYTES_MAX, RECONCILE_RATE, RECONCILE_RUNNING_MAX
 from interlock.model.results import Done, call_failed, invoke_done, invoke_failed, timer_fired
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step
+from interlock.ports.reconcile import Reconciler, Wish, reconciler_of
+
+if TYPE_CHECKING:
+    from interlock.render.depiction import Depiction
 
 _HOMES = {
     "yaml": ("yaml", "FORMAT"),
@@ -173,6 +178,8 @@ class BoundChart:
         self.assigns: dict[str, Callable[..., Any]] = {}
         self.handlers: dict[str, Callable[..., Any]] = {}
         self.busy: set[str] = set()
+        self.heartbeats: dict[str, int] = {}
+        self.reconcilers: dict[str, Reconciler] = {}
         self._kernel: Kernel | None = None
         self._table: Mapping[tuple[str, ...], Any] = {}
 
@@ -193,14 +200,62 @@ class BoundChart:
         """Register a pure function of (context, event) that returns a mapping of fields to values."""
         return self._registered(name, self.assigns, self.chart.assigns, "assign")
 
-    def handler(self, name: str, *, cpu: bool = False) -> Callable[[AnyFunction], AnyFunction]:
+    def handler(
+        self, name: str, *, cpu: bool = False, heartbeat: str | None = None
+    ) -> Callable[[AnyFunction], AnyFunction]:
         """Register the function that performs an effect: a named action or an invoke.
 
         A coroutine function runs in the event loop, a plain one in a thread; with `cpu`, in a process of its own.
+        With a `heartbeat`, such as "30s", an attempt that gives no sign of life for so long is over, as by a timeout.
         """
         registered = self._registered(name, self.handlers, self.chart.handlers, "handler")
+        beat_ms = None if heartbeat is None else parse_duration(str(heartbeat))
+        if heartbeat is not None and not beat_ms:
+            message = f"the heartbeat of `{name}` is no duration: {heartbeat!r:.60}"
+            raise UsageError(message, code="handler.heartbeat", hint='write heartbeat="30s"')
         (self.busy.add if cpu else self.busy.discard)(name)
+        self.heartbeats.pop(name, None)
+        if beat_ms:
+            self.heartbeats[name] = beat_ms
         return registered
+
+    def reconciler(
+        self,
+        name: str,
+        *,
+        state: str,
+        older: str = "0s",
+        every: str = "1m",
+        rate: float = RECONCILE_RATE,
+        running: int = RECONCILE_RUNNING_MAX,
+        timeout: str = "30s",
+        desired: str | None = None,
+        drift: str | None = None,
+    ) -> Callable[[AnyFunction], AnyFunction]:
+        """Register a coroutine function that is asked, `every` so often, about entities that rest in a state.
+
+        About those that do so for longer than `older`. It gets a `Seen` and gives an `Answer`, the event that the
+        entity shall have, or None. With `desired`, a field of the context, it gives what it observes instead: where
+        that differs, the event `drift` tells both.
+        At most `rate` calls a second and `running` side by side; one that takes longer than `timeout` has failed.
+        """
+        wish = Wish(
+            name=name,
+            state=state,
+            older=older,
+            every=every,
+            rate=rate,
+            running=running,
+            timeout=timeout,
+            desired=desired,
+            drift=drift,
+        )
+
+        def register(function: AnyFunction) -> AnyFunction:
+            self.reconcilers[name] = reconciler_of(self.chart, wish, function)
+            return function
+
+        return register
 
     def _registered(
         self, name: str, functions: dict[str, Callable[..., Any]], known: tuple[str, ...], what: str
@@ -265,6 +320,19 @@ class BoundChart:
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """The snapshot after all these events, effects discarded: replay."""
         return self.kernel.fold(snapshot, events)
+
+    def draw(self, *active: str | Snapshot, theme: str = "vars", collapse: int | None = None) -> Depiction:
+        """The chart as a drawing with states lit, by id or a snapshot's. Notebooks show it; `.svg` is its text."""
+        from interlock.render.depiction import depiction
+
+        return depiction(self.chart, active, theme=theme, collapse=collapse)
+
+    def diff(self, before: BoundChart) -> Depiction:
+        """What differs from an earlier revision, in one drawing."""
+        return self.draw().against(before.chart)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return self.draw()._repr_mimebundle_(include, exclude)
 
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
         """The transitions in question now, inner first: for each its event, and whether its guard holds and why not."""

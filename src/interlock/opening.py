@@ -1,4 +1,4 @@
-"""The composition root of runtimes: the only module that knows every store by name, and joins it with charts.
+"""The composition root of runtimes: the only module that knows every store and bus by name, and joins them with charts.
 
 Rule: what drives a store is imported when a store is opened; a chart alone needs no event loop.
 """
@@ -6,21 +6,26 @@ Rule: what drives a store is imported when a store is opened; a chart alone need
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.assemble import BoundChart
-from interlock.errors import UsageError
+from interlock.errors import UnavailableError, UsageError
 from interlock.model.findings import suggestion
+from interlock.model.limits import LEASE_MS, LEASE_MS_MIN
 
 if TYPE_CHECKING:
+    from interlock.kernel.kernel import Kernel
+    from interlock.ports.bus import Bus, Source
     from interlock.ports.clock import Clock
     from interlock.ports.door import Door
+    from interlock.ports.reconcile import Reconciler
     from interlock.ports.store import Store
     from interlock.runtime.blocking import BlockingRuntime
+    from interlock.runtime.intake import Intake, Route
     from interlock.runtime.send import Runtime
     from interlock.stores.schema import Schema
 
@@ -46,6 +51,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
     clock: Clock | None = None,
     work: bool | None = None,
     life: Door | None = None,
+    bus: str | Bus | None = None,
+    source: str | None = None,
+    lease_ms: int = LEASE_MS,
 ) -> Opening:
     """A runtime for entities of these charts on the store at an address, opened by `with` or `async with`.
 
@@ -54,7 +62,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
     The runtime performs what entries leave to do, with the charts' handlers, where the store keeps work: `work=False`
     leaves that to others, `work=True` insists on it. With a `life` (a `Lifecycle` or `Gate`), sends and work hold its
     permits: draining it stops every process that shares it, and waits for what is in hand.
-    Raises UsageError for an address of no known store, without charts, or for two handlers of one name.
+    With a `bus`, its address or an object that is one, every entry leaves a message, which says that it comes from
+    `source` and the kind. `lease_ms` is how long work of a process that died waits before another takes it up.
+    Raises UsageError for an address of no known store or bus, without charts, or for two handlers of one name.
 
         with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
             orders.create("order/A-1", {"amount": 100})
@@ -70,7 +80,20 @@ def open(  # noqa: A001 - the name users read: interlock.open
     for each in bound:
         if not isinstance(each, BoundChart):
             raise UsageError(f"{each!r:.80} is no chart", code="charts.malformed", hint="interlock.load(...) gives one")
-    return Opening(url, _store_opener(url), bound, clock, work=work, life=life)
+    if type(lease_ms) is not int or lease_ms < LEASE_MS_MIN:
+        hint = "whole milliseconds; unless told otherwise, 30,000"
+        raise UsageError(f"lease_ms={lease_ms!r:.60} is below {LEASE_MS_MIN}", code="lease.malformed", hint=hint)
+    return Opening(
+        url,
+        _store_opener(url),
+        bound,
+        clock,
+        work=work,
+        life=life,
+        bus=_bus_opener(bus),
+        source=source,
+        lease_ms=lease_ms,
+    )
 
 
 def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:
@@ -82,6 +105,24 @@ def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:
                 hint = "give one of them another name, or register the same function"
                 raise UsageError(f"two functions are registered as `{name}`", code="handler.twice", hint=hint)
     return found
+
+
+def _reconcilers(charts: Iterable[BoundChart]) -> tuple[Reconciler, ...]:
+    """The reconcilers of all charts. Those of one name run one at a time, so two would starve each other."""
+    found: dict[str, Reconciler] = {}
+    for chart in charts:
+        for name, reconciler in chart.reconcilers.items():
+            if found.setdefault(name, reconciler) is not reconciler:
+                hint = "give one of them another name; of several editions of a chart, register it on the last one"
+                raise UsageError(f"two reconcilers are called `{name}`", code="reconciler.twice", hint=hint)
+    return tuple(found.values())
+
+
+def _moves_timers(kernels: Iterable[Kernel]) -> bool:
+    """Whether a chart says of a timer that downtime moves it."""
+    return any(
+        each.restore != "deadline" for kernel in kernels for state in kernel.chart.states for each in state.after
+    )
 
 
 async def opened_store(url: str) -> Store:
@@ -113,9 +154,10 @@ def _store_opener(url: str) -> Opener:
     if module is not None:
         found: Opener = import_module(module).open_store
         return found
-    others = _other_stores()
+    others = _others(STORE_GROUP, STORES)
     if colon and scheme in others:
-        return others[scheme]()
+        other: Opener = others[scheme]()
+        return other
     known = sorted({*STORES, *others})
     hint = (colon and suggestion(scheme, known)) or f"addresses begin with {', '.join(f'{each}:' for each in known)}"
     raise UsageError(f"`{without_password(url)}` is the address of no store", code="store.unknown", hint=hint)
@@ -126,9 +168,54 @@ def without_password(url: str) -> str:
     return re.sub(r"//[^/?#]*@", "//", url)
 
 
-def _other_stores() -> dict[str, Callable[[], Opener]]:
-    found = import_module("importlib.metadata").entry_points(group=STORE_GROUP)
-    return {each.name: each.load for each in found if each.name not in STORES}
+def _others(group: str, ours: Mapping[str, str]) -> dict[str, Callable[[], Any]]:
+    """What other packages bring, by scheme, to be loaded."""
+    found = import_module("importlib.metadata").entry_points(group=group)
+    return {each.name: each.load for each in found if each.name not in ours}
+
+
+def intake(
+    source: str | Source,
+    runtime: Runtime,
+    route: Route,
+    *,
+    principal: Mapping[str, Any] | None = None,
+    ordered: bool = False,
+    dead: str | Bus | None = None,
+) -> Intake:
+    """Messages of a bus as events of entities: an intake that works inside `async with`, or while its `run` runs.
+
+    `route` says what a message becomes: a `Delivery`, or None. `ordered` drops a message that is not newer than the
+    last of its source entity. `dead` is the bus for what can never be taken. `principal` is who sends, for policies.
+    Raises UsageError for an address from which no messages come, MissingExtraError without the client of its bus.
+    """
+    from interlock.buses.schemes import opened_bus, opened_source
+    from interlock.runtime.intake import Intake
+    from interlock.runtime.send import Runtime
+
+    if not (isinstance(cast("object", runtime), Runtime) and callable(cast("object", route))):
+        hint = "intake(address, runtime, route), with what `async with interlock.open(...)` gives"
+        raise UsageError("an intake needs a runtime and a route", code="intake.malformed", hint=hint)
+    opened = opened_source(source) if isinstance(source, str) else source
+    letters = opened_bus(dead) if isinstance(dead, str) else dead
+    return Intake(opened, runtime, route, principal=principal, ordered=ordered, dead=letters)
+
+
+def _bus_opener(bus: str | Bus | None) -> Callable[[], Bus] | None:
+    """What gives the bus when the runtime opens. An address is looked at now: a wrong one shows where it is written."""
+    if bus is None:
+        return None
+    if isinstance(bus, str):
+        from interlock.buses.schemes import opened_bus
+
+        first = [opened_bus(bus)]  # not connected yet; a second opening makes another
+        return lambda: first.pop() if first else opened_bus(bus)
+    from interlock.ports.bus import Bus
+
+    if not isinstance(bus, Bus):
+        hint = "an address such as nats://127.0.0.1:4222?stream=orders, or an object with `publish` and `close`"
+        raise UsageError(f"{bus!r:.80} is no bus", code="bus.malformed", hint=hint)
+    return lambda: bus
 
 
 class Opening:
@@ -143,17 +230,36 @@ class Opening:
         *,
         work: bool | None,
         life: Door | None,
+        bus: Callable[[], Bus] | None = None,
+        source: str | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         self.url = url
         self._opener = opener
         self._kernels = tuple(each.kernel for each in charts)
         self._handlers = _handlers(charts)
         self._busy = frozenset(name for each in charts for name in each.busy)
+        self._reconcilers = _reconcilers(charts)
+        self._heartbeats = {name: ms for each in charts for name, ms in each.heartbeats.items()}
         self._clock = clock
         self._work = work
         self._life = life
+        self._bus = bus
+        self._source = source
+        self._lease_ms = lease_ms
         self._opened: list[Runtime] = []
         self._waiting: list[BlockingRuntime] = []
+
+    if not TYPE_CHECKING:  # a checker already says that an opening has no `send`
+
+        def __getattr__(self, name: str) -> Any:
+            """What a runtime has, this has not: it must be opened first."""
+            from interlock.runtime.send import Runtime
+
+            if name.startswith("_") or not hasattr(Runtime, name):
+                raise AttributeError(f"`{type(self).__name__}` has no attribute `{name}`")
+            hint = f"write `with interlock.open(...) as runtime:` and then `runtime.{name}(...)`"
+            raise UsageError("this runtime is not open yet", code="runtime.not_open", hint=hint)
 
     async def _runtime(self) -> Runtime:
         from interlock.ports.clock import SystemClock
@@ -161,27 +267,64 @@ class Opening:
         from interlock.runtime.send import Runtime
 
         store = await _opened(self._opener, self.url)
-        runtime = Runtime(store, Charts(self._kernels), self._clock or SystemClock(), self._life)
+        clock = self._clock or SystemClock()
+        runtime = Runtime(store, Charts(self._kernels), clock, self._life, messages=self._bus is not None)
         try:
             await self._begin_work(runtime)
+            await self._begin_reconciling(runtime)
         except BaseException:
             await runtime.close()
             raise
         return runtime
 
     async def _begin_work(self, runtime: Runtime) -> None:
+        from interlock.model.message import SOURCE
         from interlock.ports.work import WorkStore
         from interlock.runtime.worker import Worker
 
+        keeps_work = isinstance(runtime.store, WorkStore)
+        if self._bus is not None and not keeps_work:
+            message = f"a {type(runtime.store).__name__} keeps no messages until the bus has them"
+            hint = "use a store that keeps work, such as sqlite:, or open the runtime without a bus"
+            raise UnavailableError(message, code="store.work", hint=hint)
         if self._work is False:
             return
-        if isinstance(runtime.store, WorkStore) or self._work:
-            worker = Worker(runtime, self._handlers, busy=self._busy)
+        if keeps_work or self._work:
+            bus = None if self._bus is None else self._bus()
+            if bus is not None:
+                runtime.before_close(bus.close)
+            worker = Worker(
+                runtime,
+                self._handlers,
+                busy=self._busy,
+                heartbeats=self._heartbeats,
+                bus=bus,
+                source=self._source or SOURCE,
+                lease_ms=self._lease_ms,
+            )
             await worker.start()
             runtime.before_close(worker.stop)
         elif self._handlers or any(each.after for kernel in self._kernels for each in kernel.chart.states):
             import_module("logging").getLogger("interlock").warning(
                 "this store keeps no work: handlers are not called and timers do not fire",
+                extra={"store": type(runtime.store).__name__},
+            )
+
+    async def _begin_reconciling(self, runtime: Runtime) -> None:
+        """Look after what nobody looks after. Without leases nobody is alone, and without them no downtime is known."""
+        from interlock.ports.lease import LeaseStore
+        from interlock.runtime.reconcile import Reconciling
+
+        if self._work is False:
+            return
+        if isinstance(runtime.store, LeaseStore):
+            if self._reconcilers:
+                reconciling = Reconciling(runtime, self._reconcilers, lease_ms=self._lease_ms)
+                await reconciling.start()
+                runtime.before_close(reconciling.stop)
+        elif self._reconcilers or _moves_timers(self._kernels):
+            import_module("logging").getLogger("interlock").warning(
+                "this store keeps no leases: reconcilers do not run, and timers go by their deadline after downtime",
                 extra={"store": type(runtime.store).__name__},
             )
 

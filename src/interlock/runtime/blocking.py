@@ -15,9 +15,12 @@ from typing import Any, TypeVar
 from interlock.errors import UnavailableError
 from interlock.kernel.explain import Candidate
 from interlock.model.entry import Entry, Receipt
+from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Page, Query
 from interlock.runtime.send import Runtime
+from interlock.runtime.serving import DRAIN_MS as SIGNAL_DRAIN_MS
+from interlock.runtime.serving import Drained, Signals, until_heard
 from interlock.runtime.travel import At
 from interlock.runtime.verify import Proof
 
@@ -150,6 +153,20 @@ class BlockingRuntime:
             with suppress(UnavailableError, RuntimeError):  # closed meanwhile, or interrupted while it waits: it ends
                 self._wait(values.aclose())
 
+    def drain(self, timeout_ms: int) -> Drained:
+        """As `Runtime.drain`."""
+        return self._wait(self.runtime.drain(timeout_ms))
+
+    def run_until_signal(
+        self, *, drain_ms: int = SIGNAL_DRAIN_MS, told: Callable[[int], object] = lambda _: None
+    ) -> Drained:
+        """As `Runtime.run_until_signal`."""
+        heard = asyncio.Event()
+        with Signals(lambda _: self._loop.call_soon_threadsafe(heard.set)) as signals:
+            self._wait(until_heard(self.runtime, heard))
+            told(signals.first or 0)
+            return self.drain(drain_ms)
+
     def close(self) -> None:
         """As `Runtime.close`, and the thread ends. Whoever waits in another thread is answered. May be called again."""
         with suppress(UnavailableError):
@@ -167,6 +184,7 @@ async def _drained() -> None:
     rest = asyncio.all_tasks() - {asyncio.current_task()}
     for each in rest:
         each.cancel()
-    await asyncio.gather(*rest, return_exceptions=True)
+    if rest:  # not for ever: a handler may swallow its cancellation
+        await asyncio.wait(rest, timeout=STOP_MS_MAX / 1000)
     await loop.shutdown_asyncgens()
     await loop.shutdown_default_executor()

@@ -36,6 +36,14 @@ class Charts:
         for each in self._inline[place].values():
             self._add(each)
 
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of which new entities can be created here, sorted."""
+        return tuple(sorted(self._current))
+
+    def revisions(self, kind: str) -> dict[str, Kernel]:
+        """The charts of a kind by revision, in the order given; the last but for inline ones creates new entities."""
+        return {revision: kernel for (own, revision), kernel in self._all.items() if own == kind}
+
     def child(self, parent: Kernel, src: object) -> Kernel:
         """The chart of a child: one written in place, or the current one of a kind. Raises NotFoundError."""
         inline = self._inline[parent.chart.kind, parent.chart.revision]

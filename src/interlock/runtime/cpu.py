@@ -3,6 +3,7 @@
 Rule 1: the pool begins with the first such handler that is called, and ends with the worker.
 Rule 2: a function is found in the pool's processes by its module and name, so it stands at the top of a module.
 Rule 3: what it raises comes back as it would from here; a process that dies has its attempt run again, under its key.
+Rule 4: heartbeats are heard from there as from here; only `cancelled` is not known there.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 from interlock.effects.handlers import Attempt
 from interlock.effects.retry import Failed, HandlerFailed, failed_by
 from interlock.errors import UsageError
-from interlock.model.limits import PAYLOAD_BYTES_MAX
+from interlock.model.limits import DETAILS_BYTES_MAX, PAYLOAD_BYTES_MAX
 from interlock.model.payload import payload_refusal
+from interlock.runtime.beats import Beats, telling
 from interlock.shm.pool import TaskPool
 from interlock.shm.region import Region
 
@@ -30,14 +32,16 @@ TASKS_MAX = 16
 REGION_BYTES = 67_108_864
 """Room for the largest inputs and results of as many tasks in all processes; touched only where it is used."""
 
-_ENVELOPE_BYTES = 4_096
-"""Room around an input or a result: names, key, and an error's message."""
+_ENVELOPE_BYTES = 4_096 + DETAILS_BYTES_MAX
+"""Room around an input or a result: names, key, an error's message, and what the attempt before told."""
 
 
 class Processes:
     """Runs functions in worker processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, token: str = "") -> None:
+        self._token = token
+        self._beats: Beats | None = None
         self._pool: TaskPool | None = None
         self._region: Region | None = None
         self._beginning = asyncio.Lock()
@@ -45,13 +49,17 @@ class Processes:
     async def run(self, function: Callable[[Attempt], Any], attempt: Attempt) -> Any:
         """What the function returns for an attempt. Raises what it raised, as far as that is known here."""
         pool = await self._begun()
-        answer = await pool.run(
-            {
-                "function": address_of(function),
-                "attempt": [attempt.entity, attempt.name, attempt.input, attempt.key, attempt.number],
-                "timeout_ms": attempt.timeout_ms,
-            }
-        )
+        assert self._beats is not None  # it begins with the pool
+        with self._beats.heard(attempt.beat) as number:
+            answer = await pool.run(
+                {
+                    "function": address_of(function),
+                    "attempt": [attempt.entity, attempt.name, attempt.input, attempt.key, attempt.number],
+                    "timeout_ms": attempt.timeout_ms,
+                    "details": attempt.details,
+                    "tells": [self._beats.address, number],
+                }
+            )
         if "failed" in answer:
             raise HandlerFailed(Failed(*answer["failed"]))
         return answer["value"]
@@ -71,6 +79,7 @@ class Processes:
                     result_bytes_max=size,
                 )
                 await pool.start()
+                self._beats = Beats(self._token)
                 self._pool = pool
             return self._pool
 
@@ -79,6 +88,9 @@ class Processes:
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
+        if self._beats is not None:
+            self._beats.close()
+            self._beats = None
         if self._region is not None:
             self._region.close()
             self._region = None
@@ -100,9 +112,10 @@ def perform(task: dict[str, Any]) -> dict[str, Any]:
     for part in name.split("."):
         function = getattr(function, part)
     entity, handler, given, key, number = task["attempt"]
-    attempt = Attempt(entity, handler, given, key, number, task["timeout_ms"], asyncio.Event())
     try:
-        value = function(attempt)
+        with telling(*task["tells"]) as tell:
+            timeout_ms, details = task["timeout_ms"], task["details"]
+            value = function(Attempt(entity, handler, given, key, number, timeout_ms, asyncio.Event(), details, tell))
     except Exception as error:  # noqa: BLE001 - whatever it raises is its answer
         failed = failed_by(error)
         return {"failed": [failed.code, failed.message, failed.done]}

@@ -2,20 +2,24 @@
 
 Rule 1: everything has a key of the driver's own, made from the work it answers: done twice, it counts once.
 Rule 2: timers fire in the order in which they are due, one step each, on the snapshot as it then is.
+Rule 3: a timer that downtime moves is moved by an entry of its own before anything fires; replay sees the same.
+Where the store notes no downtime, every timer goes by its deadline.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from interlock.effects.timers import moved_by
 from interlock.errors import NotFoundError, RejectedError, UnavailableError
 from interlock.model.entry import Receipt
 from interlock.model.event import Event
 from interlock.model.limits import CHILD_DEPTH_MAX, TIMERS_MAX
-from interlock.model.results import timer_fired
+from interlock.model.results import timer_fired, timer_moved
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.work import Place
 from interlock.ports.driver import Child, Fired
+from interlock.runtime.alive import Alive
 from interlock.runtime.children import child_context, child_entity
 from interlock.runtime.send import Runtime
 
@@ -23,8 +27,9 @@ from interlock.runtime.send import Runtime
 class Deliveries:
     """Brings back to entities what their work came to."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, alive: Alive | None = None) -> None:
         self._runtime = runtime
+        self._alive = alive
 
     async def is_here(self, entity: str) -> bool:
         """Whether this process has the entity's chart."""
@@ -40,7 +45,7 @@ class Deliveries:
         """Fire every timer that is due."""
         fired: set[Place] = set()
         waiting: dict[Place, int] = {}
-        for _ in range(TIMERS_MAX):
+        for _ in range(2 * TIMERS_MAX):  # each may be moved, and each may fire
             try:
                 snapshot = await self._runtime.state(entity)
             except NotFoundError:
@@ -50,12 +55,28 @@ class Deliveries:
             if timer is None:
                 break
             place = Place("timer", timer.version, timer.ordinal)
-            event = timer_fired(timer, time_ms=timer.due_ms)
-            receipt = await self.deliver(entity, event, key=place.answer_key, answers=place)
-            if receipt.version <= snapshot.version:  # another fired it, or it has just been cancelled
+            moved = await self._moved(entity, timer)
+            if moved is not None:
+                receipt = await self.deliver(entity, moved, key=f"_moved{place.answer_key}/{moved.data['since_ms']}")
+            else:
+                event = timer_fired(timer, time_ms=timer.due_ms)
+                receipt = await self.deliver(entity, event, key=place.answer_key, answers=place)
+            if receipt.version <= snapshot.version:  # another was there first, or it has just been cancelled
                 break
-            fired.add(place)
+            if moved is None:
+                fired.add(place)
         return Fired(frozenset(fired), waiting)
+
+    async def _moved(self, entity: str, timer: Timer) -> Event | None:
+        """The event by which downtime moves a timer that came due; None when it fires."""
+        if timer.restore == "deadline" or self._alive is None:
+            return None
+        since_ms = timer.since_ms
+        if since_ms is None:
+            (entry,) = await self._runtime.journal(entity, after=timer.version - 1, limit=1)
+            since_ms = entry.event.time_ms
+        moved = moved_by(await self._alive.downtimes(since_ms=since_ms), timer, since_ms)
+        return None if moved is None else timer_moved(timer, due_ms=moved.due_ms, since_ms=moved.since_ms)
 
     async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
         """The child that an invoke asks for, created unless it is there."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import nullcontext
 from typing import Any
 
+from interlock.effects.lane import Stopped
 from interlock.errors import NotFoundError, RejectedError, UnavailableError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
@@ -28,26 +28,38 @@ from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault
 from interlock.model.work import Left, Place
 from interlock.ports.clock import Clock
-from interlock.ports.door import Door, Pass
+from interlock.ports.door import Door, Draining
 from interlock.ports.driver import NOT_HERE
 from interlock.ports.store import Page, Query, Store
+from interlock.runtime.admission import Admission
 from interlock.runtime.charts import Charts
 from interlock.runtime.request import check_event, check_key, check_sender, checked_entity
+from interlock.runtime.serving import DRAIN_MS as SIGNAL_DRAIN_MS
+from interlock.runtime.serving import Drained, until_signal
 from interlock.runtime.steps import Given, Steps
 from interlock.runtime.travel import At, state_at
+from interlock.runtime.turns import Level
 from interlock.runtime.verify import Proof, verify_entity, verify_store
+
+DRAIN_MS = 10_000
+"""How long work in hand may take to finish when a runtime closes."""
 
 
 class Runtime:
     """Entities of some charts on one store."""
 
-    def __init__(self, store: Store, charts: Charts, clock: Clock, door: Door | None = None) -> None:
+    def __init__(
+        self, store: Store, charts: Charts, clock: Clock, door: Door | None = None, *, messages: bool = False
+    ) -> None:
         self.store = store
         self.charts = charts
         self.clock = clock
         self.door = door
-        self._steps = Steps(store, charts, clock)
+        self.drain_ms = DRAIN_MS
+        self._admission = Admission(door)
+        self._steps = Steps(store, charts, clock, messages=messages)
         self._endings: list[Callable[[], Awaitable[object]]] = []
+        self._drain_listeners: list[Callable[[], None]] = []
 
     # Writing
 
@@ -73,7 +85,7 @@ class Runtime:
         problem = payload_refusal({"context": given})
         if problem is not None:
             raise RejectedError(f"the context is refused: {problem}", code="context.refused")
-        with self._admitted():
+        with self._admission.admitted():
             return await self._steps.begin(entity, kernel, given, key=key, principal=_plain(principal), trace=trace)
 
     async def send(
@@ -97,18 +109,10 @@ class Runtime:
         """
         given = self._given(entity, event, payload, key, principal, trace)
         problem = given.problem or self._expiry(sent_ms)
-        with self._admitted():
+        with self._admission.admitted():
             return await self._steps.give(
                 entity, Given(given.event, key or f"_{self.clock.token()}", expected, trace, problem)
             )
-
-    def _admitted(self) -> Pass:
-        """A permit to send. Raises UnavailableError once the door behind which this runtime works drains."""
-        permit: Pass | None = nullcontext() if self.door is None else self.door.try_enter()
-        if permit is None:
-            hint = "send to another process, with the same key"
-            raise UnavailableError("this process takes nothing more: it drains", code="runtime.draining", hint=hint)
-        return permit
 
     async def rehearse(
         self,
@@ -154,7 +158,8 @@ class Runtime:
         self, entity: str, event: Event, *, key: str, answers: Place | None = None, fence: int | None = None
     ) -> Receipt:
         """Give an entity an event of the driver's own, under a key of the driver's own; see `ports.driver`."""
-        return await self._steps.give(entity, Given(event, key, answers=answers, fence=fence))
+        level = Level.SEND if answers is None else Level.RESULT
+        return await self._steps.give(entity, Given(event, key, answers=answers, fence=fence, level=level))
 
     async def is_here(self, entity: str) -> bool:
         """Whether this process has the chart of an entity, in its revision; True for one that is not there at all."""
@@ -242,11 +247,53 @@ class Runtime:
         """Await something when the runtime closes, while it still answers."""
         self._endings.append(ending)
 
+    def on_drain(self, listener: Callable[[], None]) -> None:
+        """Call a function in the moment in which a drain begins."""
+        self._drain_listeners.append(listener)
+
+    async def drain(self, timeout_ms: int) -> Drained:
+        """Take nothing more, let requests and work in hand finish in time, and put the rest back; tell how it went.
+
+        Sends are refused from now on (`runtime.draining`); reading goes on until `close`. A lifecycle that other
+        processes share drains with it.
+        """
+        self.drain_ms = timeout_ms
+        for listener in self._drain_listeners:
+            listener()
+        began_ms = self.clock.now_ms()
+        if isinstance(self.door, Draining):
+            self.door.drain(timeout=timeout_ms / 1000)  # begins at once, everywhere
+        unanswered, stopped = await asyncio.gather(self._admission.drain(timeout_ms, self.clock), self._stopped())
+        if isinstance(self.door, Draining):
+            left_ms = max(0, began_ms + timeout_ms - self.clock.now_ms())
+            await self.door.drain(timeout=left_ms / 1000)
+        took_ms = max(0, self.clock.now_ms() - began_ms)
+        return Drained(stopped.finished, stopped.put_back, stopped.left, unanswered, took_ms)
+
+    async def _stopped(self) -> Stopped:
+        """What became of the work in hand, once everybody has ended who asked to be awaited."""
+        found = Stopped()
+        while self._endings:
+            ended = await self._endings.pop()()
+            found = ended if isinstance(ended, Stopped) else found
+        return found
+
+    async def run_until_signal(
+        self, *, drain_ms: int = SIGNAL_DRAIN_MS, told: Callable[[int], object] = lambda _: None
+    ) -> Drained:
+        """Work until SIGTERM or SIGINT comes; then drain for so long at most, and tell how it went.
+
+        A second signal ends the process at once. `told` hears the number of the first one. In the main thread only.
+
+            async with interlock.open(url, charts=[order]) as orders:
+                await orders.run_until_signal()
+        """
+        return await until_signal(self, drain_ms=drain_ms, told=told)
+
     async def close(self) -> None:
         """Let work in hand finish, stop taking requests, and close the store."""
         try:
-            while self._endings:
-                await self._endings.pop()()
+            await self._stopped()
         finally:
             self._steps.closed = True
             for changed in list(self._steps.changed.values()):

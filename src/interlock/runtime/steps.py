@@ -41,7 +41,7 @@ from interlock.ports.work import WorkStore
 from interlock.runtime.charts import Charts
 from interlock.runtime.replay import replayed
 from interlock.runtime.request import dedupe_key
-from interlock.runtime.turns import Busy, Turn
+from interlock.runtime.turns import Busy, Level, Turn
 from interlock.trust.authorize import Authorizer
 
 NOTHING = Left()
@@ -60,12 +60,13 @@ class Given(Struct, frozen=True):
     problem: Fault | None = None
     answers: Place | None = None
     fence: int | None = None
+    level: Level = Level.OUTSIDE
 
 
 class Steps:
     """Steps entities of some charts on one store."""
 
-    def __init__(self, store: Store, charts: Charts, clock: Clock) -> None:
+    def __init__(self, store: Store, charts: Charts, clock: Clock, *, messages: bool = False) -> None:
         self.store = store
         self.charts = charts
         self.clock = clock
@@ -76,14 +77,16 @@ class Steps:
         self.changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self.listeners: list[Callable[[Left], None]] = []
         self._keeps_work = isinstance(store, WorkStore)
+        self._messages = messages
+        self._hidden: dict[str, frozenset[str]] = {}
         self._authorizers: dict[str, Authorizer] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
-    def alone(self, entity: str) -> Turn:
+    def alone(self, entity: str, level: Level = Level.OUTSIDE) -> Turn:
         """One step of an entity at a time. Raises UnavailableError once closed."""
         if self.closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
-        return Turn(self.busy, entity)
+        return Turn(self.busy, entity, level)
 
     # Writing
 
@@ -103,12 +106,12 @@ class Steps:
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = plain(parent)
-        async with self.alone(entity):
+        async with self.alone(entity, Level.OUTSIDE if parent is None else Level.SEND):
             now = self.clock.now_ms()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now, type="platform")
             step = kernel.start(context, entity=entity, time_ms=now, parent=parent)
             entry = _entry(event, (), step, key or token or f"_{self.clock.token()}", trace)
-            work = left(None, step, now) if self._keeps_work else NOTHING
+            work = self._left(kernel, None, step, entry, None)
             result = await self.store.append(self._append(kernel, 0, entry, step.snapshot, work))
             if isinstance(result, Appended):
                 self._keep(step.snapshot, now, work)
@@ -120,7 +123,7 @@ class Steps:
 
     async def give(self, entity: str, given: Given) -> Receipt:
         """Step an entity by an event, again on a fresh snapshot while others win."""
-        async with self.alone(entity):
+        async with self.alone(entity, given.level):
             for attempt in range(CONFLICT_RETRIES_MAX + 1):
                 receipt = await self._attempt(entity, given)
                 if receipt is not None:
@@ -187,7 +190,7 @@ class Steps:
         self, kernel: Kernel, snapshot: Snapshot, event: Event, step: Step, key: str, given: Given
     ) -> Receipt | None:
         entry = _entry(event, snapshot.configuration, step, key, given.trace)
-        work = self._left(snapshot, step, event.time_ms, given.answers)
+        work = self._left(kernel, snapshot, step, entry, given.answers)
         append = self._append(kernel, snapshot.version, entry, step.snapshot, work)
         if given.fence is not None:
             assert given.answers is not None  # a fence is around some work
@@ -205,13 +208,25 @@ class Steps:
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
         return None
 
-    def _left(self, snapshot: Snapshot, step: Step, time_ms: int, answers: Place | None) -> Left:
+    def _left(self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, answers: Place | None) -> Left:
         if not self._keeps_work:
             return NOTHING
-        work = NOTHING
-        if step.effects or snapshot.timers or step.snapshot.ended is not None:
-            work = left(snapshot, step, time_ms)
+        work, time_ms = NOTHING, entry.event.time_ms
+        if self._messages:
+            work = left(before, step, time_ms, told=entry, hidden=self._is_hidden(kernel, entry))
+        elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
+            work = left(before, step, time_ms)
         return work if answers is None else replace(work, ended=(*work.ended, answers))
+
+    def _is_hidden(self, kernel: Kernel, entry: Entry) -> bool:
+        """Whether a state that the chart hides from others is left, stayed in or entered."""
+        chart = kernel.chart
+        hidden = self._hidden.get(chart.revision)
+        if hidden is None:
+            tops = [each for each in chart.states if each.sensitive is not None and each.sensitive.hidden]
+            within = (chart.states[index] for each in tops for index in range(each.index, each.last + 1))
+            hidden = self._hidden[chart.revision] = frozenset(each.id for each in within)
+        return not hidden.isdisjoint((*entry.before, *entry.after))
 
     async def _refused(
         self, snapshot: Snapshot, event: Event, verdict: Step | str, key: str, trace: str | None

@@ -78,11 +78,29 @@ async def verify_entity(store: Store, charts: Charts | None, entity: str) -> Pro
             raise
         return Proof(entity, archive=error.message)
     except CorruptionError as error:
+        witness.hear(await _readable(store, entity, after=witness.entries))
         witness.fail(error.code, error.message)
     if isinstance(store, Derived) and not witness.is_corrupt:
         for told in await store.differences(entity):
             witness.fail("store.beside", f"`{entity}`: {told}")
     return witness.proof()
+
+
+async def _readable(store: Store, entity: str, *, after: int) -> tuple[Record, ...]:
+    """The records of a page before the one that does not read: a store refuses the whole page that it is on."""
+    good: tuple[Record, ...] = ()
+    low, high = 0, PAGE_MAX
+    while low < high - 1:  # `low` can be read, `high` cannot
+        middle = (low + high) // 2
+        try:
+            found = await store.read(entity, after=after, limit=middle)
+        except CorruptionError:
+            high = middle
+        else:
+            if len(found) < middle:  # it has been put right meanwhile
+                return found
+            good, low = found, middle
+    return good
 
 
 async def verify_store(store: Store, charts: Charts | None, *, now_ms: int) -> AsyncIterator[Proof]:

@@ -1,8 +1,9 @@
-"""The worker: performs what entries leave to do, with four loops over the store's lanes.
+"""The worker: performs what entries leave to do, with a loop over each of the store's lanes, and two over effects.
 
 Rule 1: a worker needs no registration and no partner: any number of them, in any processes, share the lanes of a store.
 Rule 2: an append of this process wakes the loops that its work concerns; nothing is polled that can be signalled.
-Rule 3: stopping takes nothing more up, lets what is in hand finish for a while, and puts the rest back at once.
+Rule 3: stopping takes nothing more up, lets what is in hand finish for a while, and puts the rest back at once; what
+runs on in a thread keeps its lease, which lapses: nothing begins beside it before that.
 """
 
 from __future__ import annotations
@@ -12,21 +13,23 @@ from collections.abc import Callable, Mapping
 
 from interlock.effects.children import Children
 from interlock.effects.handlers import Handler, Handlers, check_functions
-from interlock.effects.lane import LaneLoop
-from interlock.effects.relay import Publish, Relay
+from interlock.effects.lane import LaneLoop, Stopped
+from interlock.effects.messages import PUBLISHED_MAX, Messages
+from interlock.effects.relay import Relay
 from interlock.effects.timers import Timers
 from interlock.errors import UnavailableError
-from interlock.model.limits import RUNNING_MAX
+from interlock.model.limits import LEASE_MS, RUNNING_MAX
+from interlock.model.message import SOURCE
 from interlock.model.work import CHILD, Left, Work
+from interlock.ports.bus import Bus
+from interlock.ports.lease import LeaseStore
 from interlock.ports.work import WorkStore
+from interlock.runtime.alive import Alive
 from interlock.runtime.cpu import Processes, address_of
 from interlock.runtime.deliver import Deliveries
 from interlock.runtime.send import Runtime
 
-_LOOPS = {"timer": "timers", "outbox": "outbox"}
-
-DRAIN_MS = 10_000
-"""How long work in hand may take to finish when the worker stops."""
+_LOOPS = {"timer": "timers", "outbox": "outbox", "message": "messages"}
 
 
 class Worker:
@@ -38,9 +41,12 @@ class Worker:
         handlers: Mapping[str, Handler],
         *,
         busy: frozenset[str] = frozenset(),
-        publish: Publish | None = None,
+        heartbeats: Mapping[str, int] | None = None,
+        bus: Bus | None = None,
+        source: str = SOURCE,
         key_prefix: str = "",
-        drain_ms: int = DRAIN_MS,
+        drain_ms: int | None = None,
+        lease_ms: int = LEASE_MS,
     ) -> None:
         if not isinstance(runtime.store, WorkStore):
             message = f"a {type(runtime.store).__name__} keeps no work"
@@ -49,13 +55,22 @@ class Worker:
         for name in busy:
             address_of(handlers[name])  # the pool's processes must find it
         store, clock = runtime.store, runtime.clock
-        driver = Deliveries(runtime)
+        self._alive = Alive(store, clock) if isinstance(store, LeaseStore) else None
+        driver = Deliveries(runtime, self._alive)
         owner = clock.token()
         self._runtime = runtime
-        self._drain_ms = drain_ms
-        self._processes = Processes()
+        if drain_ms is not None:
+            runtime.drain_ms = drain_ms
+        self._processes = Processes(clock.token())
         self._handlers = Handlers(
-            handlers, driver, clock, key_prefix=key_prefix, busy=busy, elsewhere=self._processes.run
+            handlers,
+            driver,
+            clock,
+            key_prefix=key_prefix,
+            busy=busy,
+            elsewhere=self._processes.run,
+            heartbeats=heartbeats or {},
+            store=store,
         )
         self._loops = {
             "handlers": LaneLoop(
@@ -64,6 +79,7 @@ class Worker:
                 self._handlers.perform,
                 clock,
                 owner=owner,
+                lease_ms=lease_ms,
                 running_max=RUNNING_MAX,
                 door=runtime.door,
                 names=self._handlers.names,
@@ -74,6 +90,7 @@ class Worker:
                 Children(driver, clock).perform,
                 clock,
                 owner=owner,
+                lease_ms=lease_ms,
                 running_max=RUNNING_MAX,
                 door=runtime.door,
                 names=(CHILD,),
@@ -84,43 +101,70 @@ class Worker:
                 Timers(driver, clock).perform,
                 clock,
                 owner=owner,
+                lease_ms=lease_ms,
                 running_max=RUNNING_MAX,
                 door=runtime.door,
             ),
             "outbox": LaneLoop(
                 store,
                 "outbox",
-                Relay(store, driver, clock, publish).perform,
+                Relay(store, driver, clock).perform,
                 clock,
                 owner=owner,
+                lease_ms=lease_ms,
                 running_max=RUNNING_MAX,
                 door=runtime.door,
             ),
         }
+        if bus is not None:
+            # Without a bus nobody here looks at messages: they wait for a process that has it.
+            messages = Messages(bus, clock, source=source, door=runtime.door)
+            self._loops["messages"] = LaneLoop(
+                store,
+                "message",
+                messages.perform,
+                clock,
+                owner=owner,
+                lease_ms=lease_ms,
+                running_max=PUBLISHED_MAX,
+                door=messages,
+            )
         self._tasks: list[asyncio.Task[None]] = []
         self._forget: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         """Begin to take work up."""
+        if self._alive is not None:
+            await self._alive.begin()  # before a timer is looked at
         self._forget = self._runtime.on_work(self._wake)
+        self._runtime.on_drain(self.take_no_more)
         # Without handlers there is nothing to look for: their work waits for a process that has them.
         idle = set() if self._handlers.names else {"handlers"}
         running = [loop for name, loop in self._loops.items() if name not in idle]
         self._tasks = [asyncio.ensure_future(loop.run()) for loop in running]
 
-    async def stop(self) -> int:
-        """Stop; give how many pieces of work were put back unfinished."""
+    async def stop(self) -> Stopped:
+        """Stop within the runtime's `drain_ms`; tell what became of the work in hand."""
         self._forget()
-        back = await asyncio.gather(*(loop.drain(self._drain_ms) for loop in self._loops.values()))
+        await asyncio.gather(*(loop.stop(self._runtime.drain_ms) for loop in self._loops.values()))
+        if self._alive is not None:
+            await self._alive.end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._handlers.close()
-        await self._processes.close()
-        return sum(back)
+        await self._processes.close()  # before their work is put back: nothing may run beside it
+        ends = await asyncio.gather(*(loop.put_back() for loop in self._loops.values()))
+        return Stopped(
+            sum(each.finished for each in ends), sum(each.put_back for each in ends), sum(each.left for each in ends)
+        )
+
+    def take_no_more(self) -> None:
+        """Leave what is not in hand yet to others, from now on."""
+        for loop in self._loops.values():
+            loop.take_no_more()
 
     def _wake(self, left: Left) -> None:
         """Wake the loops that can do something about this work; the others would only look in vain."""
         for name in {self._line(each) for each in left.born}:
-            if name is not None:
+            if name is not None and name in self._loops:
                 self._loops[name].wake()
 
     def _line(self, work: Work) -> str | None:

@@ -11,7 +11,8 @@ Works with any ASGI server; nothing of one is imported.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
 from interlock.shm.door import Phase
@@ -134,6 +135,26 @@ def drain_workers(name: str, *, timeout: float = 30.0) -> DrainReport:
     """Drain all workers of a name from outside, and wait in this thread. Raises NotFoundError when there are none."""
     with Region.attach(name) as region, Lifecycle(region) as life:
         return life.drain(timeout=timeout).wait()
+
+
+@contextmanager
+def shared_life(name: str, *, slots: int = 256) -> Iterator[Lifecycle]:
+    """The lifecycle that all processes of this name share, joined and started; left in the end.
+
+    A name whose lifecycle is closed is used anew, and with the last process it is gone.
+    """
+    with _alone():
+        region = _opened(check_name(name), slots)
+        life = Lifecycle(region)
+    life.start()
+    try:
+        yield life
+    finally:
+        if not life.permits:  # else it keeps its slot until the process ends
+            with _alone():
+                if life.phase is Phase.CLOSED or len(life.participants()) == 1:
+                    region.forget()
+                life.leave()
 
 
 async def _own_lifespan(receive: Receive, send: Send, *, started: bool) -> None:

@@ -39,3 +39,24 @@ def killed_once(attempt: Attempt) -> str:
     mark.touch()
     os.kill(os.getpid(), signal.SIGKILL)
     return ""
+
+
+def hangs(attempt: Attempt) -> None:
+    """Says who runs it, and does not end."""
+    mark = Path(attempt.input["mark"])
+    mark.with_suffix(".new").write_text(str(os.getpid()), encoding="utf-8")
+    mark.with_suffix(".new").rename(mark)
+    signal.pause()
+
+
+def pages(attempt: Attempt) -> list[int]:
+    """Goes on where it was told, tells how far it is, and fails in the middle once."""
+    done = []
+    for page in range(attempt.details or 0, 5):  # fewer than a socket holds, or one might be lost
+        done.append(page)
+        attempt.heartbeat(page + 1)
+        if page == 2 and attempt.number == 1:
+            raise ConnectionError("in the middle")
+    attempt.heartbeat({"too": "x" * 100_000})
+    attempt.heartbeat(object())
+    return done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import interlock
 from interlock.effects.handlers import Attempt
 from interlock.effects.retry import HandlerFailed
 from interlock.errors import UsageError
+from interlock.runtime.beats import Beats, telling
 from interlock.runtime.cpu import Processes, address_of
 from tests.unit.runtime import busy
 
@@ -29,6 +31,15 @@ states:
       src: squared
       input: {number: 12}
       onDone: {target: done, actions: [{assign: {square: "= event.data.square", pid: "= event.data.pid"}}]}
+  done: {type: final}
+"""
+
+BOOK = """
+interlock: 1
+kind: sum
+initial: reading
+states:
+  reading: {invoke: {id: r, src: pages, retry: {max: 1, backoff: 1ms}, onDone: done}}
   done: {type: final}
 """
 
@@ -97,3 +108,36 @@ def test_a_function_that_no_other_process_finds_is_refused() -> None:
     chart.handler("squared", cpu=True)(inner)
     with pytest.raises(UsageError, match="no other process can find"):
         interlock.open("memory:", charts=[chart]).__enter__()
+
+
+async def test_a_busy_handler_tells_how_far_it_is_and_the_next_attempt_goes_on_there() -> None:
+    """From another process, and to another: nothing told before the end is missed."""
+    chart = interlock.loads(BOOK)
+    chart.handler("pages", cpu=True, heartbeat="30s")(busy.pages)
+    async with asyncio.timeout(50), interlock.open("memory:", charts=[chart]) as sums:
+        await sums.create("sum/1")
+        async for entry in sums.watch("sum/1"):
+            if entry.after == ("done",):
+                break
+
+    assert [3, 4] == entry.event.data
+
+
+async def test_what_strangers_send_is_not_heard() -> None:
+    """Garbage, numbers of nobody, and what comes after the end: dropped, and the next is heard."""
+    beats, told = Beats("t"), list[object]()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        try:
+            with beats.heard(told.append) as number:
+                for text in (b"", b"\xff", b"[1]", b"[77,3]", b'["x",3]', b"[%d,3]" % number):
+                    stranger.sendto(text, beats.address)
+            with telling(beats.address, number) as tell:
+                tell("late")
+            with beats.heard(None), telling(beats.address, 9) as nobody:
+                nobody("listens")
+        finally:
+            beats.close()
+    with telling(beats.address, 1) as gone:
+        gone("nobody is there")
+
+    assert [3] == told

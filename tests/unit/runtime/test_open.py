@@ -122,7 +122,7 @@ def test_another_package_brings_a_store(monkeypatch: pytest.MonkeyPatch) -> None
     from interlock import opening
     from interlock.stores.memory import MemoryStore
 
-    monkeypatch.setattr(opening, "_other_stores", lambda: {"cloud": lambda: lambda url: MemoryStore()})
+    monkeypatch.setattr(opening, "_others", lambda group, ours: {"cloud": lambda: lambda url: MemoryStore()})
     with interlock.open("cloud://x", charts=[door]) as doors:
         assert "applied" == doors.create("door/1").outcome
 

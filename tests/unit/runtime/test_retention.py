@@ -178,6 +178,8 @@ class Fragile:
         return await self._called("adopt", *values, **named)
 
     def __getattr__(self, name: str) -> Any:
+        if not hasattr(self._store, name):  # what it cannot do, this cannot
+            raise AttributeError(name)
         return partial(self._called, name)
 
     async def _called(self, name: str, *values: Any, **named: Any) -> Any:

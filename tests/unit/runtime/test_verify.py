@@ -115,13 +115,14 @@ async def test_a_snapshot_that_the_journal_does_not_give_is_a_divergence(fields:
 
 
 async def test_a_bad_link_is_the_stores_word() -> None:
-    """What the store says of its damage is told; it is an answer, not an exception."""
+    """What the store says of its damage is told, and what is proven before it; it is an answer, not an exception."""
     made = await doors()
     forged(made).bad_link = 2
     proof = await made.verify("door/1")
 
     assert proof.problem is not None
     assert ("journal.chain", "damaged at version 2") == (proof.problem.code, proof.problem.message)
+    assert 1 == proof.entries
 
 
 async def test_a_key_outside_must_be_the_one_inside() -> None:

@@ -15,6 +15,9 @@ from interlock import BoundChart, Runtime
 from interlock.effects.handlers import Attempt
 from interlock.errors import UnavailableError, UsageError
 from interlock.ports.work import WorkQuery, WorkStore
+from interlock.runtime.charts import Charts
+from interlock.runtime.worker import Worker
+from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 
 ORDER = """
@@ -120,7 +123,7 @@ async def rows(runtime: Runtime) -> list[tuple[str, str]]:
     return [(each.work.place.lane, each.work.name) for each in found.rows]
 
 
-@pytest.fixture(params=["memory:", "sqlite:///{}/orders.db"], ids=["memory", "sqlite"])
+@pytest.fixture(params=["memory:", "sqlite:///{}/orders.db", "file://{}/orders"], ids=["memory", "sqlite", "files"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where work is kept."""
     address: str = request.param
@@ -280,15 +283,32 @@ async def test_a_child_ends_with_the_state_that_invoked_it() -> None:
         assert (("stopped",), []) == ((await runtime.state("vm/1")).configuration, await rows(runtime))
 
 
-async def test_a_missing_chart_is_an_error_of_the_invoke() -> None:
-    """The parent hears; nothing waits for ever."""
-    clock = VirtualClock()
-    async with interlock.open("memory:", charts=[interlock.loads(VM)], clock=clock) as runtime:
-        await runtime.create("vm/1")
-        await clock.advance(1_000)
+async def test_a_missing_chart_of_a_child_is_no_failure() -> None:
+    """Its work waits for a process that has it, and says so; the parent hears nothing meanwhile."""
+    clock, store = VirtualClock(), MemoryStore()
+    async with worked(store, clock, VM) as alone:
+        await alone.create("vm/1")
+        await clock.advance(30_000)
+        (row,) = (await store.works(WorkQuery())).rows
 
-        assert ("broken",) == (await runtime.state("vm/1")).configuration
-        await _closed(runtime, clock)
+        assert ("starting",) == (await alone.state("vm/1")).configuration
+        assert (0, 0, "kind.unknown") == (row.attempts, row.failures, row.error["code"])
+    async with worked(store, clock, VM, NETWORK) as both:
+        await clock.advance(2_000)
+
+        assert 1 == len((await both.list(interlock.Query(kind="network"))).rows)
+
+
+@asynccontextmanager
+async def worked(store: MemoryStore, clock: VirtualClock, *charts: str) -> AsyncIterator[Runtime]:
+    """A process with some charts that works on a store which outlives it."""
+    runtime = Runtime(store, Charts(interlock.loads(text).kernel for text in charts), clock)
+    worker = Worker(runtime, {})
+    await worker.start()
+    try:
+        yield runtime
+    finally:
+        await worker.stop()
 
 
 async def test_a_missing_handler_is_no_failure() -> None:
@@ -315,8 +335,6 @@ async def test_closing_puts_unfinished_work_back(tmp_path: Path) -> None:
     chart = interlock.loads(ORDER)
     chart.handler("payment.charge")(hang)
     async with interlock.open(url, charts=[chart], work=False) as runtime:
-        from interlock.runtime.worker import Worker
-
         worker = Worker(runtime, chart.handlers, drain_ms=10)
         await worker.start()
         await runtime.create("order/1")
@@ -324,7 +342,7 @@ async def test_closing_puts_unfinished_work_back(tmp_path: Path) -> None:
         async with asyncio.timeout(20):
             await begun.wait()
 
-        assert 1 == await worker.stop()
+        assert 1 == (await worker.stop()).put_back
     bank = Bank()
     async with orders(url, bank) as runtime:
         await until(runtime, "order/1", "paid")
@@ -339,18 +357,30 @@ def test_two_functions_of_one_name_are_refused() -> None:
         interlock.open("memory:", charts=[order_chart(bank), order_chart(other)])
 
 
-async def test_a_store_that_keeps_no_work_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+class Journals:
+    """A store that another package brings: it keeps journals, and no work."""
+
+    def __init__(self) -> None:
+        inner = MemoryStore()
+        for name in ("append", "load", "read", "find", "kinds", "close"):
+            setattr(self, name, getattr(inner, name))
+
+
+async def test_a_store_that_keeps_no_work_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Once, when handlers are there that nobody will call; or at once, for those who insist."""
     chart = order_chart(Bank())
+    monkeypatch.setattr("interlock.opening._others", lambda group, ours: {"plain": lambda: lambda url: Journals()})
     with caplog.at_level(logging.WARNING, logger="interlock"):
-        async with interlock.open(f"file:{tmp_path}/orders", charts=[chart]):
+        async with interlock.open("plain:", charts=[chart]):
             pass
 
     assert ["this store keeps no work: handlers are not called and timers do not fire"] == [
         each.message for each in caplog.records
     ]
     with pytest.raises(UnavailableError, match="keeps no work"):
-        async with interlock.open(f"file:{tmp_path}/orders", charts=[chart], work=True):
+        async with interlock.open("plain:", charts=[chart], work=True):
             pass
 
 

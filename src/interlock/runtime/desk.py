@@ -1,0 +1,118 @@
+"""The desk: what a person may do about work that waits, and a note of who did it.
+
+Rule 1: only dead letters are retried or dropped, unless the person insists. Work in hand is never retried: it would
+run beside itself.
+Rule 2: a retry is under the same key, from the first attempt. What is dropped is gone: a chart that waits for its
+result waits on, until somebody sends it an event.
+Rule 3: every act is noted with who, what and why it stood there: in the log, and with the store's refusals where it
+keeps them, chained like those.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from interlock.effects.standing import TOLD, standing
+from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.ports.clock import Clock
+from interlock.ports.store import Refusal, RefusalLog, Store
+from interlock.ports.work import Claim, Settled, WorkDesk, WorkQuery, WorkRow, WorkStore
+
+Act = Literal["retry", "drop"]
+
+_log = logging.getLogger("interlock.audit")
+
+PAGE_ROWS = 500
+"""Rows that are read at once when all of a kind are meant."""
+
+
+class Desk:
+    """Work of one store, as a person sees it."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        if not isinstance(store, WorkStore) or not isinstance(store, WorkDesk):
+            message = f"a {type(store).__name__} keeps no work"
+            raise UnavailableError(message, code="store.work", hint="its effects stand in the journals alone")
+        self._store = store
+        self._desk: WorkDesk = store
+        self._log = store if isinstance(store, RefusalLog) else None
+        self._clock = clock
+
+    async def found(self, key: str) -> WorkRow:
+        """The work of a key, `kind/id/version/ordinal`. Raises NotFoundError, UsageError for what is no key."""
+        entity, version, ordinal = checked_key(key)
+        async for row in self.all(WorkQuery(entity=entity)):
+            if (row.work.place.version, row.work.place.ordinal) == (version, ordinal):
+                return row
+        raise NotFoundError(f"no work `{key}`", code="work.unknown", hint="it may be done: interlock effects ls")
+
+    async def all(self, query: WorkQuery) -> AsyncIterator[WorkRow]:
+        """Every row that a query means, page by page."""
+        page = await self._store.works(replace(query, limit=PAGE_ROWS))
+        while True:  # ends with the last page
+            for row in page.rows:
+                yield row
+            if page.after is None:
+                return
+            page = await self._store.works(replace(query, after=page.after, limit=PAGE_ROWS))
+
+    async def act(self, act: Act, row: WorkRow, *, principal: str, force: bool = False) -> None:
+        """Retry or drop one piece of work. Raises RejectedError when it stands so that it must not be."""
+        self._check(act, row, force=force)
+        done = await (self._retried(row) if act == "retry" else self._desk.drop(row.entity, row.work.place))
+        if not done:
+            raise RejectedError(f"`{key_of(row)}` has changed meanwhile", code="work.changed", hint="look again")
+        await self._noted(act, row, principal)
+
+    def _check(self, act: Act, row: WorkRow, *, force: bool) -> None:
+        if row.dead_ms is not None:
+            return
+        word = standing(row, now_ms=self._clock.now_ms()).word
+        if not force:
+            message = f"`{key_of(row)}` is no dead letter: it {TOLD[word]}"
+            raise RejectedError(message, code="work.alive", hint="--force insists, with what that means for its chart")
+        if act == "retry" and word in ("in_hand", "child", "behind", "called_off"):
+            message = f"`{key_of(row)}` cannot be tried now: it {TOLD[word]}"
+            raise RejectedError(message, code="work.alive", hint="it goes on by itself")
+
+    async def _retried(self, row: WorkRow) -> bool:
+        if row.dead_ms is not None:
+            return await self._desk.revive(row.entity, row.work.place, now_ms=self._clock.now_ms())
+        claim = Claim(row.entity, row.work, row.attempts, row.failures, row.cancelled)
+        now_ms = self._clock.now_ms()
+        (kept,) = await self._store.settle((Settled(claim, "again", now_ms, row.error, lapsed=True),), now_ms=now_ms)
+        return kept
+
+    async def _noted(self, act: Act, row: WorkRow, principal: str) -> None:
+        event = "_work.retried" if act == "retry" else "_work.dropped"
+        facts: dict[str, Any] = {"event": event, "key": key_of(row), "handler": row.work.name, "principal": principal}
+        _log.info("an operator acted on work", extra=facts)
+        if self._log is not None:
+            why = row.error.get("code") if isinstance(row.error, dict) else None
+            reason = f"{key_of(row)} {row.work.name}" + (f" ({why})" if why else "")
+            note = Refusal(row.entity, event, "applied", reason[:500], self._clock.now_ms(), principal)
+            await self._log.refuse((note,))
+
+
+def key_of(row: WorkRow) -> str:
+    """The key by which a person names work."""
+    place = row.work.place
+    return f"{row.entity}/{place.version}/{place.ordinal}"
+
+
+def checked_key(key: str) -> tuple[str, int, int]:
+    """Entity, version and ordinal of a key. Raises UsageError for what is none."""
+    entity, _, rest = key.rpartition("/")
+    entity, _, version = entity.rpartition("/")
+    if "/" not in entity or not (_is_number(version) and _is_number(rest)):
+        hint = "a key is kind/id/version/ordinal, as interlock effects ls prints it"
+        raise UsageError(f"`{key[:200]}` is no key of work", code="work.key", hint=hint)
+    return entity, int(version), int(rest)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19

@@ -1,0 +1,252 @@
+"""Timers after downtime: what the policy of each says happens, is an entry, and happens once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.errors import UnavailableError
+from interlock.model.limits import ALIVE_MS, DOWNTIME_MS_MIN
+from interlock.ports.lease import Downtime
+from interlock.runtime.alive import Alive
+from interlock.runtime.charts import Charts
+from interlock.runtime.deliver import Deliveries
+from interlock.runtime.send import Runtime
+from interlock.runtime.worker import Worker
+from interlock.stores.memory import MemoryStore
+from interlock.stores.sqlite import SqliteStore
+from interlock.testing.clock import VirtualClock
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+
+OVEN = """
+interlock: 1
+kind: oven
+initial: baking
+states:
+  baking: {after: {10m: {target: done, onRestore: POLICY}}, on: {stirred: baking_on}}
+  baking_on: {after: {10m: {target: done, onRestore: POLICY}}}
+  done: {}
+"""
+
+
+def oven(store: MemoryStore | SqliteStore, clock: VirtualClock, policy: str) -> Runtime:
+    """A runtime for ovens whose timers have this policy."""
+    return Runtime(store, Charts((interlock.loads(OVEN.replace("POLICY", policy)).kernel,)), clock)
+
+
+@asynccontextmanager
+async def working(runtime: Runtime, clock: VirtualClock) -> AsyncIterator[None]:
+    """A worker, for as long as this lasts; then it is gone without a word."""
+    worker = Worker(runtime, {})
+    await worker.start()
+    await clock.settle()
+    yield
+    await worker.stop()
+
+
+async def states(runtime: Runtime) -> tuple[str, ...]:
+    """Where the oven is."""
+    return (await runtime.state("oven/1")).configuration
+
+
+async def moves(runtime: Runtime) -> list[int]:
+    """When its timer was due each time that it was moved."""
+    entries = await runtime.journal("oven/1")
+    return [each.event.data["due_ms"] for each in entries if each.event.name == "_timer.moved"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "left_ms", "moved"), [("deadline", 0, 0), ("remaining", 8 * MINUTE, 1), ("restart", 10 * MINUTE, 1)]
+)
+async def test_each_policy_after_an_hour_without_a_worker(policy: str, left_ms: int, moved: int) -> None:
+    """Two minutes of ten had passed when the last worker went."""
+    clock = VirtualClock()
+    runtime = oven(MemoryStore(), clock, policy)
+    async with working(runtime, clock):
+        await runtime.create("oven/1")
+        await clock.advance(2 * MINUTE)
+    await clock.advance(HOUR)
+    async with working(runtime, clock):
+        if left_ms:
+            await clock.advance(left_ms - 1)
+            assert ("baking",) == await states(runtime)
+        await clock.advance(1)
+
+        assert ("done",) == await states(runtime)
+        assert moved == len(await moves(runtime))
+        assert None is (await runtime.verify("oven/1")).problem
+
+
+@pytest.mark.parametrize("policy", ["remaining", "restart"])
+async def test_a_quick_restart_is_no_downtime(policy: str) -> None:
+    """Up to half a minute of silence changes nothing."""
+    clock = VirtualClock()
+    runtime = oven(MemoryStore(), clock, policy)
+    async with working(runtime, clock):
+        await runtime.create("oven/1")
+        await clock.advance(2 * MINUTE)
+    await clock.advance(DOWNTIME_MS_MIN - ALIVE_MS)
+    async with working(runtime, clock):
+        await clock.advance(8 * MINUTE - DOWNTIME_MS_MIN + ALIVE_MS)
+
+        assert (("done",), []) == (await states(runtime), await moves(runtime))
+
+
+async def test_every_downtime_moves_it_once() -> None:
+    """Two of them, an hour each, and a minute of work between."""
+    clock = VirtualClock()
+    runtime = oven(MemoryStore(), clock, "remaining")
+    async with working(runtime, clock):
+        await runtime.create("oven/1")
+    for _ in range(2):
+        await clock.advance(HOUR)
+        async with working(runtime, clock):
+            await clock.advance(MINUTE)
+    async with working(runtime, clock):
+        await clock.advance(8 * MINUTE - 1)
+        assert ("baking",) == await states(runtime)
+        await clock.advance(1)
+
+        assert ("done",) == await states(runtime)
+        born = (await runtime.journal("oven/1"))[0].event.time_ms
+        assert [born + HOUR + 10 * MINUTE, born + 2 * HOUR + 10 * MINUTE][-1] == (await moves(runtime))[-1]
+        assert 2 >= len(await moves(runtime))
+
+
+async def test_a_timer_set_after_the_downtime_is_not_moved() -> None:
+    """Nor is one that somebody set anew since."""
+    clock = VirtualClock()
+    runtime = oven(MemoryStore(), clock, "remaining")
+    async with working(runtime, clock):
+        await runtime.create("oven/1")
+    await clock.advance(5 * MINUTE)
+    async with working(runtime, clock):
+        await runtime.send("oven/1", "stirred")
+        await clock.advance(10 * MINUTE)
+
+        assert (("done",), []) == (await states(runtime), await moves(runtime))
+
+
+async def test_two_workers_move_a_timer_once() -> None:
+    """The key of the move is made from what it answers."""
+    clock = VirtualClock()
+    runtime = oven(MemoryStore(), clock, "restart")
+    async with working(runtime, clock):
+        await runtime.create("oven/1")
+    await clock.advance(HOUR)
+    other = oven(runtime.store, clock, "restart")  # type: ignore[arg-type]  # the same memory
+    async with working(runtime, clock), working(other, clock):
+        await clock.advance(10 * MINUTE)
+
+        assert ("done",) == await states(runtime)
+        assert 1 == len(await moves(runtime))
+
+
+async def test_a_process_that_slept_has_been_down() -> None:
+    """Nobody ended, and nobody was there: whoever looks at the timer first notes that."""
+    clock = VirtualClock()
+    runtime = oven(MemoryStore(), clock, "remaining")
+    async with working(runtime, clock):
+        await runtime.create("oven/1")
+        await clock.advance(2 * MINUTE)
+        clock.time_ms += HOUR  # asleep: no wait ended meanwhile
+        await clock.advance(8 * MINUTE - 2 * ALIVE_MS)
+        assert ("baking",) == await states(runtime)
+        await clock.advance(2 * ALIVE_MS)
+
+        assert ("done",) == await states(runtime)
+
+
+@pytest.mark.parametrize("policy", ["deadline", "remaining", "restart"])
+async def test_a_clock_that_goes_back_is_harmless(policy: str) -> None:
+    """No downtime comes of it; the timer fires when the clock has reached its time again."""
+    clock = VirtualClock(10 * HOUR)
+    runtime = oven(MemoryStore(), clock, policy)
+    async with working(runtime, clock):
+        await runtime.create("oven/1")
+        await clock.advance(MINUTE)
+    clock.time_ms -= HOUR
+    async with working(runtime, clock):
+        await clock.advance(MINUTE)
+        assert (("baking",), []) == (await states(runtime), await moves(runtime))
+    clock.time_ms += HOUR - 2 * MINUTE
+    async with working(runtime, clock):
+        await clock.advance(10 * MINUTE)
+
+        assert (("done",), []) == (await states(runtime), await moves(runtime))
+
+
+async def test_a_driver_without_signs_of_life_goes_by_deadlines() -> None:
+    """Where nobody knows of downtime there is none."""
+    clock = VirtualClock()
+    runtime = oven(MemoryStore(), clock, "remaining")
+    await runtime.create("oven/1")
+    await clock.advance(HOUR)
+    await Deliveries(runtime).fire("oven/1")
+
+    assert ("done",) == await states(runtime)
+
+
+@pytest.mark.parametrize("policy", ["remaining", "restart"])
+async def test_firing_again_after_a_move_moves_nothing(policy: str, tmp_path: Path) -> None:
+    """On SQLite: whoever dies between the move and the letting go of the row leaves a doorbell that rings again."""
+    clock = VirtualClock()
+    store = SqliteStore(tmp_path / "ovens.db")
+    runtime = oven(store, clock, policy)
+    await store.alive(now_ms=clock.now_ms(), gap_ms=DOWNTIME_MS_MIN)
+    await runtime.create("oven/1")
+    clock.time_ms += HOUR
+    drivers = [Deliveries(runtime, Alive(store, clock)) for _ in range(3)]
+    found = [await each.fire("oven/1") for each in drivers]
+
+    assert [frozenset()] * 3 == [each.fired for each in found]
+    assert [clock.now_ms() + 10 * MINUTE] * 3 == [due for each in found for due in each.waiting.values()]
+    assert 1 == len(await moves(runtime))
+    for _ in range(20):  # alive all the while
+        clock.time_ms += MINUTE // 2
+        await store.alive(now_ms=clock.now_ms(), gap_ms=DOWNTIME_MS_MIN)
+    assert 1 == len((await drivers[0].fire("oven/1")).fired)
+    assert None is (await runtime.verify("oven/1")).problem
+    await runtime.close()
+
+
+async def test_a_sign_of_life_that_cannot_be_noted_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told; a timer that needs to know of downtime waits."""
+
+    class Deaf(MemoryStore):
+        """Keeps work, and no signs of life."""
+
+        async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
+            raise UnavailableError("no", code="store.busy")
+
+    clock = VirtualClock()
+    runtime = oven(Deaf(), clock, "remaining")
+    with caplog.at_level(logging.WARNING):
+        async with working(runtime, clock):
+            await runtime.create("oven/1")
+            await clock.advance(11 * MINUTE)
+
+            assert ("baking",) == await states(runtime)
+    assert "no sign of life can be noted" in caplog.text
+
+
+async def test_downtime_is_told_when_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    """One line, with its times."""
+    clock = VirtualClock()
+    store = MemoryStore()
+    began = clock.now_ms()
+    await Alive(store, clock).downtimes(since_ms=0)
+    clock.time_ms += HOUR
+    with caplog.at_level(logging.WARNING):
+        await Alive(store, clock).downtimes(since_ms=0)
+    (record,) = caplog.records
+
+    assert "no worker was alive for a while" == record.getMessage()
+    assert (began, began + HOUR) == (record.__dict__["began_ms"], record.__dict__["ended_ms"])

@@ -1,0 +1,361 @@
+"""The intake: each message becomes an event once; what cannot is set aside, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+import pytest
+
+import interlock
+from interlock.buses.memory import MemoryBus
+from interlock.buses.schemes import opened_bus
+from interlock.errors import NotFoundError, UnavailableError, UsageError
+from interlock.model.message import Message, encode_message
+from interlock.runtime.intake import DEAD_TYPE, Delivery, Intake, key_of
+from interlock.runtime.send import Runtime
+
+INVOICE = """
+interlock: 1
+kind: invoice
+context: {paid: {type: integer, default: 0}, order: {type: string, default: ""}}
+initial: open
+states:
+  open: {on: {paid: {actions: [{assign: {paid: "= context.paid + 1"}}]}, closed: shut}}
+  shut: {type: final}
+"""
+
+
+def message(number: int = 1, *, subject: str = "order/1", id: str | None = None, **more: Any) -> Message:
+    """A message of an order."""
+    fields = {"type": "order.paid", "sequence": f"{number:012}.0000", **more}
+    return Message(id=id or f"{subject}/{number}/0", source="/shop/order", subject=subject, **fields)
+
+
+def to_invoice(found: Message) -> Delivery | None:
+    """Every order has its invoice; other messages are for others."""
+    if found.type != "order.paid":
+        return None
+    return Delivery(f"invoice/{str(found.subject).partition('/')[2]}", "paid", {"n": 1}, create={"order": "x"})
+
+
+@asynccontextmanager
+async def invoices() -> AsyncGenerator[Runtime, None]:
+    """A runtime with invoices."""
+    async with interlock.open("memory:", charts=[interlock.loads(INVOICE)]) as runtime:
+        yield runtime
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for it, for half a minute at most."""
+    async with asyncio.timeout(30):
+        while not is_so():  # noqa: ASYNC110 - it tells nobody here
+            await asyncio.sleep(0.005)
+
+
+async def test_a_message_becomes_an_event_of_an_entity() -> None:
+    """With its id as key, its source as sender and its trace; an invoice that is not there is begun."""
+    bus = MemoryBus()
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+        await bus.publish(message(trace=trace))
+        await bus.publish(message(2, type="order.state.changed"))
+        await until(lambda: intake.counts.total() == 2)
+        _, entry = await runtime.journal("invoice/1")
+
+    assert {"applied": 1, "passed": 1} == intake.counts
+    assert ("/shop/order#order/1/1/0", "/shop/order", trace) == (entry.key, entry.event.principal["id"], entry.trace)
+
+
+async def test_a_message_that_comes_again_is_a_duplicate() -> None:
+    """In another intake, after a restart, or from a bus that drops no repeats."""
+    bus = MemoryBus()
+    async with invoices() as runtime:
+        counts = []
+        for _ in range(2):
+            async with Intake(bus, runtime, to_invoice) as intake:
+                counts.append(intake.counts)
+                await bus.publish(message())
+                await until(lambda: counts[-1].total() == 1)
+        found = await runtime.state("invoice/1")
+
+    assert (1, [{"applied": 1}, {"duplicate": 1}]) == (found.context["paid"], counts)
+
+
+async def test_where_order_matters_an_old_message_after_a_newer_one_is_dropped() -> None:
+    """Of each source entity by itself; without a sequence nothing is known, and nothing dropped."""
+    bus = MemoryBus()
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice, ordered=True) as intake:
+        for each in (
+            message(5),
+            message(3),
+            message(3, subject="order/2"),
+            message(6),
+            message(6),
+            message(7, sequence=None),
+        ):
+            await bus.publish(each)
+        await until(lambda: intake.counts.total() == 6)
+
+    assert {"applied": 4, "passed": 2} == intake.counts
+
+
+async def test_messages_of_one_source_entity_are_taken_in_order_also_while_the_first_one_waits() -> None:
+    """Others go past."""
+    bus = MemoryBus()
+    taken: list[str] = []
+    async with invoices() as runtime:
+        real = runtime.send
+        away = True
+
+        async def send(entity: str, event: str, payload: Any = None, **more: Any) -> Any:
+            if away and entity == "invoice/1":
+                raise UnavailableError("away", code="store.away")
+            taken.append(more["key"])
+            return await real(entity, event, payload, **more)
+
+        runtime.send = send  # type: ignore[method-assign]  # a store that is away for one entity
+        for entity in ("invoice/1", "invoice/2"):
+            await runtime.create(entity)
+        async with Intake(bus, runtime, to_invoice) as intake:
+            for each in (message(1), message(2), message(1, subject="order/2")):
+                await bus.publish(each)
+            await until(lambda: len(taken) == 1)
+            away = False
+            await until(lambda: intake.counts["applied"] == 3)
+
+    assert ["order/2/1/0", "order/1/1/0", "order/1/2/0"] == [each.partition("#")[2] for each in taken]
+
+
+async def test_a_refused_message_is_told_and_done_with(caplog: pytest.LogCaptureFixture) -> None:
+    """The chart said no: again it would say no again."""
+    bus = MemoryBus()
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+        await runtime.create("invoice/1")
+        await runtime.send("invoice/1", "closed")
+        await bus.publish(message())
+        await until(lambda: intake.counts.total() == 1)
+
+    assert {"rejected": 1} == intake.counts
+    assert ["a message was refused"] == [each.message for each in caplog.records]
+
+
+def raising(found: Message) -> Delivery | None:
+    """A route with a bug in it."""
+    raise KeyError(found.id)
+
+
+POISON: list[tuple[Any, bytes, str]] = [
+    (to_invoice, b"{", "message.malformed"),
+    (to_invoice, b"\xff", "message.malformed"),
+    (raising, encode_message(message()), "route.failed"),
+    (lambda found: "invoice/1", encode_message(message()), "route.failed"),
+    (lambda found: Delivery("nameless", "paid"), encode_message(message()), "entity.malformed"),
+    (lambda found: Delivery("invoice/9", "paid"), encode_message(message()), "entity.unknown"),
+    (lambda found: Delivery("invoice/9", "done.x", create={}), encode_message(message()), "event.reserved"),
+    (lambda found: Delivery("invoice/9", "paid", create={"no": 1}), encode_message(message()), "context"),
+]
+
+
+@pytest.mark.parametrize(("route", "body", "code"), POISON)
+async def test_what_can_never_be_taken_is_set_aside_with_the_reason_and_the_next_goes(
+    route: Any, body: bytes, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On the bus for such, whole; so that it can be sent again when the cause is mended."""
+    bus, dead = MemoryBus(), MemoryBus()
+    async with invoices() as runtime, Intake(bus, runtime, route, dead=dead) as intake:
+        bus.put(body)
+        bus.put(encode_message(message(2, type="for.others")))
+        await until(lambda: intake.counts.total() == 2)
+    letter = dead.messages[0]
+
+    assert (DEAD_TYPE, True) == (letter.type, letter.data["code"].startswith(code))
+    assert {"body", "body_base64"} & set(letter.data)
+    assert "a message is set aside" in [each.message for each in caplog.records]
+
+
+async def test_without_a_bus_for_them_dead_letters_go_where_the_source_keeps_such(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And are told with what to do."""
+    bus = MemoryBus()
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+        bus.put(b"{")
+        await until(lambda: intake.counts.total() == 1)
+    (record,) = caplog.records
+
+    assert "structured CloudEvent" in record.hint  # type: ignore[attr-defined]  # a field of ours
+
+
+class Spy:
+    """A message that notes what was answered for it, and how long the journal was then."""
+
+    def __init__(self, body: bytes, runtime: Runtime) -> None:
+        self.body = body
+        self.answers: list[tuple[str, int]] = []
+        self._runtime = runtime
+        self.deaf = False
+
+    async def _note(self, answer: str) -> None:
+        self.answers.append((answer, len(await self._runtime.journal("invoice/1"))))
+        if self.deaf:
+            raise ConnectionError("the broker is gone")
+
+    async def taken(self) -> None:
+        """Noted."""
+        await self._note("taken")
+
+    async def put_back(self) -> None:
+        """Noted."""
+        await self._note("put back")
+
+    async def set_aside(self) -> None:
+        """Noted."""
+        await self._note("set aside")
+
+
+class Handing:
+    """A source that brings what the test hands it."""
+
+    def __init__(self, *spies: Spy) -> None:
+        self._spies = spies
+
+    async def incoming(self) -> AsyncGenerator[Spy, None]:
+        """These, and then nothing more."""
+        for each in self._spies:
+            yield each
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
+async def test_a_message_is_acknowledged_after_its_receipt() -> None:
+    """The other way round, a crash in between would lose it."""
+    async with invoices() as runtime:
+        await runtime.create("invoice/1")
+        spy = Spy(encode_message(message()), runtime)
+        async with Intake(Handing(spy), runtime, to_invoice):
+            await until(lambda: bool(spy.answers))
+
+    assert [("taken", 2)] == spy.answers
+
+
+async def test_an_acknowledgement_that_is_lost_costs_nothing_but_a_duplicate(caplog: pytest.LogCaptureFixture) -> None:
+    """The bus brings the message again, and the next one of that entity is not held up."""
+    async with invoices() as runtime:
+        await runtime.create("invoice/1")
+        spies = [Spy(encode_message(message(number)), runtime) for number in (1, 1, 2)]
+        spies[0].deaf = True
+        async with Intake(Handing(*spies), runtime, to_invoice) as intake:
+            await until(lambda: bool(spies[2].answers))
+
+    assert {"applied": 2, "duplicate": 1} == intake.counts
+    assert "a message could not be answered for" in [each.message for each in caplog.records]
+
+
+async def test_what_waits_when_the_intake_ends_is_put_back() -> None:
+    """For the next one to take."""
+    bus = MemoryBus()
+    async with invoices() as runtime:
+        real = runtime.send
+
+        async def away(*_: Any, **__: Any) -> Any:
+            raise UnavailableError("away", code="store.away")
+
+        runtime.send = away  # type: ignore[method-assign]  # a store that is away
+        async with Intake(bus, runtime, to_invoice):
+            await bus.publish(message())
+            await until(lambda: not bus._waiting)
+        runtime.send = real  # type: ignore[method-assign]  # and is back
+        async with Intake(bus, runtime, to_invoice) as intake:
+            await until(lambda: intake.counts.total() == 1)
+
+    assert {"applied": 1} == intake.counts
+
+
+async def test_what_does_not_end_in_time_is_put_back_with_all_that_stands_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the order in which it came."""
+    monkeypatch.setattr("interlock.runtime.intake.DRAIN_MS", 10)
+    async with invoices() as runtime:
+        await runtime.create("invoice/1")
+        spies = [Spy(encode_message(message(number)), runtime) for number in (1, 2)]
+        begun = asyncio.Event()
+
+        async def hang(*_: Any, **__: Any) -> Any:
+            begun.set()
+            await asyncio.Event().wait()
+
+        runtime.send = hang  # type: ignore[method-assign]  # a store that never answers
+        async with Intake(Handing(*spies), runtime, to_invoice) as intake:
+            await begun.wait()
+            await until(lambda: bool(intake._lines) and len(next(iter(intake._lines.values()))) == 2)
+
+    assert [[("put back", 1)]] * 2 == [each.answers for each in spies]
+
+
+async def test_a_bus_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever its client raises."""
+
+    class Moody(MemoryBus):
+        problems: ClassVar = [NotFoundError("no stream", code="bus.stream"), RuntimeError("what a client raises")]
+
+        async def incoming(self) -> AsyncGenerator[Any, None]:
+            if self.problems:
+                raise self.problems.pop(0)
+            async for each in super().incoming():
+                yield each
+
+    bus = Moody()
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+        await bus.publish(message())
+        await until(lambda: intake.counts.total() == 1)
+
+    assert 2 == [each.message for each in caplog.records].count("the bus brings nothing now")
+
+
+async def test_an_intake_can_be_run_until_it_is_cancelled() -> None:
+    """As a service of its own."""
+    bus = MemoryBus()
+    async with invoices() as runtime:
+        intake = Intake(bus, runtime, to_invoice)
+        running = asyncio.ensure_future(intake.run())
+        await bus.publish(message())
+        await until(lambda: intake.counts.total() == 1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+def test_keys_are_bound_to_their_source_and_always_fit() -> None:
+    """Two sources may use one id; a long one is not cut short, or two would be one."""
+    long = [key_of(message(id="x" * 300 + end)) for end in "ab"]
+
+    assert key_of(message()) != key_of(Message(id=message().id, source="/other", type="t"))
+    assert 2 == len(set(long))
+    assert all(len(each) == 64 for each in long)
+    assert key_of(Message(id="1", source="_x", type="t")).isalnum()
+    assert key_of(Message(id="a\n", source="/x", type="t")).isalnum()
+
+
+async def test_an_intake_is_asked_for_by_an_address() -> None:
+    """Of a bus from which messages come, with a runtime whose methods are awaited, and a route."""
+    async with invoices() as runtime:
+        async with interlock.intake("memory:asked", runtime, to_invoice, dead="memory:dead") as intake:
+            await opened_bus("memory:asked").publish(message())
+            await until(lambda: intake.counts.total() == 1)
+        wrong: list[tuple[Any, Any, Any]] = [
+            ("https://hooks.example", runtime, to_invoice),
+            ("memory:", "sqlite:///x.db", to_invoice),
+            ("memory:", runtime, "route"),
+        ]
+        for source, of, route in wrong:
+            with pytest.raises(UsageError) as caught:
+                interlock.intake(source, of, route)
+            assert caught.value.hint
+
+    assert {"applied": 1} == intake.counts

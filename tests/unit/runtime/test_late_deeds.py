@@ -1,0 +1,123 @@
+"""A deed of a saga that turns out to be done after the entity ended: it is kept, and made up for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.effects.handlers import Attempt
+from interlock.ports.store import Releasing
+from interlock.ports.work import WorkQuery, WorkStore
+from interlock.testing.clock import VirtualClock
+
+TRIP = """
+interlock: 1
+kind: trip
+context: {room: {type: string, nullable: true}}
+initial: booking_pending
+states:
+  booking_pending:
+    allow: {saga.left_midway: this is what the test is about}
+    on: {trip.cancelled: cancelled}
+    expect: {within: 1h}
+    saga:
+      steps:
+        - {id: room, do: {src: hotel.book, output: room}, timeout: 1m,
+           compensate: {src: hotel.free, input: {room: "= context.room"}}}
+      onDone: booked
+      onCompensated: refused
+      onError: refused
+  booked: {expect: {within: forever}}
+  refused: {expect: {within: forever}}
+  cancelled: {type: final}
+"""
+
+
+class Hotel:
+    """Books when it is let, and frees what it is told to."""
+
+    def __init__(self) -> None:
+        self.asked, self.let = asyncio.Event(), asyncio.Event()
+        self.freed: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def book(self, attempt: Attempt) -> str:
+        """A room, some time after it was asked for."""
+        self.asked.set()
+        await self.let.wait()
+        return "r-9"
+
+    async def free(self, attempt: Attempt) -> None:
+        """Takes the room back."""
+        self.freed.put_nowait(attempt.input)
+
+
+def _trip(hotel: Hotel, free: Callable[[Attempt], Awaitable[None]] | None = None) -> interlock.BoundChart:
+    chart = interlock.loads(TRIP)
+    chart.handler("hotel.book")(hotel.book)
+    chart.handler("hotel.free")(free or hotel.free)
+    return chart
+
+
+@pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/trips.db"], ids=["memory", "sqlite"])
+async def test_a_room_booked_after_the_trip_ended_is_given_back(address: str, tmp_path: Path) -> None:
+    """The journal shows it behind the end, replay proves it, and no work is left."""
+    hotel = Hotel()
+    async with interlock.open(address.format(tmp_path), charts=[_trip(hotel)]) as trips:
+        await trips.create("trip/1")
+        async with asyncio.timeout(20):
+            await hotel.asked.wait()
+            await trips.send("trip/1", "trip.cancelled")
+            hotel.let.set()
+            freed = await hotel.freed.get()
+        last = (await trips.journal("trip/1"))[-1]
+        proof = await trips.verify("trip/1")
+
+        assert {"compensates": "trip/1/1/booking_pending.room", "room": "r-9"} == freed
+        assert ("done.invoke.booking_pending.room", "compensated") == (last.event.name, last.reason)
+        assert (("cancelled",), "done") == (last.after, (await trips.state("trip/1")).ended)
+        assert (3, None) == (proof.entries, proof.problem)
+
+
+async def test_a_compensation_after_the_end_that_fails_for_good_waits_for_a_person() -> None:
+    """No chart can hear of it any more: it is a dead letter."""
+    hotel, clock = Hotel(), VirtualClock()
+
+    async def refuse(attempt: Attempt) -> None:
+        raise interlock.RejectedError("nobody there", code="hotel.closed")
+
+    async with interlock.open("memory:", charts=[_trip(hotel, refuse)], clock=clock) as trips:
+        await trips.create("trip/1")
+        await clock.advance()
+        await trips.send("trip/1", "trip.cancelled")
+        hotel.let.set()
+        await clock.advance()
+        assert isinstance(trips.store, WorkStore)
+        (row,) = (await trips.store.works(WorkQuery(dead=True))).rows
+
+        assert ("hotel.free", "hotel.closed") == (row.work.name, row.error["code"])
+
+
+@pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/trips.db", "file://{}/trips"])
+async def test_a_deed_may_turn_out_to_be_done_after_its_journal_went_to_an_archive(
+    address: str, tmp_path: Path
+) -> None:
+    """The entry follows those that are gone; what is here still verifies."""
+    async with interlock.open(address.format(tmp_path), charts=[_trip(Hotel())], work=False) as trips:
+        receipt = await trips.create("trip/1")
+        await trips.send("trip/1", "trip.cancelled")
+        assert isinstance(trips.store, Releasing)
+        assert await trips.store.release("trip/1", version=2, archive="file:///elsewhere")
+        booked = interlock.answer(receipt.effects[0], "r-9")
+        late = await trips.deliver("trip/1", booked, key="_effect/1/0")
+        again = await trips.deliver("trip/1", booked, key="_effect/1/0")
+
+        assert ("applied", "compensated", 3) == (late.outcome, late.reason, late.version)
+        assert ("duplicate", 3) == (again.outcome, again.version)
+        assert ["hotel.free"] == [each.name for each in late.effects]
+        assert [3] == [each.version for each in await trips.journal("trip/1", after=2)]
+        assert None is (await trips.verify("trip/1")).problem

@@ -1,0 +1,224 @@
+"""Entries leave messages, and the runtime brings them to the bus: once it has one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.buses.memory import MemoryBus
+from interlock.errors import RejectedError, UnavailableError, UsageError
+from interlock.model.message import Message
+from interlock.ports.work import WorkQuery, WorkStore
+from interlock.testing.clock import VirtualClock
+from tests.support import postgres_server
+
+ORDER = """
+interlock: 1
+kind: order
+context: {n: {type: integer, default: 0}}
+initial: unpaid
+states:
+  unpaid:
+    on:
+      pay: {target: paid, actions: [{emit: {type: order.paid, data: {n: "= context.n"}}}]}
+      count: {actions: [{assign: {n: "= context.n + 1"}}]}
+      tell: {actions: [{send: {event: heard, to: ear/1}}]}
+      watch: watched
+  paid: {type: final}
+  watched:
+    sensitive: true
+    initial: deep
+    states: {deep: {on: {count: {actions: [{assign: {n: "= context.n + 1"}}, {emit: {type: order.seen}}]}}}}
+    on: {leave: unpaid}
+"""
+EAR = "interlock: 1\nkind: ear\ninitial: open\nstates: {open: {on: {heard: full}}, full: {}}"
+
+
+class MoodyBus(MemoryBus):
+    """A bus that can be told to fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problem: Callable[[Message], Exception | None] = lambda message: None
+
+    async def publish(self, message: Message) -> None:
+        """Fail as told, or take it."""
+        problem = self.problem(message)
+        if problem is not None:
+            raise problem
+        await super().publish(message)
+
+
+def charts() -> list[interlock.BoundChart]:
+    """An order, and an ear."""
+    return [interlock.loads(ORDER), interlock.loads(EAR)]
+
+
+def told(bus: MemoryBus) -> list[tuple[str, str]]:
+    """Ids and types of what the bus has."""
+    return [(each.id, each.type) for each in bus.messages]
+
+
+async def left_over(runtime: interlock.Runtime) -> list[tuple[str, Any]]:
+    """The messages that still wait, by key, each with its problem."""
+    assert isinstance(runtime.store, WorkStore)
+    page = await runtime.store.works(WorkQuery(lane="message"))
+    return [(f"{row.entity}/{row.work.place.version}", row.error and row.error["code"]) for row in page.rows]
+
+
+async def test_every_entry_leaves_a_message_and_each_emit_another() -> None:
+    """In the order of the journal; with the emitted before the entry that emitted it."""
+    bus, clock = MemoryBus(), VirtualClock()
+    async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
+        await orders.create("order/1")
+        await orders.send("order/1", "count")
+        await orders.send("order/1", "pay")
+        await clock.advance(1_000)
+
+        assert [] == await left_over(orders)
+    assert [
+        ("order/1/1/0", "order.state.changed"),
+        ("order/1/2/0", "order.context.changed"),
+        ("order/1/3/0", "order.paid"),
+        ("order/1/3/1", "order.state.changed"),
+    ] == told(bus)
+    assert [str(each.sequence) for each in bus.messages] == sorted(str(each.sequence) for each in bus.messages)
+
+
+async def test_refusals_leave_no_message() -> None:
+    """Nothing happened."""
+    bus, clock = MemoryBus(), VirtualClock()
+    async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
+        await orders.create("order/1", key="k")
+        await orders.create("order/1", key="k")
+        await orders.send("order/1", "no.such.event")
+        await clock.advance(1_000)
+
+    assert 1 == len(bus.messages)
+
+
+async def test_without_a_bus_nothing_is_left() -> None:
+    """The table would only grow."""
+    async with interlock.open("memory:", charts=charts()) as orders:
+        await orders.create("order/1")
+
+        assert [] == await left_over(orders)
+
+
+async def test_a_hidden_state_sends_no_message_of_itself() -> None:
+    """Neither of entering, staying nor leaving; what the chart emits there, it means to tell."""
+    bus, clock = MemoryBus(), VirtualClock()
+    async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
+        await orders.create("order/1")
+        for event in ("watch", "count", "leave", "count"):
+            await orders.send("order/1", event)
+        await clock.advance(1_000)
+
+    assert ["order.state.changed", "order.seen", "order.context.changed"] == [each.type for each in bus.messages]
+
+
+async def test_while_the_bus_is_away_entities_still_hear_each_other_and_no_message_dies() -> None:
+    """It waits for as long as it takes, and all goes in order when the bus is back."""
+    bus, clock = MoodyBus(), VirtualClock()
+    bus.problem = lambda message: UnavailableError("away", code="bus.away")
+    async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
+        await orders.create("ear/1")
+        await orders.create("order/1")
+        await orders.send("order/1", "tell")
+        for _ in range(15):
+            await clock.advance(60_000)
+        heard = await orders.state("ear/1")
+        waiting = await left_over(orders)
+        bus.problem = lambda message: None
+        await clock.advance(60_000)
+
+        assert ("full",) == heard.configuration
+        assert 4 == len(waiting)
+        assert {None, "bus.away"} >= {code for _, code in waiting}
+        assert [] == await left_over(orders)
+    assert ["order/1/1/0", "order/1/2/1"] == [each.id for each in bus.messages if each.kind == "order"]
+
+
+async def test_a_message_that_is_never_taken_lets_the_next_go_and_is_shown_as_a_dead_letter() -> None:
+    """The gap shows in the sequence; other entities notice nothing."""
+    bus, clock = MoodyBus(), VirtualClock()
+    bus.problem = lambda message: (
+        RejectedError("too large", code="bus.size", hint="emit less") if message.type == "order.paid" else None
+    )
+    async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
+        await orders.create("order/1")
+        await orders.send("order/1", "pay")
+        await clock.advance(1_000)
+
+        assert isinstance(orders.store, WorkStore)
+        (dead,) = (await orders.store.works(WorkQuery(dead=True))).rows
+        assert {"code": "bus.size", "message": "too large", "hint": "emit less"} == dead.error
+    assert ["order/1/1/0", "order/1/2/1"] == [each.id for each in bus.messages]
+
+
+async def test_a_message_that_fails_holds_back_its_own_entity_only() -> None:
+    """Until it goes, or is a dead letter."""
+    bus, clock = MoodyBus(), VirtualClock()
+    refused = interlock.DeniedError("no right", code="bus.denied")
+    bus.problem = lambda message: refused if message.subject == "order/1" else None
+    async with interlock.open("memory:", charts=charts(), clock=clock, bus=bus) as orders:
+        for entity in ("order/1", "order/2"):
+            await orders.create(entity)
+            await orders.send(entity, "count")
+        await clock.advance(30_000)
+        others = [each.subject for each in bus.messages]
+        waiting = await left_over(orders)
+        await clock.advance(1_200_000)
+        dead = await left_over(orders)
+
+    assert ["order/2", "order/2"] == others
+    assert [("order/1/1", "bus.denied"), ("order/1/2", None)] == waiting
+    assert [("order/1/1", "bus.denied"), ("order/1/2", "bus.denied")] == dead
+
+
+@pytest.mark.parametrize("store", ["sqlite", "file", "postgresql"])
+async def test_messages_of_a_killed_process_go_when_another_looks(tmp_path: Path, store: str) -> None:
+    """They were kept with their entries. A process that performs nothing leaves them, too."""
+    places = {"sqlite": f"sqlite:///{tmp_path}/orders.db", "file": f"file:{tmp_path}/orders"}
+    url = places[store] if store in places else postgres_server.store_or_skip()
+    async with interlock.open(url, charts=charts(), bus="memory:gone", work=False) as orders:
+        await orders.create("order/1")
+    async with interlock.open(url, charts=charts()) as orders:  # one without a bus does not touch them
+        await orders.create("order/2")
+        if store != "file":  # which lists work once it has walked over it
+            assert [("order/1/1", None)] == await left_over(orders)
+    bus = MemoryBus()
+    async with interlock.open(url, charts=charts(), bus=bus, source="https://shop.example") as orders:
+        async with asyncio.timeout(30):
+            while not bus.messages or await left_over(orders):  # noqa: ASYNC110 - they tell nobody here
+                await asyncio.sleep(0.01)
+
+    assert [("order/1/1/0", "https://shop.example/order")] == [(each.id, each.source) for each in bus.messages]
+
+
+async def test_a_store_that_keeps_no_work_takes_no_bus() -> None:
+    """A message that is only tried once is a message lost."""
+
+    class Plain:
+        async def close(self) -> None:
+            """Nothing to let go of."""
+
+    opening = interlock.open("memory:", charts=charts(), bus=MemoryBus())
+    opening._opener = lambda url: Plain()  # type: ignore[assignment]  # less than a store
+    with pytest.raises(UnavailableError) as caught:
+        async with opening:
+            pass
+
+    assert "store.work" == caught.value.code
+
+
+@pytest.mark.parametrize("bus", [5, object(), "nats://127.0.0.1", "nowhere"])
+def test_what_is_no_bus_is_refused_when_the_runtime_is_asked_for(bus: Any) -> None:
+    """An address or an object that publishes."""
+    with pytest.raises(UsageError):
+        interlock.open("memory:", charts=charts(), bus=bus)
