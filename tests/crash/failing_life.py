@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 from interlock.errors import UnavailableError
 from interlock.model.record import Record
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Stale
 from interlock.stores import sqlite_connect
 from interlock.stores.files_batched import BatchedJournals
 from interlock.stores.files_journals import Journals
@@ -50,7 +50,7 @@ class Plain(Protocol):
     def load(self, entity: str) -> Loaded | Duplicate | None:
         """The entity as it is."""
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step."""
 
     def read(self, entity: str, *, after: int = 0) -> tuple[Record, ...]:
@@ -87,11 +87,9 @@ class Waited:
         """The entity as it is."""
         return self._runner.run(self._store.load(entity))
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step."""
-        answer = self._runner.run(self._store.append(append))
-        assert isinstance(answer, Appended | Duplicate | Conflict)
-        return answer
+        return self._runner.run(self._store.append(append))
 
     def read(self, entity: str, *, after: int = 0) -> tuple[Record, ...]:
         """A page of records."""
@@ -129,7 +127,7 @@ class Timed:
         """The entity as it is."""
         return self._timed(lambda: self._store.load(entity))
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step."""
         return self._timed(lambda: self._store.append(append))
 
@@ -147,7 +145,7 @@ def sent(store: Plain, key: str) -> Appended | Duplicate:
         loaded = store.load(ENTITY)
         version = loaded.version if isinstance(loaded, Loaded) else 0
         answer = store.append(step(version + 1, key, filler="x" * 200))
-        if not isinstance(answer, Conflict):
+        if isinstance(answer, Appended | Duplicate):
             return answer
     raise StuckError("the swap was lost five times without a rival")
 

@@ -65,7 +65,7 @@ def send(journals: Journals, ledger: Ledger, key: str) -> Appended | Duplicate:
         version = loaded.version if isinstance(loaded, Loaded) else 0
         ledger.asked.add(key)
         answer = journals.append(step(version + 1, key))
-        if not isinstance(answer, Conflict):
+        if isinstance(answer, Appended | Duplicate):
             ledger.acknowledged[key] = answer.version
             return answer
     raise StuckError("the swap was lost five times without a rival")

@@ -6,9 +6,9 @@ Each mutant changes one call of the file system or one rule of the store, and sa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 from unittest.mock import patch
 
 from interlock.errors import UnavailableError
@@ -26,18 +26,11 @@ from interlock.stores.files_state import Kept, Mark
 from interlock.stores.files_tail import corrupt, stands
 from interlock.stores.files_wal import Line, Wal
 from interlock.stores.files_walk import Active, PassedError, Walk
+from tests.crash import errand_mutants
 from tests.crash.life import ENTITY
 from tests.crash.rivals import Process, process
 from tests.crash.simulated import Simulated, World, call
-from tests.crash.stories import Processes, simulated
-
-
-class Mutant(NamedTuple):
-    """A faulty store: its processes, what is patched while they run, and the family of crashes that shows it."""
-
-    processes: Processes
-    patched: Callable[[], AbstractContextManager[Any]] = nullcontext
-    shown_by: str = "one"
+from tests.crash.stories import Mutant, Processes, simulated
 
 
 class NoFsync(Simulated):
@@ -168,7 +161,7 @@ def raising_snapshot() -> AbstractContextManager[Any]:
 
     def keep(self: Journal) -> None:
         try:
-            self._replace_state()
+            self._replace_state(is_sure=True)
         except OSError as error:
             raise UnavailableError(str(error)) from error
 
@@ -513,10 +506,15 @@ SWEPT_C = {
 }
 """Found by crashes and faults of layout C."""
 
+SWEPT_WORK = errand_mutants.SWEPT_WORK
+"""Found by crashes of work."""
+
 INTERLEAVED = {
     "no_lock": (Mutant(_of(NoLock)), "two appends"),
     "judge_unlocked": (Mutant(process, unlocked_judgement), "torn tail and reader"),
     "no_second_look": (Mutant(process, no_second_look), "release and read"),
     "wrong_read_order": (Mutant(process, wrong_order), "append and read"),
+    "retire_unlocked": (Mutant(process, errand_mutants.removed_unlocked), "work and retirement"),
+    "announce_unlocked": (Mutant(process, errand_mutants.announced_unlocked), "work and retirement"),
 }
 """Found by interleavings, each in the scene named."""

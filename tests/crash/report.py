@@ -13,6 +13,7 @@ INTERLOCK_CRASH_STATES asks for more states of random lives.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import tempfile
@@ -24,11 +25,12 @@ from typing import Any
 
 from tests.crash import failing_calls, mutants, power_cut, sweep
 from tests.crash.disks import mount_refusal, tmpfs
+from tests.crash.errand_storm import stormed
 from tests.crash.full_disk import ADDRESSES, URLS, filled, writers_of
 from tests.crash.histories import RENAMING, checked
 from tests.crash.mutants import retried_flush
 from tests.crash.rivals import SCENES, SEED, Scene
-from tests.crash.stories import Family
+from tests.crash.stories import Family, Mutant
 from tests.crash.storm import WRITERS, Outcome, storm
 from tests.crash.table import Row, Table
 from tests.crash.test_damage import MASKS, content, journal, reading
@@ -85,7 +87,7 @@ def _simulate(table: Table) -> None:
     table.row("bytes flipped, with a snapshot", _flipped)
 
 
-def _layouts() -> list[tuple[str, tuple[Family, ...], dict[str, mutants.Mutant]]]:
+def _layouts() -> list[tuple[str, tuple[Family, ...], dict[str, Mutant]]]:
     """The families and mutants that are registered, for each layout of the file store."""
     suffixes = [name.removeprefix("FAMILIES") for name in vars(sweep) if name.startswith("FAMILIES")]
     return [
@@ -99,7 +101,7 @@ def _swept(family: Family) -> Row:
     return Row(tally.states, tally.found, f"{tally.moments:,} moments")
 
 
-def _is_swept(faulty: dict[str, mutants.Mutant], families: tuple[Family, ...], name: str) -> bool:
+def _is_swept(faulty: dict[str, Mutant], families: tuple[Family, ...], name: str) -> bool:
     """Whether any family finds it; the one that is known to is tried first."""
     mutant = faulty[name]
     with mutant.patched():
@@ -169,12 +171,17 @@ def _kill(table: Table, folder: Path) -> None:
         writers, kills = writers_of(store, WRITERS), KILLS if store in {"files", "sqlite"} else KILLS_VARIANT
         table.row(f"kill -9, {writers} at once: {store}", partial(_stormed, url.format(place), kills, writers))
     table.row("kill -9, 4 at once: postgres", _stormed_server)
+    table.row("kill -9, 2 that perform: files", partial(_performed, _made(folder / "perform")))
     faulty = {"lockless": ("files", 4), "early": ("sqlite", 1)}
     table.control("faulty stores by kill -9", faulty, lambda name: _is_stormed(name, *faulty[name], folder))
 
 
 def _stormed(url: str, kills: int, writers: int) -> Row:
     return _storm_row(storm(url, kills=kills, seed=SEED_NUMBER, writers=writers))
+
+
+def _performed(place: Path) -> Row:
+    return asyncio.run(stormed(f"file://{place}/orders", place / "ledger", kills=KILLS_VARIANT, seed=SEED_NUMBER))
 
 
 def _stormed_server() -> Row | str:

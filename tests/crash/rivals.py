@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import msgspec
+from msgspec.structs import replace
 
 from interlock.errors import InterlockError
+from interlock.model.work import Left, Place, Work
 from interlock.ports.store import Appended, Conflict, Duplicate
 from interlock.stores.files_shared import Settings
 from interlock.stores.filesystem import FileSystem
@@ -110,12 +112,56 @@ def releasing(version: int) -> Program:
     return run
 
 
+def leaving(version: int, key: str) -> Program:
+    """A process whose entry leaves work, and which then looks for the marker."""
+
+    def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
+        journals = opened(fs)
+        asked(("leave", version - 1, key))
+        answer = journals.append(
+            replace(step(version, key), left=Left((Work(Place("timer", version, 0), "t", {}, 0),)))
+        )
+        given((type(answer).__name__, answer.version))
+        asked(("look",))
+        given((any(True for _ in journals.pending.addresses()),))
+
+    return run
+
+
+def retiring() -> Program:
+    """A process that removes the marker if no work is left, and then looks for it."""
+
+    def run(fs: Any, asked: Callable[[Operation], None], given: Callable[[Answer], None]) -> None:
+        journals = opened(fs)
+        with journals._handles.borrowed(journals._root.address(ENTITY)) as journal:
+            asked(("retire",))
+            given((journal.retire(),))
+        asked(("look",))
+        given((any(True for _ in journals.pending.addresses()),))
+
+    return run
+
+
+def rested() -> World:
+    """An entity whose only work has ended, and whose marker is still there."""
+    world = World()
+    fs = Simulated(world, process=7)
+    journals = opened(fs)
+    place = Place("timer", 1, 0)
+    journals.append(replace(step(1, "k1"), left=Left((Work(place, "t", {}, 0),))))
+    journals.append(replace(step(2, "k2"), left=Left(ended=(place,))))
+    fs.die()
+    return world
+
+
 class Model:
-    """What a store is, in one page: a list of keys, and whether the records are elsewhere."""
+    """What a store is, in one page: a list of keys, whether the records are elsewhere, whether there is work."""
 
     def __init__(self, entries: int) -> None:
         self.keys = [f"k{version}" for version in range(1, entries + 1)]
         self.is_released = False
+        self.has_work = False
+        self.has_marker = True
 
     def answer(self, asked: Operation) -> Answer:
         """What it says to an operation."""
@@ -128,6 +174,14 @@ class Model:
                     return Conflict.__name__, len(keys)
                 keys.append(key)
                 return Appended.__name__, len(keys)
+            case ("leave", expected, key):
+                self.has_work = self.has_marker = True
+                return self.answer(("append", expected, key))
+            case ("retire",):
+                self.has_marker = self.has_work
+                return (not self.has_work,)
+            case ("look",):
+                return (self.has_marker,)
             case ("load", key):
                 return ("Duplicate", keys.index(key) + 1) if key in keys else ("Loaded", len(keys))
             case ("release",):
@@ -239,6 +293,7 @@ SCENES = {
     "release and load": Scene(
         (releasing(3), loading("k2")), lambda: prepared(entries=3, settings=ROTATING, ended=True), 3
     ),
+    "work and retirement": Scene((leaving(3, "a"), retiring()), rested, 2),
     "two appends and load": Scene(
         (appending((2, "a")), appending((2, "b")), loading("b")), lambda: prepared(entries=1), 1
     ),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from interlock.ports.store import Duplicate
 from interlock.stores.files_journals import Journals
@@ -29,6 +31,14 @@ class Moment:
     ledger: Ledger
     key: str | None
     judge: Judge
+
+
+class Mutant(NamedTuple):
+    """A faulty store: its processes, what is patched while they run, and the family of crashes that shows it."""
+
+    processes: Processes
+    patched: Callable[[], AbstractContextManager[Any]] = nullcontext
+    shown_by: str = "one"
 
 
 class Story:

@@ -11,7 +11,8 @@ Families, each yielding moments (a world, what the caller knows, the key under w
   from another process.
 
 Each family is lived twice: with one segment, and with segments so small that it rotates again and again (`rotating`).
-Journals that are released and adopted have families of their own (`releases`), and so has layout C (`batches`).
+Journals that are released and adopted have families of their own (`releases`), and so have layout C (`batches`) and the
+work that entries leave (`errands`).
 
 For each moment every crash state is opened and examined (`life.violations`).
 """
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.stores.files_journals import Journals
 from interlock.stores.files_shared import Settings
-from tests.crash import batches
+from tests.crash import batches, errands
 from tests.crash.life import ROTATING, SETTINGS, StuckError, record_bytes
 from tests.crash.releases import adopting, releasing
 from tests.crash.simulated import Killed, Simulated, crashes
@@ -266,6 +267,9 @@ FAMILIES: tuple[Family, ...] = (
 
 FAMILIES_C = batches.FAMILIES_C
 """Those of layout C."""
+
+FAMILIES_WORK = errands.FAMILIES_WORK
+"""Those of the work that entries leave."""
 
 
 def swept(

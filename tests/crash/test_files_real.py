@@ -11,6 +11,7 @@ from interlock.stores.files_journals import Journals
 from interlock.stores.files_shared import Settings
 from interlock.stores.filesystem import OperatingSystem
 from tests.crash.disks import make_read_only, tmpfs
+from tests.crash.errand_storm import stormed
 from tests.crash.full_disk import ADDRESSES, LAYOUT_C, writers_of
 from tests.crash.life import ENTITY, step
 from tests.crash.storm import WRITERS, storm
@@ -37,6 +38,15 @@ def test_killed_writers_lose_and_double_nothing(store: str, tmp_path: Path) -> N
 
     assert ([], KILLS // 2) == (outcome.found(), outcome.kills)
     assert (True, True) == (outcome.inside > KILLS // 4, len(outcome.kept) > KILLS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_killed_workers_leave_nothing_undone(tmp_path: Path) -> None:
+    """Whoever performs is killed in the middle, again and again: each order is paid, under its one key."""
+    row = await stormed(f"file://{tmp_path}/orders", tmp_path / "ledger", kills=5, seed=3)
+
+    assert ([], 5) == (row.found, row.count)
 
 
 @pytest.mark.slow

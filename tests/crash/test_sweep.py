@@ -9,9 +9,9 @@ import random
 import pytest
 
 from tests.crash.life import ENTITY, Ledger, append_blindly, opened, record_violations, send
-from tests.crash.mutants import SWEPT, SWEPT_C
+from tests.crash.mutants import SWEPT, SWEPT_C, SWEPT_WORK
 from tests.crash.simulated import Simulated, World, crashes
-from tests.crash.sweep import FAMILIES, FAMILIES_C, swept, wanderings
+from tests.crash.sweep import FAMILIES, FAMILIES_C, FAMILIES_WORK, swept, wanderings
 
 STATES_MIN = int(os.environ.get("INTERLOCK_CRASH_STATES", "10000"))
 SAMPLED = 2_000
@@ -19,6 +19,8 @@ SAMPLED = 2_000
 ENUMERATED = 15_000  # what the families come to by that, a little less
 SAMPLED_C = 300  # each is opened twice, with a log and several journals
 ENUMERATED_C = 2_500
+SAMPLED_WORK = 600  # each is opened three times
+ENUMERATED_WORK = 4_000
 
 
 @pytest.mark.slow
@@ -42,6 +44,16 @@ def test_no_crash_of_layout_c_loses_or_doubles_an_entry() -> None:
     found = [f"{tally.name}: {each}" for tally in tallies for each in tally.found]
 
     assert ([], True) == (found[:5], sum(tally.states for tally in tallies) >= ENUMERATED_C)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_no_crash_forgets_work_or_lets_it_be_performed_early() -> None:
+    """Whatever a crash leaves: work whose entry is there is found by its marker, and none was taken up before that."""
+    tallies = [swept(family, states_max=SAMPLED_WORK) for family in FAMILIES_WORK]
+    found = [f"{tally.name}: {each}" for tally in tallies for each in tally.found]
+
+    assert ([], True) == (found[:5], sum(tally.states for tally in tallies) >= ENUMERATED_WORK)
 
 
 def test_a_store_with_shards_survives_its_own_beginning() -> None:
@@ -83,11 +95,11 @@ def test_random_lives_survive_their_crashes() -> None:
     assert [] == found[:5]
 
 
-@pytest.mark.parametrize("name", [*SWEPT, *SWEPT_C])
+@pytest.mark.parametrize("name", [*SWEPT, *SWEPT_C, *SWEPT_WORK])
 def test_a_faulty_store_is_found_out(name: str) -> None:
     """Each rule of the protocol is needed: without it, some crash or error breaks the promise, and this shows."""
-    mutant = {**SWEPT, **SWEPT_C}[name]
-    family = next(each for each in (*FAMILIES, *FAMILIES_C) if each.__name__ == mutant.shown_by)
+    mutant = {**SWEPT, **SWEPT_C, **SWEPT_WORK}[name]
+    family = next(each for each in (*FAMILIES, *FAMILIES_C, *FAMILIES_WORK) if each.__name__ == mutant.shown_by)
     with mutant.patched():
         tally = swept(family, processes=mutant.processes, stop_at_first=True)
 

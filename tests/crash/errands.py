@@ -1,0 +1,367 @@
+"""Crashes of work in files: whatever happens at whichever call, no work is forgotten, and none is performed before its
+entry is durable.
+
+Each life leaves effects, timers and sends, takes them up, finishes them by entries and without, lets the marker be
+removed, and leaves work again. The ledger knows what was asked and acknowledged of each piece: `born`, `ended`, `gone`
+(without an entry), `begun` (with its attempt).
+
+- `errand_one`: the power fails at each call of one process.
+- `errand_heir`: the process is killed at each call; another one takes over and performs.
+- `errand_rivals`: one process appends and is killed at each call; another one performs what it finds.
+- `errand_faults`: each call fails once; whoever asked asks again.
+
+After a crash the work is looked for by its markers alone: once at once, and once after somebody has left new work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from interlock.errors import CorruptionError, InterlockError, UnavailableError
+from interlock.model.work import Lane, Left, Place, Work
+from interlock.ports.store import Append, Appended, Duplicate, Loaded
+from interlock.ports.work import Claim, Settled
+from interlock.stores.files_dispatch import RETIRE_MS, WALK_MS, Dispatch
+from interlock.stores.files_journals import Journals
+from interlock.stores.files_shared import Settings
+from tests.crash.life import ENTITY, SETTINGS, Ledger, opened, step
+from tests.crash.simulated import Directory, File, Killed, Simulated, World
+from tests.crash.stories import FAULTS, Family, Moment, Processes, Story
+
+ROTATING = Settings(snapshot_every=4, segment_bytes_max=500)
+"""So small that every other entry begins a segment."""
+SEALING = Settings(snapshot_every=4, segment_bytes_max=1_400)
+"""So large that a segment ends with a mark, behind the last snapshot."""
+
+BARE = Settings(snapshot_every=1_000)
+"""Without snapshots on the way: so few pieces that all their combinations are walked."""
+
+LANES: tuple[Lane, ...] = ("effect", "timer", "outbox")
+ONCE = {"restore": "fail"}
+"""Work that must not begin twice without knowing."""
+LATER_MS = 10**9
+
+
+def work(lane: Lane, version: int, body: dict[str, str] | None = None) -> Work:
+    """A piece of work that the entry of a version leaves."""
+    return Work(Place(lane, version, 0), "charge" if lane == "effect" else lane, body or {}, 0)
+
+
+def named(place: Place) -> str:
+    """A piece of work in the ledger."""
+    return f"{place.lane}/{place.version}"
+
+
+class Errands(Story):
+    """A story of work."""
+
+    now_ms = 0
+
+    def note(self) -> None:
+        """Writes down the moment. Hints and the lock's file are as if flushed: what is lost of them changes nothing,
+        and a crash state for each of their pieces would hide the others.
+        """
+        super().note()
+        world = self.moments[-1].world
+        for path in (("store",), ("store", "changed"), ("store", "dispatch")):
+            number = world.found(*path)
+            if number is not None:
+                world.nodes[number] = _flushed(world.nodes[number])
+
+    def judged(self, world: World, ledger: Ledger, retry: str | None) -> list[str]:
+        """What is wrong with a world that a crash left."""
+        return [
+            *_violations(world.copy(), ledger, self.settings, leaves_more=False),
+            *_violations(world.copy(), ledger, self.settings, leaves_more=True),
+        ]
+
+    def leave(self, journals: Journals, version: int, left: Left, *, by: str = "k") -> None:
+        """An entry with what it leaves and ends."""
+        key = f"{by}{version}"
+        facts = _facts(left, key)
+        self.ledger.asked.update([key, *facts])
+        answer = journals.append(_append(version, key, left))
+        assert isinstance(answer, Appended | Duplicate)
+        for fact in (key, *facts):
+            self.ledger.acknowledged[fact] = version
+
+    def take(self, dispatch: Dispatch, lane: Lane) -> tuple[Claim, ...]:
+        """Takes up what is due in a lane. From here on it may be performed."""
+        claims = dispatch.claim(lane, None, owner="w", now_ms=self.now_ms, until_ms=LATER_MS, limit=9)
+        for claim in claims:
+            self.ledger.acknowledged[f"begun {named(claim.work.place)}"] = claim.attempt
+        return claims
+
+    def finish(self, dispatch: Dispatch, claims: tuple[Claim, ...]) -> None:
+        """Ends work without an entry."""
+        self.ledger.asked.update(f"gone {named(each.work.place)}" for each in claims)
+        dispatch.settle(tuple(Settled(each, "done") for each in claims), now_ms=self.now_ms)
+
+    def drop(self, dispatch: Dispatch, place: Place) -> None:
+        """A person forgets work, and is told that it is forgotten."""
+        self.ledger.asked.add(f"gone {named(place)}")
+        if dispatch.drop(ENTITY, place):
+            self.ledger.acknowledged[f"gone {named(place)}"] = 1
+
+    def life(self, fs: Simulated) -> None:
+        """Leaves work, performs it, lets it rest, and leaves work again."""
+        journals = self.opened(fs)
+        dispatch = journals.dispatch()
+        self.take(dispatch, "timer")  # from here on it is the one that performs
+        for part in PARTS:
+            part(self, journals, dispatch)
+        dispatch.close()
+        journals.close()
+        self.note()
+
+
+def _flushed(node: File | Directory) -> File | Directory:
+    if isinstance(node, File):
+        return File(node.cache, node.cache, ())
+    return Directory(node.cache, node.cache, ())
+
+
+def _append(version: int, key: str, left: Left) -> Append:
+    return replace(step(version, key), left=left)
+
+
+def _facts(left: Left, key: str) -> list[str]:
+    born = [f"born {named(each.place)} {key}" for each in left.born]
+    return born + [f"ended {named(each)}" for each in left.ended]
+
+
+def _charged(story: Errands, journals: Journals, dispatch: Dispatch) -> None:
+    """An effect that must not begin twice, answered by an entry; a timer beside it."""
+    story.leave(journals, 1, Left(born=(work("effect", 1, ONCE), work("timer", 1))))
+    story.take(dispatch, "effect")
+    story.leave(journals, 2, Left(born=(work("effect", 2), work("outbox", 2)), ended=(Place("effect", 1, 0),)))
+
+
+def _called(story: Errands, journals: Journals, dispatch: Dispatch) -> None:
+    """An effect that ends without an entry, a timer that fires, and a send. The last mark is not flushed."""
+    story.finish(dispatch, story.take(dispatch, "effect"))
+    story.leave(journals, 3, Left(ended=(Place("timer", 1, 0),)))
+    story.finish(dispatch, story.take(dispatch, "outbox"))
+
+
+def _rested(story: Errands, journals: Journals, dispatch: Dispatch) -> None:
+    """The marker goes; then there is work again, more of it, and a person drops some."""
+    story.now_ms += 2 * RETIRE_MS
+    story.take(dispatch, "timer")
+    story.leave(journals, 4, Left(born=(work("outbox", 4), work("timer", 4))))
+    story.drop(dispatch, Place("timer", 4, 0))
+    story.leave(journals, 5, Left(born=(work("effect", 5),)))
+    story.finish(dispatch, story.take(dispatch, "effect"))
+
+
+Part = Callable[[Errands, Journals, Dispatch], None]
+PARTS: tuple[Part, ...] = (_charged, _called, _rested)
+
+
+# Judging
+
+
+def _violations(world: World, ledger: Ledger, settings: Settings, *, leaves_more: bool) -> list[str]:
+    known = ledger.copy()
+    try:
+        if leaves_more:
+            _leave_more(world, known, settings)
+        _silence(world)
+        journals = opened(Simulated(world, process=9), settings)
+        claims = _all_claimed(journals.dispatch())
+        versions = {record.key: record.version for record in journals.read(ENTITY)}
+        return [*_of_entries(versions, known), *_of_work(claims, versions, known)]
+    except CorruptionError as error:
+        return [f"unreadable: {error}"]
+    except InterlockError as error:
+        return [f"unavailable: {error}"]
+
+
+def _leave_more(world: World, ledger: Ledger, settings: Settings) -> None:
+    """A process that does not perform leaves work, and dies."""
+    fs = Simulated(world, process=8)
+    journals = opened(fs, settings)
+    loaded = journals.load(ENTITY)
+    version = 1 + (loaded.version if isinstance(loaded, Loaded) else 0)
+    left = Left(born=(work("timer", version),))
+    journals.append(_append(version, "new", left))
+    ledger.asked.update(["new", *_facts(left, "new")])
+    ledger.acknowledged["new"] = version
+    fs.die()
+
+
+def _silence(world: World) -> None:
+    """Nobody hears a hint: work must be found by its marker alone."""
+    number = world.found("store", "changed")
+    if number is not None:
+        world.nodes[number] = File(b"", b"", ())
+
+
+def _all_claimed(dispatch: Dispatch) -> dict[str, int]:
+    """Everything that a new process takes up, with its attempts. Of an outbox the next comes when the first is gone."""
+    found: dict[str, int] = {}
+    for lane in LANES:
+        while claims := dispatch.claim(lane, None, owner="n", now_ms=LATER_MS, until_ms=2 * LATER_MS, limit=99):
+            found |= {named(each.work.place): each.attempt for each in claims}
+            if lane == "outbox":
+                dispatch.settle(tuple(Settled(each, "done") for each in claims), now_ms=LATER_MS)
+    return found
+
+
+def _of_entries(versions: dict[str, int], ledger: Ledger) -> list[str]:
+    """Acknowledged entries that are missing, and entries that are missing though their work was taken up."""
+    facts = ledger.acknowledged.items()
+    lost = [f"lost: {key}" for key, version in facts if " " not in key and versions.get(key) != version]
+    begun = {_place(fact) for fact, _ in facts if fact.startswith("begun ")}
+    return lost + [f"early: {each} was taken up" for each in begun if _version(each) > len(versions)]
+
+
+def _of_work(claims: dict[str, int], versions: dict[str, int], ledger: Ledger) -> list[str]:
+    """Work that is forgotten, that nobody asked for, that was over, or whose attempt is not known any more.
+
+    Work belongs to its entry: where that is, acknowledged or not, it must be found.
+    """
+    asked, kept = ledger.asked, ledger.acknowledged
+    here = {_place(fact) for fact in asked if fact.startswith("born ") and fact.split()[2] in versions}
+    over = {_place(fact) for fact in asked if fact.startswith(("ended ", "gone "))}
+    surely_over = {_place(fact) for fact in kept if fact.startswith(("ended ", "gone "))}
+    found = [f"lost: the work {place}" for place in here - over - claims.keys()]
+    found += [f"phantom: the work {place}" for place in claims.keys() - here]
+    found += [f"doubled: the work {place} was over" for place in surely_over & claims.keys()]
+    once = named(Place("effect", 1, 0))
+    if once in claims and claims[once] <= kept.get(f"begun {once}", 0):
+        found.append(f"doubled: an attempt at {once} is forgotten")
+    return found
+
+
+def _place(fact: str) -> str:
+    return fact.split()[1]
+
+
+def _version(place: str) -> int:
+    return int(place.rpartition("/")[2])
+
+
+# Families
+
+
+def errand_one(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
+    """The power fails at each call of one process."""
+    story = Errands(processes, settings)
+    story.life(story.process(1, watched=True))
+    yield from story.moments
+
+
+def errand_heir(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
+    """One process is killed at each call; another takes over, performs, and leaves more."""
+    number, dies = 0, True
+    while dies:
+        number += 1
+        story = Errands(processes, settings)
+        fs = story.process(1, watched=False)
+        fs.kill_at = number
+        try:
+            story.life(fs)
+            dies = False
+        except Killed:
+            pass
+        after = story.process(2, watched=number % 3 == 0)
+        journals = story.opened(after)
+        dispatch = journals.dispatch()
+        for lane in LANES:
+            story.take(dispatch, lane)
+        loaded = journals.load(ENTITY)
+        version = 1 + (loaded.version if isinstance(loaded, Loaded) else 0)
+        story.leave(journals, version, Left(born=(work("outbox", version),)), by="h")
+        story.note()
+        yield from story.moments
+
+
+def errand_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
+    """One process appends, and dies at each call of it; another performs what it finds, and lets the marker go."""
+    for first_ends in (False, True):
+        number, dies = 0, True
+        while dies:
+            number += 1
+            story = Errands(processes, settings)
+            one, two = story.process(1, watched=False), story.process(2, watched=False)
+            ours, theirs = story.opened(one), story.opened(two)
+            dispatch = theirs.dispatch()
+            story.leave(ours, 1, Left(born=(work("effect", 1, ONCE),)))
+            claims = story.take(dispatch, "effect")
+            if first_ends:  # nothing is left: the marker goes at the next look but one
+                story.finish(dispatch, claims)
+                story.now_ms = RETIRE_MS - WALK_MS // 3
+                story.take(dispatch, "effect")
+            one.kill_at = one.count + number
+            try:
+                story.leave(ours, 2, Left(born=(work("timer", 2), work("outbox", 2))))
+                story.leave(ours, 3, Left(born=(work("effect", 3),), ended=(Place("timer", 2, 0),)))
+                dies = False
+            except Killed:
+                pass
+            story.watch(two)
+            story.now_ms += WALK_MS // 2
+            for lane in LANES:
+                story.take(dispatch, lane)
+            story.note()
+            yield from story.moments
+
+
+def errand_faults(processes: Processes, settings: Settings = SETTINGS) -> Iterator[Moment]:
+    """Each call of a life fails once, in each way. Whoever asked asks again, here and then elsewhere."""
+    for fault in FAULTS:
+        number, fires = 0, True
+        while fires:
+            number += 1
+            story = Errands(processes, settings)
+            fs = story.process(1, watched=False)
+            fs.fail_at, fs.fault = number, fault
+            _endure(story, fs)
+            fires = bool(fs.fired) or len(fs.calls) >= number
+            yield from story.moments
+
+
+def _endure(story: Errands, fs: Simulated) -> None:
+    desk: tuple[Journals, Dispatch] | None = None
+    for part in PARTS:
+        for attempt in range(4):
+            try:
+                desk = desk or _desk(story, fs if attempt == 0 else story.process(2 + attempt, watched=False))
+                part(story, *desk)
+                break
+            except UnavailableError:
+                story.note()
+                if attempt:  # asking again here is no use: this process trusts its disk no more
+                    fs.die()
+                    desk = None
+        else:
+            raise UnavailableError("nobody can go on")
+    story.note()
+
+
+def _desk(story: Errands, fs: Simulated) -> tuple[Journals, Dispatch]:
+    journals = story.opened(fs)
+    return journals, journals.dispatch()
+
+
+def _with(family: Callable[[Processes, Settings], Iterator[Moment]], word: str, settings: Settings) -> Family:
+    def varied(processes: Processes) -> Iterator[Moment]:
+        yield from family(processes, settings)
+
+    varied.__name__ = f"{family.__name__}, {word}"
+    return varied
+
+
+FAMILIES_WORK: tuple[Family, ...] = (
+    errand_one,
+    _with(errand_one, "bare", BARE),
+    _with(errand_one, "rotating", ROTATING),
+    _with(errand_one, "sealing", SEALING),
+    errand_rivals,
+    errand_faults,
+    errand_heir,
+    _with(errand_heir, "rotating", ROTATING),
+)
