@@ -1,0 +1,155 @@
+"""An order on a database, from the charge to the parcel, with services that fail in every way services fail.
+
+Run it with `python examples/order/order.py`: six orders go their way, each past another trouble, and each card is
+charged once at most. `order.interlock.yaml` says what an order is; the functions here say how its deeds are done.
+
+The rule for every handler: give `attempt.key` to the service. A deed may be asked for twice, when a process dies or an
+answer is lost; the key makes the second time a question about the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+import interlock
+
+CHART = Path(__file__).with_name("order.interlock.yaml")
+ENDS = {"shipped", "refunded", "charge_declined", "expired", "cancelled"}
+CUSTOMER = {"id": "ada", "roles": ["customer"]}
+
+
+class Services(Protocol):
+    """What the handlers need of bank, warehouse and carrier. Each of them takes a key once."""
+
+    async def do(self, deed: str, key: str, entity: str) -> str:
+        """Do it, unless it was done under this key: its number. RejectedError: it will not be done."""
+
+    async def undo(self, name: str) -> None:
+        """Make up for what has this key or number. What was never done under the key will not be done any more."""
+
+    async def find(self, key: str) -> str | None:
+        """The number of what was done under a key. None: it was not done, and will not be any more."""
+
+
+def shop(services: Services, definition: Path = CHART, *, older: str = "5m", every: str = "1m") -> interlock.BoundChart:
+    """The chart with its handlers, and a reconciler for orders whose charge nobody could find out about."""
+    order = interlock.load(definition)
+
+    @order.handler("payment.charge")
+    async def charge(attempt: interlock.Attempt) -> dict[str, str]:
+        return {"charge": await services.do("charge", attempt.key, attempt.entity)}
+
+    @order.handler("payment.lookup")
+    async def look_up(attempt: interlock.Attempt) -> dict[str, str | None]:
+        return {"charge": await services.find(attempt.input["charge"])}
+
+    @order.reconciler("unresolved-charges", state="charge_unresolved", older=older, every=every)
+    async def look_again(seen: interlock.Seen) -> interlock.Answer:
+        return interlock.Answer("charge.resolved", {"charge": await services.find(f"{seen.entity}/charge")})
+
+    @order.handler("payment.refund")
+    async def refund(attempt: interlock.Attempt) -> None:
+        await services.undo(attempt.input["charge"])
+
+    @order.handler("stock.reserve")
+    async def reserve(attempt: interlock.Attempt) -> str:
+        return await services.do("reservation", attempt.key, attempt.entity)
+
+    @order.handler("stock.release")
+    async def release(attempt: interlock.Attempt) -> None:
+        await services.undo(attempt.input["compensates"])
+
+    @order.handler("carrier.book")
+    async def book(attempt: interlock.Attempt) -> str:
+        return await services.do("parcel", attempt.key, attempt.entity)
+
+    @order.handler("carrier.cancel")
+    async def cancel(attempt: interlock.Attempt) -> None:
+        await services.undo(attempt.input["compensates"])
+
+    return order
+
+
+class Town:
+    """Stands for the services: in memory, and with the troubles it is told to have."""
+
+    def __init__(self, troubles: dict[tuple[str, str], str]) -> None:
+        self.troubles = troubles
+        self.deeds: dict[str, str] = {}
+        self.closed: set[str] = set()
+
+    async def do(self, deed: str, key: str, entity: str) -> str:
+        """As `Services.do`, past the trouble there is for this entity and deed."""
+        trouble = self.troubles.pop((entity, deed), None)
+        if trouble == "refused" or key in self.closed:
+            raise interlock.RejectedError(f"no {deed} for {entity}", code=f"{deed}.refused")
+        if trouble == "no call":
+            await asyncio.sleep(3_600)
+        number = self.deeds.setdefault(key, f"{deed}-{len(self.deeds) + 1}")
+        if trouble == "no answer":
+            await asyncio.sleep(3_600)
+        if trouble == "lost answer":
+            raise interlock.UnavailableError("the line is dead", code="bank.unreachable")
+        return number
+
+    async def undo(self, name: str) -> None:
+        """As `Services.undo`."""
+        self.closed |= {key for key, number in self.deeds.items() if name in (key, number)} or {name}
+
+    async def find(self, key: str) -> str | None:
+        """As `Services.find`."""
+        if key not in self.deeds:
+            self.closed.add(key)
+        return self.deeds.get(key)
+
+    def held(self, deed: str) -> list[str]:
+        """What was done and not made up for."""
+        return [number for key, number in self.deeds.items() if number.startswith(deed) and key not in self.closed]
+
+
+TROUBLES = {
+    "order/1": ("all is well", "", ""),
+    "order/2": ("the card is refused", "charge", "refused"),
+    "order/3": ("charged, and the bank says nothing", "charge", "no answer"),
+    "order/4": ("not charged, and the bank says nothing", "charge", "no call"),
+    "order/5": ("charged, and the answer is lost", "charge", "lost answer"),
+    "order/6": ("charged, reserved, and no carrier", "parcel", "refused"),
+}
+
+
+def app() -> interlock.BoundChart:
+    """For `interlock run examples.order.order:app`: a worker whose services have no troubles."""
+    return shop(Town({}))
+
+
+def main() -> None:
+    """Six orders, on a database in a temporary folder."""
+    town = Town({(entity, deed): trouble for entity, (_, deed, trouble) in TROUBLES.items()})
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        interlock.open(f"sqlite:///{folder}/orders.db", charts=[shop(town)]) as orders,
+    ):
+        for entity in TROUBLES:
+            orders.create(entity, {"amount": 4_990, "item": "lamp"}, key="created")
+            orders.send(entity, "order.placed", key="placed", principal=CUSTOMER)
+        for entity, (story, *_) in TROUBLES.items():
+            print(f"{entity}: {story}")
+            print(f"  {' > '.join(lived(orders, entity))}")
+    print(f"cards charged: {len(town.held('charge'))}, parcels on their way: {len(town.held('parcel'))}")
+
+
+def lived(orders: interlock.BlockingRuntime, entity: str) -> list[str]:
+    """Where an order has been, up to its end."""
+    states: list[str] = []
+    for entry in orders.watch(entity):
+        states += [each for each in entry.after if each not in states]
+        if ENDS.intersection(entry.after):
+            break
+    return states
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""A virtual machine from its parts: two children work side by side, and what is not needed in the end is given back.
+
+Run it with `python examples/vm/vm.py`: five machines are asked for; one has no route, one no room for its content, one
+does not boot, and one is deleted while it is being made. Whatever happens, only what is in use is held in the end.
+
+`vm.interlock.yaml` invokes `network.interlock.yaml` and `storage.interlock.yaml`. Each child is an entity with its own
+journal, retries and compensations; it tells its parent how it ended, and nothing else.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Protocol
+
+import interlock
+
+FOLDER = Path(__file__).parent
+RESTS = {"live", "setup_failed", "gone"}
+OWNER = {"id": "grace", "roles": ["owner"]}
+
+
+class Services(Protocol):
+    """What the handlers need of network, disks and hypervisor. Each of them takes a key once."""
+
+    async def do(self, deed: str, key: str, entity: str) -> str:
+        """Do it, unless it was done under this key: its number. RejectedError: it will not be done."""
+
+    async def undo(self, name: str) -> None:
+        """Make up for what has this key or number. What was never done under the key will not be done any more."""
+
+
+def provider(services: Services, folder: Path = FOLDER) -> list[interlock.BoundChart]:
+    """The three charts with their handlers."""
+    vm = interlock.load(folder / "vm.interlock.yaml")
+    network = interlock.load(folder / "network.interlock.yaml")
+    storage = interlock.load(folder / "storage.interlock.yaml")
+
+    @network.handler("net.allocate")
+    async def allocate(attempt: interlock.Attempt) -> str:
+        return await services.do("address", attempt.key, attempt.input["vm"])
+
+    @network.handler("net.announce")
+    async def announce(attempt: interlock.Attempt) -> str:
+        return await services.do("route", attempt.key, attempt.input["vm"])
+
+    @network.handler("net.release")  # by the network itself, which knows the key, or by the machine
+    @vm.handler("net.release")
+    async def release(attempt: interlock.Attempt) -> None:
+        await services.undo(attempt.input.get("compensates") or attempt.input["address"])
+
+    @storage.handler("disk.create")
+    async def create(attempt: interlock.Attempt) -> str:
+        return await services.do("volume", attempt.key, attempt.input["vm"])
+
+    @storage.handler("disk.fill")
+    async def fill(attempt: interlock.Attempt) -> str:
+        return await services.do("content", attempt.key, attempt.input["vm"])
+
+    @storage.handler("disk.remove")
+    @vm.handler("disk.remove")
+    async def remove(attempt: interlock.Attempt) -> None:
+        await services.undo(attempt.input.get("compensates") or attempt.input["volume"])
+
+    @vm.handler("hypervisor.boot")
+    async def boot(attempt: interlock.Attempt) -> str:
+        return await services.do("power", attempt.key, attempt.entity)
+
+    @vm.handler("hypervisor.destroy")
+    async def destroy(attempt: interlock.Attempt) -> None:
+        await services.undo(attempt.input.get("compensates") or attempt.input["power"])
+
+    return [vm, network, storage]
+
+
+class Rack:
+    """Stands for the services: in memory, and short of what it is told to be short of."""
+
+    def __init__(self, short_of: dict[str, str]) -> None:
+        self.short_of = short_of
+        self.deeds: dict[str, tuple[str, str, str]] = {}
+        self.closed: set[str] = set()
+
+    async def do(self, deed: str, key: str, entity: str) -> str:
+        """As `Services.do`."""
+        if self.short_of.get(entity) == deed or key in self.closed:
+            raise interlock.RejectedError(f"no {deed} for {entity}", code=f"{deed}.refused")
+        return self.deeds.setdefault(key, (entity, deed, f"{deed}-{len(self.deeds) + 1}"))[-1]
+
+    async def undo(self, name: str) -> None:
+        """As `Services.undo`. A route ends with its address, a content with its volume."""
+        found = [key for key, (*_, number) in self.deeds.items() if name in (key, number)]
+        self.closed |= set(found) or {name}
+
+    def held(self, entity: str) -> list[str]:
+        """What a machine has: done and not made up for."""
+        mine = [(key, deed) for key, (owner, deed, _) in self.deeds.items() if owner == entity]
+        return sorted(deed for key, deed in mine if key not in self.closed and deed not in ("route", "content"))
+
+
+SHORTAGES = {
+    "vm/1": ("all is there", ""),
+    "vm/2": ("no route to its address", "route"),
+    "vm/3": ("no room for its content", "content"),
+    "vm/4": ("it does not boot", "power"),
+    "vm/5": ("deleted while it is being made", ""),
+}
+
+
+def app() -> list[interlock.BoundChart]:
+    """For `interlock run examples.vm.vm:app`: a worker whose services are short of nothing."""
+    return provider(Rack({}))
+
+
+def main() -> None:
+    """Five machines, on a database in a temporary folder."""
+    rack = Rack({entity: deed for entity, (_, deed) in SHORTAGES.items()})
+    charts = provider(rack)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        interlock.open(f"sqlite:///{folder}/machines.db", charts=charts) as machines,
+    ):
+        for entity in SHORTAGES:
+            machines.create(entity, {"image": "debian"}, key="created")
+            machines.send(entity, "setup.requested", key="wanted", principal=OWNER)
+        machines.send("vm/5", "delete.requested", key="unwanted", principal=OWNER)
+        for entity, (story, _) in SHORTAGES.items():
+            end = next(each for entry in machines.watch(entity) for each in entry.after if each in RESTS)
+            print(f"{entity}: {story}: {end}, holds {', '.join(rack.held(entity)) or 'nothing'}")
+
+
+if __name__ == "__main__":
+    main()

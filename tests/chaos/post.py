@@ -1,0 +1,66 @@
+"""The messages of a storm: a broker that is killed in the middle of it, and all that it was given, read at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+from interlock.buses.schemes import opened_source
+from interlock.model.message import Message, decode_message
+from tests.buses.servers import Nats
+
+STREAM = "chaos"
+SILENCE_S = 10.0
+"""So long nothing comes any more before what is missing counts as lost."""
+
+
+class Post:
+    """A broker of the storm's own: NATS, with a stream that keeps everything."""
+
+    def __init__(self) -> None:
+        self._broker = Nats()
+        self._is_up = False
+        self.deaths = 0
+
+    @staticmethod
+    def is_possible() -> bool:
+        """Whether the broker is installed."""
+        return Nats.program() is not None
+
+    @property
+    def bus(self) -> str:
+        """Its address, for those who publish."""
+        return self._broker.url(STREAM)
+
+    def open(self) -> None:
+        """Serve, with what was kept."""
+        if not self._is_up:
+            self._broker.start()
+            self._is_up = True
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._is_up:
+            self._broker.kill()
+            self._is_up = False
+            self.deaths += 1
+
+    def close(self) -> None:
+        """End it, and leave nothing behind."""
+        self._broker.remove()
+
+    async def read(self, count: int) -> list[Message]:
+        """What it was given, in its order: so many, or fewer when nothing comes any more."""
+        source = opened_source(self._broker.url(STREAM, "&group=checker"))
+        found: list[Message] = []
+        try:
+            async with aclosing(source.incoming()) as incoming:
+                while len(found) < count:
+                    each = await asyncio.wait_for(anext(incoming), SILENCE_S)
+                    found.append(decode_message(each.body))
+                    await each.taken()
+        except TimeoutError:
+            pass
+        finally:
+            await source.close()
+        return found

@@ -1,0 +1,29 @@
+"""The definitions of the examples are what we tell others to write: no error, no warning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from interlock.assemble import load
+from interlock.definition.vocabulary import SCHEMA_LINE
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DEFINITIONS = sorted(EXAMPLES.glob("*/*.interlock.yaml"))
+
+
+def test_every_example_has_its_definitions() -> None:
+    """An empty folder would prove nothing."""
+    assert ["device", "network", "order", "storage", "subscription", "vm"] == sorted(
+        path.name.removesuffix(".interlock.yaml") for path in DEFINITIONS
+    )
+
+
+@pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.name.split(".")[0])
+def test_a_definition_gets_no_error_and_no_warning(path: Path) -> None:
+    """What is worth knowing may be told; an editor finds the schema by the first line."""
+    chart = load(path)
+
+    assert [] == [str(each) for each in chart.diagnostics if each.severity != "info"]
+    assert SCHEMA_LINE == path.read_text(encoding="utf-8").splitlines()[0]

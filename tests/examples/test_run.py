@@ -1,0 +1,44 @@
+"""The examples as workers: `interlock run` performs what others have asked for, and ends when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples.order.order import CUSTOMER, ENDS, app
+from interlock.opening import open as opening
+from tests.examples.scene import reached
+
+ROOT = Path(__file__).parents[2]
+
+
+async def _end(url: str) -> str:
+    """Where an order ends that is placed by a process which performs nothing."""
+    async with opening(url, charts=[app()], work=False) as orders:
+        await orders.create("order/1", {"amount": 4_990, "item": "lamp"}, key="created")
+        await orders.send("order/1", "order.placed", key="placed", principal=CUSTOMER)
+        return (await reached(orders, "order/1", ENDS))[-1]
+
+
+@pytest.mark.slow
+def test_a_worker_process_ships_what_another_process_takes_in(tmp_path: Path) -> None:
+    """The one that takes orders in performs nothing; the worker says what it did, and ends with 0."""
+    url = f"sqlite:///{tmp_path}/orders.db"
+    command = [sys.executable, "-W", "error", "-m", "interlock", "run", "examples.order.order:app", "--store", url]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True, cwd=ROOT
+    ) as worker:
+        try:
+            assert "shipped" == asyncio.run(_end(url))
+            worker.send_signal(signal.SIGTERM)
+            said, _ = worker.communicate(timeout=30)
+        finally:
+            worker.kill()
+
+    assert ["running:", "draining:", "closed:"] == [line.partition(" ")[0] for line in said.splitlines()]
+    assert 0 == worker.returncode
