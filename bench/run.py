@@ -1,13 +1,15 @@
-"""Run the benchmarks: in process, durable, shared memory; all side by side, a verdict per goal, JSON and a page.
+"""Run the benchmarks: in process, durable, shared memory, timers; a verdict per goal, JSON and a page.
 
     python bench/run.py                      everything; many minutes on a quiet machine
     python bench/run.py --quick              a smoke run: tiny sizes, nothing is judged
     python bench/run.py --only inprocess     one part, whole
     python bench/run.py --only durable       another
     python bench/run.py --only shm           the third: shared memory
+    python bench/run.py --only timers        the fourth: a million pending timers
     python bench/run.py --only W2,interlock  these workloads, these implementations (and hand-written, the base)
     python bench/run.py --only durable,fleet,interlock,raw    the same of the durable part
     python bench/run.py --only shm,lanes     some workloads or lines of shared memory
+    python bench/run.py --only timers,1000000   one size of timers
     python bench/run.py --page-only          the page anew, from the newest results
 
 Exit code 0 when it ran, whatever it found: a busy machine must not look like a broken build. With `--judge` it is 1
@@ -41,6 +43,10 @@ from bench.shm import measure as shm_measure  # noqa: E402  # as above
 from bench.shm import report as shm_report  # noqa: E402  # as above
 from bench.shm import results as shm_results  # noqa: E402  # as above
 from bench.shm import suite as shm_suite  # noqa: E402  # as above
+from bench.timers import goals as timers_goals  # noqa: E402  # as above
+from bench.timers import report as timers_report  # noqa: E402  # as above
+from bench.timers import results as timers_results  # noqa: E402  # as above
+from bench.timers import suite as timers_suite  # noqa: E402  # as above
 from bench.workloads import WORKLOADS  # noqa: E402  # as above
 
 
@@ -50,13 +56,15 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path(options.results)
     missed = False
     if not options.page_only:
-        in_process, durable, shared = parts(options.only)
+        in_process, durable, shared, timers = parts(options.only)
         if in_process is not None:
             missed |= is_missed(_measured_and_kept(options, folder, in_process))
         if durable is not None:
             missed |= is_missed(_durable_measured_and_kept(options, folder, durable))
         if shared is not None:
             missed |= is_missed(_shared_measured_and_kept(options, folder, shared))
+        if timers is not None:
+            missed |= is_missed(_timers_measured_and_kept(options, folder, timers))
     newest = results.newest(folder)
     if newest is not None:
         Path(options.page).write_text(report.page(results.read(newest), sections(folder)), encoding="utf-8")
@@ -69,25 +77,30 @@ def main(arguments: list[str] | None = None) -> int:
 def sections(folder: Path) -> list[str]:
     """What the page says below the in-process part: the newest whole run of each other part, if there is one."""
     durable, shared = durable_results.newest(folder), shm_results.newest(folder)
+    timers = timers_results.newest(folder)
     return [
         *([] if durable is None else durable_report.section(durable_results.read(durable))),
         *([] if shared is None else shm_report.section(shm_results.read(shared))),
+        *([] if timers is None else timers_report.section(timers_results.read(timers))),
     ]
 
 
-def parts(only: str) -> tuple[list[str] | None, list[str] | None, list[str] | None]:
-    """What `--only` asks of the in-process part, the durable one and shared memory: names, none for all; None: nothing.
+def parts(only: str) -> tuple[list[str] | None, list[str] | None, list[str] | None, list[str] | None]:
+    """What `--only` asks of the in-process part, the durable one, shared memory and timers; None: nothing.
 
-    `inprocess`, `durable` or `shm` chooses the part; without one of them, names are of the in-process part.
+    Names, none for all. `inprocess`, `durable`, `shm` or `timers` chooses the part; without one of them, names are of
+    the in-process part.
     """
     names = [name.strip() for name in only.split(",") if name.strip()]
     if not names:
-        return [], [], []
+        return [], [], [], []
     if "durable" in names:
-        return None, [name for name in names if name != "durable"], None
+        return None, [name for name in names if name != "durable"], None, None
     if "shm" in names:
-        return None, None, [name for name in names if name != "shm"]
-    return [name for name in names if name != "inprocess"], None, None
+        return None, None, [name for name in names if name != "shm"], None
+    if "timers" in names:
+        return None, None, None, [name for name in names if name != "timers"]
+    return [name for name in names if name != "inprocess"], None, None, None
 
 
 def _measured_and_kept(options: argparse.Namespace, folder: Path, names: list[str]) -> results.Run:
@@ -129,7 +142,15 @@ def _shared_measured_and_kept(options: argparse.Namespace, folder: Path, names: 
     return run
 
 
-def is_missed(run: results.Run | durable_results.DurableRun | shm_results.SharedRun) -> bool:
+def _timers_measured_and_kept(options: argparse.Namespace, folder: Path, names: list[str]) -> timers_results.TimersRun:
+    load_before = os.getloadavg()[0]
+    run = timers_suite.measured(names, quick=options.quick, commit=commit(), computer=lambda: computer(load_before))
+    print(timers_report.text(run))
+    measure.tell(f"bench: wrote {timers_results.write(run, folder).name}")
+    return run
+
+
+def is_missed(run: results.Run | durable_results.DurableRun | shm_results.SharedRun | timers_results.TimersRun) -> bool:
     """Whether a goal is not met. In a whole run, one that could not be measured is not met either."""
     judged: list[Verdict]
     match run:
@@ -139,6 +160,8 @@ def is_missed(run: results.Run | durable_results.DurableRun | shm_results.Shared
             judged = durable_goals.verdicts(run)
         case shm_results.SharedRun():
             judged = shm_goals.verdicts(run)
+        case timers_results.TimersRun():
+            judged = timers_goals.verdicts(run)
     return any(each.met is False or (each.met is None and not run.partial) for each in judged)
 
 

@@ -158,8 +158,8 @@ def test_what_was_left_out_is_told() -> None:
 
 def test_only_shm_chooses_the_part() -> None:
     """Further names narrow it, and stand for all that begin with them."""
-    assert (None, None, []) == parts("shm")
-    assert (None, None, ["lanes", "pipe"]) == parts("shm, lanes,pipe")
+    assert (None, None, [], None) == parts("shm")
+    assert (None, None, ["lanes", "pipe"], None) == parts("shm, lanes,pipe")
     assert (list(WORKLOADS), list(COMMANDS)) == suite.chosen([])
     assert (list(LANES), ["pipe"]) == suite.chosen(["lanes", "pipe"])
     assert (list(WORKLOADS), ["atomicshm", "atomicshm-add"]) == suite.chosen(["atomicshm"])
