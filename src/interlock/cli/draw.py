@@ -1,8 +1,11 @@
-"""`interlock draw`: a chart as diagram text."""
+"""`interlock draw`: a chart as a picture, or as diagram text for other tools."""
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 
 import click
 import msgspec
@@ -11,15 +14,20 @@ from interlock.assemble import format_named
 from interlock.cli import exits
 from interlock.cli.check import sound
 from interlock.cli.convert import put
-from interlock.cli.files import read_source
+from interlock.cli.files import STDIN, read_source, write_bytes
 from interlock.cli.options import common, format_option, json_option, output_option, pass_terminal
 from interlock.cli.terminal import Terminal
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.document import Document
 
-FORMATS = ("mermaid", "dot", "smcat", "plantuml")
+TEXT_FORMATS = ("mermaid", "dot", "smcat", "plantuml")
+FORMATS = ("svg", "png", "text", *TEXT_FORMATS)
+THEMES = ("vars", "light", "dark", "bare")
 _SUFFIXES = {
+    ".svg": "svg",
+    ".png": "png",
+    ".txt": "text",
     ".mmd": "mermaid",
     ".mermaid": "mermaid",
     ".dot": "dot",
@@ -28,12 +36,28 @@ _SUFFIXES = {
     ".puml": "plantuml",
     ".plantuml": "plantuml",
 }
+_OTHERS = frozenset({".pdf", ".jpg", ".jpeg", ".gif", ".webp"})
+"""Suffixes of pictures that are not drawn here, and under which nobody expects the text of a diagram."""
 
-_PICTURES = frozenset({".svg", ".png", ".pdf", ".jpg", ".jpeg", ".gif"})
-"""Suffixes under which nobody expects the text of a diagram."""
+_LOOK_S = 0.3
+"""How often a watched file is looked at."""
 
 
-@click.command(short_help="Draw a chart as diagram text.")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be drawn, and how."""
+
+    file: str
+    source_format: str | None
+    format: str
+    active: frozenset[str]
+    collapse: int | None
+    theme: str | None
+    output: str | None
+    as_json: bool
+
+
+@click.command(short_help="Draw a chart as a picture or as diagram text.")
 @click.argument("file", metavar="FILE")
 @click.option(
     "--format",
@@ -42,6 +66,13 @@ _PICTURES = frozenset({".svg", ".png", ".pdf", ".jpg", ".jpeg", ".gif"})
     help="Of the drawing; by default the suffix of -o tells, else mermaid.",
 )
 @click.option("--active", multiple=True, metavar="STATE", help="Light this state; may be given several times.")
+@click.option("--collapse", type=click.IntRange(min=1), metavar="N", help="Draw N levels of states; svg and png.")
+@click.option(
+    "--theme",
+    type=click.Choice(THEMES),
+    help="vars follows the reader's preference (svg), light and dark are fixed, bare brings no colours.",
+)
+@click.option("--watch", is_flag=True, help="Draw again whenever FILE changes, until interrupted; needs -o.")
 @output_option
 @json_option
 @format_option
@@ -53,42 +84,126 @@ def draw(
     *,
     drawn_format: str | None,
     active: tuple[str, ...],
+    collapse: int | None,
+    theme: str | None,
+    watch: bool,
     output: str | None,
     as_json: bool,
     source_format: str | None,
 ) -> int:
-    """Draw a chart as diagram text, for Mermaid, Graphviz, state-machine-cat or PlantUML."""
-    suffix = PurePath(output or "").suffix
-    if drawn_format is None and suffix in _PICTURES:
-        message = f'draw writes diagram text, and "{output}" is named like a picture'
-        hint = f"write a .dot file, and let `dot -T{suffix[1:]}` draw it"
-        raise UsageError(message, code="format.picture", hint=hint)
-    name = drawn_format or _SUFFIXES.get(suffix, "mermaid")
-    document, chart = sound(read_source(file, source_format), terminal)
-    text = _drawn(name, document, chart, active=frozenset(active))
-    if as_json:
-        said = {"format": name, "kind": chart.kind, "revision": chart.revision, "text": text}
-        text = msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
-    put(terminal, text, output)
+    """Draw a chart as a picture (svg, png), as a tree of words (text), or as text for another tool's diagrams."""
+    wish = Wish(
+        file=file,
+        source_format=source_format,
+        format=_format(drawn_format, output),
+        active=frozenset(active),
+        collapse=collapse,
+        theme=theme,
+        output=None if output == STDIN else output,
+        as_json=as_json,
+    )
+    _check(wish, watch=watch)
+    if not watch:
+        _draw(terminal, wish)
+        return exits.OK
+    for _ in _changes(Path(file)):
+        try:
+            _draw(terminal, wish)
+        except click.exceptions.Exit:
+            # The findings are told; the drawing stays as it is until the file is right again.
+            continue
     return exits.OK
 
 
-def _drawn(name: str, document: Document, chart: Chart, *, active: frozenset[str]) -> str:
-    """The drawing in one format, imported now; smcat is a format of definitions too, and its writer draws."""
-    match name:
+def _format(drawn_format: str | None, output: str | None) -> str:
+    suffix = PurePath(output or "").suffix.lower()
+    if drawn_format is None and suffix in _OTHERS:
+        message = f'no drawing is made as "{suffix[1:]}"'
+        raise UsageError(message, code="format.picture", hint="write .svg or .png, and let another tool convert that")
+    return drawn_format or _SUFFIXES.get(suffix, "mermaid")
+
+
+def _check(wish: Wish, *, watch: bool) -> None:
+    """Refuse what cannot be meant, before anything is read."""
+    drawn = wish.format in ("svg", "png")
+    if not drawn and (wish.collapse is not None or wish.theme is not None):
+        option = "--collapse" if wish.collapse is not None else "--theme"
+        raise UsageError(f"{option} is for pictures, and this is {wish.format}", code="draw.option", hint="draw an svg")
+    if wish.format == "png" and wish.theme in ("vars", "bare"):
+        raise UsageError(f"a png has no theme `{wish.theme}`", code="draw.theme", hint="choose light or dark")
+    if wish.format == "png" and (wish.output is None or wish.as_json):
+        raise UsageError("a png is written to a file", code="draw.output", hint="name one with -o, without --json")
+    if watch and (wish.output is None or wish.file == STDIN):
+        message = "--watch draws a file to a file, again and again"
+        raise UsageError(message, code="draw.watch", hint="name both: interlock draw FILE -o FILE --watch")
+
+
+def _draw(terminal: Terminal, wish: Wish) -> None:
+    """Make one drawing and put it where it belongs."""
+    document, chart = sound(read_source(wish.file, wish.source_format), terminal)
+    if wish.format == "png":
+        from interlock.render.png import png
+
+        assert wish.output is not None
+        write_bytes(Path(wish.output), png(_picture(terminal, chart, wish, theme=wish.theme or "light")))
+        terminal.message(f"wrote {wish.output}")
+        return
+    text = _text(terminal, wish, document, chart)
+    if wish.as_json:
+        said = {"format": wish.format, "kind": chart.kind, "revision": chart.revision, "text": text}
+        text = msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
+    put(terminal, text, wish.output)
+
+
+def _text(terminal: Terminal, wish: Wish, document: Document, chart: Chart) -> str:
+    """The drawing in a format that is text, imported now. Smcat is a format of definitions, and its writer draws."""
+    match wish.format:
+        case "svg":
+            return _picture(terminal, chart, wish, theme=wish.theme or "vars")
+        case "text":
+            from interlock.render.depict import text_tree
+
+            return text_tree(chart, active=wish.active)
         case "dot":
             from interlock.render.dot import dot
 
-            return dot(chart, active=active)
+            return dot(chart, active=wish.active)
         case "plantuml":
             from interlock.render.plantuml import plantuml
 
-            return plantuml(chart, active=active)
+            return plantuml(chart, active=wish.active)
         case "smcat":
-            if active:
-                raise UsageError("smcat text cannot light states; draw as mermaid, dot or plantuml", code="draw.active")
+            if wish.active:
+                raise UsageError("smcat text cannot light states; draw as svg, mermaid or dot", code="draw.active")
             return format_named("smcat").write(document).text
         case _:
             from interlock.render.mermaid import mermaid
 
-            return mermaid(chart, active=active)
+            return mermaid(chart, active=wish.active)
+
+
+def _picture(terminal: Terminal, chart: Chart, wish: Wish, *, theme: str) -> str:
+    """The chart as SVG; says so when it is only an outline."""
+    from interlock.render.depict import Options, drawn
+    from interlock.render.theme import theme_named
+
+    made = drawn(chart, Options(active=wish.active, collapse=wish.collapse, theme=theme_named(theme)))
+    if made.trouble:
+        terminal.message((f"drawn as an outline: {made.trouble}", "yellow"))
+    return made.svg
+
+
+def _changes(path: Path) -> Iterator[None]:
+    """Now, and whenever the file is another than before; without an end: the caller is interrupted."""
+    seen: object = None
+    while True:
+        try:
+            found = path.stat()
+            here: object = (found.st_mtime_ns, found.st_size, found.st_ino)
+        except FileNotFoundError:
+            # Editors take a file away for a moment while they write it.
+            here = seen
+        if here != seen or here is None:
+            seen = here
+            yield
+        time.sleep(_LOOK_S)

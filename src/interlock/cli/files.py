@@ -90,7 +90,12 @@ def _similar(path: Path) -> str | None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Make a file hold exactly this text, at once; the mode of a file that was there stays.
+    """Make a file hold exactly this text, as `write_bytes` does."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Make a file hold exactly these bytes, at once; the mode of a file that was there stays.
 
     Raises NotFoundError when its folder is missing, UsageError for a directory, OSError when it cannot be written.
     """
@@ -100,20 +105,20 @@ def write_text(path: Path, text: str) -> None:
         raise NotFoundError(f'no folder "{path.parent}" to write "{path.name}" into', code="file.folder")
     try:
         if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")  # a device or a pipe: there is nothing to replace
+            path.write_bytes(data)  # a device or a pipe: there is nothing to replace
         else:
-            _replace(path.resolve(), text)  # a link keeps pointing to the file that changes
+            _replace(path.resolve(), data)  # a link keeps pointing to the file that changes
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error  # the name the caller knows
 
 
-def _replace(target: Path, text: str) -> None:
+def _replace(target: Path, data: bytes) -> None:
     """Write beside the target, flush, rename. Whatever goes wrong, the target is as it was."""
     mode = target.stat().st_mode & 0o7777 if target.exists() else 0o666 & ~_umask()
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).chmod(mode)

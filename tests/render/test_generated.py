@@ -1,0 +1,65 @@
+"""Charts that nobody tuned for: every one is laid out, and none breaks a hard rule.
+
+`INTERLOCK_DRAWINGS=10000` draws that many; a failing seed is named and repeats itself.
+"""
+
+import os
+
+import pytest
+
+from interlock.compiler.build import compile_document
+from interlock.model.document import Document, State, Transition
+from interlock.model.limits import STATES_MAX
+from interlock.render.collapse import collapsed
+from interlock.render.compare import compared
+from interlock.render.depict import depicted, drawn
+from interlock.render.svg import Look, svg
+from interlock.render.tree import tree
+from tests.render.generated import generated
+
+DRAWINGS = int(os.environ.get("INTERLOCK_DRAWINGS", "300"))
+PARTS = 10
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.timeout(0 if DRAWINGS > 300 else 60)
+def test_a_chart_made_by_chance_is_drawn_within_the_rules(part: int) -> None:
+    """The layout manages it, so that it is no outline: no exception, no broken rule, no spent budget."""
+    count, troubles = 0, []
+    for seed in range(part, DRAWINGS, PARTS):
+        chart = generated(seed)
+        if chart is not None:
+            picture = depicted(collapsed(tree(chart)))
+            count += 1
+            if picture.trouble:
+                troubles.append((seed, picture.trouble))
+
+    assert [] == troubles
+    assert count > DRAWINGS / PARTS * 0.8
+
+
+def test_the_largest_chart_is_drawn() -> None:
+    """As many states as there may be, each with several transitions to others: an outline, but a drawing."""
+    names = [f"s{number}" for number in range(STATES_MAX - 1)]
+    states = []
+    for number, name in enumerate(names):
+        targets = [names[(number * step + 7) % len(names)] for step in (3, 11, 29)]
+        leaving = tuple(Transition(events=(f"e{step}",), targets=(target,)) for step, target in enumerate(targets))
+        states.append(State(key=name, transitions=leaving))
+    chart = compile_document(Document(kind="large", dialect="scxml", root=State(states=tuple(states)))).chart
+    assert chart is not None
+    made = drawn(chart)
+
+    assert "the chart is too large to be laid out" == made.trouble
+    assert "Drawn as an outline" in made.svg
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_two_charts_made_by_chance_are_drawn_as_one(part: int) -> None:
+    """Any two charts can be compared, even those that have little in common; the drawing may be an outline, but is."""
+    for seed in range(part, 40, 2):
+        one, other = generated(seed), generated(seed + 1000)
+        if one is not None and other is not None:
+            picture = depicted(collapsed(compared(tree(one), tree(other))))
+
+            assert svg(picture, Look(theme="bare")).startswith("<svg")

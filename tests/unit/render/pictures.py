@@ -1,0 +1,30 @@
+"""Trees and pictures for the tests of the layout, from states written in a line."""
+
+from interlock.model.chart import Chart
+from interlock.model.document import Document, State
+from interlock.render.compose import composed
+from interlock.render.level import Budget
+from interlock.render.picture import Frame, Path, Picture
+from interlock.render.tree import tree
+from tests.unit.render.charts import compiled
+
+
+def chart_of(*states: State, **root: object) -> Chart:
+    """Compiles a chart of these states."""
+    return compiled(Document(kind="sample", dialect="scxml", root=State(states=states, **root)))  # type: ignore[arg-type]  # the tests know the fields
+
+
+def picture_of(*states: State, **root: object) -> Picture:
+    """Lays a chart of these states out."""
+    return composed(tree(chart_of(*states, **root)), Budget())
+
+
+def frame_of(picture: Picture, key: str) -> Frame:
+    """Finds the frame of a box."""
+    return next(frame for frame in picture.frames if frame.box.key == key)
+
+
+def paths_of(picture: Picture, source: str, target: str) -> list[Path]:
+    """Finds the lines between two states."""
+    ends = (f"s/{source}", f"s/{target}")
+    return [path for path in picture.paths if (path.wire.source, path.wire.target) == ends]
