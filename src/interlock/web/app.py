@@ -1,0 +1,73 @@
+"""The application: endpoints, pages, and the shield before them.
+
+    app, console = application(runtime, access, origins=["http://127.0.0.1:8470"])
+
+Rule: whoever makes it closes its console before the runtime, or streams would hold the server open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from interlock.model.codec import encode
+from interlock.runtime.send import Runtime
+from interlock.web import audit, entities, kinds, lab, live, logins, works
+from interlock.web.access import Access
+from interlock.web.console import Console
+from interlock.web.endpoint import BASE, Endpoint, route
+from interlock.web.openapi import document
+from interlock.web.pages import routes
+from interlock.web.problem import HttpProblem, problem_of, problem_response
+from interlock.web.shield import Shield
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *logins.ENDPOINTS,
+    *kinds.ENDPOINTS,
+    *entities.ENDPOINTS,
+    *works.ENDPOINTS,
+    *audit.ENDPOINTS,
+    *lab.ENDPOINTS,
+    *live.ENDPOINTS,
+)
+
+
+def application(
+    runtime: Runtime, access: Access, *, origins: Iterable[str], read_only: bool = False
+) -> tuple[ASGIApp, Console]:
+    """The application over a runtime, for browsers that reach it by these origins (`https://console.example.org`); and
+    the console behind it, to be closed.
+    """
+    known = frozenset(each.lower() for each in origins)
+    console = Console(runtime, access, origins=known, read_only=read_only)
+    app = Starlette(
+        routes=[route(console, each) for each in ENDPOINTS],
+        exception_handlers={404: _not_found, 405: _not_found, HttpProblem: _problem},
+    )
+    app.add_route(f"{BASE}/openapi.json", _document, methods=["GET"])
+    app.router.routes.extend(routes())
+    return Shield(app, hosts=[each.partition("://")[2] for each in known]), console
+
+
+async def _document(request: Request) -> Response:  # noqa: ARG001 - the signature is Starlette's
+    try:
+        found = version("interlock")
+    except PackageNotFoundError:
+        found = "0"
+    return Response(encode(document(ENDPOINTS, version=found)), media_type="application/json")
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    detail = f"there is nothing at {request.url.path[:200]}" if status == 404 else "not by this method"
+    problem = HttpProblem(status, "Not found", detail, code="path.unknown")
+    return problem_response(*problem_of(problem))
+
+
+async def _problem(request: Request, error: Exception) -> Response:  # noqa: ARG001 - the signature is Starlette's
+    return problem_response(*problem_of(error))

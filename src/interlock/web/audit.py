@@ -1,0 +1,223 @@
+"""Audit: who was refused, whether every chain still holds, and jobs over many entities."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from interlock.errors import DeniedError, UsageError
+from interlock.ports.sight import RefusalProof, RefusalSight
+from interlock.runtime.request import check_event, checked_entity
+from interlock.web.console import principal_of
+from interlock.web.endpoint import Asked, Endpoint
+from interlock.web.entities import ListQuery, list_query
+from interlock.web.jobs import Bulk, Job
+
+RATE_MAX = 1_000
+COUNT_ASKED = 1_000
+"""Entities above which a bulk asks for the number that its dry run gave."""
+
+
+class RefusalsQuery(Struct, frozen=True):
+    """Refusals of a principal, or all; before a sequence number."""
+
+    principal: str | None = None
+    before: Annotated[int, Meta(ge=1)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+class RefusalView(Struct, frozen=True):
+    """An attempt that changed nothing."""
+
+    sequence: int
+    entity: str
+    event: str
+    outcome: str
+    reason: str
+    time_ms: int
+    principal: str | None = None
+    trace: str | None = None
+
+
+class RefusalsView(Struct, frozen=True):
+    """Refusals, newest first. `kept` False: this store keeps none that can be read back."""
+
+    rows: tuple[RefusalView, ...]
+    kept: bool
+    before: int | None = None
+
+
+class VerifyBody(Struct, frozen=True):
+    """What to verify: one entity, or all."""
+
+    entity: str | None = None
+
+
+class BulkBody(Struct, frozen=True):
+    """One event for every entity of a filter. `count`: how many the dry run found; asked for above a thousand."""
+
+    kind: str
+    event: str
+    payload: Any = None
+    filter: ListQuery = ListQuery()
+    reason: str | None = None
+    dry_run: bool = True
+    per_second: Annotated[int, Meta(ge=1, le=RATE_MAX)] = 50
+    count: int | None = None
+    rehearsal: str | None = None
+
+
+class JobsView(Struct, frozen=True):
+    """Jobs, newest first."""
+
+    jobs: tuple[Job, ...]
+
+
+async def refusals(asked: Asked) -> RefusalsView:
+    """Who was refused what, newest first."""
+    store, query = asked.console.store, asked.query
+    if not isinstance(store, RefusalSight):
+        return RefusalsView((), False)
+    found = await store.refusals_before(query.before, principal=query.principal, limit=query.limit)
+    rows = tuple(RefusalView(each.sequence, *msgspec.structs.astuple(each.refusal)) for each in found)
+    return RefusalsView(rows, True, rows[-1].sequence if len(rows) == query.limit else None)
+
+
+async def prove(asked: Asked) -> RefusalProof:
+    """Follow the chain of refusals."""
+    store = asked.console.store
+    if not isinstance(store, RefusalSight):
+        raise UsageError("this store keeps no refusals", code="refusals.none")
+    return await store.prove_refusals()
+
+
+async def verify(asked: Asked) -> Job:
+    """Check links and replay: of one entity, or of all, as a job."""
+    entity = asked.body.entity
+    if entity is not None:
+        asked.console.check_kind(asked.person, checked_entity(entity))
+    return asked.console.jobs.begin_verify(asked.person.name, entity)
+
+
+async def bulk(asked: Asked) -> Job:
+    """Send one event to many, dry run first."""
+    body, console = asked.body, asked.console
+    console.check_kind(asked.person, body.kind)
+    console.kernel(body.kind)
+    check_event(body.event)
+    if body.filter.error is not None or body.filter.after is not None:
+        raise UsageError("a bulk takes no `error` and no cursor in its filter", code="bulk.filter")
+    principal = principal_of(asked.person, body.reason)
+    told = msgspec.json.encode((body.kind, body.event, body.payload, body.filter))
+    if body.dry_run:
+        query = list_query(console.clock.now_ms(), body.kind, body.filter, None)
+        task = Bulk(query, body.event, body.payload, principal, told)
+    else:
+        rehearsed = _rehearsed(asked, told)
+        task = replace(rehearsed, principal=principal, dry_run=False, per_second=body.per_second)
+    return console.jobs.begin_bulk(asked.person.name, task, reason=body.reason)
+
+
+def _rehearsed(asked: Asked, told: bytes) -> Bulk:
+    """The dry run that a bulk follows: one's own, of the very same, with a reason, and its number when it is large."""
+    body, jobs_here = asked.body, asked.console.jobs
+    if not (body.reason or "").strip():
+        raise UsageError("a bulk needs a reason", code="bulk.reason", hint="it is kept in every entry")
+    if body.rehearsal is None:
+        raise UsageError("a bulk begins with a dry run", code="bulk.rehearsal", hint="name its job in `rehearsal`")
+    rehearsal, found = jobs_here.get(body.rehearsal), jobs_here.rehearsed(body.rehearsal)
+    if rehearsal.status != "done" or rehearsal.who != asked.person.name:
+        raise DeniedError("that is no finished dry run of yours", code="bulk.rehearsal")
+    if found.about != told:
+        hint = "do another: event, payload and filter must be the same"
+        raise UsageError("the dry run was of something else", code="bulk.rehearsal", hint=hint)
+    if rehearsal.seen > COUNT_ASKED and body.count != rehearsal.seen:
+        hint = "type the number that the dry run gave"
+        raise UsageError(
+            f"{rehearsal.seen:,} entities are to be confirmed by their number", code="bulk.count", hint=hint
+        )
+    return found
+
+
+async def jobs(asked: Asked) -> JobsView:
+    """Jobs of this server, as far as one may see them."""
+    return JobsView(tuple(each for each in asked.console.jobs.all() if _is_open(asked, each)))
+
+
+async def one_job(asked: Asked) -> Job:
+    """A job and how far it is."""
+    return _seen(asked)
+
+
+def _seen(asked: Asked) -> Job:
+    """The job that is asked for. Raises NotFoundError when it is not there, or not to be seen."""
+    job = asked.console.jobs.get(asked.path("job"))
+    return job if _is_open(asked, job) else asked.console.jobs.get("")
+
+
+def _is_open(asked: Asked, job: Job) -> bool:
+    """Whether a person may see a job: their own, or any when nothing is hidden from them: its samples name states."""
+    return job.who == asked.person.name or "read:sensitive" in asked.person.rights
+
+
+async def steer(asked: Asked) -> Job:
+    """Pause, resume or cancel a job."""
+    jobs_here = asked.console.jobs
+    acts = {"pause": jobs_here.pause, "resume": jobs_here.resume, "cancel": jobs_here.cancel}
+    act = acts.get(asked.path("act"))
+    if act is None:
+        raise UsageError("a job is paused, resumed or cancelled", code="job.act")
+    return act(_seen(asked).id)
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/refusals",
+        summary="Who was refused what",
+        handler=refusals,
+        right="read:audit",
+        query=RefusalsQuery,
+        answer=RefusalsView,
+    ),
+    Endpoint(
+        method="GET",
+        path="/refusals/proof",
+        summary="Whether the chain of refusals holds",
+        handler=prove,
+        right="read:audit",
+        answer=RefusalProof,
+    ),
+    Endpoint(
+        method="POST",
+        path="/verify",
+        summary="Check chains and replay, as a job",
+        handler=verify,
+        right="read:audit",
+        keeps=True,
+        body=VerifyBody,
+        answer=Job,
+    ),
+    Endpoint(
+        method="POST",
+        path="/bulk",
+        summary="One event for many entities, as a job",
+        handler=bulk,
+        right="bulk",
+        body=BulkBody,
+        answer=Job,
+    ),
+    Endpoint(method="GET", path="/jobs", summary="Jobs", handler=jobs, answer=JobsView),
+    Endpoint(method="GET", path="/jobs/{job}", summary="A job", handler=one_job, answer=Job),
+    Endpoint(
+        method="POST",
+        path="/jobs/{job}/{act}",
+        summary="Pause, resume or cancel a job",
+        handler=steer,
+        right="bulk",
+        answer=Job,
+    ),
+)

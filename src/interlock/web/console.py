@@ -1,0 +1,151 @@
+"""The console as a value: the runtime it shows, who may ask, and what is under way in this process.
+
+Rule: it holds nothing that is not also in the store, but logins, jobs and streams: those end with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+
+from interlock.errors import DeniedError, NotFoundError, UsageError
+from interlock.kernel.kernel import Kernel
+from interlock.model.chart import Chart
+from interlock.ports.clock import Clock
+from interlock.ports.store import Store
+from interlock.runtime.send import Runtime
+from interlock.web.access import Access, Person
+from interlock.web.diagrams import diff_svg, svg
+from interlock.web.jobs import Jobs
+
+MAC_BYTES = 12
+
+DRAWINGS_MAX = 256
+"""Drawings that are remembered: some tens of kilobytes each."""
+
+
+class Console:
+    """What every request is answered from."""
+
+    def __init__(
+        self, runtime: Runtime, access: Access, *, origins: frozenset[str] = frozenset(), read_only: bool = False
+    ) -> None:
+        self.runtime = runtime
+        self.access = access
+        self.origins = origins
+        self.read_only = read_only
+        self.jobs = Jobs(runtime)
+        self.closing = asyncio.Event()
+        self._secret = runtime.clock.token().encode()
+        self._drawings: dict[tuple[str, ...], str] = {}
+
+    @property
+    def store(self) -> Store:
+        """The store of the runtime."""
+        return self.runtime.store
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers reach it by https, so that its cookie goes no other way."""
+        return bool(self.origins) and all(each.startswith("https:") for each in self.origins)
+
+    @property
+    def cookie(self) -> str:
+        """The name of its cookie. By the prefix a browser knows that no other host may have set it."""
+        return "__Host-interlock" if self.is_secure else "interlock"
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the runtime."""
+        return self.runtime.clock
+
+    async def close(self) -> None:
+        """End streams and jobs."""
+        self.closing.set()
+        await self.jobs.close()
+
+    # Charts
+
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that this process has a chart of, sorted."""
+        return self.runtime.charts.kinds()
+
+    def kernel(self, kind: str, revision: str | None = None) -> Kernel:
+        """The chart of a kind. Raises NotFoundError when it is not here."""
+        if revision is None:
+            return self.runtime.charts.current(kind)
+        found = self.runtime.charts.revisions(kind).get(revision)
+        if found is None:
+            known = ", ".join(self.runtime.charts.revisions(kind)) or "none"
+            message = f"no revision {revision} of `{kind}` here"
+            raise NotFoundError(message, code="revision.unknown", hint=f"here are {known}")
+        return found
+
+    def chart_for(self, person: Person, kind: str, revision: str | None = None) -> Chart:
+        """The chart of a kind that a person may see. Raises DeniedError when it hides states from them."""
+        chart = self.kernel(kind, revision).chart
+        self.check_kind(person, kind)
+        return chart
+
+    def may_see(self, person: Person, kind: str) -> bool:
+        """Whether a person may see a kind at all. One with hidden states needs the right to see them: no list or count
+        of it could be shown that does not tell more than it should.
+        """
+        if "read:sensitive" in person.rights:
+            return True
+        states = (each for kernel in self.runtime.charts.revisions(kind).values() for each in kernel.chart.states)
+        return not any(each.sensitive is not None and each.sensitive.hidden for each in states)
+
+    def check_kind(self, person: Person, kind: str) -> None:
+        """Raises DeniedError for a kind that a person may not see."""
+        if not self.may_see(person, kind):
+            message = f"`{kind}` has states that only some may see"
+            raise DeniedError(message, code="right.missing", hint="it needs the right read:sensitive")
+
+    async def drawing(self, chart: Chart, other: Chart | None = None) -> str:
+        """The drawing of a chart, or of two revisions in one; made once, in a thread, because it takes a while."""
+        place = (chart.kind, chart.revision, "" if other is None else other.revision)
+        found = self._drawings.get(place)
+        if found is None:
+            found = await asyncio.to_thread(lambda: svg(chart) if other is None else diff_svg(chart, other))
+            if len(self._drawings) >= DRAWINGS_MAX:
+                self._drawings.clear()
+            self._drawings[place] = found
+        return found
+
+    # Cursors
+
+    def signed(self, cursor: str | None, about: str) -> str | None:
+        """A store's cursor as clients get it: bound to what was asked, so that it cannot be bent to another range."""
+        if cursor is None:
+            return None
+        return urlsafe_b64encode(self._mac(cursor, about) + cursor.encode()).decode().rstrip("=")
+
+    def unsigned(self, text: str | None, about: str) -> str | None:
+        """The store's cursor in a client's. Raises UsageError when it is not ours, or of another question."""
+        if text is None:
+            return None
+        try:
+            raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            cursor = raw[MAC_BYTES:].decode()
+        except ValueError:
+            raise _foreign() from None
+        if not hmac.compare_digest(raw[:MAC_BYTES], self._mac(cursor, about)):
+            raise _foreign()
+        return cursor
+
+    def _mac(self, cursor: str, about: str) -> bytes:
+        return hmac.digest(self._secret, f"{about}\0{cursor}".encode("utf-8", "surrogatepass"), sha256)[:MAC_BYTES]
+
+
+def _foreign() -> UsageError:
+    hint = "begin again without it: cursors end with the server that gave them"
+    return UsageError("this cursor is not of this list", code="cursor.foreign", hint=hint)
+
+
+def principal_of(person: Person, reason: str | None) -> Mapping[str, object]:
+    """Who sends, with the reason they gave: it is kept in the entry."""
+    return dict(person.principal) if not reason else {**person.principal, "reason": reason}

@@ -1,0 +1,161 @@
+"""An endpoint: one row of the table from which both the routes and the OpenAPI document are made, so they agree.
+
+Rule 1: what an endpoint takes and gives are msgspec types. A request that does not fit is a problem with its place, and
+the endpoint never sees it.
+Rule 2: a write by cookie carries our own Origin and the login's token; one by API key needs neither, because no browser
+adds a key by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from interlock.errors import DeniedError, UsageError
+from interlock.web.access import Login, Person
+from interlock.web.console import Console
+from interlock.web.problem import HttpProblem, problem_of, problem_response
+
+BASE = "/api/v1"
+CSRF_HEADER = "x-interlock-csrf"
+
+_log = logging.getLogger("interlock.web")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request, once it is known who asks and that it has the right shape."""
+
+    console: Console
+    request: Request
+    person: Person
+    login: Login | None
+    query: Any
+    body: Any
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.request.path_params[name])
+
+
+Handler = Callable[[Asked], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One thing that can be asked for. `right` None: nobody need be logged in. `answer` None: the handler responds.
+
+    `keeps`: a POST that changes nothing in the store, so that a console that only shows offers it, too.
+    """
+
+    method: str
+    path: str
+    summary: str
+    handler: Handler
+    right: str | None = "read"
+    answer: Any = None
+    query: Any = None
+    body: Any = None
+    media: str = "application/json"
+    keeps: bool = False
+
+    @property
+    def is_write(self) -> bool:
+        """Whether it changes anything."""
+        return self.method != "GET"
+
+
+def route(console: Console, endpoint: Endpoint) -> Route:
+    """The route of an endpoint."""
+
+    async def answered(request: Request) -> Response:
+        try:
+            return await _answered(console, endpoint, request)
+        except Exception as error:  # noqa: BLE001 - the edge: every error becomes a response
+            status, body = problem_of(error)
+            if body["code"] == "internal":
+                _log.exception("a request failed", extra={"endpoint": endpoint.path})
+            return problem_response(status, body)
+
+    return Route(BASE + endpoint.path, answered, methods=[endpoint.method])
+
+
+async def _answered(console: Console, endpoint: Endpoint, request: Request) -> Response:
+    person, login = _asker(console, endpoint, request)
+    if endpoint.is_write and console.read_only and not endpoint.keeps:
+        raise DeniedError("this console only shows", code="console.read_only", hint="start it without --read-only")
+    asked = Asked(
+        console=console,
+        request=request,
+        person=person,
+        login=login,
+        query=None if endpoint.query is None else _query(request, endpoint.query),
+        body=None if endpoint.body is None else _decoded(await request.body(), endpoint.body),
+    )
+    answer = await endpoint.handler(asked)
+    if isinstance(answer, Response):
+        return answer
+    return Response(msgspec.json.encode(answer), media_type=endpoint.media, headers={"Cache-Control": "no-store"})
+
+
+NOBODY = Person(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())
+
+
+def _asker(console: Console, endpoint: Endpoint, request: Request) -> tuple[Person, Login | None]:
+    """Who asks. Raises HttpProblem when nobody known does, DeniedError when they may not."""
+    person, login = identified(console, request)
+    if endpoint.is_write and (login is not None or endpoint.right is None):
+        _check_origin(console, request)
+    if endpoint.right is None:
+        return person or NOBODY, login
+    if person is None:
+        hint = "log in with a key, or open the link that `interlock serve` printed"
+        raise HttpProblem(401, "Who are you?", "this needs a login or an API key", code="login.missing", hint=hint)
+    if endpoint.is_write and login is not None and request.headers.get(CSRF_HEADER) != login.csrf:
+        raise DeniedError("the request does not carry the token of its login", code="csrf.token")
+    if endpoint.right not in person.rights:
+        raise DeniedError(f"`{person.name}` has no right to {endpoint.right}", code="right.missing")
+    return person, login
+
+
+def identified(console: Console, request: Request, *, uses: bool = True) -> tuple[Person | None, Login | None]:
+    """The person of a key or a cookie. Whether it is used by that: a stream that goes on by itself is no use of it."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and key:
+        return console.access.by_key(key.strip()), None
+    cookie = request.cookies.get(console.cookie)
+    login = None if cookie is None else console.access.by_cookie(cookie, uses=uses)
+    return (None, None) if login is None else (login.person, login)
+
+
+def _check_origin(console: Console, request: Request) -> None:
+    """A browser says where a write comes from; a page of another site cannot say that it is ours."""
+    if request.headers.get("origin") not in console.origins:
+        raise DeniedError("the request comes from another site", code="origin.foreign")
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise UsageError("a write carries JSON", code="body.type", hint="Content-Type: application/json")
+
+
+def _query(request: Request, shape: type[T]) -> T:
+    given = {key: value for key, value in request.query_params.items() if value != ""}
+    return _checked(lambda: msgspec.convert(given, shape, strict=False), "query")
+
+
+def _decoded(body: bytes, shape: type[T]) -> T:
+    return _checked(lambda: msgspec.json.decode(body or b"null", type=shape), "body")
+
+
+def _checked(decode: Callable[[], T], what: str) -> T:
+    try:
+        return decode()
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise UsageError(f"the {what} does not read: {error}", code=f"{what}.malformed") from None

@@ -1,0 +1,447 @@
+"""One entity and lists of them: as they are, as they were, what they accept, what was sent to them.
+
+Rule 1: a list is walked along an index, from a cursor that is signed and bound to its filter; nothing is counted.
+Rule 2: a refusal is a problem with the receipt inside it, so that whoever looks at the status alone is not misled.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from interlock.errors import CorruptionError, NotFoundError, UsageError
+from interlock.kernel.kernel import Kernel
+from interlock.model.duration import parse_duration
+from interlock.model.entry import Entry, Receipt
+from interlock.model.snapshot import Snapshot
+from interlock.ports.store import Page, Query, Row
+from interlock.ports.work import WorkQuery, WorkStore
+from interlock.runtime.accepted import Acceptance, acceptances
+from interlock.runtime.replay import repeated
+from interlock.runtime.request import checked_entity
+from interlock.runtime.travel import At
+from interlock.web.console import principal_of
+from interlock.web.endpoint import Asked, Endpoint
+from interlock.web.population import dwell_p95
+from interlock.web.problem import TYPE, problem_response
+from interlock.web.sagas import saga_views
+from interlock.web.views import (
+    EntityView,
+    EntryView,
+    Passed,
+    RowsView,
+    WorkView,
+    entry_view,
+    masked_acceptances,
+    masked_context,
+    masks,
+    passed_view,
+    row_view,
+    timers_view,
+    work_view,
+)
+
+ROWS_MAX = 200
+ENTRIES_MAX = 200
+SINCE_ENTRIES = 64
+"""Entries looked back over to find since when an entity is where it is."""
+
+WORKS_MAX = 100
+ERROR_PAGES_MAX = 10
+"""Pages of work that a list by error looks through before it answers what it found."""
+
+Limit = Annotated[int, Meta(ge=1, le=ROWS_MAX)]
+
+
+class ListQuery(Struct, frozen=True):
+    """The filters of a list. `older`: a duration such as 2h. `error`: the name of a handler whose work died, or any."""
+
+    state: str | None = None
+    revision: str | None = None
+    tag: str | None = None
+    older: str | None = None
+    error: str | None = None
+    q: str | None = None
+    after: str | None = None
+    limit: Limit = 50
+
+
+class WhenQuery(Struct, frozen=True):
+    """As it was: at a version, or at a time (ISO 8601 with its zone)."""
+
+    version: Annotated[int, Meta(ge=1)] | None = None
+    at: str | None = None
+
+
+class JournalQuery(Struct, frozen=True):
+    """Entries after a version, or the last ones before one."""
+
+    after: Annotated[int, Meta(ge=0)] | None = None
+    before: Annotated[int, Meta(ge=1)] | None = None
+    limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX)] = 50
+
+
+class Damage(Struct, frozen=True):
+    """The first entry that does not follow from the one before."""
+
+    version: int
+    message: str
+
+
+class JournalView(Struct, frozen=True):
+    """Entries in order. `archived` says where those are that are no longer here; behind a damage none are shown."""
+
+    entries: tuple[EntryView, ...]
+    latest: int
+    archived: str | None = None
+    damage: Damage | None = None
+
+
+class SendBody(Struct, frozen=True):
+    """An event to send. `dry_run`: only say what would happen. `reason` is kept with the entry."""
+
+    event: str
+    payload: Any = None
+    key: str | None = None
+    expected: int | None = None
+    reason: str | None = None
+    dry_run: bool = False
+
+
+class CreateBody(Struct, frozen=True):
+    """An entity to begin."""
+
+    id: str
+    context: dict[str, Any] = {}
+    key: str | None = None
+    reason: str | None = None
+
+
+class ReceiptView(Struct, frozen=True):
+    """How an event was taken. `guards`: which said no, and what they read."""
+
+    entity: str
+    outcome: str
+    version: int
+    reason: str | None = None
+    configuration: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+    guards: tuple[dict[str, Any], ...] = ()
+    faults: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+# Lists
+
+
+def list_query(console_now_ms: int, kind: str, asked: ListQuery, cursor: str | None) -> Query:
+    """The store's question for a list. Raises UsageError for an age that is none."""
+    before_ms = None
+    if asked.older is not None:
+        age = parse_duration(asked.older)
+        if age is None:
+            hint = "write 30s, 15m, 2h, 1h30m or 3d"
+            raise UsageError(f"`{asked.older[:40]}` is no age", code="older.malformed", hint=hint)
+        before_ms = console_now_ms - age
+    return Query(
+        kind=kind,
+        state=asked.state,
+        entered_before_ms=before_ms,
+        tag=asked.tag,
+        revision=asked.revision,
+        prefix=asked.q,
+        after=cursor,
+        limit=asked.limit,
+    )
+
+
+def about(kind: str, asked: ListQuery) -> str:
+    """What a cursor of this list is bound to."""
+    told = (kind, asked.state, asked.revision, asked.tag, asked.older, asked.error, asked.q)
+    return msgspec.json.encode(told).decode()
+
+
+async def rows(asked: Asked) -> RowsView:
+    """Entities of a kind by state, age, tag, revision, id and error, oldest in their state first."""
+    console, query, kind = asked.console, asked.query, asked.path("kind")
+    console.check_kind(asked.person, kind)
+    now_ms = console.clock.now_ms()
+    cursor = console.unsigned(query.after, about(kind, query))
+    wanted = list_query(now_ms, kind, query, cursor)
+    page = await (console.store.find(wanted) if query.error is None else _with_error(asked, wanted))
+    return RowsView(
+        tuple(row_view(each) for each in page.rows),
+        now_ms,
+        console.signed(page.after, about(kind, query)),
+        page.after is not None and len(page.rows) < query.limit,
+    )
+
+
+async def _with_error(asked: Asked, wanted: Query) -> Page:
+    """Entities whose work has died: the list of work leads to them."""
+    store, query = asked.console.store, asked.query
+    if not isinstance(store, WorkStore):
+        return Page(())
+    name = None if query.error == "any" else query.error
+    found: dict[str, None] = {}
+    cursor = wanted.after
+    for _ in range(ERROR_PAGES_MAX):
+        page = await store.works(WorkQuery(dead=True, name=name, after=cursor, limit=query.limit))
+        found |= dict.fromkeys(each.entity for each in page.rows if each.entity.startswith(f"{wanted.kind}/"))
+        cursor = page.after
+        if cursor is None or len(found) >= query.limit:
+            break
+    rows: list[Row] = []
+    for entity in found:
+        own = entity.partition("/")[2]
+        narrow = msgspec.structs.replace(wanted, prefix=own, after=None, limit=ROWS_MAX)
+        listed = await asked.console.store.find(narrow)
+        rows.extend(each for each in listed.rows if each.entity == entity)
+    return Page(tuple(rows), cursor)
+
+
+# One entity
+
+
+async def one_entity(asked: Asked) -> EntityView:
+    """An entity now, or as it was, with the entry that led there."""
+    console, entity = asked.console, asked.path("entity")
+    kind = checked_entity(entity)
+    console.check_kind(asked.person, kind)
+    runtime = console.runtime
+    latest = await runtime.state(entity)
+    at: At | None = asked.query.version if asked.query.version is not None else asked.query.at
+    shown = latest if at is None or at == latest.version else await runtime.state(entity, at=at)
+    kernel = runtime.charts.revision(kind, shown.revision)
+    hidden = masks(kernel.chart, asked.person)
+    entries, before, damage = await _past(asked, shown)
+    entry = entries[-1] if entries else None
+    is_now = shown.version == latest.version
+    found = acceptances(kernel, shown, asked.person.principal) if is_now else ()
+    p95 = await dwell_p95(runtime, kind) if is_now else {}
+    return EntityView(
+        entity=entity,
+        kind=kind,
+        id=entity.partition("/")[2],
+        version=shown.version,
+        latest=latest.version,
+        revision=shown.revision,
+        label=kernel.chart.label,
+        configuration=shown.configuration,
+        active=tuple(each.id for each in kernel.active(shown)),
+        context=masked_context(shown.context, hidden),
+        context_before=None if before is None else masked_context(before.context, hidden),
+        since_ms=_since(entries),
+        time_ms=entry.event.time_ms if entry is not None else 0,
+        now_ms=console.clock.now_ms(),
+        entry=None if entry is None else entry_view(entry, hidden),
+        took=_took(kernel, before, entry),
+        timers=timers_view(shown),
+        invokes=tuple({"id": each.id, "state": each.state, "key": each.key} for each in shown.invokes),
+        work=await _work(asked, entity) if is_now else (),
+        saga=saga_views(kernel, shown),
+        accepted=masked_acceptances(found, hidden),
+        ended=shown.ended,
+        output=None if hidden is not None else shown.output,
+        parent=None if shown.parent is None else shown.parent.entity,
+        p95_ms=max((p95[each] for each in shown.configuration if each in p95), default=None),
+        masked=hidden is not None,
+        damage=damage,
+    )
+
+
+async def _past(asked: Asked, shown: Snapshot) -> tuple[tuple[Entry, ...], Snapshot | None, str | None]:
+    """The last entries up to the snapshot shown, and the one before it; neither when an archive has them, or when the
+    journal is damaged, which is told: the page of a damaged entity is the one that is needed most.
+    """
+    runtime, version = asked.console.runtime, shown.version
+    after = max(0, version - SINCE_ENTRIES)
+    try:
+        entries = await runtime.journal(shown.entity, after=after, limit=version - after)
+        before = await runtime.state(shown.entity, at=version - 1) if version > 1 else None
+    except NotFoundError:
+        return (), None, None
+    except CorruptionError as error:
+        return (), None, error.message
+    return entries, before, None
+
+
+def _since(entries: tuple[Entry, ...]) -> int | None:
+    """When the last entry came that led to another configuration; None when it lies further back."""
+    return next((each.event.time_ms for each in reversed(entries) if each.before != each.after), None)
+
+
+def _took(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple[Passed, ...]:
+    """The transitions of an entry: its step done once more, which is harmless."""
+    if entry is None or (before is None and entry.version > 1):
+        return ()
+    step = repeated(kernel, before.entity if before is not None else kernel.chart.kind + "/", before, entry)
+    return passed_view(kernel.chart, step.transitions)
+
+
+async def _work(asked: Asked, entity: str) -> tuple[WorkView, ...]:
+    store = asked.console.store
+    if not isinstance(store, WorkStore):
+        return ()
+    page = await store.works(WorkQuery(entity=entity, limit=WORKS_MAX))
+    now_ms = asked.console.clock.now_ms()
+    return tuple(work_view(each, now_ms) for each in page.rows)
+
+
+async def journal(asked: Asked) -> JournalView:
+    """Entries of an entity, verified."""
+    entity, query = asked.path("entity"), asked.query
+    kind = checked_entity(entity)
+    asked.console.check_kind(asked.person, kind)
+    runtime = asked.console.runtime
+    latest = await runtime.state(entity)
+    last = latest.version if query.before is None else min(latest.version, query.before - 1)
+    after = max(0, last - query.limit) if query.after is None else query.after
+    limit = query.limit if query.after is not None else max(0, last - after)
+    damage = None
+    try:
+        entries = await runtime.journal(entity, after=after, limit=limit)
+    except NotFoundError as error:
+        if error.code != "journal.archived":
+            raise
+        return JournalView((), latest.version, error.message)
+    except CorruptionError:
+        proof = await runtime.verify(entity)
+        problem = proof.problem
+        if problem is None:  # somebody has just put it right
+            raise
+        entries = await runtime.journal(entity, after=after, limit=max(0, min(limit, proof.entries - after)))
+        damage = Damage(proof.entries + 1 if problem.version is None else problem.version, problem.message)
+    hidden = masks(runtime.charts.revision(kind, latest.revision).chart, asked.person)
+    return JournalView(tuple(entry_view(each, hidden) for each in entries), latest.version, None, damage)
+
+
+async def accepted(asked: Asked) -> tuple[Acceptance, ...]:
+    """Each event: accepted now, or why not."""
+    entity = asked.path("entity")
+    asked.console.check_kind(asked.person, checked_entity(entity))
+    runtime = asked.console.runtime
+    snapshot = await runtime.state(entity)
+    kernel = runtime.charts.revision(snapshot.kind, snapshot.revision)
+    return masked_acceptances(acceptances(kernel, snapshot, asked.person.principal), masks(kernel.chart, asked.person))
+
+
+# Writing
+
+
+async def send(asked: Asked) -> ReceiptView | Response:
+    """Give an entity an event."""
+    entity, body = asked.path("entity"), asked.body
+    kind = checked_entity(entity)
+    asked.console.check_kind(asked.person, kind)
+    runtime = asked.console.runtime
+    if body.dry_run:
+        receipt = await runtime.rehearse(
+            entity, body.event, body.payload, key=body.key, principal=asked.person.principal
+        )
+    else:
+        receipt = await runtime.send(
+            entity,
+            body.event,
+            body.payload,
+            key=body.key,
+            expected=body.expected,
+            principal=principal_of(asked.person, body.reason),
+        )
+    return _told(asked, receipt, body.event, dry_run=body.dry_run)
+
+
+async def create(asked: Asked) -> ReceiptView | Response:
+    """Begin an entity."""
+    body, kind = asked.body, asked.path("kind")
+    asked.console.check_kind(asked.person, kind)
+    receipt = await asked.console.runtime.create(
+        f"{kind}/{body.id}", body.context, key=body.key, principal=principal_of(asked.person, body.reason)
+    )
+    return _told(asked, receipt, "create")
+
+
+def _told(asked: Asked, receipt: Receipt, event: str, *, dry_run: bool = False) -> ReceiptView | Response:
+    """The receipt, or a refusal as a problem around it."""
+    snapshot = receipt.snapshot
+    hidden = None
+    if snapshot is not None:
+        hidden = masks(asked.console.runtime.charts.revision(snapshot.kind, snapshot.revision).chart, asked.person)
+    guards = tuple(
+        {"guard": each.guard, "values": {} if hidden is not None else each.values, "error": each.error}
+        for each in receipt.trials
+    )
+    view = ReceiptView(
+        receipt.entity,
+        receipt.outcome,
+        receipt.version,
+        receipt.reason,
+        () if snapshot is None else snapshot.configuration,
+        tuple(each.name or each.type for each in receipt.effects),
+        guards,
+        tuple(each.message for each in receipt.faults),
+        dry_run,
+    )
+    if receipt.outcome not in ("rejected", "denied"):
+        return view
+    status = 422 if receipt.outcome == "rejected" else 403
+    code = f"{receipt.outcome}.{receipt.reason}"
+    detail = f"`{receipt.entity}` {receipt.outcome} `{event}`"
+    said = {"type": TYPE + code, "title": "The chart said no" if status == 422 else "Not allowed", "status": status}
+    return problem_response(status, {**said, "detail": detail, "code": code, "receipt": msgspec.to_builtins(view)})
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/kinds/{kind}/entities",
+        summary="Entities of a kind, oldest in their state first",
+        handler=rows,
+        query=ListQuery,
+        answer=RowsView,
+    ),
+    Endpoint(
+        method="POST",
+        path="/kinds/{kind}/entities",
+        summary="Begin an entity",
+        handler=create,
+        right="send",
+        body=CreateBody,
+        answer=ReceiptView,
+    ),
+    Endpoint(
+        method="GET",
+        path="/entity/{entity:path}",
+        summary="An entity now, at a version or at a time",
+        handler=one_entity,
+        query=WhenQuery,
+        answer=EntityView,
+    ),
+    Endpoint(
+        method="GET",
+        path="/journal/{entity:path}",
+        summary="Entries of an entity",
+        handler=journal,
+        query=JournalQuery,
+        answer=JournalView,
+    ),
+    Endpoint(
+        method="GET",
+        path="/accepted/{entity:path}",
+        summary="Which events an entity accepts now, and why not the others",
+        handler=accepted,
+        answer=tuple[Acceptance, ...],
+    ),
+    Endpoint(
+        method="POST",
+        path="/send/{entity:path}",
+        summary="Give an entity an event",
+        handler=send,
+        right="send",
+        body=SendBody,
+        answer=ReceiptView,
+    ),
+)

@@ -1,0 +1,173 @@
+"""The lab: a chart played without a store. The client sends everything that was done, and gets what it led to.
+
+Rule 1: the same acts give the same play: the clock is virtual, and handlers are the player.
+Rule 2: the player has every role that the chart names.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from interlock.errors import InterlockError
+from interlock.kernel.kernel import Kernel
+from interlock.model.limits import TIMERS_MAX
+from interlock.runtime.accepted import Acceptance, acceptances
+from interlock.testing.simulate import Record, Simulation
+from interlock.web.endpoint import Asked, Endpoint
+from interlock.web.views import Passed, TimerView, own_fields, passed_view, timers_view
+
+ACTS_MAX = 200
+ADVANCE_MS_MAX = 400 * 86_400_000
+
+
+class Act(Struct, frozen=True):
+    """One thing the player did: sent an event, moved the clock, or answered an effect."""
+
+    event: str | None = None
+    payload: Any = None
+    advance_ms: Annotated[int, Meta(ge=0, le=ADVANCE_MS_MAX)] | None = None
+    done: str | None = None
+    failed: str | None = None
+    result: Any = None
+
+
+class LabBody(Struct, frozen=True):
+    """A play: the context to begin with, and what was done since."""
+
+    acts: Annotated[tuple[Act, ...], Meta(max_length=ACTS_MAX)] = ()
+    context: dict[str, Any] | None = None
+    revision: str | None = None
+
+
+class Turn(Struct, frozen=True):
+    """One step of the play."""
+
+    time_ms: int
+    event: str
+    outcome: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    context: dict[str, Any]
+    took: tuple[Passed, ...]
+    effects: tuple[dict[str, Any], ...]
+    reason: str | None = None
+    guards: tuple[dict[str, Any], ...] = ()
+    faults: tuple[str, ...] = ()
+    data: Any = None
+    own: dict[str, Any] = {}
+
+
+class LabView(Struct, frozen=True):
+    """The play as it stands. `problem`: why the last act was not taken."""
+
+    kind: str
+    revision: str
+    time_ms: int
+    turns: tuple[Turn, ...]
+    configuration: tuple[str, ...]
+    active: tuple[str, ...]
+    context: dict[str, Any]
+    accepted: tuple[Acceptance, ...]
+    timers: tuple[TimerView, ...]
+    pending: tuple[dict[str, Any], ...]
+    ended: str | None = None
+    problem: str | None = None
+
+
+async def lab(asked: Asked) -> LabView:
+    """Play a chart."""
+    body, kind = asked.body, asked.path("kind")
+    asked.console.chart_for(asked.person, kind, body.revision)
+    kernel = asked.console.kernel(kind, body.revision)
+    entity = f"{kind}/lab"
+    play = Simulation(kernel)
+    play.create(entity, body.context, kind=kind)
+    play.settle()
+    principal = {"id": "player", "roles": _roles(kernel)}
+    problem = None
+    for act in body.acts:
+        try:
+            _act(play, entity, act, principal)
+        except InterlockError as error:
+            problem = error.message
+    snapshot = play.snapshots[entity]
+    return LabView(
+        kind=kind,
+        revision=kernel.chart.revision,
+        time_ms=play.time_ms,
+        turns=_turns(kernel, [each for each in play.trace if each.entity == entity], body.context or {}),
+        configuration=snapshot.configuration,
+        active=tuple(each.id for each in kernel.active(snapshot)),
+        context=snapshot.context,
+        accepted=acceptances(kernel, snapshot, principal),
+        timers=timers_view(snapshot)[:TIMERS_MAX],
+        pending=tuple(
+            {"key": effect.key, "name": effect.name, "type": effect.type, "input": effect.input}
+            for owner, effect in play.pending
+            if owner == entity
+        ),
+        ended=snapshot.ended,
+        problem=problem,
+    )
+
+
+def _roles(kernel: Kernel) -> list[str]:
+    chart = kernel.chart
+    said = [*(each.roles for each in chart.transitions), *(each.roles for each in chart.events or ())]
+    return sorted({role for roles in said for role in roles or ()})
+
+
+def _act(play: Simulation, entity: str, act: Act, principal: dict[str, Any]) -> None:
+    if act.event is not None:
+        play.send(entity, act.event, act.payload, principal=principal)
+        play.settle()
+    elif act.advance_ms is not None:
+        play.advance(act.advance_ms)
+    elif act.done is not None:
+        play.complete(act.done, act.result)
+        play.settle()
+    elif act.failed is not None:
+        play.fail(act.failed)
+        play.settle()
+
+
+def _turns(kernel: Kernel, records: list[Record], first: dict[str, Any]) -> tuple[Turn, ...]:
+    turns: list[Turn] = []
+    before: tuple[str, ...] = ()
+    for record in records:
+        step = record.step
+        turns.append(
+            Turn(
+                record.time_ms,
+                "create" if record.event is None else record.event.name,
+                step.outcome,
+                before,
+                step.snapshot.configuration,
+                step.snapshot.context,
+                passed_view(kernel.chart, step.transitions),
+                tuple(msgspec.to_builtins(each) for each in step.effects),
+                step.reason,
+                tuple({"guard": each.guard, "values": each.values, "error": each.error} for each in step.trials),
+                tuple(each.message for each in step.faults),
+                {"context": first} if record.event is None else record.event.data,
+                {} if record.event is None else own_fields(record.event),
+            )
+        )
+        before = step.snapshot.configuration
+    return tuple(turns)
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path="/kinds/{kind}/lab",
+        summary="Play a chart without a store",
+        handler=lab,
+        body=LabBody,
+        answer=LabView,
+        keeps=True,
+    ),
+)

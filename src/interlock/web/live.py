@@ -1,0 +1,214 @@
+"""Live streams: server-sent events of the fleet and of one entity.
+
+Rule 1: an entity's stream follows its journal: the id of an event is the version, so a client that was away goes on
+where it left off. One that is too far behind gets a `gap` instead of all of it, and reads anew.
+Rule 2: the fleet's stream tells that something changed, at most `FLEET_MS` apart; what changed, the page asks for.
+Rule 3: nobody waits for a slow client: a stream reads at its client's pace and skips what it missed.
+Rule 4: a login has few streams, and a stream ends soon after its login does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from interlock.errors import NotFoundError, UnavailableError
+from interlock.model.codec import encode
+from interlock.model.entry import Entry
+from interlock.ports.sight import Sight
+from interlock.runtime.request import checked_entity
+from interlock.web.access import STREAMS_MAX
+from interlock.web.endpoint import Asked, Endpoint, identified
+from interlock.web.views import entry_view, masks
+
+FLEET_MS = 500
+"""Between two looks at the counters, and so between two events of the fleet."""
+
+HEARTBEAT_MS = 15_000
+"""Silence after which a comment is sent, so that whatever stands between does not close the stream."""
+
+BEHIND_MAX = 500
+"""Entries that a client may be behind and still get them one by one."""
+
+POLL_MS = 500
+"""How soon entries that another process wrote are seen."""
+
+
+class After(Struct, frozen=True):
+    """From which version on."""
+
+    after: int | None = None
+
+
+async def entity_stream(asked: Asked) -> StreamingResponse:
+    """Entries of an entity as they are kept."""
+    entity = asked.path("entity")
+    kind = checked_entity(entity)
+    asked.console.check_kind(asked.person, kind)
+    snapshot = await asked.console.runtime.state(entity)
+    after = _resumed(asked.request)
+    after = asked.query.after if after is None else after
+    return _streaming(asked, _entries(asked, entity, snapshot.version if after is None else after, snapshot.version))
+
+
+def _resumed(request: Request) -> int | None:
+    _, _, version = request.headers.get("last-event-id", "").rpartition("@")
+    return int(version) if version.isdigit() and len(version) < 16 else None
+
+
+async def _entries(asked: Asked, entity: str, after: int, latest: int) -> AsyncIterator[bytes]:
+    runtime = asked.console.runtime
+    kind = entity.partition("/")[0]
+    if latest - after > BEHIND_MAX or after > latest:
+        yield _event("gap", {"version": latest}, f"{entity}@{latest}")
+        after = latest
+    else:
+        yield _event("hello", {"version": latest})
+    async for entry in _beating(asked, runtime.watch(entity, after=after, poll_ms=POLL_MS)):
+        if entry is None:
+            yield b": still here\n\n"
+            continue
+        hidden = masks(runtime.charts.revision(kind, entry.revision).chart, asked.person)
+        yield _event("entry", entry_view(entry, hidden), f"{entity}@{entry.version}")
+
+
+async def _beating(asked: Asked, entries: AsyncGenerator[Entry, None]) -> AsyncIterator[Entry | None]:
+    """The entries, and None where there was silence; ends when the console closes or the login does."""
+    clock, closing = asked.console.clock, asyncio.ensure_future(asked.console.closing.wait())
+    following: asyncio.Future[Entry] | None = None
+    try:
+        while _is_allowed(asked):
+            following = following or asyncio.ensure_future(anext(entries))
+            beat = asyncio.ensure_future(clock.sleep_ms(HEARTBEAT_MS))
+            waits: set[asyncio.Future[Any]] = {following, beat, closing}
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                beat.cancel()
+            if closing.done():
+                return
+            if following.done():
+                taken, following = following, None
+                try:
+                    yield taken.result()
+                except (StopAsyncIteration, UnavailableError):
+                    return
+            else:
+                yield None
+    finally:
+        closing.cancel()
+        if following is not None:
+            following.cancel()
+            with suppress(asyncio.CancelledError, StopAsyncIteration, UnavailableError):
+                await following
+        await entries.aclose()
+
+
+async def fleet_stream(asked: Asked) -> StreamingResponse:
+    """Something changed, in which kinds."""
+    return _streaming(asked, _fleet(asked))
+
+
+async def _fleet(asked: Asked) -> AsyncIterator[bytes]:
+    console, silent_ms = asked.console, 0
+    seen = await _marks(asked)
+    yield _event("hello", {"kinds": sorted(seen)})
+    while _is_allowed(asked):
+        nap = asyncio.ensure_future(console.clock.sleep_ms(FLEET_MS))
+        closing = asyncio.ensure_future(console.closing.wait())
+        try:
+            await asyncio.wait({nap, closing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            nap.cancel()
+            closing.cancel()
+        if console.closing.is_set():
+            return
+        now = await _marks(asked)
+        changed = sorted(kind for kind in {*seen, *now} if seen.get(kind) != now.get(kind))
+        seen, silent_ms = now, silent_ms + FLEET_MS
+        if changed:
+            silent_ms = 0
+            yield _event("changed", {"kinds": changed})
+        elif silent_ms >= HEARTBEAT_MS:
+            silent_ms = 0
+            yield b": still here\n\n"
+
+
+async def _marks(asked: Asked) -> dict[str, int]:
+    """For each kind a number that is another when its counters are."""
+    console = asked.console
+    found: dict[str, int] = {}
+    if isinstance(console.store, Sight):
+        for kind in console.kinds():
+            counts = await console.store.counts(kind)
+            minutes = await console.store.rates(kind, since_ms=console.clock.now_ms() - 120_000)
+            found[kind] = hash((counts, minutes))
+    return found
+
+
+def _is_allowed(asked: Asked) -> bool:
+    """Whether whoever opened the stream may still have it; a login that is over ends its streams."""
+    person, _ = identified(asked.console, asked.request, uses=False)
+    return person is not None and not asked.console.closing.is_set()
+
+
+def _streaming(asked: Asked, events: AsyncIterator[bytes]) -> StreamingResponse:
+    login = asked.login
+    if login is not None and login.streams >= STREAMS_MAX:
+        raise UnavailableError(f"a login may have {STREAMS_MAX} streams", code="stream.full", hint="close a tab")
+
+    async def counted() -> AsyncIterator[bytes]:
+        async with _one_more(asked):
+            yield b"retry: 2000\n\n"
+            with suppress(NotFoundError):
+                async for each in events:
+                    yield each
+
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(counted(), media_type="text/event-stream", headers=headers)
+
+
+@asynccontextmanager
+async def _one_more(asked: Asked) -> AsyncIterator[None]:
+    if asked.login is not None:
+        asked.login.streams += 1
+    try:
+        yield
+    finally:
+        if asked.login is not None:
+            asked.login.streams -= 1
+
+
+def _event(name: str, data: object, version: str | None = None) -> bytes:
+    told = b"" if version is None else f"id: {_line(version)}\n".encode()
+    return told + b"event: %b\ndata: %b\n\n" % (name.encode(), encode(data))
+
+
+def _line(text: str) -> str:
+    """An id that ends no line; ids of entities hold no control characters, but the next release may differ."""
+    return text.replace("\r", " ").replace("\n", " ")
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/streams/fleet",
+        summary="Tells which kinds changed, live",
+        handler=fleet_stream,
+        media="text/event-stream",
+    ),
+    Endpoint(
+        method="GET",
+        path="/streams/entity/{entity:path}",
+        summary="Entries of an entity, live",
+        handler=entity_stream,
+        query=After,
+        media="text/event-stream",
+    ),
+)

@@ -1,0 +1,130 @@
+"""The server: a socket, uvicorn behind it, and an end in which streams and jobs end first.
+
+Rule 1: without keys it listens on this machine only; whoever else is on it still needs the link.
+Rule 2: the first signal drains: streams end, requests in hand are answered. A second one does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from interlock.errors import UnavailableError, UsageError
+from interlock.runtime.send import Runtime
+from interlock.web.access import Access
+from interlock.web.app import application
+from interlock.web.console import Console
+
+DRAIN_SECONDS = 10
+BACKLOG = 128
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+async def serve(
+    runtime: Runtime,
+    access: Access,
+    *,
+    host: str,
+    port: int,
+    origins: Iterable[str] = (),
+    read_only: bool = False,
+    ready: Callable[[str], None],
+    until: asyncio.Event | None = None,
+) -> None:
+    """Answer until a signal comes. `ready` is called with the address once somebody can connect.
+
+    With `until`, signals are the caller's: it answers until that is set.
+    Raises UsageError when others could reach it without a key, UnavailableError when the port is taken.
+    """
+    if host not in LOOPBACK and access.link is not None:
+        hint = "give it a --key-file, or let it listen on 127.0.0.1"
+        raise UsageError(f"{host} is open to other machines, and nobody needs a key", code="serve.open", hint=hint)
+    listening = _bound(host, port)
+    number = listening.getsockname()[1]
+    own = [f"http://{_name(each)}:{number}" for each in dict.fromkeys((host, "127.0.0.1", "localhost"))]
+    app, console = application(runtime, access, origins=[*origins] or own, read_only=read_only)
+    settings = uvicorn.Config(
+        app,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_keep_alive=30,
+        ws="none",
+    )
+    server = _Server(settings, console)
+    with _signals(server) if until is None else _told(server, until):
+        ready(own[0])
+        await server.serve(sockets=[listening])
+
+
+def _name(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(BACKLOG)  # now, so that whoever reads the address can connect
+    except OSError as error:
+        listening.close()
+        hint = "another program has it: name another with --port, or 0 for any"
+        raise UnavailableError(f"port {port} of {host}: {error.strerror}", code="serve.port", hint=hint) from None
+    return listening
+
+
+class _Server(uvicorn.Server):
+    """A server that ends what would never end by itself before it waits for the rest."""
+
+    def __init__(self, settings: uvicorn.Config, console: Console) -> None:
+        super().__init__(settings)
+        self._console = console
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the caller's: uvicorn would raise them once more at the end."""
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End streams and jobs, then wait for requests in hand."""
+        await self._console.close()
+        await super().shutdown(sockets)
+
+
+@contextmanager
+def _signals(server: uvicorn.Server) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        server.force_exit = server.should_exit
+        server.should_exit = True
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, end)
+    try:
+        yield
+    finally:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(each)
+
+
+@contextmanager
+def _told(server: uvicorn.Server, until: asyncio.Event) -> Iterator[None]:
+    async def end() -> None:
+        await until.wait()
+        server.should_exit = True
+
+    waiting = asyncio.ensure_future(end())
+    try:
+        yield
+    finally:
+        waiting.cancel()

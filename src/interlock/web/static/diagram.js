@@ -1,0 +1,199 @@
+// The drawing of a chart: the server's own, coloured by classes. Nothing in it is moved or measured here.
+
+import {text} from "/static/api.js";
+import {h} from "/static/elements.js";
+import {number, short} from "/static/words.js";
+
+const READABLE = 0.72;
+const drawings = new Map();
+let count = 0;
+
+/** A state's name as part of an id: letters, digits and hyphens stand, every other byte is `_hh`. */
+function encoded(name) {
+  let out = "";
+  for (const byte of new TextEncoder().encode(name)) {
+    const one = String.fromCharCode(byte);
+    out += /[A-Za-z0-9-]/.test(one) ? one : `_${byte.toString(16).padStart(2, "0")}`;
+  }
+  return out;
+}
+
+/** The drawing as nodes. It is our own renderer's; what could act in a page is taken out all the same. */
+async function drawn(path) {
+  if (!drawings.has(path)) drawings.set(path, text(path));
+  let source;
+  try {
+    source = await drawings.get(path);
+  } catch (problem) {
+    drawings.delete(path);
+    throw problem;
+  }
+  const parsed = new DOMParser().parseFromString(source, "image/svg+xml").documentElement;
+  if (parsed.nodeName !== "svg") throw new Error("the drawing does not read");
+  for (const node of [...parsed.querySelectorAll("script, style, foreignObject, a, image, use")]) node.remove();
+  for (const node of parsed.querySelectorAll("*")) {
+    for (const each of [...node.attributes])
+      if (/^(on|href|xlink|style)/i.test(each.name)) node.removeAttribute(each.name);
+  }
+  return document.importNode(parsed, true);
+}
+
+class Diagram extends HTMLElement {
+  /** Show a drawing; `label` names it, `pick(state)` makes its states buttons. */
+  async show(path, {label, states, pick} = {}) {
+    const svg = await drawn(path);
+    this.mark = `d${++count}-`;
+    for (const node of svg.querySelectorAll("[id]")) node.id = this.mark + node.id;
+    svg.removeAttribute("aria-labelledby");
+    for (const node of svg.querySelectorAll("title, desc")) if (node.parentNode === svg) node.remove();
+    svg.setAttribute("role", "group");
+    svg.setAttribute("aria-label", label);
+    this.classList.add("diagram");
+    this.natural = Number(svg.getAttribute("width")) || 600;
+    svg.removeAttribute("height");
+    const zoom = (label, sign, act) =>
+      h("button.quiet", {type: "button", "aria-label": label, title: label, onclick: act}, sign);
+    this.canvas = h("div.canvas", {tabindex: "-1"}, svg);
+    this.replaceChildren(
+      this.canvas,
+      h(
+        "div.zoom",
+        zoom("Smaller", "−", () => this.scaled(this.scale / 1.25)),
+        zoom("Fit", "⤢", () => this.fit(0)),
+        zoom("Larger", "+", () => this.scaled(this.scale * 1.25)),
+      ),
+    );
+    this.svg = svg;
+    new ResizeObserver(() => this.fixed || this.fit(READABLE)).observe(this.canvas);
+    this.nodes = new Map();
+    for (const state of states || []) {
+      const node = this.part("s", state);
+      if (node) this.nodes.set(state, node);
+    }
+    if (pick) this.listen(pick);
+  }
+
+  /** As wide as there is room for, but never so small that it cannot be read. */
+  fit(least) {
+    const room = this.canvas.clientWidth - 16;
+    if (room > 0) this.scaled(Math.min(1.1, Math.max(least, room / this.natural)), least > 0);
+  }
+
+  scaled(scale, byItself = false) {
+    this.fixed = !byItself;
+    this.scale = Math.min(3, Math.max(0.1, scale));
+    this.svg.setAttribute("width", Math.round(this.natural * this.scale));
+    if (byItself) this.follow();
+  }
+
+  /** Bring what is lit into sight, inside the frame only: the page itself does not move. */
+  follow() {
+    const lit = [...this.querySelectorAll(".on")].pop();
+    if (!lit || !lit.getBoundingClientRect) return;
+    const [seen, frame] = [lit.getBoundingClientRect(), this.canvas.getBoundingClientRect()];
+    if (seen.top < frame.top || seen.bottom > frame.bottom)
+      this.canvas.scrollTop += (seen.top + seen.bottom - frame.top - frame.bottom) / 2;
+    if (seen.left < frame.left || seen.right > frame.right)
+      this.canvas.scrollLeft += (seen.left + seen.right - frame.left - frame.right) / 2;
+  }
+
+  part(letter, name, rest = "") {
+    return this.querySelector(`[id="${this.mark}${letter}-${encoded(name)}${rest}"]`);
+  }
+
+  listen(pick) {
+    let first = true;
+    const names = [...this.nodes.keys()];
+    for (const [state, node] of this.nodes) {
+      node.setAttribute("tabindex", first ? "0" : "-1");
+      node.setAttribute("role", "button");
+      node.setAttribute("aria-label", state);
+      node.classList.add("pick");
+      first = false;
+      node.addEventListener("click", (event) => {
+        event.stopPropagation();
+        pick(state);
+      });
+      node.addEventListener("keydown", (event) => {
+        const at = names.indexOf(state);
+        const step = {ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1}[event.key];
+        if (event.key === "Enter" || event.key === " ") pick(state);
+        else if (step) {
+          const next = this.nodes.get(names[(at + step + names.length) % names.length]);
+          node.setAttribute("tabindex", "-1");
+          next.setAttribute("tabindex", "0");
+          next.focus();
+        } else return;
+        event.preventDefault();
+        event.stopPropagation();
+      });
+    }
+  }
+
+  /** Light what is active, what was taken last, and where the entity has been. */
+  light({active = [], took = [], visited = []}) {
+    const on = new Set(active);
+    const been = new Set(visited);
+    for (const [state, node] of this.nodes) {
+      node.classList.toggle("on", on.has(state));
+      node.classList.toggle("been", been.has(state) && !on.has(state));
+    }
+    for (const node of this.querySelectorAll(".took")) node.classList.remove("took");
+    for (const {source, ordinal} of took) {
+      const name = `${this.mark}t-${encoded(source)}-${ordinal}`;
+      const text = this.querySelector(`[id="${name}"]`);
+      if (text) text.classList.add("took");
+      for (const wire of this.querySelectorAll("[data-transitions]")) {
+        if (wire.dataset.transitions.split(" ").some((each) => this.mark + each === name)) wire.classList.add("took");
+      }
+    }
+    this.follow();
+  }
+
+  /** Counts in the badge slots, heat by share, a sign where some are stuck. */
+  heat(states) {
+    const atoms = states.filter((each) => each.type !== "compound" && each.type !== "parallel");
+    const most = Math.max(1, ...atoms.map((each) => each.entities));
+    for (const each of states) {
+      const node = this.nodes.get(each.id);
+      if (!node) continue;
+      for (const name of [...node.classList]) if (name.startsWith("heat-")) node.classList.remove(name);
+      const level = each.entities ? Math.min(9, Math.round((9 * Math.log1p(each.entities)) / Math.log1p(most))) : 0;
+      if (each.entities && atoms.includes(each)) node.classList.add(`heat-${level}`);
+      node.classList.toggle("stuck", Boolean(each.stuck));
+      const stuck = each.stuck ? `, ${number(each.stuck)} stuck` : "";
+      node.setAttribute("aria-label", `${each.id}, ${number(each.entities)} entities${stuck}`);
+      this.badge(each.id, each.entities ? short(each.entities) : "", Boolean(each.stuck));
+    }
+  }
+
+  badge(state, label, stuck) {
+    const slot = this.part("b", state);
+    if (!slot) return;
+    slot.replaceChildren();
+    slot.classList.toggle("alert", stuck);
+    if (!label) return;
+    const shown = stuck ? `⚠ ${label}` : label;
+    const wide = Math.max(20, shown.length * 6.2 + 10);
+    const left = Math.max(0, 40 - wide);
+    slot.append(h("rect", {x: left, y: 0, width: wide, height: 16, rx: 8}));
+    const caption = document.createElementNS("http://www.w3.org/2000/svg", "text");
+    for (const [key, value] of [
+      ["x", left + wide / 2],
+      ["y", 11.6],
+      ["text-anchor", "middle"],
+    ])
+      caption.setAttribute(key, value);
+    caption.textContent = shown;
+    slot.append(caption);
+  }
+}
+
+customElements.define("il-diagram", Diagram);
+
+/** A drawing in a frame that scrolls. */
+export async function diagram(path, options) {
+  const node = document.createElement("il-diagram");
+  await node.show(path, options);
+  return node;
+}

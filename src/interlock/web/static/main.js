@@ -1,0 +1,200 @@
+// The frame around all pages: the head, the keys, the theme; then whatever the address names.
+
+import {begin, get, logOut, me} from "/static/api.js";
+import {change, fill, go, h, later, render, trouble} from "/static/elements.js";
+import {dialog} from "/static/parts.js";
+import {entityPath, kindPath} from "/static/words.js";
+import "/static/page_fleet.js";
+import "/static/page_kind.js";
+import "/static/page_entity.js";
+import "/static/page_work.js";
+import "/static/page_audit.js";
+import "/static/page_bulk.js";
+import "/static/page_lab.js";
+
+const LINKS = [
+  ["/", "Fleet"],
+  ["/effects", "Effects"],
+  ["/sagas", "Sagas"],
+  ["/bulk", "Bulk"],
+  ["/audit", "Audit"],
+  ["/lab", "Lab"],
+];
+const KEYS = [
+  ["/", "search"],
+  ["g f", "fleet"],
+  ["g e", "effects"],
+  ["g s", "sagas"],
+  ["g a", "audit"],
+  ["j k", "next and previous row"],
+  ["← →", "version before and after"],
+  ["e", "send an event"],
+  ["t", "theme"],
+  ["?", "this help"],
+];
+
+function theme() {
+  const now =
+    document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
+  try {
+    localStorage.setItem("theme", document.documentElement.dataset.theme);
+  } catch {
+    /* not allowed to remember: then not */
+  }
+}
+
+function head() {
+  const found = h("ul", {id: "found", role: "listbox", hidden: true});
+  const field = h("input", {
+    id: "search",
+    type: "search",
+    placeholder: "Search by id",
+    "aria-label": "Search entities by the beginning of their id",
+    autocomplete: "off",
+    "aria-controls": "found",
+  });
+  const look = later(140, () => search(field, found));
+  field.addEventListener("input", look);
+  field.addEventListener("keydown", (event) => {
+    const rows = [...found.querySelectorAll("a")];
+    if (event.key === "ArrowDown" && rows.length) rows[0].focus();
+    else if (event.key === "Enter" && rows.length) {
+      field.blur();
+      rows[0].click();
+    } else if (event.key === "Escape") field.blur();
+    else return;
+    event.preventDefault();
+  });
+  document.addEventListener("shown", () => {
+    if (document.activeElement !== field) {
+      change(found, {hidden: true});
+      field.value = "";
+    }
+    const path = location.pathname;
+    for (const link of document.querySelectorAll("#top nav a")) {
+      const mine = link.getAttribute("href");
+      change(link, {
+        "aria-current": (
+          mine === "/" ? path === "/" || path.startsWith("/k/") || path.startsWith("/e/") : path.startsWith(mine)
+        )
+          ? "page"
+          : null,
+      });
+    }
+  });
+  fill(
+    document.getElementById("top"),
+    h(
+      "a.brand",
+      {href: "/", "aria-label": "Interlock, fleet"},
+      h(
+        "svg",
+        {viewBox: "0 0 32 32", width: 20, height: 20, "aria-hidden": "true"},
+        h("path.edge", {d: "M16 3 29 16 16 29 3 16Z"}),
+        h("path.core", {d: "M16 11 21 16 16 21 11 16Z"}),
+      ),
+      "Interlock",
+    ),
+    h(
+      "nav",
+      {"aria-label": "Pages"},
+      LINKS.map(([href, name]) => h("a", {href}, name)),
+    ),
+    h("div.search", field, found),
+    h("span.live", {id: "live", role: "img", "aria-label": "Live updates", "data-state": "off"}),
+    me.read_only && h("span.pill", "read only"),
+    h("button.quiet", {"aria-label": "Switch between light and dark", title: "Theme (t)", onclick: theme}, "◐"),
+    h("button.quiet.who", {title: "Who you are", onclick: person}, me.id),
+  );
+}
+
+async function search(field, found) {
+  const wanted = field.value.trim();
+  if (!wanted) return change(found, {hidden: true});
+  const {kinds} = await get("kinds");
+  const [named, own] = wanted.includes("/")
+    ? [wanted.split("/")[0], wanted.slice(wanted.indexOf("/") + 1)]
+    : [null, wanted];
+  const pages = await Promise.all(
+    kinds
+      .filter((each) => each.chart && (!named || each.kind === named))
+      .map((each) => get(`kinds/${encodeURIComponent(each.kind)}/entities?limit=6&q=${encodeURIComponent(own)}`)),
+  );
+  if (field.value.trim() !== wanted) return null;
+  const rows = pages.flatMap((each) => each.rows).slice(0, 8);
+  const links = rows.map((each) =>
+    h(
+      "li",
+      h(
+        "a",
+        {href: entityPath(each.entity)},
+        h("span.mono", each.entity),
+        h("span.muted", ` ${each.configuration.join(", ")}`),
+      ),
+    ),
+  );
+  for (const each of kinds)
+    if (each.kind.startsWith(wanted))
+      links.push(h("li", h("a", {href: kindPath(each.kind)}, each.kind, h("span.muted", " kind"))));
+  fill(found, links.length ? links : h("li.muted", "Nothing begins like that."));
+  return change(found, {hidden: false});
+}
+
+function person() {
+  dialog(
+    me.id,
+    h("p", "Roles: ", me.roles.join(", ") || "none"),
+    h("p", "Rights: ", me.rights.join(", ") || "none"),
+    h("footer", h("button", {onclick: logOut}, "Log out")),
+  );
+}
+
+let before = "";
+addEventListener("keydown", (event) => {
+  const typing = event.target.closest && event.target.closest("input, textarea, select, dialog");
+  if (event.key === "Escape") document.getElementById("found").hidden = true;
+  if (event.metaKey || event.ctrlKey) {
+    if (event.key !== "k") return;
+  } else if (typing || event.altKey) return;
+  const pair = before + event.key;
+  before = event.key === "g" ? "g" : "";
+  const pages = {gf: "/", ge: "/effects", gs: "/sagas", ga: "/audit", gb: "/bulk", gl: "/lab"};
+  if (pages[pair]) go(pages[pair]);
+  else if (event.key === "/" || (event.key === "k" && (event.metaKey || event.ctrlKey)))
+    document.getElementById("search").focus();
+  else if (event.key === "t") theme();
+  else if (event.key === "?")
+    dialog(
+      "Keys",
+      h(
+        "dl.keys",
+        KEYS.map(([key, what]) => [h("dt", h("kbd", key)), h("dd", what)]),
+      ),
+    );
+  else if (event.key === "j" || event.key === "k") nextRow(event.key === "j" ? 1 : -1);
+  else return;
+  event.preventDefault();
+});
+
+function nextRow(by) {
+  const links = [...document.querySelectorAll("main tbody a.mono, main a.row")];
+  const at = links.indexOf(document.activeElement);
+  const next = links[at < 0 ? 0 : at + by];
+  if (next) next.focus();
+}
+
+try {
+  const kept = localStorage.getItem("theme");
+  if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
+} catch {
+  /* not allowed to remember: then not */
+}
+
+try {
+  await begin();
+  head();
+  await render();
+} catch (problem) {
+  fill(document.getElementById("main"), trouble(problem));
+}

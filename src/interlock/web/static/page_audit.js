@@ -1,0 +1,155 @@
+// Audit: who was refused, and whether every chain still holds.
+
+import {get, may, post, query} from "/static/api.js";
+import {fill, h, keepQuery, later, onLeave, page} from "/static/elements.js";
+import {entityLink, more, num, problemNote, row, table, time} from "/static/parts.js";
+import {entityPath, many, number} from "/static/words.js";
+
+page("/audit", async (main, _, given) => {
+  document.title = "Audit · Interlock";
+  const filter = {principal: given.get("principal") || ""};
+  const body = h("div");
+  const chains = h("div", {"aria-live": "polite"});
+  let rows = [];
+  let watching = null;
+  onLeave(main, () => clearTimeout(watching));
+  async function load(before) {
+    const found = await get(`refusals${query({...filter, before})}`);
+    rows = before ? [...rows, ...found.rows] : found.rows;
+    fill(
+      body,
+      found.kept
+        ? table(
+            "Refusals",
+            [["No", "num"], "Time", "Outcome", "Event", "Entity", "By", "Reason"],
+            rows.map((each) =>
+              row(
+                num(each.sequence),
+                time(each.time_ms),
+                h("span", {class: each.outcome === "denied" ? "bad" : "warn"}, `✗ ${each.outcome}`),
+                h("b", each.event),
+                each.entity.includes("/") ? entityLink(each.entity) : "",
+                each.principal || "—",
+                h("code", each.reason),
+              ),
+            ),
+            "Nobody was refused.",
+          )
+        : h("p.empty", "This store does not give refusals back."),
+      more(found.before, () => load(found.before)),
+    );
+  }
+  async function begin(entity) {
+    try {
+      watch(await post("verify", entity ? {entity} : {}));
+    } catch (problem) {
+      fill(chains, problemNote(problem));
+    }
+  }
+  async function watch(job) {
+    show(job);
+    if (job.ended_ms === null) watching = setTimeout(async () => watch(await get(`jobs/${job.id}`)), 250);
+    else if (!job.problems.length) {
+      const proof = await get("refusals/proof").catch(() => null);
+      if (proof)
+        chains.append(
+          proof.broken === null
+            ? h("p.good", `✓ ${many(proof.linked, "refusal")} linked`)
+            : h("p.bad", `✗ The chain of refusals is broken at number ${proof.broken}.`),
+        );
+    }
+  }
+  function show(job) {
+    const bad = job.problems;
+    const state =
+      job.ended_ms === null
+        ? h("p", h("span.spin"), ` ${number(job.seen)} entities…`)
+        : bad.length
+          ? h(
+              "p.bad",
+              `✗ ${many(bad.length, "entity has a problem", "entities have problems")} among ${number(job.seen)}.`,
+            )
+          : job.error
+            ? problemNote({detail: job.error})
+            : h(
+                "p.good",
+                `✓ ${many(job.seen, "entity", "entities")}: every entry is linked, and replays to what is stored.`,
+              );
+    fill(
+      chains,
+      state,
+      bad.map((each) =>
+        h(
+          "div.broken",
+          {role: "alert"},
+          h("p", entityLink(each.entity), " ", h("code", each.code)),
+          links(each),
+          h("p", each.message),
+        ),
+      ),
+    );
+  }
+  const changed = later(200, async () => {
+    keepQuery(filter);
+    await load(null);
+  });
+  const who = h("input", {
+    id: "audit-who",
+    value: filter.principal,
+    autocomplete: "off",
+    oninput: () => {
+      filter.principal = who.value.trim();
+      changed();
+    },
+  });
+  const one = h("input", {id: "audit-one", placeholder: "order/A-1, or empty for all", autocomplete: "off", size: 26});
+  fill(
+    main,
+    h("div.title", h("h1", "Audit")),
+    h(
+      "section.card",
+      h("h2", "Chains"),
+      h(
+        "p.muted",
+        "Each entry holds a hash over the one before. Verifying follows every link, does every step again, and compares.",
+      ),
+      h(
+        "form.filters",
+        {
+          onsubmit: (event) => {
+            event.preventDefault();
+            begin(one.value.trim());
+          },
+        },
+        h("div.field", h("label", {for: "audit-one"}, "Entity"), one),
+        h("button.primary", {disabled: !may("read:audit")}, "Verify"),
+      ),
+      chains,
+    ),
+    h(
+      "section.card",
+      h("h2", "Refusals"),
+      h(
+        "form.filters",
+        {onsubmit: (event) => event.preventDefault()},
+        h("div.field", h("label", {for: "audit-who"}, "Principal"), who),
+      ),
+      body,
+    ),
+  );
+  await load(null);
+});
+
+/** The links up to the bad one, and that one. */
+function links(bad) {
+  const first = Math.max(1, bad.version - 4);
+  const good = Array.from({length: bad.version - first}, (_, at) => first + at);
+  return h(
+    "ol.chain",
+    {"aria-label": `The chain is broken at version ${bad.version}`},
+    first > 1 && h("li.gap", "…"),
+    good.map((version) => h("li.ok", h("a", {href: `${entityPath(bad.entity)}?version=${version}`}, version))),
+    h("li.bad", {"data-version": bad.version}, `✗ ${bad.version}`),
+    h("li.gap", "unproven"),
+  );
+}

@@ -1,0 +1,402 @@
+// Parts that several pages share: tables, ages, sparklines, JSON and its differences, forms from schemas, dialogs.
+
+import {post} from "/static/api.js";
+import {fill, h, toast} from "/static/elements.js";
+import {clock, entityPath, iso, number, span} from "/static/words.js";
+
+/** A duration that goes on counting: since a time, or until one. */
+class Age extends HTMLElement {
+  connectedCallback() {
+    this.timer = setInterval(() => this.tell(), 1000);
+    this.tell();
+  }
+  disconnectedCallback() {
+    clearInterval(this.timer);
+  }
+  tell() {
+    const since = Number(this.getAttribute("since"));
+    const until = Number(this.getAttribute("until"));
+    const text = since
+      ? span(Date.now() - since)
+      : until > Date.now()
+        ? `in ${span(until - Date.now())}`
+        : `${span(Date.now() - until)} late`;
+    if (text !== this.textContent) this.textContent = text;
+  }
+}
+customElements.define("il-age", Age);
+
+export const age = (ms) => h("il-age", {since: ms, title: iso(ms)});
+export const until = (ms) => h("il-age", {until: ms, title: iso(ms)});
+export const time = (ms) => h("time", {datetime: iso(ms), title: iso(ms)}, clock(ms));
+export const entityLink = (name) => h("a.mono", {href: entityPath(name)}, name);
+
+/** State names, as small marks. */
+export const states = (names) => names.map((each) => h("span.state", each));
+
+/** A table: heads (a text, or [text, class]) and rows of cells. */
+export function table(label, heads, rows, empty = "Nothing here.") {
+  if (!rows.length) return h("p.empty", empty);
+  const head = heads.map((each) =>
+    Array.isArray(each) ? h("th", {class: each[1], scope: "col"}, each[0]) : h("th", {scope: "col"}, each),
+  );
+  return h("div.scroll", h("table", {"aria-label": label}, h("thead", h("tr", head)), h("tbody", rows)));
+}
+
+export const row = (...cells) =>
+  h(
+    "tr",
+    cells.map((each) => (each instanceof HTMLTableCellElement ? each : h("td", each))),
+  );
+export const num = (value) => h("td.num", value);
+
+/** A line of what each minute brought. */
+export function spark(minutes, nowMs, wide = 150, high = 28) {
+  const last = Math.floor(nowMs / 60000);
+  const steps = new Map(minutes.map((each) => [each.minute_ms / 60000, each.steps]));
+  const values = Array.from({length: 60}, (_, at) => steps.get(last - 59 + at) || 0);
+  const most = Math.max(1, ...values);
+  const points = values.map(
+    (value, at) => `${((at * wide) / 59).toFixed(1)},${(high - 2 - ((high - 4) * value) / most).toFixed(1)}`,
+  );
+  const sum = values.reduce((one, other) => one + other, 0);
+  return h(
+    "svg.spark",
+    {
+      viewBox: `0 0 ${wide} ${high}`,
+      width: wide,
+      height: high,
+      role: "img",
+      "aria-label": `${number(sum)} steps in the last hour`,
+    },
+    h("polyline.area", {points: `0,${high} ${points.join(" ")} ${wide},${high}`}),
+    h("polyline.line", {points: points.join(" ")}),
+  );
+}
+
+/** Steps a second over the last whole minutes. */
+export function rate(minutes, nowMs) {
+  const from = Math.floor(nowMs / 60000) * 60000 - 60000;
+  const found = minutes.filter((each) => each.minute_ms >= from).reduce((sum, each) => sum + each.steps, 0);
+  const seconds = (nowMs - from) / 1000;
+  const value = found / seconds;
+  return value >= 100 ? number(Math.round(value)) : value >= 0.05 ? value.toFixed(1) : "0";
+}
+
+// JSON
+
+export function json(value) {
+  return h("pre.json", JSON.stringify(value, null, 2));
+}
+
+const said = (value) => (value === undefined ? "" : JSON.stringify(value));
+
+/** A context, with what changed since the version before marked by sign and colour. */
+export function contextDiff(before, after) {
+  const keys = [...new Set([...Object.keys(before || {}), ...Object.keys(after)])].filter(
+    (each) => !each.startsWith("saga_"),
+  );
+  if (!keys.length) return h("p.empty", "No context.");
+  const lines = [];
+  for (const key of keys) {
+    const was = before ? said(before[key]) : said(after[key]);
+    const now = said(after[key]);
+    if (was === now) lines.push(h("div.same", h("span.sign", " "), h("b", key), " ", cut(now)));
+    else {
+      if (was) lines.push(h("div.minus", h("span.sign", "−"), h("b", key), " ", cut(was)));
+      if (now) lines.push(h("div.plus", h("span.sign", "+"), h("b", key), " ", cut(now)));
+    }
+  }
+  return h("div.diff", lines);
+}
+
+const cut = (text) => (text.length > 400 ? `${text.slice(0, 400)}…` : text);
+
+// Forms
+
+let fields = 0;
+
+/** Fields for a schema: `node`, and `value()` that gives what was typed or throws what is wrong with it. */
+export function schemaForm(schema) {
+  const listed = schema && schema.properties ? Object.entries(schema.properties) : null;
+  if (schema && listed && !listed.length) return {node: h("p.muted", "No payload."), value: () => null};
+  if (!listed) {
+    const id = `f${++fields}`;
+    const area = h("textarea", {id, rows: 3, spellcheck: "false", placeholder: '{"id": "p-1"}'});
+    const node = h("div.field", h("label", {for: id}, "Payload, as JSON (may stay empty)"), area);
+    return {node, value: () => (area.value.trim() ? parsed(area.value, "The payload") : null)};
+  }
+  const required = new Set(schema.required || []);
+  const made = listed.map(([name, shape]) => [name, control(name, shape, required.has(name))]);
+  const value = () => {
+    const found = {};
+    for (const [name, each] of made) {
+      const one = each.value();
+      if (one !== undefined) found[name] = one;
+    }
+    return found;
+  };
+  return {
+    node: h(
+      "div.fields",
+      made.map(([, each]) => each.node),
+    ),
+    value,
+  };
+}
+
+function parsed(text, what) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Error(`${what} is not JSON.`);
+  }
+}
+
+function control(name, shape, required) {
+  const id = `f${++fields}`;
+  const types = [shape.type].flat();
+  const type = types.find((each) => each && each !== "null");
+  const label = h(
+    "label",
+    {for: id},
+    name,
+    required && h("span.muted", " required"),
+    types.includes("null") && h("span.muted", " may be empty"),
+  );
+  const note = shape.description && h("p.muted", shape.description);
+  const preset = shape.default === undefined || shape.default === null ? "" : shape.default;
+  let input;
+  let value;
+  if (shape.enum) {
+    input = h(
+      "select",
+      {id},
+      !required && h("option", {value: ""}, "—"),
+      shape.enum.map((each) => h("option", {value: JSON.stringify(each)}, String(each))),
+    );
+    if (preset !== "") input.value = JSON.stringify(preset);
+    value = () => (input.value === "" ? undefined : JSON.parse(input.value));
+  } else if (type === "boolean") {
+    input = h(
+      "select",
+      {id},
+      !required && h("option", {value: ""}, "—"),
+      h("option", {value: "true"}, "true"),
+      h("option", {value: "false"}, "false"),
+    );
+    if (preset !== "") input.value = String(preset);
+    value = () => (input.value === "" ? undefined : input.value === "true");
+  } else if (type === "integer" || type === "number") {
+    input = h("input", {
+      id,
+      type: "number",
+      step: type === "integer" ? 1 : "any",
+      min: shape.minimum,
+      max: shape.maximum,
+      required,
+      value: preset,
+    });
+    value = () => (input.value === "" ? undefined : Number(input.value));
+  } else if (type === "string") {
+    input = h("input", {id, type: "text", maxlength: shape.maxLength, required, value: preset});
+    value = () => (input.value === "" && !required ? undefined : input.value);
+  } else {
+    input = h(
+      "textarea",
+      {id, rows: 2, spellcheck: "false", placeholder: type === "array" ? "[]" : type === "object" ? "{}" : "JSON"},
+      preset === "" ? "" : JSON.stringify(preset),
+    );
+    value = () => (input.value.trim() ? parsed(input.value, name) : undefined);
+  }
+  return {node: h("div.field", label, input, note), value};
+}
+
+/** A dialog with a title; closing it takes it away. */
+export function dialog(title, ...content) {
+  const node = h(
+    "dialog",
+    {"aria-label": title},
+    h(
+      "header",
+      h("h2", title),
+      h("button.quiet", {type: "button", "aria-label": "Close", onclick: () => node.close()}, "✕"),
+    ),
+    content,
+  );
+  node.addEventListener("close", () => node.remove());
+  node.addEventListener("click", (event) => event.target === node && node.close());
+  document.body.append(node);
+  node.showModal();
+  return node;
+}
+
+/** Ask for a reason, then do it. */
+export function confirmed(title, text, label, act) {
+  const reason = h("input", {id: "reason", required: true, maxlength: 500, autocomplete: "off"});
+  const note = h("div");
+  const form = h(
+    "form",
+    {
+      onsubmit: async (event) => {
+        event.preventDefault();
+        try {
+          await act(reason.value);
+          box.close();
+        } catch (problem) {
+          fill(note, problemNote(problem));
+        }
+      },
+    },
+    h("p", text),
+    h("div.field", h("label", {for: "reason"}, "Reason"), reason),
+    note,
+    h("footer", h("button.primary", label)),
+  );
+  const box = dialog(title, form);
+  reason.focus();
+}
+
+/** A problem in a few lines; a refusal with the guards that said no and what they read. */
+export function problemNote(problem) {
+  const receipt = problem.receipt;
+  const lines = [
+    h(
+      "p",
+      h("b", `✗ ${receipt ? receipt.outcome : problem.title || "Problem"}`),
+      " ",
+      problem.detail || problem.message,
+    ),
+  ];
+  if (receipt) {
+    const why = {
+      no_transition: "No transition of the active states takes it.",
+      guard: "A guard said no.",
+      roles: "Your roles may not send it.",
+      permit: "Its policy says no to you.",
+      unknown_event: "The chart declares no such event.",
+      payload: "Its payload is refused.",
+    }[receipt.reason];
+    if (why) lines.push(h("p", why));
+    for (const each of receipt.guards) lines.push(guardNote(each));
+    for (const each of receipt.faults) lines.push(h("p", each));
+  }
+  if (problem.hint) lines.push(h("p.muted", problem.hint));
+  return h("div.note.bad", {role: "alert"}, lines);
+}
+
+/** A guard that said no: as it is written, and the values it read. */
+export function guardNote({guard, values, error}) {
+  const read = Object.entries(values || {});
+  return h(
+    "div.guard",
+    h("code", guard || "(no guard)"),
+    read.length > 0 && h("span.muted", " with "),
+    read.map(([key, value], at) => [at > 0 && ", ", h("code", `${key} = ${said(value)}`)]),
+    error && h("span.bad", ` failed: ${error}`),
+  );
+}
+
+/** Events with a button each, and for those that are not accepted the reason. */
+export function eventList(list, press, closed = () => false) {
+  return h(
+    "ul.events",
+    list.map((each) =>
+      h(
+        "li",
+        {class: each.accepted ? "yes" : "no"},
+        h(
+          "button",
+          {class: each.accepted ? "" : "quiet", disabled: closed(each), onclick: () => press(each)},
+          each.accepted ? "✓ " : "✗ ",
+          each.event,
+        ),
+        each.accepted ? each.targets.length > 0 && h("span.muted", `→ ${each.targets.join(", ")}`) : why(each),
+      ),
+    ),
+  );
+}
+
+function why(each) {
+  if (each.why === "guard") return h("div.why", each.guards.map(guardNote));
+  if (each.why === "roles")
+    return h(
+      "span.muted",
+      each.roles && each.roles.length ? `needs the role ${each.roles.join(" or ")}` : "no role may send it",
+    );
+  if (each.why === "elsewhere")
+    return h("span.muted", each.states.length ? `accepted in ${each.states.join(", ")}` : "accepted in no state");
+  return h("span.muted", "it has ended");
+}
+
+/** Send an event to an entity, by a form made of its schema. */
+export function sendForm(entity, acceptance, version, done) {
+  const form = schemaForm(acceptance.payload);
+  const reason = h("input", {id: "reason", maxlength: 500, autocomplete: "off", placeholder: "Kept with the entry"});
+  const note = h("div", {"aria-live": "polite"});
+  const key = `console/${crypto.randomUUID ? crypto.randomUUID() : Date.now().toString(36) + Math.random().toString(36).slice(2)}`;
+  async function act(event, dry) {
+    event.preventDefault();
+    try {
+      const payload = form.value();
+      const body = {event: acceptance.event, payload, reason: reason.value || null, dry_run: dry, key};
+      const receipt = await post(
+        `send/${entity.split("/").map(encodeURIComponent).join("/")}`,
+        dry ? body : {...body, expected: version},
+      );
+      const where = receipt.configuration.join(", ");
+      if (dry)
+        fill(
+          note,
+          h(
+            "div.note.good",
+            h("p", h("b", `✓ would be ${receipt.outcome}`), where && ` → ${where}`),
+            receipt.effects.length > 0 && h("p.muted", `Effects: ${receipt.effects.join(", ")}`),
+          ),
+        );
+      else {
+        toast(`✓ ${acceptance.event} ${receipt.outcome}: ${where || "unchanged"}`, "good");
+        box.close();
+        done(receipt);
+      }
+    } catch (problem) {
+      fill(note, problemNote(problem));
+    }
+  }
+  const leads = acceptance.targets.length
+    ? `→ ${acceptance.targets.join(", ")}`
+    : acceptance.accepted
+      ? "Stays where it is."
+      : "Not accepted as things stand.";
+  const node = h(
+    "form",
+    {onsubmit: (event) => act(event, false)},
+    h("p.muted", leads),
+    acceptance.description && h("p", acceptance.description),
+    form.node,
+    h("div.field", h("label", {for: "reason"}, "Reason"), reason),
+    note,
+    h(
+      "footer",
+      h("button", {type: "button", onclick: (event) => act(event, true)}, "Rehearse"),
+      h("button.primary", `Send ${acceptance.event}`),
+    ),
+  );
+  const box = dialog(`Send ${acceptance.event}`, node);
+  const first = node.querySelector("input, select, textarea");
+  if (first) first.focus();
+}
+
+export async function copy(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast(`${what} copied`);
+  } catch {
+    dialog(what, h("pre.json", {tabindex: 0}, text));
+  }
+}
+
+/** Links to the next page of a list. */
+export function more(after, follow) {
+  return after ? h("p.more", h("button", {onclick: follow}, "Show more")) : null;
+}

@@ -1,0 +1,64 @@
+// Numbers and times as people read them.
+
+const UNITS = [
+  [86400000, "d"],
+  [3600000, "h"],
+  [60000, "m"],
+  [1000, "s"],
+];
+
+/** How long: its two largest units, `2d 4h`, `12m 41s`, `80 ms`. */
+export function span(ms) {
+  if (ms === null || ms === undefined) return "—";
+  if (ms < 0) ms = 0;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  let left = Math.floor(ms / 1000) * 1000;
+  const parts = [];
+  for (const [size, unit] of UNITS) {
+    if (left >= size || parts.length) {
+      const count = Math.floor(left / size);
+      if (count || !parts.length) parts.push(`${count}${unit}`);
+      left -= count * size;
+      if (parts.length === 2 || (parts.length && !left)) break;
+    }
+  }
+  return parts.join(" ");
+}
+
+/** A bound, in one unit: `10m`, `6h`, `7d`. */
+export function bound(ms) {
+  if (ms === null || ms === undefined) return "—";
+  for (const [size, unit] of UNITS) if (ms >= size && ms % size === 0) return `${ms / size}${unit}`;
+  return span(ms);
+}
+
+const whole = new Intl.NumberFormat("en");
+export const number = (value) => whole.format(value);
+
+/** A number in little room: `812`, `100k`, `2.0M`. */
+export function short(value) {
+  if (value < 10000) return number(value);
+  if (value < 999500) return `${Math.round(value / 1000)}k`;
+  return `${(value / 1e6).toFixed(value < 99.5e6 ? 1 : 0)}M`;
+}
+
+export function many(count, one, more = `${one}s`) {
+  return `${number(count)} ${count === 1 ? one : more}`;
+}
+
+/** A time of day, with the date when it is not today's. */
+export function clock(ms, now = Date.now()) {
+  const time = new Date(ms);
+  const day = time.toDateString() === new Date(now).toDateString() ? "" : `${date(ms)} `;
+  return day + time.toLocaleTimeString("en-GB");
+}
+
+export const date = (ms) => new Date(ms).toISOString().slice(0, 10);
+export const iso = (ms) => new Date(ms).toISOString();
+
+/** A label of a revision: `3.1.0`, and the hash only when it has none. */
+export const revision = (text) => (text ? text.split("+")[0] || text : "—");
+
+export const entityPath = (name) => `/e/${name.split("/").map(encodeURIComponent).join("/")}`;
+export const kindPath = (kind, rest = "") => `/k/${encodeURIComponent(kind)}${rest}`;
+export const apiPath = (name) => name.split("/").map(encodeURIComponent).join("/");

@@ -1,0 +1,260 @@
+"""What the interface answers with: every value that leaves it as JSON, and how it is made from ours.
+
+Rule 1: times are milliseconds since 1970, as everywhere; pages make words of them.
+Rule 2: what a chart calls sensitive is masked here, and only here, for whoever has no right to see it: the fields by
+name, and with them everything that may carry their values: payloads, effects, what guards read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from interlock.model.chart import Chart
+from interlock.model.entry import CREATE, Entry
+from interlock.model.event import Event
+from interlock.model.snapshot import Snapshot
+from interlock.ports.store import Row
+from interlock.ports.work import WorkRow
+from interlock.runtime.accepted import Acceptance, Refused
+from interlock.web.access import Person
+from interlock.web.sagas import SagaView
+
+MASK = "•••"
+
+
+class Passed(Struct, frozen=True):
+    """A transition as the diagram knows it: the id of its source, and its number among that state's."""
+
+    source: str
+    ordinal: int
+
+
+class EntryView(Struct, frozen=True):
+    """One entry of a journal. `own`: what else its event holds, when the driver or another entity brought it."""
+
+    version: int
+    time_ms: int
+    event: str
+    outcome: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    key: str
+    revision: str
+    reason: str | None = None
+    principal: str | None = None
+    said: str | None = None
+    trace: str | None = None
+    data: Any = None
+    effects: tuple[dict[str, Any], ...] = ()
+    source: str | None = None
+    own: dict[str, Any] = {}
+
+
+class WorkView(Struct, frozen=True):
+    """One piece of work: what, whose, how often it was tried, when it is next."""
+
+    entity: str
+    lane: str
+    version: int
+    ordinal: int
+    name: str
+    status: str
+    attempts: int
+    failures: int
+    retries: int | None = None
+    next_ms: int | None = None
+    due_ms: int | None = None
+    owner: str | None = None
+    error: Any = None
+    dead_ms: int | None = None
+    cancelled: bool = False
+
+
+class TimerView(Struct, frozen=True):
+    """A pending timer."""
+
+    name: str
+    event: str
+    due_ms: int
+    state: str | None = None
+
+
+class EntityView(Struct, frozen=True):
+    """An entity at a version: `latest` is the one it has now. `damage`: why its journal cannot be read."""
+
+    entity: str
+    kind: str
+    id: str
+    version: int
+    latest: int
+    revision: str
+    label: str | None
+    configuration: tuple[str, ...]
+    active: tuple[str, ...]
+    context: dict[str, Any]
+    context_before: dict[str, Any] | None
+    since_ms: int | None
+    time_ms: int
+    now_ms: int
+    entry: EntryView | None
+    took: tuple[Passed, ...] = ()
+    timers: tuple[TimerView, ...] = ()
+    invokes: tuple[dict[str, Any], ...] = ()
+    work: tuple[WorkView, ...] = ()
+    saga: tuple[SagaView, ...] = ()
+    accepted: tuple[Acceptance, ...] = ()
+    ended: str | None = None
+    output: Any = None
+    parent: str | None = None
+    p95_ms: int | None = None
+    masked: bool = False
+    damage: str | None = None
+
+
+class RowView(Struct, frozen=True):
+    """One entity in a list. `entered_ms`: since when it is in the state that was asked for, else where it is."""
+
+    entity: str
+    version: int
+    revision: str
+    configuration: tuple[str, ...]
+    created_ms: int
+    entered_ms: int
+    changed_ms: int
+    ended: str | None = None
+
+
+class RowsView(Struct, frozen=True):
+    """A page of a list. `partial`: the walk ended at its bound, there may be more behind the cursor."""
+
+    rows: tuple[RowView, ...]
+    now_ms: int
+    after: str | None = None
+    partial: bool = False
+
+
+def row_view(row: Row) -> RowView:
+    """A row of a list."""
+    return RowView(
+        row.entity,
+        row.version,
+        row.revision,
+        row.configuration,
+        row.created_ms,
+        row.entered_ms,
+        row.changed_ms,
+        row.ended,
+    )
+
+
+def masks(chart: Chart, person: Person) -> frozenset[str] | None:
+    """The fields of the context that are hidden from a person; None when nothing is."""
+    if "read:sensitive" in person.rights:
+        return None
+    found = [each.sensitive for each in chart.states if each.sensitive is not None]
+    return frozenset(name for each in found for name in each.fields) if found else None
+
+
+def masked_context(context: dict[str, Any], hidden: frozenset[str] | None) -> dict[str, Any]:
+    """The context with hidden fields masked."""
+    if hidden is None:
+        return context
+    return {key: MASK if key in hidden else value for key, value in context.items()}
+
+
+def masked_acceptances(found: tuple[Acceptance, ...], hidden: frozenset[str] | None) -> tuple[Acceptance, ...]:
+    """Acceptances without what guards read."""
+    if hidden is None:
+        return found
+    blind = (tuple(Refused(one.state, one.guard, {}) for one in each.guards) for each in found)
+    return tuple(replace(each, guards=guards) for each, guards in zip(found, blind, strict=True))
+
+
+def entry_view(entry: Entry, hidden: frozenset[str] | None) -> EntryView:
+    """An entry; who sent it by id, and the reason they gave."""
+    event = entry.event
+    principal = event.principal if isinstance(event.principal, dict) else {}
+    data, effects = event.data, tuple(_effect(each) for each in entry.effects)
+    if hidden is not None:
+        data = None if data is None else MASK
+        effects = tuple({**each, "payload": MASK} for each in effects)
+    return EntryView(
+        entry.version,
+        event.time_ms,
+        "create" if event.name == CREATE else event.name,
+        entry.outcome,
+        entry.before,
+        entry.after,
+        entry.key,
+        entry.revision,
+        entry.reason,
+        None if principal.get("id") is None else str(principal["id"]),
+        None if principal.get("reason") is None else str(principal["reason"]),
+        entry.trace,
+        data,
+        effects,
+        event.source,
+        own_fields(event),
+    )
+
+
+def own_fields(event: Event) -> dict[str, Any]:
+    """The fields of an event beside its name, payload, time and sender, as far as they are set."""
+    plain = Event(event.name)
+    names = ("type", "sendid", "origin", "origintype", "invokeid", "source", "last", "forwarded")
+    return {each: getattr(event, each) for each in names if getattr(event, each) != getattr(plain, each)}
+
+
+def _effect(effect: Any) -> dict[str, Any]:
+    return {"type": effect.type, "ordinal": effect.ordinal, "key": effect.key, "payload": effect.payload}
+
+
+def work_view(row: WorkRow, now_ms: int) -> WorkView:
+    """A piece of work, with what is becoming of it in one word."""
+    body = row.work.body if isinstance(row.work.body, dict) else {}
+    retry = body.get("retry")
+    tries = retry.get("max") if isinstance(retry, dict) else None
+    return WorkView(
+        row.entity,
+        row.work.place.lane,
+        row.work.place.version,
+        row.work.place.ordinal,
+        row.work.name,
+        _status(row, now_ms),
+        row.attempts,
+        row.failures,
+        tries if isinstance(tries, int) else None,
+        row.next_ms,
+        row.work.due_ms,
+        row.owner,
+        row.error,
+        row.dead_ms,
+        row.cancelled,
+    )
+
+
+def _status(row: WorkRow, now_ms: int) -> str:
+    if row.dead_ms is not None:
+        return "dead"
+    if row.cancelled:
+        return "cancelled"
+    if row.owner is not None and row.next_ms is not None and row.next_ms > now_ms:
+        return "in hand"
+    if row.failures:
+        return "retry"
+    return "waiting"
+
+
+def timers_view(snapshot: Snapshot) -> tuple[TimerView, ...]:
+    """The pending timers, soonest first."""
+    found = (TimerView(each.name, each.event, each.due_ms, each.state) for each in snapshot.timers)
+    return tuple(sorted(found, key=lambda each: each.due_ms))
+
+
+def passed_view(chart: Chart, transitions: tuple[int, ...]) -> tuple[Passed, ...]:
+    """Transitions by their source and number there."""
+    sources = [(chart.states[chart.transitions[each].source], each) for each in transitions]
+    return tuple(Passed(state.id, state.transitions.index(each)) for state, each in sources)

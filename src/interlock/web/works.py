@@ -1,0 +1,202 @@
+"""Work that entries left: what waits, what is tried again, what has died, and a hand for the latter."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from interlock.errors import NotFoundError, UsageError
+from interlock.model.work import Lane, Place
+from interlock.ports.store import Query
+from interlock.ports.work import WorkDesk, WorkQuery, WorkStore
+from interlock.runtime.request import checked_entity
+from interlock.web.endpoint import Asked, Endpoint
+from interlock.web.sagas import SagaView, saga_views, sagas
+from interlock.web.views import MASK, WorkView, masks, work_view
+
+SAGAS_MAX = 20
+"""Entities shown of one saga: the oldest."""
+
+_log = logging.getLogger("interlock.web")
+
+
+class WorksQuery(Struct, frozen=True):
+    """Which work."""
+
+    lane: Lane | None = None
+    name: str | None = None
+    entity: str | None = None
+    dead: bool | None = None
+    after: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+class WorksView(Struct, frozen=True):
+    """A page of work. `kept` False: this store keeps none."""
+
+    rows: tuple[WorkView, ...]
+    now_ms: int
+    kept: bool
+    after: str | None = None
+
+
+class PlaceBody(Struct, frozen=True):
+    """Which piece of work, and why it is touched."""
+
+    entity: str
+    lane: Lane
+    version: int
+    ordinal: int
+    reason: Annotated[str, Meta(min_length=1, max_length=500)]
+
+
+class Done(Struct, frozen=True):
+    """It was done."""
+
+    done: bool
+
+
+class SagaEntity(Struct, frozen=True):
+    """An entity in a saga."""
+
+    entity: str
+    entered_ms: int
+    sagas: tuple[SagaView, ...]
+
+
+class SagaKind(Struct, frozen=True):
+    """A saga of a chart, and the entities that have been in it longest. `more`: there are others."""
+
+    kind: str
+    state: str
+    steps: tuple[str, ...]
+    entities: tuple[SagaEntity, ...]
+    more: bool
+
+
+class SagasView(Struct, frozen=True):
+    """All sagas of all charts here."""
+
+    sagas: tuple[SagaKind, ...]
+    now_ms: int
+
+
+async def works(asked: Asked) -> WorksView:
+    """Work by lane, name, entity, and whether it has died."""
+    console, query = asked.console, asked.query
+    now_ms = console.clock.now_ms()
+    if not isinstance(console.store, WorkStore):
+        return WorksView((), now_ms, False)
+    bound = msgspec.json.encode((query.lane, query.name, query.entity, query.dead)).decode()
+    page = await console.store.works(
+        WorkQuery(
+            lane=query.lane,
+            name=query.name,
+            entity=None if query.entity is None else _named(query.entity),
+            dead=query.dead,
+            after=console.unsigned(query.after, bound),
+            limit=query.limit,
+        )
+    )
+    seen = (each for each in page.rows if console.may_see(asked.person, each.entity.partition("/")[0]))
+    rows = tuple(_masked(asked, work_view(each, now_ms)) for each in seen)
+    return WorksView(rows, now_ms, True, console.signed(page.after, bound))
+
+
+def _named(entity: str) -> str:
+    checked_entity(entity)
+    return entity
+
+
+def _masked(asked: Asked, view: WorkView) -> WorkView:
+    """Errors of handlers may quote what they were given."""
+    kind = view.entity.partition("/")[0]
+    charts = asked.console.runtime.charts.revisions(kind).values()
+    if view.error is None or all(masks(each.chart, asked.person) is None for each in charts):
+        return view
+    return msgspec.structs.replace(view, error=MASK)
+
+
+async def retry(asked: Asked) -> Done:
+    """Let dead work be tried again, under its key."""
+    body, desk = asked.body, _desk(asked)
+    _note(asked, "work retried")
+    done = await desk.revive(_named(body.entity), _place(asked), now_ms=asked.console.clock.now_ms())
+    return _found(done=done, what="no dead work is there")
+
+
+async def drop(asked: Asked) -> Done:
+    """Forget work: its entity will never hear of it."""
+    body, desk = asked.body, _desk(asked)
+    _note(asked, "work dropped")
+    return _found(done=await desk.drop(_named(body.entity), _place(asked)), what="no work is there")
+
+
+def _desk(asked: Asked) -> WorkDesk:
+    store = asked.console.store
+    if not isinstance(store, WorkDesk):
+        raise UsageError("this store keeps no work", code="work.none")
+    return store
+
+
+def _place(asked: Asked) -> Place:
+    return Place(asked.body.lane, asked.body.version, asked.body.ordinal)
+
+
+def _found(*, done: bool, what: str) -> Done:
+    if not done:
+        raise NotFoundError(what, code="work.unknown", hint="somebody may have been first; look again")
+    return Done(True)
+
+
+def _note(asked: Asked, message: str) -> None:
+    body = asked.body
+    key = f"{body.entity}/{body.version}/{body.ordinal}"
+    _log.info("%s", message, extra={"principal": asked.person.name, "key": key, "reason": body.reason})
+
+
+async def saga_list(asked: Asked) -> SagasView:
+    """Every saga, with the entities that have been in it longest."""
+    console = asked.console
+    found = []
+    for kind in (each for each in console.kinds() if console.may_see(asked.person, each)):
+        for saga in sagas(console.kernel(kind).chart):
+            page = await console.store.find(Query(kind=kind, state=saga.state.id, limit=SAGAS_MAX))
+            entities = [
+                SagaEntity(row.entity, row.entered_ms, await _saga_views(asked, row.entity)) for row in page.rows
+            ]
+            found.append(SagaKind(kind, saga.state.id, saga.steps, tuple(entities), page.after is not None))
+    return SagasView(tuple(found), console.clock.now_ms())
+
+
+async def _saga_views(asked: Asked, entity: str) -> tuple[SagaView, ...]:
+    runtime = asked.console.runtime
+    snapshot = await runtime.state(entity)
+    return saga_views(runtime.charts.revision(snapshot.kind, snapshot.revision), snapshot)
+
+
+ENDPOINTS = (
+    Endpoint(method="GET", path="/works", summary="Work", handler=works, query=WorksQuery, answer=WorksView),
+    Endpoint(
+        method="POST",
+        path="/works/retry",
+        summary="Let dead work be tried again",
+        handler=retry,
+        right="operate",
+        body=PlaceBody,
+        answer=Done,
+    ),
+    Endpoint(
+        method="POST",
+        path="/works/drop",
+        summary="Forget work",
+        handler=drop,
+        right="operate",
+        body=PlaceBody,
+        answer=Done,
+    ),
+    Endpoint(method="GET", path="/sagas", summary="Sagas and those in them", handler=saga_list, answer=SagasView),
+)

@@ -1,0 +1,208 @@
+"""Consoles for tests: a runtime with a few entities, the application over it, and a client that is logged in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from starlette.types import ASGIApp, Message, Scope
+
+import interlock
+from interlock.assemble import BoundChart
+from interlock.ports.clock import Clock
+from interlock.runtime.send import Runtime
+from interlock.testing.clock import VirtualClock
+from interlock.web.access import RIGHTS, Access, Person, key_digest
+from interlock.web.app import application
+from interlock.web.console import Console
+
+ORIGIN = "http://console.test"
+KEY = "ilk_of_a_program"
+
+ORDER = """
+interlock: 1
+kind: order
+revision: 2.0.0
+context: {amount: {type: integer, min: 1, required: true}, payment: {type: string, nullable: true}}
+events:
+  payment.confirmed: {roles: [payments], payload: {id: {type: string, required: true}}}
+  order.cancelled: {roles: [support], description: The customer changed their mind}
+  parcel.shipped: {roles: [warehouse]}
+initial: unpaid
+states:
+  unpaid:
+    after: {48h: expired}
+    on:
+      payment.confirmed: {target: paid, actions: [{assign: {payment: "= event.data.id"}}]}
+      order.cancelled: {target: cancelled, guard: "= context.amount < 1000"}
+  paid:
+    expect: {within: 2d}
+    tags: [open]
+    entry: [send_receipt]
+    on: {parcel.shipped: shipped}
+  expired: {type: final}
+  shipped: {type: final}
+  cancelled: {type: final}
+"""
+
+ROLES = ("payments", "support", "warehouse")
+
+
+async def send_receipt(attempt: Any) -> None:
+    """Fails for good."""
+    raise interlock.RejectedError("no such mailbox", code="mailbox.gone")
+
+
+def order(text: str = ORDER) -> BoundChart:
+    """Gives the chart of orders, with a handler that fails."""
+    chart = interlock.loads(text)
+    chart.handler("send_receipt")(send_receipt)
+    return chart
+
+
+def person(name: str = "ada", *, roles: tuple[str, ...] = ROLES, rights: tuple[str, ...] = RIGHTS) -> Person:
+    """Gives somebody with these roles and rights."""
+    return Person(principal={"id": name, "kind": "user", "roles": list(roles)}, rights=frozenset(rights))
+
+
+@dataclass(slots=True)
+class Client:
+    """A browser that is logged in."""
+
+    app: ASGIApp
+    console: Console
+    runtime: Runtime
+    http: httpx.AsyncClient
+    csrf: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def get(self, path: str, **options: Any) -> httpx.Response:
+        """Gives the answer to a GET of the interface."""
+        return await self.http.get(f"/api/v1/{path}", **options)
+
+    async def json(self, path: str) -> Any:
+        """Gives the JSON of an answer that is good."""
+        response = await self.get(path)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    async def post(self, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """Gives the answer to a POST, with what a page of ours would send along."""
+        sent = {"Origin": ORIGIN, "X-Interlock-CSRF": self.csrf, **(headers or {})}
+        return await self.http.post(f"/api/v1/{path}", json={} if body is None else body, headers=sent)
+
+    async def job(self, path: str, body: Any) -> Any:
+        """Begins a job and gives it once it has ended."""
+        response = await self.post(path, body)
+        assert response.status_code == 200, response.text
+        return await self.ended(response.json()["id"])
+
+    async def ended(self, name: str) -> Any:
+        """Gives a job once it has ended."""
+        for _ in range(2_000):
+            job = await self.json(f"jobs/{name}")
+            if job["ended_ms"] is not None:
+                return job
+            await asyncio.sleep(0.005)
+        raise AssertionError("the job does not end")
+
+
+@asynccontextmanager
+async def opened(
+    url: str = "memory:",
+    *,
+    charts: tuple[BoundChart, ...] | None = None,
+    who: Person | None = None,
+    clock: Clock | None = None,
+    read_only: bool = False,
+    work: bool = False,
+) -> AsyncIterator[Client]:
+    """A console on a store, and whoever is logged in to it."""
+    clock = clock or VirtualClock(1_000_000_000_000)
+    given = charts or (order(),)
+    async with interlock.open(url, charts=given, clock=clock, work=work) as runtime:
+        key = {key_digest(KEY): person("robot", roles=("payments",), rights=("read", "send"))}
+        access = Access(clock, keys=key, local=who or person())
+        app, console = application(runtime, access, origins=[ORIGIN], read_only=read_only)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=ORIGIN) as http:
+            client = Client(app, console, runtime, http)
+            response = await client.post("login", {"secret": access.link})
+            client.csrf = response.json()["csrf"]
+            try:
+                yield client
+            finally:
+                await console.close()
+
+
+async def some_orders(client: Client, count: int = 3) -> None:
+    """Makes orders A-1, A-2, ...; the second is paid."""
+    for number in range(1, count + 1):
+        await client.runtime.create(f"order/A-{number}", {"amount": 10 * number})
+    payer = {"id": "till", "roles": ["payments"]}
+    await client.runtime.send("order/A-2", "payment.confirmed", {"id": "p-1"}, principal=payer)
+
+
+class Stream:
+    """A stream of server-sent events, read as they come."""
+
+    def __init__(self, client: Client, path: str, headers: Mapping[str, str] | None = None) -> None:
+        self.status = 0
+        self.text = ""
+        self._arrived = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._task = asyncio.ensure_future(client.app(self._scope(client, path, headers), self._receive, self._send))
+
+    def _scope(self, client: Client, path: str, headers: Mapping[str, str] | None) -> Scope:
+        cookies = "; ".join(f"{each.name}={each.value}" for each in client.http.cookies.jar)
+        sent = {"host": "console.test", "cookie": cookies, **(headers or {})}
+        where, _, query = f"/api/v1/{path}".partition("?")
+        return {
+            "type": "http",
+            "method": "GET",
+            "path": where,
+            "raw_path": where.encode(),
+            "root_path": "",
+            "scheme": "http",
+            "query_string": query.encode(),
+            "headers": [(key.encode(), value.encode()) for key, value in sent.items()],
+            "server": ("console.test", 80),
+            "client": ("127.0.0.1", 1),
+            "http_version": "1.1",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+        }
+
+    async def _receive(self) -> Message:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        self.text += message.get("body", b"").decode()
+        self._arrived.set()
+
+    async def until(self, text: str) -> str:
+        """Gives what has come once this text is in it."""
+        async with asyncio.timeout(20):
+            while text not in self.text:
+                assert not self._task.done() or text in self.text, self.text
+                self._arrived.clear()
+                await self._arrived.wait()
+        return self.text
+
+    async def end(self) -> str:
+        """Gives everything, once the server has ended the stream."""
+        async with asyncio.timeout(20):
+            await self._task
+        return self.text
+
+    async def close(self) -> None:
+        """Goes away."""
+        self._gone.set()
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task

@@ -1,0 +1,137 @@
+"""The lab: a chart played without a store; and sagas, as both pages show them."""
+
+from pathlib import Path
+from typing import Any
+
+import interlock
+from interlock.assemble import BoundChart
+from tests.tidy.tracked import ROOT
+from tests.unit.web.consoles import Client, opened, some_orders
+
+
+async def played(client: Client, *acts: dict[str, Any], context: Any = None) -> Any:
+    """Gives a play of these acts."""
+    response = await client.post("kinds/order/lab", {"acts": acts, "context": context or {"amount": 10}})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def test_a_play_shows_each_step_and_keeps_nothing() -> None:
+    """Events lead on, effects wait for the player, and the store stays empty."""
+    async with opened() as client:
+        view = await played(client, {"event": "payment.confirmed", "payload": {"id": "p"}})
+        kinds = await client.json("kinds/order/entities")
+
+    assert (["paid"], ["create", "payment.confirmed"]) == (
+        view["configuration"],
+        [each["event"] for each in view["turns"]],
+    )
+    assert ["send_receipt"] == [each["name"] for each in view["pending"]]
+    assert [] == kinds["rows"]
+
+
+async def test_the_clock_of_a_play_is_moved_by_the_player() -> None:
+    """Two days pass at once, and the timer fires."""
+    async with opened() as client:
+        view = await played(client, {"advance_ms": 2 * 86_400_000})
+
+    assert (["expired"], "done") == (view["configuration"], view["ended"])
+
+
+async def test_a_play_says_why_an_event_was_not_taken() -> None:
+    """The guard and what it read."""
+    async with opened() as client:
+        view = await played(client, {"event": "order.cancelled"}, context={"amount": 9_999})
+
+    last = view["turns"][-1]
+    assert ("rejected", "guard", {"context.amount": 9_999}) == (
+        last["outcome"],
+        last["reason"],
+        last["guards"][0]["values"],
+    )
+
+
+async def test_an_act_that_cannot_be_done_is_told_and_the_play_goes_on() -> None:
+    """Answering an effect that nobody asked for changes nothing."""
+    async with opened() as client:
+        view = await played(client, {"done": "order/lab/9/9"}, {"event": "payment.confirmed", "payload": {"id": "p"}})
+
+    assert view["problem"]
+    assert ["paid"] == view["configuration"]
+
+
+async def test_a_play_is_bounded() -> None:
+    """So many acts and no more, and time does not run for centuries."""
+    async with opened() as client:
+        many = await client.post("kinds/order/lab", {"acts": [{"advance_ms": 1}] * 201, "context": {"amount": 1}})
+        far = await client.post("kinds/order/lab", {"acts": [{"advance_ms": 10**15}], "context": {"amount": 1}})
+        wrong = await client.post("kinds/order/lab", {"context": {"amount": 0}})
+
+    assert ["body.malformed", "body.malformed", "context.refused"] == [
+        each.json()["code"] for each in (many, far, wrong)
+    ]
+
+
+def vm() -> BoundChart:
+    """Gives the example with sagas."""
+    return interlock.load(ROOT / "examples" / "vm.interlock.yaml")
+
+
+async def test_a_saga_shows_what_is_done_what_runs_and_what_waits() -> None:
+    """Forward, then in compensation: what had been done is made up for, the rest is clear."""
+    boss = {"id": "boss", "roles": ["system"]}
+    async with opened(charts=(vm(),)) as client:
+        await client.runtime.create("vm/1", {"image": "debian"})
+        await client.runtime.send("vm/1", "quota.granted", principal=boss)
+        listed = await client.json("sagas")
+        acts: list[dict[str, Any]] = [{"event": "quota.granted"}]
+        key = await pending(client, acts)
+        acts.append({"done": key, "result": "10.0.0.7"})
+        acts.append({"failed": await pending(client, acts)})
+        back = await client.post("kinds/vm/lab", {"acts": acts, "context": {"image": "debian"}})
+
+    setup = next(each for each in listed["sagas"] if each["state"] == "setup")
+    (saga,) = setup["entities"][0]["sagas"]
+    assert ("forward", ["running", "waiting", "waiting"]) == (saga["phase"], [each["status"] for each in saga["steps"]])
+    assert [["address", "volume", "boot"], ["power", "disk", "address"]] == [each["steps"] for each in listed["sagas"]]
+    assert "compensation" in back.json()["configuration"][0]
+
+
+async def pending(client: Client, acts: list[dict[str, Any]]) -> str:
+    """Gives the key of the effect that a play waits for."""
+    view = (await client.post("kinds/vm/lab", {"acts": acts, "context": {"image": "debian"}})).json()
+    key: str = view["pending"][0]["key"]
+    return key
+
+
+async def test_a_dead_letter_is_listed_retried_and_dropped(tmp_path: Path) -> None:
+    """By hand, with a reason; a second time there is nothing."""
+    async with opened(f"sqlite:///{tmp_path}/o.db", work=True) as client:
+        await some_orders(client)
+        row = await died(client)
+        by_error = await client.json("kinds/order/entities?error=send_receipt")
+        place = {each: row[each] for each in ("entity", "lane", "version", "ordinal")}
+        silent = await client.post("works/retry", place)
+        retried = await client.post("works/retry", {**place, "reason": "the mailbox is back"})
+        row = await died(client)
+        dropped = await client.post("works/drop", {**place, "reason": "it never will be"})
+        again = await client.post("works/drop", {**place, "reason": "it never will be"})
+        left = await client.json("works?dead=true")
+
+    assert ["order/A-2"] == [each["entity"] for each in by_error["rows"]]
+    assert ("body.malformed", 200, 200, "work.unknown") == (
+        silent.json()["code"], retried.status_code, dropped.status_code, again.json()["code"],
+    )  # fmt: skip
+    assert [] == left["rows"]
+
+
+async def died(client: Client) -> Any:
+    """Gives the dead letter, once there is one."""
+    for _ in range(2_000):
+        rows = (await client.json("works?dead=true"))["rows"]
+        if rows:
+            return rows[0]
+        advance = getattr(client.runtime.clock, "advance", None)
+        assert advance is not None
+        await advance(1_000)
+    raise AssertionError("it does not die")

@@ -1,0 +1,163 @@
+"""Streams: entries as they are kept, and that something changed."""
+
+import asyncio
+
+from interlock.testing.clock import VirtualClock
+from interlock.web.access import IDLE_MS, LIFE_MS, STREAMS_MAX
+from interlock.web.live import BEHIND_MAX, FLEET_MS, HEARTBEAT_MS
+from tests.unit.web.consoles import Stream, opened, some_orders
+
+PAYER = {"id": "till", "roles": ["payments"]}
+
+
+async def test_an_entry_is_told_as_soon_as_it_is_kept() -> None:
+    """Its id is the version, so that a client can go on from it."""
+    async with opened() as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1")
+        await stream.until("event: hello")
+        await client.runtime.send("order/A-1", "payment.confirmed", {"id": "p"}, principal=PAYER)
+        text = await stream.until('"version":2')
+        await stream.close()
+
+    assert 200 == stream.status
+    assert "id: order/A-1@2\nevent: entry\n" in text
+
+
+async def test_a_client_that_was_away_goes_on_where_it_was() -> None:
+    """By the id of the last event it had; nothing is told twice and nothing is left out."""
+    async with opened() as client:
+        await some_orders(client)
+        await client.runtime.send("order/A-2", "parcel.shipped", principal={"id": "w", "roles": ["warehouse"]})
+        stream = Stream(client, "streams/entity/order/A-2", {"last-event-id": "order/A-2@1"})
+        text = await stream.until("@3")
+        await stream.close()
+
+    assert ["@2", "@3"] == [line[-2:] for line in text.splitlines() if line.startswith("id: ")]
+
+
+async def test_a_client_that_is_too_far_behind_gets_a_gap() -> None:
+    """It reads anew instead of hearing everything, and the same for one that claims the future."""
+    async with opened() as client:
+        await some_orders(client)
+        life = client.runtime.store
+        behind = Stream(client, "streams/entity/order/A-1?after=0", {"last-event-id": f"order/A-1@{BEHIND_MAX * 9}"})
+        text = await behind.until("event: gap")
+        await behind.close()
+
+    assert '{"version":1}' in text
+    assert life is client.runtime.store
+
+
+async def test_a_silent_stream_beats() -> None:
+    """Whatever stands between sees that it is alive."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1")
+        await stream.until("event: hello")
+        await clock.advance(HEARTBEAT_MS + 1)
+        text = await stream.until(": still here")
+        await stream.close()
+
+    assert "event: entry" not in text
+
+
+async def test_the_fleet_tells_which_kinds_changed_and_not_how_often() -> None:
+    """Many steps between two looks are one event."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/fleet")
+        await stream.until("event: hello")
+        for number in range(20):
+            await client.runtime.create(f"order/X-{number}", {"amount": 1})
+        await clock.advance(FLEET_MS + 1)
+        text = await stream.until("event: changed")
+        await clock.advance(FLEET_MS + 1)
+        await stream.close()
+
+    assert 'data: {"kinds":["order"]}' in text
+    assert 1 == stream.text.count("event: changed")
+
+
+async def test_a_stream_ends_when_the_console_closes() -> None:
+    """Otherwise the server could not."""
+    async with opened() as client:
+        await some_orders(client)
+        streams = [Stream(client, "streams/fleet"), Stream(client, "streams/entity/order/A-1")]
+        for each in streams:
+            await each.until("event: hello")
+        await client.console.close()
+        texts = [await each.end() for each in streams]
+
+    assert 2 == len(texts)
+
+
+async def test_a_stream_ends_soon_after_its_login() -> None:
+    """Whoever may no longer see it does not go on seeing it."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1")
+        await stream.until("event: hello")
+        clock.time_ms += LIFE_MS
+        await clock.advance(HEARTBEAT_MS + 1)
+        text = await stream.end()
+
+    assert "event: entry" not in text
+
+
+async def test_an_open_stream_does_not_keep_its_login_alive() -> None:
+    """A page that is only left open is logged out like any other."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1")
+        await stream.until("event: hello")
+        await clock.advance(IDLE_MS + HEARTBEAT_MS + 1)
+        await stream.end()
+        response = await client.get("kinds")
+
+    assert 401 == response.status_code
+
+
+async def test_a_login_has_few_streams_and_a_closed_one_counts_no_more() -> None:
+    """The fifth is refused; after one has gone, the next is taken."""
+    async with opened() as client:
+        await some_orders(client)
+        streams = [Stream(client, "streams/fleet") for _ in range(STREAMS_MAX)]
+        for each in streams:
+            await each.until("event: hello")
+        refused = await client.get("streams/fleet")
+        await streams[0].close()
+        again = Stream(client, "streams/fleet")
+        await again.until("event: hello")
+        for each in (*streams[1:], again):
+            await each.close()
+
+    assert (503, "stream.full") == (refused.status_code, refused.json()["code"])
+
+
+async def test_a_stream_leaves_nothing_behind() -> None:
+    """No task is left when its client has gone."""
+    async with opened() as client:
+        await some_orders(client)
+        before = len(asyncio.all_tasks())
+        for path in ("streams/fleet", "streams/entity/order/A-1"):
+            stream = Stream(client, path)
+            await stream.until("event: hello")
+            await stream.close()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        after = len(asyncio.all_tasks())
+
+    assert before == after
+
+
+async def test_a_stream_of_what_is_not_there_is_a_problem() -> None:
+    """It is not an empty stream that never ends."""
+    async with opened() as client:
+        response = await client.get("streams/entity/order/none")
+
+    assert (404, "entity.unknown") == (response.status_code, response.json()["code"])

@@ -1,0 +1,77 @@
+"""The OpenAPI document: it names every endpoint, and real answers are as it says."""
+
+import json
+from typing import Any
+
+import jsonschema_rs
+
+from interlock.web.app import ENDPOINTS
+from tests.unit.web.consoles import opened, some_orders
+
+
+def references(value: Any) -> list[str]:
+    """Gives every `$ref` in a document."""
+    if isinstance(value, dict):
+        own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+        return own + [one for each in value.values() for one in references(each)]
+    return [one for each in value for one in references(each)] if isinstance(value, list) else []
+
+
+async def test_the_document_names_every_endpoint_once() -> None:
+    """No path without an operation, no operation without an id of its own, no reference that leads nowhere."""
+    async with opened() as client:
+        document = await client.json("openapi.json")
+
+    operations = [one for path in document["paths"].values() for one in path.values()]
+    assert "3.1.0" == document["openapi"]
+    assert len(ENDPOINTS) == len(operations) == len({each["operationId"] for each in operations})
+    known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert set() == set(references(document)) - known
+
+
+async def test_answers_are_as_the_document_says() -> None:
+    """What the server gives passes the schema that it gives for it; so do its problems."""
+    wrong: list[str] = []
+    async with opened() as client:
+        await some_orders(client)
+        await client.job("verify", {})
+        document = await client.json("openapi.json")
+
+        def check(path: str, answer: Any, method: str = "get", status: str = "200") -> None:
+            content = document["paths"][f"/api/v1/{path}"][method]["responses"][status]["content"]
+            (schema,) = (each["schema"] for each in content.values())
+            whole = {**schema, "components": document["components"]}
+            wrong.extend(f"{path}: {error.message}" for error in jsonschema_rs.validator_for(whole).iter_errors(answer))
+
+        for path, name in (
+            ("kinds", "kinds"),
+            ("kinds/{kind}", "kinds/order"),
+            ("kinds/{kind}/entities", "kinds/order/entities"),
+            ("entity/{entity}", "entity/order/A-2"),
+            ("journal/{entity}", "journal/order/A-2"),
+            ("accepted/{entity}", "accepted/order/A-2"),
+            ("works", "works"),
+            ("sagas", "sagas"),
+            ("refusals", "refusals"),
+            ("jobs", "jobs"),
+            ("me", "me"),
+        ):
+            check(path, await client.json(name))
+        receipt = await client.post("send/order/A-1", {"event": "payment.confirmed", "payload": {"id": "p"}})
+        check("send/{entity}", receipt.json(), "post")
+        rejected = await client.post("send/order/A-1", {"event": "payment.confirmed", "payload": {"id": "p"}})
+        check("send/{entity}", rejected.json(), "post", "default")
+        check("kinds/{kind}", (await client.get("kinds/none")).json(), "get", "default")
+        played = await client.post("kinds/order/lab", {"context": {"amount": 3}})
+        check("kinds/{kind}/lab", played.json(), "post")
+
+    assert [] == wrong
+
+
+async def test_the_document_is_the_same_for_the_same_release() -> None:
+    """A generated client does not change by itself."""
+    async with opened() as client:
+        first, second = (await client.get("openapi.json")).content, (await client.get("openapi.json")).content
+
+    assert json.loads(first)
+    assert first == second

@@ -1,0 +1,162 @@
+"""The pages as files: small, without markup from values, readable in both themes, every address answered."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from interlock.web.pages import PLACES, SHELL, static_files
+from tests.unit.web.consoles import opened
+
+BYTES_MAX = 40 * 1024
+CONTRAST_MIN = 4.5
+FILES = static_files()
+SCRIPTS = sorted(name for name in FILES if name.endswith(".js"))
+
+
+def source(name: str) -> str:
+    """Gives the text of a file of the pages."""
+    return (files("interlock.web") / "static" / name).read_text(encoding="utf-8")
+
+
+def test_all_files_together_are_small() -> None:
+    """Compressed as they are sent: a page is there at once."""
+    assert sum(len(each.small) for each in FILES.values()) <= BYTES_MAX
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_script_makes_markup_of_text(name: str) -> None:
+    """What a user or a chart wrote is never parsed as a page."""
+    banned = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\(\"on"
+
+    assert [] == re.findall(banned, source(name))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_text_of_a_script_goes_over_several_lines(name: str) -> None:
+    """Lines are sent without the spaces they begin with: inside of a text those would be missed."""
+    assert [] == [line for line in source(name).splitlines() if line.count("`") % 2]
+
+
+def test_the_shell_runs_and_styles_nothing_inline() -> None:
+    """The policy would stop it; so nobody relies on it."""
+    text = source(SHELL)
+
+    assert [] == re.findall(r"\son\w+=|style=|<style|<script(?![^>]*\bsrc=)", text)
+    assert [] == re.findall(r"https?://", text)
+
+
+def test_no_file_asks_for_anything_from_elsewhere() -> None:
+    """It works offline: the only address is the name of SVG."""
+    found = {
+        address
+        for name in FILES
+        for address in re.findall(r"https?://[\w./-]+", source(name))
+        if address != "http://www.w3.org/2000/svg"
+    }
+
+    assert set() == found
+
+
+def test_every_import_leads_to_a_file_and_every_file_is_used() -> None:
+    """A script that nobody loads is dead, one that is missing breaks the page."""
+    named = {each for name in FILES for each in re.findall(r"/static/([\w.]+)", source(name))}
+
+    assert set() == named - set(FILES)
+    assert {SHELL} == set(FILES) - named
+
+
+def test_every_imported_name_is_exported() -> None:
+    """A misspelt import would stop the whole page."""
+    exported = {
+        name: set(re.findall(r"^export (?:async )?(?:function|const|let|class) (\w+)", source(name), re.MULTILINE))
+        for name in SCRIPTS
+    }
+    wrong = [
+        f"{name}: {one} of {target}"
+        for name in SCRIPTS
+        for names, target in re.findall(r"import \{([^}]+)\} from \"/static/([\w.]+)\"", source(name))
+        for one in (each.strip() for each in names.split(","))
+        if one and one not in exported[target]
+    ]
+
+    assert [] == wrong
+
+
+def test_every_imported_name_is_used() -> None:
+    """What is not used is not asked for."""
+    unused = []
+    for name in SCRIPTS:
+        text = source(name)
+        for names, _ in re.findall(r"import \{([^}]+)\} from \"/static/([\w.]+)\"", text):
+            body = re.sub(r"import \{[^}]+\} from \"[^\"]+\";", "", text)
+            unused += [
+                f"{name}: {one}"
+                for one in (each.strip() for each in names.split(","))
+                if not re.search(rf"\b{one}\b", body)
+            ]
+
+    assert [] == unused
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_every_address_of_a_page_gives_the_shell(place: str) -> None:
+    """A link can be shared, and a page loaded anew."""
+    address = place.replace("{kind}", "order").replace("{entity:path}", "order/A/1")
+    async with opened() as client:
+        response = await client.http.get(address)
+
+    assert (200, "text/html; charset=utf-8") == (response.status_code, response.headers["content-type"])
+
+
+async def test_a_file_is_sent_once() -> None:
+    """The browser asks with its tag, and is told that nothing changed; without gzip it gets the same."""
+    async with opened() as client:
+        first = await client.http.get("/static/main.js")
+        again = await client.http.get("/static/main.js", headers={"If-None-Match": first.headers["etag"]})
+        plain = await client.http.get("/static/main.js", headers={"Accept-Encoding": "identity"})
+
+    assert "gzip" == first.headers["content-encoding"]
+    assert (304, b"") == (again.status_code, again.content)
+    assert first.content == plain.content
+
+
+# Colours
+
+
+def tokens() -> dict[str, dict[str, str]]:
+    """Gives the colours of both themes."""
+    found = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", source("app.css"))
+    return {"light": {name: light for name, light, _ in found}, "dark": {name: dark for name, _, dark in found}}
+
+
+def luminance(colour: str) -> float:
+    """Gives the relative luminance of a colour, as WCAG 2.2 defines it."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """Gives the contrast of two colours, from 1 to 21."""
+    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+TEXTS = ("text", "muted", "accent", "good", "warn", "bad", "guard", "action")
+PAIRS = [
+    *[(text, ground) for text in TEXTS for ground in ("card", "bg")],
+    *[(text, "soft") for text in ("text", "muted")],
+    *[(text, f"{text}-soft") for text in ("accent", "good", "warn", "bad")],
+    ("on-accent", "accent"),
+    ("bg", "text"),
+]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("text", "ground"), PAIRS)
+def test_text_can_be_read_on_its_ground(theme: str, text: str, ground: str) -> None:
+    """WCAG AA in both themes."""
+    colours = tokens()[theme]
+
+    assert contrast(colours[text], colours[ground]) >= CONTRAST_MIN

@@ -1,0 +1,314 @@
+"""What the interface shows: kinds, lists, one entity now and then, its journal, what it accepts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.testing.clock import VirtualClock
+from tests.unit.web.consoles import KEY, ORDER, Client, opened, order, person, some_orders
+
+
+async def test_the_fleet_shows_each_kind_with_its_population() -> None:
+    """A kind has its entities by state, and none of another."""
+    async with opened() as client:
+        await some_orders(client)
+        fleet = await client.json("kinds")
+
+    (kind,) = fleet["kinds"]
+    assert ("order", 3, 0) == (kind["kind"], kind["entities"], kind["stuck"])
+    assert {"unpaid": 2, "paid": 1} == {each["id"]: each["entities"] for each in kind["states"] if each["entities"]}
+    assert 4 == sum(each["steps"] for each in kind["minutes"])
+
+
+async def test_who_waits_longer_than_expected_is_stuck() -> None:
+    """The chart says how long is too long; the clock decides."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await some_orders(client)
+        before = await client.json("kinds/order")
+        clock.time_ms += 2 * 86_400_000 + 1
+        after = (await client.get("kinds/order", headers={"Authorization": f"Bearer {KEY}"})).json()
+
+    assert (0, 1) == (before["kind"]["stuck"], after["kind"]["stuck"])
+    assert [1] == [each["stuck"] for each in after["kind"]["states"] if each["stuck"]]
+
+
+async def test_a_kind_tells_its_events_with_the_schema_of_their_payload() -> None:
+    """A form can be made of it."""
+    async with opened() as client:
+        detail = await client.json("kinds/order")
+
+    events = {each["name"]: each for each in detail["events"]}
+    assert {"type": "string"} == events["payment.confirmed"]["payload"]["properties"]["id"]
+    assert ["id"] == events["payment.confirmed"]["payload"]["required"]
+    assert "The customer changed their mind" == events["order.cancelled"]["description"]
+    assert 1 == detail["context"]["properties"]["amount"]["minimum"]
+
+
+async def test_states_of_other_revisions_are_not_left_out_of_the_population(tmp_path: Path) -> None:
+    """An entity that sits where the current chart has no state is counted, and told to be there."""
+    url = f"sqlite:///{tmp_path}/o.db"
+    text = ORDER.replace("2.0.0", "1.0.0").replace("  expired: {type: final}", "  expired: {type: final}\n  lost: {}")
+    old = order(text.replace("initial: unpaid", "initial: lost"))
+    async with opened(url, charts=(old,)) as client:
+        await client.runtime.create("order/L-1", {"amount": 1})
+    async with opened(url, charts=(old, order())) as client:
+        await client.runtime.create("order/A-1", {"amount": 1})
+        view = (await client.json("kinds/order"))["kind"]
+
+    assert 2 == view["entities"]
+    assert [("lost", 1)] == [(each["id"], each["entities"]) for each in view["states"] if each["type"] == "gone"]
+    assert [False, True] == [each["current"] for each in view["revisions"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["A-1", "A-2", "A-3"]),
+        ("?state=unpaid", ["A-1", "A-3"]),
+        ("?state=paid", ["A-2"]),
+        ("?state=nowhere", []),
+        ("?tag=open", ["A-2"]),
+        ("?q=A-3", ["A-3"]),
+        ("?q=B", []),
+        ("?older=1h", []),
+        ("?revision=none", []),
+        ("?error=any", []),
+    ],
+)
+async def test_a_list_is_narrowed_by_its_filters(query: str, found: list[str]) -> None:
+    """Each filter leaves what it says."""
+    async with opened() as client:
+        await some_orders(client)
+        page = await client.json(f"kinds/order/entities{query}")
+
+    assert found == sorted(each["entity"].partition("/")[2] for each in page["rows"])
+
+
+async def test_a_list_is_walked_page_by_page_without_a_gap() -> None:
+    """The cursor leads on from where the page ended."""
+    async with opened() as client:
+        await some_orders(client, 7)
+        seen, after = [], ""
+        while True:
+            page = await client.json(f"kinds/order/entities?limit=3{after}")
+            seen += [each["entity"] for each in page["rows"]]
+            if page["after"] is None:
+                break
+            after = f"&after={page['after']}"
+
+    assert sorted(f"order/A-{number}" for number in range(1, 8)) == sorted(seen)
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize(
+    "bend", [lambda text: text[:-2] + "AA", lambda text: "A" + text[1:], lambda _: "nonsense", lambda _: "%00"]
+)
+async def test_a_cursor_that_was_changed_is_refused(bend: Any) -> None:
+    """What the server did not sign is not walked from."""
+    async with opened() as client:
+        await some_orders(client)
+        page = await client.json("kinds/order/entities?limit=1")
+        response = await client.get(f"kinds/order/entities?limit=1&after={bend(page['after'])}")
+
+    assert (400, "cursor.foreign") == (response.status_code, response.json()["code"])
+
+
+async def test_a_cursor_is_bound_to_its_filter() -> None:
+    """A cursor of one list opens no other."""
+    async with opened() as client:
+        await some_orders(client)
+        page = await client.json("kinds/order/entities?limit=1")
+        response = await client.get(f"kinds/order/entities?limit=1&state=unpaid&after={page['after']}")
+
+    assert "cursor.foreign" == response.json()["code"]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "older=soon", "older=-5m"])
+async def test_a_filter_that_does_not_read_is_a_problem(query: str) -> None:
+    """The answer is 400 with a code, never a page of something else."""
+    async with opened() as client:
+        response = await client.get(f"kinds/order/entities?{query}")
+
+    assert 400 == response.status_code
+    assert response.json()["code"] in ("query.malformed", "older.malformed")
+    assert "application/problem+json" == response.headers["content-type"]
+
+
+async def test_an_entity_is_shown_with_what_led_there() -> None:
+    """Configuration, context before and after, the transition that was taken."""
+    async with opened() as client:
+        await some_orders(client)
+        view = await client.json("entity/order/A-2")
+
+    assert (["paid"], 2, 2) == (view["configuration"], view["version"], view["latest"])
+    assert [{"source": "unpaid", "ordinal": 0}] == [
+        {"source": each["source"], "ordinal": 0} for each in view["took"] if each["source"] == "unpaid"
+    ]
+    assert (None, "p-1") == (view["context_before"]["payment"], view["context"]["payment"])
+    assert ("payment.confirmed", "till") == (view["entry"]["event"], view["entry"]["principal"])
+    assert ["send_receipt"] == [each["name"] for each in view["work"] if each["lane"] == "effect"]
+
+
+async def test_an_entity_is_shown_as_it_was_at_a_version_and_at_a_time() -> None:
+    """The past does not change, and what is accepted is told of the present only."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await client.runtime.create("order/A-1", {"amount": 10})
+        clock.time_ms += 60_000
+        payer = {"id": "till", "roles": ["payments"]}
+        await client.runtime.send("order/A-1", "payment.confirmed", {"id": "p"}, principal=payer)
+        by_version = await client.json("entity/order/A-1?version=1")
+        by_time = await client.json("entity/order/A-1?at=2001-09-09T01:46:41Z")
+        too_early = await client.get("entity/order/A-1?at=2000-01-01T00:00:00Z")
+        too_late = await client.get("entity/order/A-1?version=9")
+
+    assert (["unpaid"], 1, 2, []) == tuple(
+        by_version[each] for each in ("configuration", "version", "latest", "accepted")
+    )
+    assert by_version["context"] == by_time["context"]
+    assert [(404, "entity.not_then")] * 2 == [(each.status_code, each.json()["code"]) for each in (too_early, too_late)]
+
+
+async def test_what_is_not_there_is_a_problem_with_its_code() -> None:
+    """Unknown kinds, entities and paths are 404."""
+    async with opened() as client:
+        await some_orders(client)
+        found = [
+            (await client.get(path)).json()["code"]
+            for path in ("entity/order/none", "kinds/none", "jobs/none", "nothing", "kinds/order/chart.svg?revision=9")
+        ]
+
+    assert ["entity.unknown", "kind.unknown", "job.unknown", "path.unknown", "revision.unknown"] == found
+
+
+@pytest.mark.parametrize("name", ["order", "order/", "/x", "order/%00", "order/" + "x" * 300])
+async def test_a_malformed_entity_is_refused_before_anything_is_loaded(name: str) -> None:
+    """The id is checked where it comes in."""
+    async with opened() as client:
+        response = await client.get(f"entity/{name}")
+
+    assert response.status_code in (400, 404)
+    assert "internal" != response.json()["code"]
+
+
+async def test_a_journal_is_read_from_its_end_and_backwards() -> None:
+    """The last page first, then what is before it."""
+    async with opened() as client:
+        await some_orders(client)
+        last = await client.json("journal/order/A-2?limit=1")
+        before = await client.json("journal/order/A-2?limit=5&before=2")
+        after = await client.json("journal/order/A-2?after=1")
+
+    assert [[2], [1], [2]] == [[each["version"] for each in page["entries"]] for page in (last, before, after)]
+    assert {"id": "p-1"} == last["entries"][0]["data"]
+
+
+async def test_each_event_is_accepted_or_says_why_not() -> None:
+    """A guard names what it read; an event of other states says where; one of other roles says only that."""
+    async with opened(who=person(roles=("support", "payments"))) as client:
+        await client.runtime.create("order/B-1", {"amount": 5_000})
+        found = {each["event"]: each for each in await client.json("accepted/order/B-1")}
+
+    assert (True, ["paid"]) == (found["payment.confirmed"]["accepted"], found["payment.confirmed"]["targets"])
+    assert ("guard", {"context.amount": 5_000}) == (
+        found["order.cancelled"]["why"],
+        found["order.cancelled"]["guards"][0]["values"],
+    )
+    assert ("roles", [], ["warehouse"]) == tuple(found["parcel.shipped"][each] for each in ("why", "states", "roles"))
+
+
+SECRET = ORDER.replace("  unpaid:\n", "  unpaid:\n    sensitive: [payment]\n").replace(
+    "paid:\n    expect", "paid:\n    sensitive: [payment]\n    expect"
+)
+
+
+async def everything(client: Client) -> str:
+    """Gives all that is shown of A-2, as one text."""
+    paths = ("entity/order/A-2", "journal/order/A-2", "accepted/order/A-2", "works", "kinds/order/entities")
+    return "".join([(await client.get(path)).text for path in paths])
+
+
+async def test_sensitive_fields_are_masked_without_the_right_to_see_them() -> None:
+    """The value is in no answer: not in the context, not in the payload that brought it."""
+    blind = person(rights=("read", "send"))
+    async with opened(charts=(order(SECRET),), who=blind) as client:
+        await client.runtime.create("order/A-2", {"amount": 10})
+        payer = {"id": "till", "roles": ["payments"]}
+        await client.runtime.send("order/A-2", "payment.confirmed", {"id": "canary-7"}, principal=payer)
+        shown = await everything(client)
+    async with opened(charts=(order(SECRET),)) as client:
+        await client.runtime.create("order/A-2", {"amount": 10})
+        await client.runtime.send("order/A-2", "payment.confirmed", {"id": "canary-7"}, principal=payer)
+        seen = await everything(client)
+
+    assert "canary-7" not in shown
+    assert "canary-7" in seen
+
+
+async def test_a_kind_with_hidden_states_is_closed_to_whoever_may_not_see_them() -> None:
+    """No list or count of it could be shown that tells less than everything."""
+    hidden = ORDER.replace("  paid:\n", "  paid:\n    sensitive: true\n")
+    async with opened(charts=(order(hidden),), who=person(rights=("read", "send", "read:audit", "bulk"))) as client:
+        await some_orders(client)
+        fleet = await client.json("kinds")
+        paths = (
+            "kinds/order",
+            "kinds/order/chart.svg",
+            "kinds/order/entities",
+            "entity/order/A-2",
+            "journal/order/A-2",
+        )
+        codes = {
+            (await client.get(path)).status_code for path in (*paths, "accepted/order/A-2", "streams/entity/order/A-2")
+        }
+        sent = await client.post("send/order/A-2", {"event": "parcel.shipped"})
+        work = await client.json("works")
+
+    assert ([], []) == (fleet["kinds"], work["rows"])
+    assert {403} == codes
+    assert 403 == sent.status_code
+
+
+async def test_a_store_without_counters_is_counted_by_a_walk(tmp_path: Path) -> None:
+    """Files keep none: the population is the same, without rates."""
+    async with opened(f"file:{tmp_path}/orders") as client:
+        await some_orders(client)
+        (kind,) = (await client.json("kinds"))["kinds"]
+
+    assert (3, False, []) == (kind["entities"], kind["partial"], kind["minutes"])
+    assert {"unpaid": 2, "paid": 1} == {each["id"]: each["entities"] for each in kind["states"] if each["entities"]}
+
+
+async def test_a_drawing_is_kept_by_the_browser_until_the_revision_changes() -> None:
+    """The second request is answered without it."""
+    async with opened() as client:
+        first = await client.get("kinds/order/chart.svg")
+        second = await client.get("kinds/order/chart.svg", headers={"If-None-Match": first.headers["etag"]})
+
+    assert "image/svg+xml" == first.headers["content-type"]
+    assert '"s-unpaid"' in first.text
+    assert "<style" not in first.text
+    assert (304, b"") == (second.status_code, second.content)
+
+
+async def test_two_revisions_differ_by_what_was_added_removed_and_changed() -> None:
+    """Whoever sits where a state goes away is counted."""
+    later = (
+        ORDER.replace("2.0.0", "3.0.0").replace("  paid:\n", "  settled:\n").replace("target: paid", "target: settled")
+    )
+    async with opened(charts=(order(later.replace("3.0.0", "3.0.0")), order())) as client:
+        await some_orders(client)
+        old, new = [each["revision"] for each in (await client.json("kinds/order"))["kind"]["revisions"]][::-1]
+        asked = {"from": old, "to": new}
+        diff = (await client.get("kinds/order/diff", params=asked)).json()
+        same = (await client.get("kinds/order/diff", params={"from": old, "to": old})).json()
+        picture = await client.get("kinds/order/diff.svg", params=asked)
+
+    found = {(each["what"], each["change"], each["name"]): each["entities"] for each in diff["changes"]}
+    assert 1 == found["state", "removed", "paid"]
+    assert ("state", "added", "settled") in found
+    assert 1 == diff["affected"]
+    assert (True, []) == (same["same"], same["changes"])
+    assert "removed" in picture.text

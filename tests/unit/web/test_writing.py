@@ -1,0 +1,233 @@
+"""What the interface changes, and from whom it takes it."""
+
+from typing import Any
+
+import pytest
+
+from tests.unit.web.consoles import KEY, ORIGIN, Client, opened, person, some_orders
+
+PAY = {"event": "payment.confirmed", "payload": {"id": "p-9"}}
+
+
+async def version(client: Client, entity: str = "order/A-1") -> int:
+    """Gives the version that an entity has in the store."""
+    return (await client.runtime.state(entity)).version
+
+
+async def test_a_sent_event_is_kept_with_its_sender_and_reason() -> None:
+    """The receipt says what the journal says."""
+    async with opened() as client:
+        await some_orders(client)
+        response = await client.post("send/order/A-1", {**PAY, "reason": "paid at the till"})
+        (entry,) = (await client.json("journal/order/A-1?after=1"))["entries"]
+
+    receipt = response.json()
+    assert (200, "applied", 2, ["paid"]) == (
+        response.status_code, receipt["outcome"], receipt["version"], receipt["configuration"],
+    )  # fmt: skip
+    assert ("ada", "paid at the till") == (entry["principal"], entry["said"])
+
+
+async def test_the_same_key_again_is_a_duplicate() -> None:
+    """A page that sends twice changes once."""
+    async with opened() as client:
+        await some_orders(client)
+        answers = [(await client.post("send/order/A-1", {**PAY, "key": "k-1"})).json() for _ in range(2)]
+        now = await version(client)
+
+    assert (["applied", "duplicate"], 2) == ([each["outcome"] for each in answers], now)
+
+
+async def test_a_rejected_event_is_a_problem_with_the_guard_and_what_it_read() -> None:
+    """The status says no, the receipt says why."""
+    async with opened() as client:
+        await client.runtime.create("order/B-1", {"amount": 5_000})
+        response = await client.post("send/order/B-1", {"event": "order.cancelled"})
+
+    problem = response.json()
+    assert (422, "rejected.guard") == (response.status_code, problem["code"])
+    assert "application/problem+json" == response.headers["content-type"]
+    assert [{"guard": "context.amount < 1000", "values": {"context.amount": 5_000}, "error": None}] == problem[
+        "receipt"
+    ]["guards"]
+
+
+async def test_a_denied_event_is_403_and_tells_no_more() -> None:
+    """Who may not send it does not learn what would have happened."""
+    async with opened(who=person(roles=("support",))) as client:
+        await some_orders(client)
+        response = await client.post("send/order/A-1", PAY)
+
+    assert (403, "denied.roles") == (response.status_code, response.json()["code"])
+    assert ([], []) == (response.json()["receipt"]["configuration"], response.json()["receipt"]["guards"])
+
+
+async def test_a_rehearsal_changes_nothing() -> None:
+    """It answers as a send would."""
+    async with opened() as client:
+        await some_orders(client)
+        response = await client.post("send/order/A-1", {**PAY, "dry_run": True})
+        now = await version(client)
+
+    assert ("applied", True, 1) == (response.json()["outcome"], response.json()["dry_run"], now)
+
+
+async def test_an_expectation_that_is_not_met_is_a_conflict() -> None:
+    """Whoever looked at an older version is told so."""
+    async with opened() as client:
+        await some_orders(client)
+        response = await client.post("send/order/A-2", {"event": "parcel.shipped", "expected": 1})
+
+    assert (409, "conflict.expected") == (response.status_code, response.json()["code"])
+
+
+async def test_an_entity_is_created_once() -> None:
+    """The second of this id is rejected."""
+    async with opened() as client:
+        first = await client.post("kinds/order/entities", {"id": "N-1", "context": {"amount": 5}})
+        second = await client.post("kinds/order/entities", {"id": "N-1", "context": {"amount": 5}})
+        wrong = await client.post("kinds/order/entities", {"id": "N-2", "context": {"amount": 0}})
+
+    assert [(200, "applied"), (422, "rejected.entity.exists"), (422, "context.refused")] == [
+        (first.status_code, first.json()["outcome"]),
+        (second.status_code, second.json()["code"]),
+        (wrong.status_code, wrong.json()["code"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "body.malformed"),
+        ({"event": 5}, "body.malformed"),
+        ([], "body.malformed"),
+        ({"event": "done.state.x"}, "event.reserved"),
+        ({"event": "payment.confirmed", "key": "_mine"}, "key.reserved"),
+        ({"event": "x" * 300}, "event.malformed"),
+    ],
+)
+async def test_a_malformed_event_is_refused_by_its_code(body: Any, code: str) -> None:
+    """Nothing is written, and nothing breaks."""
+    async with opened() as client:
+        await some_orders(client)
+        response = await client.post("send/order/A-1", body)
+        now = await version(client)
+
+    assert (400, code, 1) == (response.status_code, response.json()["code"], now)
+
+
+async def test_a_payload_of_a_wrong_shape_is_rejected_with_its_place() -> None:
+    """The chart's own words say what is missing."""
+    async with opened() as client:
+        await some_orders(client)
+        response = await client.post("send/order/A-1", {"event": "payment.confirmed", "payload": {}})
+
+    assert "rejected.payload" == response.json()["code"]
+    assert "`id` is missing" in response.json()["receipt"]["faults"][0]
+
+
+# From whom
+
+
+async def refused(client: Client, headers: dict[str, str]) -> tuple[int, str]:
+    """Gives how a send with these headers is refused, once it is known that nothing was written."""
+    response = await client.http.post("/api/v1/send/order/A-1", json=PAY, headers=headers)
+    assert await version(client) == 1
+    return response.status_code, response.json()["code"]
+
+
+async def test_a_write_by_cookie_needs_our_origin_and_the_token_of_its_login() -> None:
+    """A page of another site has neither."""
+    async with opened() as client:
+        await some_orders(client)
+        answers = [
+            await refused(client, {}),
+            await refused(client, {"X-Interlock-CSRF": client.csrf}),
+            await refused(client, {"Origin": "https://evil.test", "X-Interlock-CSRF": client.csrf}),
+            await refused(client, {"Origin": "null", "X-Interlock-CSRF": client.csrf}),
+            await refused(client, {"Origin": ORIGIN}),
+            await refused(client, {"Origin": ORIGIN, "X-Interlock-CSRF": "other"}),
+        ]
+
+    assert [(403, "origin.foreign")] * 4 + [(403, "csrf.token")] * 2 == answers
+
+
+async def test_a_form_of_another_site_cannot_write_even_if_it_had_the_token() -> None:
+    """Only JSON is taken, and no form sends that."""
+    async with opened() as client:
+        await some_orders(client)
+        headers = {"Origin": ORIGIN, "X-Interlock-CSRF": client.csrf, "Content-Type": "text/plain"}
+        response = await client.http.post("/api/v1/send/order/A-1", content=b'{"event": "x"}', headers=headers)
+
+    assert (400, "body.type") == (response.status_code, response.json()["code"])
+
+
+async def test_a_program_writes_with_its_key_and_without_a_cookie() -> None:
+    """No browser adds a key by itself, so it needs no token."""
+    async with opened() as client:
+        await some_orders(client)
+        client.http.cookies.clear()
+        headers = {"Authorization": f"Bearer {KEY}"}
+        response = await client.http.post("/api/v1/send/order/A-1", json=PAY, headers=headers)
+        entry = (await client.http.get("/api/v1/journal/order/A-1?after=1", headers=headers)).json()["entries"][0]
+
+    assert (200, "robot") == (response.status_code, entry["principal"])
+
+
+async def test_a_key_has_only_the_rights_it_was_given() -> None:
+    """A key that may send may not operate."""
+    async with opened() as client:
+        client.http.cookies.clear()
+        headers = {"Authorization": f"Bearer {KEY}"}
+        codes = [
+            (await client.http.get("/api/v1/refusals", headers=headers)).json()["code"],
+            (await client.http.post("/api/v1/bulk", json={"kind": "order", "event": "x"}, headers=headers)).json()[
+                "code"
+            ],
+            (await client.http.get("/api/v1/kinds", headers={"Authorization": "Bearer other"})).json()["code"],
+        ]
+
+    assert ["right.missing", "right.missing", "login.missing"] == codes
+
+
+async def test_nobody_sees_anything_without_a_login() -> None:
+    """Every endpoint but the login itself answers 401, the streams too."""
+    async with opened() as client:
+        client.http.cookies.clear()
+        paths = ["kinds", "kinds/order", "entity/order/A-1", "works", "refusals", "jobs", "me", "streams/fleet"]
+        codes = {(await client.get(path)).status_code for path in paths}
+        page = await client.http.get("/")
+
+    assert {401} == codes
+    assert 200 == page.status_code
+
+
+async def test_a_console_that_only_shows_writes_nothing() -> None:
+    """Reading, playing and verifying go on; sending, creating and bulk do not."""
+    async with opened(read_only=True) as client:
+        await some_orders(client)
+        writes = [
+            (await client.post(path, body)).json()["code"]
+            for path, body in (
+                ("send/order/A-1", PAY),
+                ("kinds/order/entities", {"id": "Z", "context": {"amount": 1}}),
+                ("bulk", {"kind": "order", "event": "order.cancelled"}),
+            )
+        ]
+        played = await client.post("kinds/order/lab", {"context": {"amount": 1}})
+        job = await client.job("verify", {})
+        now = await version(client)
+
+    assert ["console.read_only"] * 3 == writes
+    assert (200, "done", 1) == (played.status_code, job["status"], now)
+
+
+async def test_a_login_ends_with_a_logout() -> None:
+    """The cookie is worth nothing afterwards."""
+    async with opened() as client:
+        cookie = dict(client.http.cookies)
+        await client.post("logout")
+        client.http.cookies.update(cookie)
+        response = await client.get("kinds")
+
+    assert 401 == response.status_code
