@@ -3,7 +3,7 @@
 #   PYTHON=python3.13     another interpreter (3.11 or newer); the environment is then made anew
 #   INSTALLER=pip|uv      by default uv when it is there
 #   WORKERS=2             test processes
-#   ARGS='-k history'     passed on to pytest (test), to the report (conformance) and to the harness (bench)
+#   ARGS='-k history'     passed on to pytest (test), the report (conformance), the harness (bench) and the demo
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -23,13 +23,14 @@ NPM_INSTALL := npm install --no-audit --no-fund --no-package-lock --loglevel=err
 PYTHON_ID := $(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)
 READY := $(VENV)/.ready-$(PYTHON_ID)
 READY_BENCH := $(VENV)-bench/.ready-$(PYTHON_ID)
+READY_DEMO := $(VENV)-demo/.ready-$(PYTHON_ID)
 READY_DOCS := $(VENV)-docs/.ready-$(PYTHON_ID)
 READY_NODE := tests/conformance/node/node_modules/.ready
 READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(RESTATE))
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-shm nightly coverage pins clean node bench-node
+.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-shm chaos nightly coverage pins clean node bench-node
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +45,11 @@ $(READY): $(PINNED)
 # The peers stay out of .venv: what is measured beside us must not reach our tests, by a plugin or by a dependency.
 $(READY_BENCH): $(PINNED)
 	@.ci/venv $(VENV)-bench bench
+	@touch $@
+
+# A few packages and no compiler needed: whoever only wants to look does not wait for what tests need.
+$(READY_DEMO): $(PINNED)
+	@.ci/venv $(VENV)-demo demo
 	@touch $@
 
 $(READY_DOCS): $(PINNED)
@@ -67,8 +73,8 @@ bench-node:
 	  else echo "NOTE: npm could not install the peers on Node.js: they will be LEFT OUT" >&2; fi; \
 	fi
 
-demo: $(READY) ## one chart, from definition to effects
-	@$(PY) examples/demo.py $(ARGS)
+demo: $(READY_DEMO) ## a small world with failing services, in the console; ARGS='--rate 20 --no-browser'
+	@$(VENV)-demo/bin/interlock demo $(ARGS)
 
 check: lint types rooms tidy test ## all that must hold; exactly what CI runs
 
@@ -120,6 +126,9 @@ torture-shm: $(READY) ## kill -9 storms, all interleavings and the TLA+ model of
 	@$(RUN) -m tests.model.report --long
 	@$(RUN) -m tests.shm.report $(or $(KILLS),10000)
 
+chaos: $(READY) ## the examples under kill -9, late services and repeated events; KILLS=50 for less, SEED=7 for another
+	@$(RUN) -m tests.chaos
+
 nightly: $(READY) node ## the long property run: 100,000 sequences
 	@INTERLOCK_SEQUENCES=100000 $(PY) -m pytest -q --timeout 0 -n $(WORKERS) tests/properties $(ARGS)
 
@@ -141,6 +150,6 @@ pins: ## constraints.txt anew, from an empty environment with every group
 
 clean: ## remove all that make has made
 	@rm -rf $(VENV) $(VENV)-* build dist site htmlcov .coverage .coverage.* src/*.egg-info
-	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache
+	@rm -rf interlock-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .cache
 	@rm -rf tests/conformance/node/node_modules bench/node_modules src/interlock/shm/*.so
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,68 @@
+"""How many there are, and how they stand: read off the counters of the store, so that it costs nothing to ask often.
+
+Rule: an entity is in exactly one of the outermost states of its chart, so counting those counts entities.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from interlock.errors import InternalError
+from interlock.model.chart import Chart
+from interlock.ports.sight import Sight
+from interlock.ports.store import PAGE_MAX, Store
+from interlock.ports.work import WorkQuery, WorkStore
+from interlock.runtime.send import Runtime
+
+COMPENSATED = {
+    "order": ("refund_pending", "refund_failed", "refunded"),
+    "network": ("refused",),
+    "storage": ("refused",),
+}
+"""Where a saga of these charts leads only when it was compensated."""
+
+
+class Census(Struct, frozen=True):
+    """The world at one moment: entities, those that go on, those whose saga was compensated, and dead letters.
+
+    `dead` stops at `PAGE_MAX`.
+    """
+
+    entities: int = 0
+    going: int = 0
+    compensated: int = 0
+    dead: int = 0
+
+
+async def census(runtime: Runtime) -> Census:
+    """Count the world."""
+    entities = going = compensated = 0
+    for kind in runtime.charts.kinds():
+        chart = runtime.charts.current(kind).chart
+        counts = await _counts(runtime.store, chart)
+        tops = {chart.states[each].id: chart.states[each].type for each in chart.states[0].children}
+        entities += sum(counts.get(each, 0) for each in tops)
+        going += sum(counts.get(each, 0) for each, how in tops.items() if how != "final")
+        compensated += sum(counts.get(each, 0) for each in COMPENSATED.get(kind, ()))
+    return Census(entities, going, compensated, await _dead(runtime.store))
+
+
+async def entities_of(store: Store, chart: Chart) -> int:
+    """How many entities of a chart there are."""
+    counts = await _counts(store, chart)
+    return sum(counts.get(chart.states[each].id, 0) for each in chart.states[0].children)
+
+
+async def _counts(store: Store, chart: Chart) -> dict[str, int]:
+    if not isinstance(store, Sight):
+        raise InternalError("the store of the demo keeps no counters", code="demo.store")
+    found: dict[str, int] = {}
+    for each in await store.counts(chart.kind):
+        found[each.state] = found.get(each.state, 0) + each.entities
+    return found
+
+
+async def _dead(store: Store) -> int:
+    if not isinstance(store, WorkStore):
+        return 0
+    return len((await store.works(WorkQuery(dead=True, limit=PAGE_MAX))).rows)
