@@ -7,6 +7,7 @@ import click
 from interlock.cli import exits, scene, sights
 from interlock.cli.options import common, json_option, pass_terminal
 from interlock.cli.places import chart_option, loaded_charts, opened, run, split_words, words
+from interlock.cli.progress import Progress
 from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.codec import plain
@@ -198,13 +199,17 @@ def replay(
         async with opened(url, bound) as runtime:
             checked_entity(entity)
             snapshot: Snapshot | None = None
-            async for page in pages(runtime.store, entity):
-                for entry in page:
-                    if last is not None and entry.version > last:
-                        return exits.OK
-                    code, snapshot = _again(terminal, runtime, entity, snapshot, entry, as_json=as_json)
-                    if code != exits.OK:
-                        return code
+            with Progress(terminal, "entries", last) as progress:
+                async for page in pages(runtime.store, entity):
+                    for entry in page:
+                        if last is not None and entry.version > last:
+                            return exits.OK
+                        code, snapshot = progress.over(
+                            _again, terminal, runtime, entity, snapshot, entry, as_json=as_json
+                        )
+                        if code != exits.OK:
+                            return code
+                        progress.at(entry.version)
             if snapshot is None:
                 raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="check its name: interlock ls")
             return exits.OK

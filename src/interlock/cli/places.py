@@ -15,7 +15,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import click
 
 from interlock.assemble import BoundChart, load
-from interlock.errors import NotFoundError, UsageError
+from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.opening import opened_store, schema_of, without_password
 from interlock.ports.clock import SystemClock
 from interlock.runtime.charts import Charts
@@ -89,6 +89,13 @@ def default_store() -> str:
     return found
 
 
+def known_charts(given: Sequence[str]) -> list[BoundChart]:
+    """The charts of this place, for a command that does without as well."""
+    if given or os.environ.get(CHARTS_VARIABLE) or project().charts:
+        return loaded_charts(given)
+    return []
+
+
 def loaded_charts(given: Sequence[str], *, otherwise: str | None = None) -> list[BoundChart]:
     """The charts to work with. Raises UsageError when none is known, DefinitionError when one is wrong."""
     variable = os.environ.get(CHARTS_VARIABLE, "")
@@ -107,18 +114,52 @@ def _chart(name: str) -> BoundChart:
 
 
 def _chart_of_code(name: str) -> BoundChart:
+    found = _found(name)
+    if not isinstance(found, BoundChart):
+        raise UsageError(f"`{name}` is no chart", code="chart.module", hint="name what interlock.load gave")
+    return found
+
+
+def charts_of_code(name: str) -> list[BoundChart]:
+    """The charts that `module:name` means: a chart, a list of them, or a function that gives either.
+
+    Raises UsageError for anything else, and when the module or the function cannot be run.
+    """
+    if not _CODE.fullmatch(name):
+        raise UsageError(
+            f"`{name}` names no charts", code="chart.module", hint="write module:name, as in orders:charts"
+        )
+    found = _found(name)
+    if callable(found) and not isinstance(found, BoundChart):
+        try:
+            found = found()
+        except Exception as error:
+            message = f"`{name}` raised {type(error).__name__}: {error}"
+            raise UsageError(message, code="chart.module", hint="run it by hand to see where") from error
+    charts = [found] if isinstance(found, BoundChart) else list(found) if isinstance(found, Iterable) else []
+    if not charts or not all(isinstance(each, BoundChart) for each in charts):
+        hint = "name what interlock.load gave, a list of those, or a function that returns one"
+        raise UsageError(f"`{name}` gives no charts", code="chart.module", hint=hint)
+    return charts
+
+
+def _found(name: str) -> Any:
+    """What a module has under a name."""
     module, _, attribute = name.partition(":")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))  # as `python -m` does; a command that was installed has not
     try:
-        found = getattr(import_module(module), attribute)
+        home = import_module(module)
     except ImportError as error:
         raise UsageError(f"module `{module}` cannot be imported: {error}", code="chart.module") from error
-    except AttributeError:
-        raise UsageError(f"module `{module}` has no `{attribute}`", code="chart.module") from None
-    if not isinstance(found, BoundChart):
-        raise UsageError(f"`{name}` is no chart", code="chart.module", hint="name what interlock.load gave")
-    return found
+    except InterlockError:
+        raise
+    except Exception as error:
+        message = f"module `{module}` raised {type(error).__name__}: {error}"
+        raise UsageError(message, code="chart.module", hint="import it by hand to see where") from error
+    if not hasattr(home, attribute):
+        raise UsageError(f"module `{module}` has no `{attribute}`", code="chart.module")
+    return getattr(home, attribute)
 
 
 def project(start: Path | None = None) -> Project:
@@ -173,16 +214,21 @@ def _from(folder: Path, address: str) -> str:
 async def opened(url: str, charts: Sequence[BoundChart] = (), *, create: bool = False) -> AsyncIterator[Runtime]:
     """A runtime on the store at an address, closed in the end. Without `create`, the store must be there."""
     if not create:
-        schema = await schema_of(url)
-        if schema is not None and schema.current == 0:
-            message = f"there is no store at {without_password(url)}"
-            raise NotFoundError(message, code="store.not_found", hint="interlock create makes one")
+        await check_store(url)
     kernels = [each.kernel for each in charts]
     runtime = Runtime(await opened_store(url), Charts(kernels), SystemClock())
     try:
         yield runtime
     finally:
         await runtime.close()
+
+
+async def check_store(url: str) -> None:
+    """Raises NotFoundError when there is no store at an address."""
+    schema = await schema_of(url)
+    if schema is not None and schema.current == 0:
+        message = f"there is no store at {without_password(url)}"
+        raise NotFoundError(message, code="store.not_found", hint="interlock create makes one")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

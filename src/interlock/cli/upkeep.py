@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,22 +11,22 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from interlock.cli import exits, sights
+from interlock.cli.fleet import fleet
 from interlock.cli.history import duration_ms
 from interlock.cli.options import common, json_option, pass_terminal
 from interlock.cli.places import chart_option, loaded_charts, opened, run, split_words, words
+from interlock.cli.progress import Progress
 from interlock.cli.terminal import Terminal
-from interlock.errors import NotFoundError, UsageError
+from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.codec import plain
 from interlock.opening import opened_store, schema_of
+from interlock.ports.sight import Sight
 from interlock.ports.store import Store
 from interlock.runtime.request import checked_entity
 from interlock.runtime.retention import Archived, Rule
 from interlock.runtime.retention import archive as archived
 from interlock.runtime.send import Runtime
 from interlock.runtime.verify import Proof, verify_entity, verify_store
-
-PROGRESS_EVERY = 100
-"""Entities between two signs of life on a terminal."""
 
 _PROOF = (
     "proof: each entry is chained to the one before by a hash without a key. That shows accidents and clumsy edits; "
@@ -65,12 +64,12 @@ def verify(
                 for entity in named:
                     _judged(terminal, await verify_entity(runtime.store, known, entity), counts, as_json=as_json)
                 return
-            async for proof in verify_store(runtime.store, known, now_ms=runtime.clock.now_ms()):
-                _judged(terminal, proof, counts, as_json=as_json)
-                _progress(terminal, counts)
+            with Progress(terminal, "entities", await _how_many(runtime)) as progress:
+                async for proof in verify_store(runtime.store, known, now_ms=runtime.clock.now_ms()):
+                    progress.over(_judged, terminal, proof, counts, as_json=as_json)
+                    progress.at(counts["entities"], f"{counts['damaged']} damaged")
 
     run(work())
-    _progress(terminal, counts, end=True)
     if not as_json:
         terminal.report((_sum(counts, chains_only=chains_only), "bold red" if counts["damaged"] else "bold"))
         terminal.message((_PROOF, "dim"))
@@ -109,16 +108,17 @@ def _sum(counts: Counter[str], *, chains_only: bool) -> str:
     return told
 
 
-def _progress(terminal: Terminal, counts: Counter[str], *, end: bool = False) -> None:
-    """A line that overwrites itself, on a terminal only."""
-    if terminal.quiet or not sys.stderr.isatty():
-        return
-    if end:
-        sys.stderr.write("\r\x1b[K")
-    elif counts["entities"] % PROGRESS_EVERY == 0:
-        entities = sights.counted(counts["entities"], "entity", "entities")
-        sys.stderr.write(f"\r{entities}, {counts['damaged']} damaged")
-        sys.stderr.flush()
+async def _how_many(runtime: Runtime) -> int | None:
+    """How many entities there are, where counters and charts tell; nothing that is damaged may hold up the proof."""
+    if not isinstance(runtime.store, Sight):
+        return None
+    try:
+        found = await fleet(runtime, None)
+    except InterlockError:
+        return None
+    counts = [None if each.more else each.entities for each in found.kinds]
+    known = [each for each in counts if each is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 @click.command(short_help="Move the journals of ended entities to an archive.")
@@ -170,9 +170,11 @@ def archive(
 
             rule = Rule(kind=kind, state=state, entered_before_ms=runtime.clock.now_ms() - older_ms)
             _check_state(runtime, rule)
-            async for each in archived(runtime.store, runtime.charts, rule, opened_month, dry_run=dry_run):
-                counts[each.archived] += 1
-                _moved(terminal, each, as_json=as_json)
+            with Progress(terminal, "entities") as progress:
+                async for each in archived(runtime.store, runtime.charts, rule, opened_month, dry_run=dry_run):
+                    counts[each.archived] += 1
+                    progress.over(_moved, terminal, each, as_json=as_json)
+                    progress.at(counts.total(), f"{counts['no']} kept here")
 
     run(work())
     if not as_json:

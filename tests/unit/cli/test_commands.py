@@ -233,16 +233,13 @@ def test_a_format_outranks_the_suffix(call: Caller, folder: Path) -> None:
     assert (folder / "x.mmd").read_text(encoding="utf-8").startswith("digraph")
 
 
-def test_a_picture_is_not_written_as_text(call: Caller, folder: Path) -> None:
+def test_a_kind_of_picture_that_is_not_made_here_is_refused(call: Caller, folder: Path) -> None:
     """A file that no viewer opens helps nobody; with a format named it is the caller's wish."""
-    ended = call("draw", "lamp.yaml", "-o", "x.png")
+    ended = call("draw", "lamp.yaml", "-o", "x.pdf")
 
-    assert (2, False) == (ended.code, (folder / "x.png").exists())
-    assert (
-        'error: draw writes diagram text, and "x.png" is named like a picture; '
-        "write a .dot file, and let `dot -Tpng` draw it\n"
-    ) == ended.err
-    assert 0 == call("draw", "lamp.yaml", "--format", "dot", "-o", "x.png").code
+    assert (2, False) == (ended.code, (folder / "x.pdf").exists())
+    assert 'error: no drawing is made as "pdf"; write .svg or .png, and let another tool convert that\n' == ended.err
+    assert 0 == call("draw", "lamp.yaml", "--format", "dot", "-o", "x.pdf").code
 
 
 def test_a_bad_chart_is_not_drawn(call: Caller, folder: Path) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli import upkeep
 from interlock.cli.places import Project, project
 from interlock.cli.sights import age_text, time_text
 from interlock.errors import UsageError
@@ -351,7 +350,7 @@ def test_progress_is_shown_on_a_terminal(lamps: Path, folder: Path) -> None:
     """A line that overwrites itself on the way, and is gone in the end."""
     words = ["verify", STORE, *CHARTED]
     starter = (
-        "import interlock.cli.upkeep as upkeep; upkeep.PROGRESS_EVERY = 1; "
+        "import interlock.cli.progress as progress; progress.EVERY_SECONDS = 0; "
         f"from interlock.cli.main import main; main({words!r})"
     )
     master, slave = pty.openpty()
@@ -366,9 +365,8 @@ def test_progress_is_shown_on_a_terminal(lamps: Path, folder: Path) -> None:
         os.close(slave)
         os.close(master)
 
-    assert "\r1 entity, 0 damaged" in told
-    assert "\r\x1b[K" in told
-    assert 100 == upkeep.PROGRESS_EVERY
+    assert "  33%  1 of 3 entities  0 damaged" in told
+    assert "\r\x1b[Kproof" in told
 
 
 @pytest.mark.parametrize(

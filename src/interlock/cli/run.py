@@ -1,0 +1,143 @@
+"""`interlock run`: a process that performs the work of a store until it is told to stop.
+
+Rule 1: it says what it does when that changes: running, draining, closed. The last line is the report.
+Rule 2: it ends with 0 after a drain, however that went: what was put back or left running is not lost.
+Rule 3: what the worker logs is shown with its facts, unless the application has set up logging itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import click
+
+from interlock.assemble import BoundChart
+from interlock.cli import exits, sights
+from interlock.cli.history import duration_ms
+from interlock.cli.options import common, pass_terminal
+from interlock.cli.places import charts_of_code, default_store, loaded_charts, run
+from interlock.cli.terminal import Terminal
+from interlock.opening import open as open_runtime
+from interlock.opening import without_password
+from interlock.runtime.serving import Drained, Signals, until_heard
+from interlock.shm.drain import shared_life
+
+_log = logging.getLogger("interlock")
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class Told(logging.Handler):
+    """Shows what is logged, a line each: the level, the message, and its facts; with -v the traceback too."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__(logging.INFO if terminal.verbose else logging.WARNING)
+        self._terminal = terminal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show one record."""
+        level = record.levelname.lower()
+        facts = "".join(f" {name}={value}" for name, value in vars(record).items() if name not in _USUAL)
+        error = record.exc_info[1] if record.exc_info else None
+        why = "" if error is None else f": {type(error).__name__}: {error}"
+        style = "bold red" if record.levelno >= logging.ERROR else "yellow"
+        self._terminal.note((level, style), f": {record.getMessage()}{why}{facts}".replace("\n", "\\n"))
+        if error is not None and self._terminal.verbose:
+            for line in "".join(traceback.format_exception(error)).splitlines():
+                self._terminal.note((f"  {line}", "dim"))
+
+
+@click.command("run", short_help="Perform the work of a store until told to stop.")
+@click.argument("app", required=False, metavar="[MODULE:NAME]")
+@click.option("--store", metavar="URL", help="The store; otherwise that of the project.")
+@click.option("--bus", metavar="URL", help="Where messages go, such as nats://127.0.0.1:4222?stream=orders.")
+@click.option("--drain", default="30s", metavar="DURATION", help="How long work may take to finish at the end (30s).")
+@click.option("--lease", default="30s", metavar="DURATION", help="How long work of a dead process waits (30s).")
+@click.option("--life", metavar="NAME", help="Stop as one with all processes of this name on this machine.")
+@common
+@pass_terminal
+def run_command(
+    terminal: Terminal,
+    *,
+    app: str | None,
+    store: str | None,
+    bus: str | None,
+    drain: str,
+    lease: str,
+    life: str | None,
+) -> int:
+    """Call handlers, fire timers and deliver what entities send, until SIGTERM or Ctrl-C.
+
+    MODULE:NAME is a chart with its handlers, a list of them, or a function that returns one; otherwise the charts of
+    the project. At the end it takes nothing more up, lets what is in hand finish, puts the rest back for others, and
+    ends with 0. A second signal ends it at once: what it had in hand is taken up by others when its lease ends.
+    """
+    charts = loaded_charts(()) if app is None else charts_of_code(app)
+    address = store or default_store()
+    drain_ms, lease_ms = duration_ms(drain, "--drain"), duration_ms(lease, "--lease")
+
+    if not logging.getLogger().handlers and not _log.handlers:
+        _log.addHandler(Told(terminal))
+        _log.setLevel(logging.INFO if terminal.verbose else logging.WARNING)
+
+    async def work() -> Drained:
+        loop, heard = asyncio.get_running_loop(), asyncio.Event()
+        with ExitStack() as stack:
+            # From the first moment to the last: a signal while it still opens is a signal, too.
+            signals = stack.enter_context(Signals(lambda _: loop.call_soon_threadsafe(heard.set)))
+            door = None if life is None else stack.enter_context(shared_life(life))
+            opening = open_runtime(address, charts=charts, work=True, life=door, bus=bus, lease_ms=lease_ms)
+            async with opening as runtime:
+                _say_running(terminal, charts, address)
+                await until_heard(runtime, heard)
+                _say_draining(terminal, signals.first, drain_ms)
+                ended = await runtime.drain(drain_ms)
+                if ended.left:
+                    # What cannot be stopped would hold the interpreter up; its lease lapses, as if this were killed.
+                    _say_closed(terminal, ended)
+                    _leave()
+            return ended
+
+    _say_closed(terminal, run(work()))
+    return exits.OK
+
+
+def _say_running(terminal: Terminal, charts: Sequence[BoundChart], address: str) -> None:
+    kinds = ", ".join(f"{each.chart.kind} {each.chart.revision}" for each in charts)
+    handlers = sights.counted(len({name for each in charts for name in each.handlers}), "handler", "handlers")
+    terminal.message(
+        ("running", "bold green"), f": {kinds} on {without_password(address)}, {handlers}, process {os.getpid()}"
+    )
+    for chart in charts:
+        for name in chart.chart.handlers:
+            if name not in chart.handlers:
+                told = f": `{name}` of {chart.chart.kind} has no handler here; its work waits for a process that has it"
+                terminal.message(("missing", "yellow"), told)
+
+
+def _say_draining(terminal: Terminal, number: int | None, drain_ms: int) -> None:
+    why = "the others of this life have ended" if number is None else signal.Signals(number).name
+    wait = f"what is in hand may take {sights.age_text(drain_ms)}; a second signal ends it at once"
+    terminal.message(("draining", "bold yellow"), f": {why}; {wait}")
+
+
+def _say_closed(terminal: Terminal, ended: Drained) -> None:
+    told = f": {ended.finished} finished, {ended.put_back} put back for others"
+    if ended.left:
+        told += f", {ended.left} left running: taken up by others when their leases end"
+    if ended.unanswered:
+        told += f", {sights.counted(ended.unanswered, 'request', 'requests')} without an answer"
+    terminal.report(("closed", "bold"), f"{told}; it took {sights.age_text(ended.took_ms)}")
+
+
+def _leave() -> None:
+    """End the process now, with what was said on its way."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exits.OK)

@@ -1,0 +1,219 @@
+"""Effects that go wrong, as a person finds them: what the journal says, what `effects ls` says, and what to do next."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.ports.work import WorkQuery, WorkRow, WorkStore
+from tests.unit.cli.calls import Caller, Ended
+
+STORE = "sqlite:///orders.db"
+NETWORK = "{interlock: 1, kind: network, states: {making: {}}}"
+
+
+def order(invoke: str) -> interlock.BoundChart:
+    """An order that asks for one thing."""
+    return interlock.loads(
+        f"""
+interlock: 1
+kind: order
+revision: 1.0.0
+initial: charging
+states:
+  charging: {{{invoke}}}
+  paid: {{}}
+  declined: {{}}
+"""
+    )
+
+
+def invoked(**options: str) -> interlock.BoundChart:
+    """An order that invokes a handler."""
+    rest = "".join(f", {name}: {value}" for name, value in options.items())
+    return order(f"invoke: {{id: charge, src: payment.charge{rest}, onDone: paid, onError: declined}}")
+
+
+async def lived(until: Callable[[interlock.Runtime], Any], *charts: interlock.BoundChart) -> None:
+    """An order's life until something is so; for twenty seconds at most."""
+    async with asyncio.timeout(20), interlock.open(STORE, charts=charts) as orders:
+        await orders.create("order/1")
+        while not await until(orders):  # noqa: ASYNC110 - nobody signals it
+            await asyncio.sleep(0.01)
+
+
+async def _rows(orders: interlock.Runtime) -> tuple[WorkRow, ...]:
+    assert isinstance(orders.store, WorkStore)
+    return (await orders.store.works(WorkQuery())).rows
+
+
+async def is_declined(orders: interlock.Runtime) -> bool:
+    """The chart heard of it."""
+    return (await orders.state("order/1")).configuration == ("declined",)
+
+
+async def has_failed(orders: interlock.Runtime) -> bool:
+    """It failed once, or for good."""
+    return any(each.error is not None for each in await _rows(orders))
+
+
+async def is_left(orders: interlock.Runtime) -> bool:
+    """Its work is there."""
+    return len(await _rows(orders)) == 1
+
+
+async def has_a_child(orders: interlock.Runtime) -> bool:
+    """It began its child, and waits for it."""
+    return any(each.next_ms is None for each in await _rows(orders))
+
+
+def told(call: Caller) -> tuple[str, Ended]:
+    """The last entry with what it carried, and the list of work."""
+    journal = call("journal", STORE, "order/1", "-v").out
+    return journal, call("effects", "ls", STORE)
+
+
+def plain(text: str) -> str:
+    """The list without what depends on the time of day."""
+    return re.sub(r"\b(\d+(ms|s|m|h))+\b", "T", text)
+
+
+async def _raises(attempt: interlock.Attempt) -> None:
+    raise ConnectionError("the bank is away")
+
+
+async def _hangs(attempt: interlock.Attempt) -> None:
+    await asyncio.Event().wait()
+
+
+_GATE = threading.Event()
+
+
+def _hangs_in_a_thread(attempt: interlock.Attempt) -> None:
+    _GATE.wait(20)
+
+
+async def _garbage(attempt: interlock.Attempt) -> object:
+    return {"receipt": object()}
+
+
+def test_a_handler_that_raises_is_seen_waiting_for_its_next_try(call: Caller, folder: Path) -> None:
+    """With why, and when; the journal says nothing yet, since nothing was decided."""
+    chart = invoked(retry="{max: 3, backoff: 1h, jitter: none}")
+    chart.handler("payment.charge")(_raises)
+    asyncio.run(lived(has_failed, chart))
+    journal, listed = told(call)
+
+    assert "order/1/1/0  payment.charge  retry 1/3 in T  T  ConnectionError: the bank is away\n" == plain(listed.out)
+    assert "error." not in journal
+
+
+@pytest.mark.parametrize(
+    ("handler", "options", "code"),
+    [
+        (_raises, {}, "ConnectionError"),
+        (_hangs, {"timeout": "20ms"}, "timeout"),
+        (_hangs_in_a_thread, {"timeout": "20ms"}, "timeout"),
+        (_garbage, {}, "result.malformed"),
+    ],
+    ids=["raises", "hangs", "hangs-in-a-thread", "garbage"],
+)
+def test_a_handler_that_fails_for_good_is_in_the_journal(
+    call: Caller, folder: Path, handler: Any, options: dict[str, str], code: str
+) -> None:
+    """With its code and whether it was perhaps done; nothing is left to do."""
+    chart = invoked(**options)
+    chart.handler("payment.charge")(handler)
+    _GATE.clear()
+    asyncio.run(lived(is_declined, chart))
+    _GATE.set()
+    journal, listed = told(call)
+
+    assert "error.invoke.charge  charging → declined" in journal
+    assert f'"code":"{code}"' in journal
+    assert '"done":"unknown"' in journal
+    assert ("", "nothing is left to do\n") == (listed.out, listed.err)
+
+
+def test_a_silent_handler_is_in_the_journal(call: Caller, folder: Path) -> None:
+    """No heartbeat in time."""
+    chart = invoked()
+    chart.handler("payment.charge", heartbeat="20ms")(_hangs)
+    asyncio.run(lived(is_declined, chart))
+
+    assert '"code":"heartbeat"' in told(call)[0]
+
+
+def test_a_named_action_that_nobody_answers_for_is_a_dead_letter(call: Caller, folder: Path) -> None:
+    """The list says what to do; once it is dealt with, it is gone."""
+    chart = order("entry: [payment.charge]")
+
+    @chart.handler("payment.charge")
+    async def refuse(attempt: interlock.Attempt) -> None:
+        raise interlock.RejectedError("no such card", code="card.unknown")
+
+    asyncio.run(lived(has_failed, chart))
+    _, listed = told(call)
+    dropped = call("effects", "drop", STORE, "order/1/1/0")
+
+    assert "order/1/1/0  payment.charge  dead for T  T  card.unknown: no such card\n" == plain(listed.out)
+    assert "1 dead letter waits for a person: interlock effects retry KEY, or drop KEY\n" == listed.err
+    assert (0, "") == (dropped.code, call("effects", "ls", STORE).out)
+
+
+def test_a_missing_handler_is_told_to_whoever_has_the_charts(
+    call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its work waits, and is no failure; the list names what nobody performs and what to do."""
+    asyncio.run(lived(is_left, invoked()))
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    (folder / "bare_order.py").write_text(
+        "import interlock\norder = interlock.loads("
+        '"{interlock: 1, kind: order, states: {a: {entry: [other]}}}")\n'
+        'order.handler("other")(print)\n'
+    )
+    bare = call("effects", "ls", STORE)
+    listed = call("effects", "ls", STORE, "--chart", "bare_order:order")
+
+    assert "order/1/1/0  payment.charge  waiting  T\n" == plain(bare.out)
+    assert "order/1/1/0  payment.charge  waiting; nobody here performs it  T\n" == plain(listed.out)
+    assert "nobody here performs payment.charge: run a process that does, with interlock run\n" == listed.err
+
+
+def test_a_child_that_never_answers_is_seen_waiting(call: Caller, folder: Path) -> None:
+    """And its parent hears when there is a time limit."""
+    child = "invoke: {id: net, type: chart, src: network, onDone: paid, onError: declined}"
+    asyncio.run(lived(has_a_child, order(child), interlock.loads(NETWORK)))
+    _, listed = told(call)
+
+    assert "order/1/1/0  child network  waits for its child  T\n" == plain(listed.out)
+
+
+def test_a_child_that_takes_too_long_is_in_the_journal(call: Caller, folder: Path) -> None:
+    """It was ended, and its parent heard."""
+    child = "invoke: {id: net, type: chart, src: network, timeout: 20ms, onDone: paid, onError: declined}"
+    asyncio.run(lived(is_declined, order(child), interlock.loads(NETWORK)))
+    journal, listed = told(call)
+
+    assert "error.invoke.net  charging → declined" in journal
+    assert '"code":"timeout"' in journal
+    assert "" == listed.out
+
+
+def test_a_child_whose_chart_nobody_has_is_told(call: Caller, folder: Path) -> None:
+    """The parent waits; whoever looks at the list learns what is missing."""
+    child = "invoke: {id: net, type: chart, src: network, onDone: paid, onError: declined}"
+    asyncio.run(lived(has_failed, order(child)))
+    _, listed = told(call)
+
+    assert "nobody here performs it" in listed.out
+    assert "kind.unknown: no chart of kind `network`" in listed.out
+    assert "nobody here performs network: run a process that does, with interlock run\n" == listed.err

@@ -1,0 +1,188 @@
+"""`interlock demo`: a process that shows itself, ends when it is told to, and goes on when it is started again."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.unit.cli.calls import Caller
+
+CLOSED = re.compile(
+    r"closed: ([\d,]+) new entit(?:y|ies), ([\d,]+) events? taken, ([\d,]+) effects? performed, "
+    r"([\d,]+) sagas? compensated"
+)
+LEFT = re.compile(
+    r"left: ([\d,]+) of ([\d,]+) under way(?:, \d+ of their effects put back)?, [\d,]+ dead letters?; nothing"
+)
+
+
+@contextmanager
+def playing(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A demo as a process, ended with the test."""
+    command = [sys.executable, "-u", "-m", "interlock", "demo", "--no-browser", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "FORCE_COLOR"}}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def link_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """The address that it printed, and the token of its login."""
+    assert process.stdout is not None
+    base, _, token = process.stdout.readline().strip().partition("/#login=")
+    return base, token
+
+
+def entities_of(client: httpx.Client) -> int:
+    """How many entities the console counts."""
+    return sum(each["entities"] for each in client.get("/api/v1/kinds").json()["kinds"])
+
+
+def numbers(pattern: re.Pattern[str], text: str) -> list[int]:
+    """The numbers of a line of the report."""
+    found = pattern.search(text)
+
+    assert found is not None, text
+    return [int(each.replace(",", "")) for each in found.groups()]
+
+
+@pytest.mark.slow
+def test_it_shows_itself_ends_cleanly_and_goes_on_when_started_again(call: Caller, folder: Path) -> None:
+    """The console answers and its numbers grow; Ctrl-C ends it with 0 and a report; nobody begins twice."""
+    with playing("--port", "0", "--rate", "20", "--duration", "50s") as process:
+        base, token = link_of(process)
+        with httpx.Client(base_url=base, timeout=30) as client:
+            client.post("/api/v1/login", json={"secret": token}, headers={"Origin": base}).raise_for_status()
+            first = entities_of(client)
+            while (later := entities_of(client)) < first + 30:
+                assert process.poll() is None
+            page = client.get("/")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=50)
+    with playing("--no-console", "--rate", "20", "--duration", "1s") as process:
+        again, heard = process.communicate(timeout=50)
+    new, events, effects, _ = numbers(CLOSED, out)
+    _, kept = numbers(LEFT, out)
+    proof = call("verify", "sqlite:///interlock-demo/demo.db", *charts(folder))
+
+    assert (200, 0, 0) == (page.status_code, process.returncode, proof.code)
+    assert new == kept >= later
+    assert (True, True) == (events >= 40, effects > 0)
+    assert err.startswith("begins: orders and virtual machines on interlock-demo/demo.db\n")
+    assert heard.startswith(f"goes on with {kept:,} entities: ")
+    assert kept + numbers(CLOSED, again)[0] == numbers(LEFT, again)[1] > kept
+    assert f"{numbers(LEFT, again)[1]:,} entities" in proof.out
+
+
+def charts(folder: Path) -> list[str]:
+    """The charts that lie beside the store."""
+    return [word for each in sorted((folder / "interlock-demo").glob("*.yaml")) for word in ("--chart", str(each))]
+
+
+@pytest.mark.slow
+def test_a_taken_port_gives_way_to_the_next_and_a_service_manager_is_heard(folder: Path) -> None:
+    """It tells that the port was taken; SIGTERM ends it as Ctrl-C does."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with playing("--port", str(port)) as process:
+            base, _ = link_of(process)
+            status = httpx.get(base, timeout=30).status_code
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=50)
+
+    assert (200, 0) == (status, process.returncode)
+    assert base.startswith("http://127.0.0.1:")
+    assert f":{port}" not in base
+    assert f"taken: port {port}" in err
+    assert CLOSED.search(out)
+
+
+@pytest.mark.slow
+def test_it_ends_by_itself_when_it_is_told_how_long(folder: Path) -> None:
+    """The console ends with it."""
+    with playing("--port", "0", "--duration", "500ms") as process:
+        out, _ = process.communicate(timeout=50)
+
+    assert (0, True) == (process.returncode, out.startswith("http://127.0.0.1:"))
+    assert CLOSED.search(out)
+
+
+@pytest.mark.slow
+def test_a_killed_demo_goes_on_too(call: Caller, folder: Path) -> None:
+    """`kill -9` in the middle of everything: what was kept is whole, and the next start goes on with it."""
+    with playing("--port", "0", "--rate", "20") as process:
+        base, token = link_of(process)
+        with httpx.Client(base_url=base, timeout=30) as client:
+            client.post("/api/v1/login", json={"secret": token}, headers={"Origin": base}).raise_for_status()
+            while (seen := entities_of(client)) < 60:
+                assert process.poll() is None
+        process.kill()
+        process.wait()
+    with playing("--no-console", "--rate", "20", "--duration", "1s") as process:
+        again, heard = process.communicate(timeout=50)
+    proof = call("verify", "sqlite:///interlock-demo/demo.db", *charts(folder))
+
+    assert (0, 0) == (process.returncode, proof.code), proof.out
+    assert heard.startswith("goes on with ")
+    assert seen <= int(heard.split()[3].replace(",", "")) < numbers(LEFT, again)[1]
+
+
+def test_a_folder_of_somebody_else_is_left_alone(call: Caller, folder: Path) -> None:
+    """Not one file of it is touched."""
+    (folder / "interlock.toml").write_text('store = "sqlite:///mine.db"\n', encoding="utf-8")
+    before = {each.name: each.read_bytes() for each in folder.iterdir()}
+    ended = call("demo", "--no-console", "--folder", ".")
+
+    assert (2, True) == (ended.code, "name another with --folder" in ended.err)
+    assert before == {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+def test_without_the_extra_it_says_what_to_install_and_makes_nothing(folder: Path) -> None:
+    """Or how to do without."""
+    code = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "starlette":
+            raise ModuleNotFoundError(name, name="starlette")
+sys.meta_path.insert(0, Absent())
+from interlock.cli.main import main
+sys.exit(main(["demo", "--no-browser"]))
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=50)
+
+    assert (9, "") == (ended.returncode, ended.stdout)
+    assert "pip install 'interlock[web]', or run it with --no-console" in ended.stderr
+    assert not (folder / "interlock-demo").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("--rate", "0"), ("--rate", "1000"), ("--duration", "soon"), ("--port", "99999"), ("--seed", "x")]
+)
+def test_a_wrong_call_makes_nothing(call: Caller, folder: Path, words: tuple[str, str]) -> None:
+    """The code is 2."""
+    assert 2 == call("demo", *words).code
+    assert not (folder / "interlock-demo").exists()
+
+
+def test_a_folder_that_cannot_be_is_told(call: Caller, folder: Path) -> None:
+    """A file is in its place."""
+    ended = call("demo", "--no-console", "--folder", "lamp.yaml/demo")
+
+    assert 2 == ended.code
+    assert "lamp.yaml" in ended.err

@@ -1,0 +1,108 @@
+"""`tail`: what happened on a store, and what happens, in the order in which it was kept."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import interlock
+from tests.unit.cli.calls import Caller
+
+STORES = ["sqlite:///lamps.db", "file:lamps"]
+
+
+def shown(text: str) -> list[str]:
+    """Lines with their times masked."""
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME", text).splitlines()
+
+
+@pytest.fixture(params=STORES, ids=["sqlite", "files"])
+def store(request: pytest.FixtureRequest, call: Caller, folder: Path) -> str:
+    """A store with two lamps, one of which was pressed."""
+    url = str(request.param)
+    for name in ("lamp/1", "lamp/2"):
+        call("create", url, name, "--chart", "lamp.yaml")
+    call("send", url, "lamp/1", "press", "--chart", "lamp.yaml", "--principal", "ada")
+    return url
+
+
+def test_what_happened_is_shown_in_the_order_in_which_it_was_kept(call: Caller, store: str) -> None:
+    """Over all entities; needs no chart."""
+    ended = call("tail", store)
+
+    assert 0 == ended.code, ended.err
+    assert [
+        "TIME  lamp/1 v1  _create  → dark",
+        "TIME  lamp/2 v1  _create  → dark",
+        "TIME  lamp/1 v2  press  dark → bright  by ada",
+    ] == shown(ended.out)
+
+
+def test_one_kind_is_shown_alone_and_as_json(call: Caller, store: str) -> None:
+    """One object to a line, for programs."""
+    lines = [json.loads(line) for line in call("tail", store, "lamp", "--json").out.splitlines()]
+
+    assert [("lamp/1", 1), ("lamp/2", 1), ("lamp/1", 2)] == [
+        (each["entity"], each["entry"]["version"]) for each in lines
+    ]
+    assert "" == call("tail", store, "door").out
+
+
+def test_it_begins_where_it_is_told_to(call: Caller, store: str) -> None:
+    """A time ago, a time, the start or now."""
+    counts = [
+        len(call("tail", store, "--from", begin).out.splitlines())
+        for begin in ("start", "now", "2h", "2001-01-01T00:00Z", "2999-01-01T00:00Z")
+    ]
+
+    assert [3, 0, 3, 3, 0] == counts
+
+
+@pytest.mark.parametrize("begin", ["yesterday", "5", "2026-11-15T12:00", ""])
+def test_a_beginning_that_is_none_is_refused(call: Caller, folder: Path, begin: str) -> None:
+    """With what can be written."""
+    ended = call("tail", "sqlite:///lamps.db", "--from", begin)
+
+    assert (2, True) == (ended.code, "10m" in ended.err)
+
+
+def test_a_store_that_is_not_there_is_not_made(call: Caller, folder: Path) -> None:
+    """Looking makes nothing."""
+    assert 6 == call("tail", "sqlite:///none.db").code
+    assert not (folder / "none.db").exists()
+
+
+def test_what_others_keep_shows_until_interrupted(store: str, folder: Path) -> None:
+    """As it is kept; Ctrl-C ends it with 130."""
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "interlock", "tail", store, "--follow", "--json"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        with interlock.open(_absolute(store, folder), charts=[interlock.load(folder / "lamp.yaml")]) as lamps:
+            lamps.send("lamp/2", "press")
+        lines.append(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert [("lamp/2", "press")] == [
+        (each["entity"], each["entry"]["event"]["name"]) for each in map(json.loads, lines[3:])
+    ]
+    assert (130, b"interrupted\n") == (process.returncode, said)
+
+
+def _absolute(store: str, folder: Path) -> str:
+    return store.replace("sqlite:///", f"sqlite:///{folder}/").replace("file:", f"file:{folder}/")
