@@ -147,7 +147,7 @@ def crashes(world: World, chance: random.Random) -> Iterator[World]:
     numbers: list[int] = []
     options: list[list[File | Directory]] = []
     for number, node in sorted(world.nodes.items()):
-        if node.pending:
+        if node.pending or node.cache != node.disk:  # what a failed flush dropped is gone, and pends no more
             numbers.append(number)
             options.append(
                 [File(content, content, ()) for content in file_crashes(node)]

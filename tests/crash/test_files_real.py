@@ -1,12 +1,16 @@
 """The file store on real processes and real file systems: kill -9, and a disk that is read-only."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.errors import UnavailableError
+from interlock.model.work import Left, Place, Work
 from interlock.ports.store import Conflict, Query
+from interlock.ports.work import WorkQuery
 from interlock.stores.files_journals import Journals
 from interlock.stores.files_shared import Settings
 from interlock.stores.filesystem import OperatingSystem
@@ -79,6 +83,24 @@ def test_a_read_only_store_is_read_and_takes_no_append(tmp_path: Path) -> None:
     assert loaded is not None
     assert not isinstance(loaded, Conflict)
     assert loaded.version == 2
+
+
+def test_the_work_of_a_read_only_store_is_seen(tmp_path: Path) -> None:
+    """Without its marker, only by whoever asks for the entity."""
+    with tmpfs(tmp_path / "disk", "4m") as disk:
+        for name in ("store", "older"):
+            journals = store(disk / name)
+            journals.append(replace(step(1, "k1"), left=Left((Work(Place("timer", 1, 0), "timer", {}, 0),))))
+            journals.close()
+        shutil.rmtree(disk / "older" / "pending")
+        make_read_only(disk)
+        again = [store(disk / name) for name in ("store", "older")]
+        desks = [each.dispatch() for each in again]
+        seen = [len(each.works(query).rows) for each in desks for query in (WorkQuery(), WorkQuery(entity=ENTITY))]
+        for each in again:
+            each.close()
+
+    assert [1, 1, 0, 1] == seen
 
 
 def test_a_read_only_directory_that_is_no_store_is_refused(tmp_path: Path) -> None:

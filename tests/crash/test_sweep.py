@@ -79,6 +79,26 @@ def test_a_store_with_shards_survives_its_own_beginning() -> None:
     assert ([], True) == (found[:5], states > 300)
 
 
+def test_a_power_cut_takes_what_a_failed_flush_has_dropped() -> None:
+    """A harness that kept it would believe a store that flushes a second time."""
+    world = World()
+    fs = Simulated(world)
+    root = fs.parent("store")[0]
+    file = fs.open_append(root, "journal")
+    fs.sync_directory(root)
+    fs.write(file, b"entry")
+    fs.fail_at = fs.count + 1
+    with pytest.raises(OSError, match="Input/output"):
+        fs.fdatasync(file)
+    fs.fdatasync(file)
+    left = [Simulated(each, process=2) for each in crashes(world, random.Random(1))]
+
+    assert (b"entry", [b""]) == (
+        fs.read(file, 0, 9),
+        [each.read(each.open_file(each.parent("store")[0], "journal"), 0, 9) for each in left],
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_random_lives_survive_their_crashes() -> None:

@@ -10,13 +10,15 @@ death is forgotten; flushed where the chart says that a second beginning is wron
 that: beginning them twice is harmless.
 Rule 3: a journal that does not read stops its own entity only.
 Rule 4: a journal's lock is never waited for while the table is held; a journal that tells does hold its own.
+Rule 5: a walk opens the journals that have grown since they told, and no others: of many that wait for their time, most
+are not open, and each opening costs three flushes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -29,6 +31,7 @@ from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
 from interlock.stores.files_beside import Row, Stand
 from interlock.stores.files_handles import Handles
 from interlock.stores.files_pending import Pending
+from interlock.stores.files_reader import Reader
 from interlock.stores.files_root import Root
 from interlock.stores.files_shared import Address, Shared, unavailable
 from interlock.stores.files_table import HeldTable
@@ -58,6 +61,7 @@ class Dispatch:
         self._root = root
         self._pending = pending
         self._handles = handles
+        self._reader = Reader(shared)
         self._file = -1
         self._is_holder = False
         self._table = HeldTable()
@@ -65,6 +69,7 @@ class Dispatch:
         self._looking = Lock()
         self._queue: dict[str, Address] = {}
         self._idle: dict[str, tuple[Address, int]] = {}
+        self._ends: dict[str, tuple[int, int]] = {}
         self._walked_ms: int | None = None
         self._now_ms = 0
 
@@ -151,14 +156,23 @@ class Dispatch:
 
     def works(self, query: WorkQuery) -> WorkPage:
         """Work by lane, name and entity, page by page; whoever performs it also knows what is in hand."""
-        if query.entity is not None:
-            rows = self._attended(self._root.address(query.entity))
-            if not self._is_holder:
-                return _table_of({query.entity: rows}).works(query)
-        elif not self._is_holder:
-            return _table_of({each.entity: self._attend(each) for each in self._walked()}).works(query)
+        address = None if query.entity is None else self._root.address(query.entity)
+        if not self._is_holder:
+            return self._looked_up(address).works(query)
+        if address is not None:
+            self._attended(address)
         with self._guard:
             return self._table.works(query)
+
+    def _looked_up(self, address: Address | None) -> HeldTable:
+        """The work of one entity, or of all, by who only looks: nothing is locked or flushed for that."""
+        table = HeldTable()
+        if address is not None:
+            table.tell(address.entity, self._reader.work(address))
+        else:
+            for each in self._walked():
+                table.tell(each.entity, self._tried(self._reader.work, each))
+        return table
 
     def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
         """Let dead work be tried again, from its first attempt."""
@@ -178,17 +192,27 @@ class Dispatch:
     def _look(self, now_ms: int) -> bool:
         """Finds what others left. Whether this process is the one that performs."""
         with self._looking:
-            self._now_ms = max(self._now_ms, now_ms)
+            self._tick(now_ms)
             try:
                 if self._root.read_only is not None or not self._holds():
                     return False
                 self._hear()
-                for address in self._taken():
-                    self._attend(address)
+                for address in filter(self._has_grown, self._taken()):
+                    self._tried(self._attended, address)
                 self._retire()
             except OSError as error:
                 raise unavailable(WHAT, "look", error) from error
             return True
+
+    def _tick(self, now_ms: int) -> None:
+        """A clock that goes back a little stands still here. One that was far ahead is not waited for: until it had
+        caught up nothing would be walked through, and no marker go.
+        """
+        if now_ms < self._now_ms - WALK_MS:
+            self._now_ms, self._walked_ms = now_ms, None
+            with self._guard:
+                self._idle = {name: (address, now_ms) for name, (address, _) in self._idle.items()}
+        self._now_ms = max(self._now_ms, now_ms)
 
     def _holds(self) -> bool:
         if self._is_holder:
@@ -223,10 +247,18 @@ class Dispatch:
         names = [name for name, _ in zip(self._queue, range(ATTENDED_MAX), strict=False)]
         return [self._queue.pop(name) for name in names]
 
-    def _attend(self, address: Address) -> tuple[Row, ...]:
+    def _has_grown(self, address: Address) -> bool:
+        """Rule 5."""
+        end = self._ends.get(address.name)
+        try:
+            return end is None or end != self._reader.end(address)
+        except InterlockError:
+            return True
+
+    def _tried(self, look: Callable[[Address], tuple[Row, ...]], address: Address) -> tuple[Row, ...]:
         """Rule 3: whatever is wrong with a journal, the others are attended to; it is tried again at the next walk."""
         try:
-            return self._attended(address)
+            return look(address)
         except InterlockError as error:
             facts = {"entity_id": address.entity, "code": error.code, "error": str(error)}
             _logger.warning("the work of an entity cannot be read", extra=facts)
@@ -236,13 +268,15 @@ class Dispatch:
         with self._handles.borrowed(address) as journal:
             return journal.attend()
 
-    def _noted(self, address: Address, rows: tuple[Row, ...]) -> None:
+    def _noted(self, address: Address, rows: tuple[Row, ...], end: tuple[int, int]) -> None:
         """A journal tells, while it is locked."""
         with self._guard:
             self._table.tell(address.entity, rows)
             if rows:
+                self._ends[address.name] = end
                 self._idle.pop(address.name, None)
             else:
+                self._ends.pop(address.name, None)
                 self._idle.setdefault(address.name, (address, self._now_ms))
 
     def _retire(self) -> None:
@@ -269,7 +303,8 @@ class Dispatch:
     def abandon(self) -> None:
         """In a forked child: the lock is the parent's."""
         self._guard, self._looking = Lock(), Lock()
-        self._table, self._queue, self._idle, self._walked_ms = HeldTable(), {}, {}, None
+        self._table, self._queue, self._walked_ms = HeldTable(), {}, None
+        self._idle, self._ends = {}, {}
         self.close()
 
 
@@ -301,10 +336,3 @@ def _is_once(work: Work) -> bool:
     """Whether it must be known for sure that it was begun: it must not be again, or not under the same key."""
     body = work.body
     return work.is_saga_step or (isinstance(body, dict) and body.get("restore") in {"fail", "restart"})
-
-
-def _table_of(rows: dict[str, tuple[Row, ...]]) -> HeldTable:
-    table = HeldTable()
-    for entity, each in rows.items():
-        table.tell(entity, each)
-    return table

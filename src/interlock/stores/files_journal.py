@@ -358,7 +358,7 @@ class Journal(Handle):
             self._shared.markers.ring(self.address)
         else:
             self._confirm_records()
-            self._shared.note(self.address, self.rows.listed())
+            self._shared.note(self.address, self.rows.listed(), (self.mark.segment, self.mark.offset))
 
     def _confirm_records(self) -> None:
         """Nothing is performed before its entry is durable; a mark may be lost."""

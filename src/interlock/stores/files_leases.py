@@ -61,6 +61,7 @@ class FileLeases:
         self._lock_ms_max = shared.settings.lock_ms_max
         self._directory = -1
         self._is_swept = False
+        self._is_doubtful = False
         self._mutex = Lock()
 
     def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
@@ -92,8 +93,10 @@ class FileLeases:
                     table = _Table(_decoded(data))
                     answer = change(table)
                     kept = table.kept()
-                    if kept != data:
+                    if kept != data or self._is_doubtful:
+                        self._is_doubtful = True  # until its name is flushed too, what is read may not be on disk
                         write_whole(fs, directory, FILE, kept)
+                        self._is_doubtful = False
                     return answer
             except OSError as error:
                 raise unavailable(WHAT, "write", error) from error

@@ -8,11 +8,13 @@ there: whoever made it may have died before the flush. It is removed when all wo
 crash leaves is at worst a marker too many.
 Rule 2: markers are made and removed under the entity's lock, by whoever holds it; else a removal could cross an append.
 Rule 3: `changed` is a hint, for the one who performs to look sooner. What is lost of it is found by the next walk.
+Rule 4: a marker that tells an id goes on telling it. One that does not was left by somebody who died before the entry.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from threading import Lock
 
@@ -46,7 +48,7 @@ class Pending:
     def announce(self, address: Address) -> None:
         """Rule 1: the marker of an entity is on disk when this returns. Raises UnavailableError when it cannot be."""
         fs, shared, shard = self._fs, self._shared, address.shard
-        poisoned = f"pending/{shard}/"
+        poisoned = _poisoned(address)
         if poisoned in shared.poisons:
             message = f"`{address.entity}` can leave no work in this process: {shared.poisons[poisoned]}"
             raise UnavailableError(message, code="store.poisoned", hint="check the disk, then start anew")
@@ -67,11 +69,23 @@ class Pending:
         file = fs.open_append(directory, address.name)
         try:
             if is_cut(address.name):
-                fs.truncate(file, 0)
-                fs.write(file, address.entity.encode())
-                fs.fdatasync(file)
+                self._tell(address, file)
         finally:
             fs.close(file)
+
+    def _tell(self, address: Address, file: int) -> None:
+        """Rule 4: whoever dies here, or finds the disk full, has cut off nothing that leads to work.
+
+        What stands there is read as the disk has it: it may be from a process whose flush failed.
+        """
+        fs, shared, entity = self._fs, self._shared, address.entity.encode()
+        shared.flushed(address, fs.fdatasync, file, _poisoned(address))
+        fs.forget(file)
+        if fs.read(file, 0, _ID_BYTES_MAX) != entity:
+            fs.truncate(file, 0)
+            if fs.write(file, entity) < len(entity):
+                raise OSError(errno.ENOSPC, "the disk took only a part")
+            shared.flushed(address, fs.fdatasync, file, _poisoned(address))
 
     def remove(self, address: Address) -> None:
         """The marker of an entity without work goes. Raises OSError when it cannot."""
@@ -81,7 +95,7 @@ class Pending:
     def addresses(self) -> Iterator[Address]:
         """The entities that have a marker. Raises OSError when they cannot be listed."""
         fs = self._fs
-        for shard in fs.names(self._directory) if self._root.has_shards else [""]:
+        for shard in self._root.shards_in(self._directory) if self._directory >= 0 else ():
             with shard_opened(fs, self._directory, shard) as directory:
                 names = fs.names(directory)
             yield from filter(None, map(self.address, names))
@@ -132,7 +146,14 @@ class Pending:
             try:
                 yield file
             finally:
-                self._fs.unlock(file)
+                self._unlock(file)
+
+    def _unlock(self, file: int) -> None:
+        """A lock that cannot be given back is given up with its descriptor, or nobody would hear a hint any more."""
+        try:
+            self._fs.unlock(file)
+        except OSError:
+            self._drop()
 
     def _opened(self) -> int:
         if self._changed < 0:
@@ -142,7 +163,14 @@ class Pending:
     def close(self) -> None:
         """Lets go of the hints."""
         self._ringing = Lock()
+        self._drop()
+
+    def _drop(self) -> None:
         if self._changed >= 0:
             with contextlib.suppress(OSError):
                 self._fs.close(self._changed)
         self._changed = -1
+
+
+def _poisoned(address: Address) -> str:
+    return f"pending/{address.shard}/"

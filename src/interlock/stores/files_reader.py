@@ -19,10 +19,11 @@ from msgspec import Struct
 
 from interlock.model.record import Record
 from interlock.ports.store import Loaded
+from interlock.stores.files_beside import Beside, Row, Rows
 from interlock.stores.files_names import JOURNAL, SNAPSHOT
 from interlock.stores.files_shared import Address, Locked, Shared, shard_opened, unavailable
 from interlock.stores.files_state import Facts, Kept, Mark
-from interlock.stores.files_tail import corrupt, read_kept
+from interlock.stores.files_tail import Hear, corrupt, hear_nothing, read_kept
 from interlock.stores.files_walk import (
     Active,
     Chain,
@@ -134,6 +135,25 @@ class Reader:
         records += [each for each in more if each.version > after]
         return tuple(records[:limit]), first if more else mark
 
+    def work(self, address: Address) -> tuple[Row, ...]:
+        """The unfinished work of an entity, for those who only look: its entry may not be durable yet (rule 2)."""
+        return self._looked(address, lambda opened: self._work(address, opened)) or ()
+
+    def _work(self, address: Address, opened: _Opened) -> tuple[Row, ...]:
+        kept = self._kept(address, opened)
+        if kept is None and opened.active.base.since > 1:
+            raise unwitnessed(address.entity, opened.active.base)
+        rows = Rows() if kept is None else Rows.decoded(kept.work)
+
+        def hear(line: Beside, _: Mark) -> None:
+            rows.apply(line)
+
+        walk = self._walk(address, opened, opened.active.base.earliest if kept is None else kept.mark, hear)
+        for _ in walk:
+            pass
+        self._judged(address, opened, walk, kept, hear)
+        return rows.listed()
+
     def entity(self, address: Address) -> str:
         """The id of an entity whose name does not tell it; empty until its first snapshot is kept."""
         with self._directory(address) as directory:
@@ -234,8 +254,8 @@ class Reader:
     def _chain(self, address: Address) -> Chain:
         return Chain(address.entity, self._settings.tenant, self._settings.store_key)
 
-    def _walk(self, address: Address, opened: _Opened, mark: Mark) -> Walk:
-        return Walk(self._fs, opened.active, mark, self._chain(address))
+    def _walk(self, address: Address, opened: _Opened, mark: Mark, hear: Hear = hear_nothing) -> Walk:
+        return Walk(self._fs, opened.active, mark, self._chain(address), hear=hear)
 
     def _read_kept(self, address: Address, directory: int) -> Kept | None:
         return read_kept(self._fs, directory, address.entity or None, store_key=self._settings.store_key)
@@ -256,12 +276,14 @@ class Reader:
                 raise corrupt(address.entity, again.kept.mark, "the snapshot of this version is not in the journal")
         raise PassedError("the snapshot was replaced")
 
-    def _judged(self, address: Address, opened: _Opened, walk: Walk, kept: Kept | None) -> tuple[list[Record], Mark]:
+    def _judged(
+        self, address: Address, opened: _Opened, walk: Walk, kept: Kept | None, hear: Hear = hear_nothing
+    ) -> tuple[list[Record], Mark]:
         """What a second look under the lock adds, when the first one ended in what may be damage."""
         if walk.damaged(kept) is None and not walk.is_headless():
             return [], walk.mark
         with self._second_look(address, opened) as again:
-            second = self._walk(address, again, walk.mark)
+            second = self._walk(address, again, walk.mark, hear)
             records = list(second)
             why = second.judgement(again.kept)
         if why is not None:

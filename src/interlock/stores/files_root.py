@@ -210,10 +210,10 @@ class Root:
         """The shard of an entity's directory name."""
         return shard_name(name, self._format.shard_digits)
 
-    @property
-    def has_shards(self) -> bool:
-        """Whether entities stand in shard directories."""
-        return self._format.shard_digits > 0
+    def shards_in(self, directory: int) -> list[str]:
+        """The shard directories that somebody made in another one; what else a person left there is none."""
+        shards = self._shards()
+        return sorted({*shards} & {*self._fs.names(directory)}) if self._format.shard_digits else shards
 
     def addresses(self, prefix: str) -> Iterator[Address]:
         """The places of all entities whose directory names begin so; the id is empty where the name tells none."""

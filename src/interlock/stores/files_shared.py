@@ -63,8 +63,9 @@ class Markers(Protocol):
         """Tells whoever performs that the work of an entity was changed."""
 
 
-Note = Callable[[Address, tuple[Row, ...]], None]
-"""Told of the unfinished work of an entity, once its entries are durable, while the entity is locked."""
+Note = Callable[[Address, tuple[Row, ...], tuple[int, int]], None]
+"""Told of the unfinished work of an entity, once its entries are durable, while the entity is locked; and up to which
+byte of which segment of its journal that holds."""
 
 
 class Shared:

@@ -12,6 +12,7 @@ what an append costs.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -37,16 +38,16 @@ class Threads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         with self._guard:
-            self._unfinished += 1
-            if self._unfinished > len(self._threads) < self._count_max:
+            if self._unfinished >= len(self._threads) < self._count_max:
                 self._begin()
+            self._unfinished += 1
         self._tasks.put((rule, loop, future))
         return await future
 
     def _begin(self) -> None:
         thread = Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        thread.start()  # first: a thread that the system refuses is none to be waited for
         self._threads.append(thread)
-        thread.start()
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -58,7 +59,7 @@ class Threads:
                 error = caught
             with self._guard:
                 self._unfinished -= 1
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and whoever asked is gone with it
                 loop.call_soon_threadsafe(_give, future, answer, error)
             del task, rule, future, answer, error  # nothing is kept alive while waiting
 
@@ -75,6 +76,8 @@ class Threads:
 def _give(future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:
     if future.done():  # cancelled: the caller is gone, what was done stands
         return
+    if isinstance(error, StopIteration):  # which no future takes: its caller would wait for ever
+        error = RuntimeError("a call of the store ended by StopIteration")
     if error is not None:
         future.set_exception(error)
     else:

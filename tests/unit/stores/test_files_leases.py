@@ -102,6 +102,24 @@ def test_a_full_disk_is_told_and_the_old_leases_stand() -> None:
     assert ("store.full", True) == (caught.value.code, first is not None and ours.give_back(first))
 
 
+def test_a_lease_whose_name_was_not_flushed_is_written_again() -> None:
+    """Asked again for the very same, it is not answered from what only the page cache has."""
+    world = World()
+    fs, ours = leases(world)
+    ours.alive(now_ms=0, gap_ms=9)
+    fs.watch = lambda name: setattr(fs, "fail_at", fs.count) if name == "sync_directory" else None
+    with pytest.raises(UnavailableError):
+        ours.lease("x", owner="a", now_ms=0, until_ms=9)
+    fs.watch = None
+    given = ours.lease("x", owner="a", now_ms=0, until_ms=9)
+    fences = set()
+    for left in crashes(world, random.Random(1)):
+        lease = leases(left, 2)[1].lease("x", owner="z", now_ms=1_000, until_ms=1_001)
+        fences.add(None if lease is None else lease.fence)
+
+    assert (1, {2}) == (None if given is None else given.fence, fences)
+
+
 def test_damaged_leases_are_told_and_not_taken_for_none() -> None:
     """A fence would go back."""
     world = World()

@@ -7,7 +7,7 @@ import gc
 import weakref
 from collections.abc import Iterator
 from functools import partial
-from threading import Barrier, Event, current_thread
+from threading import Barrier, Event, Thread, current_thread
 
 import pytest
 
@@ -24,6 +24,11 @@ def threads() -> Iterator[Threads]:
     made.close()
 
 
+def threads_refused() -> None:
+    """What the system says when there are too many."""
+    raise RuntimeError("no more threads")
+
+
 async def test_an_answer_and_an_error_go_to_whoever_asked(threads: Threads) -> None:
     """The thread goes on after both."""
 
@@ -37,6 +42,24 @@ async def test_an_answer_and_an_error_go_to_whoever_asked(threads: Threads) -> N
         await threads.run(lambda: 6),
         await asyncio.gather(*(threads.run(lambda n=n: n) for n in (7, 8, 9))),  # type: ignore[misc]  # bound now
     )
+
+
+async def test_an_error_that_no_future_takes_is_told_as_another(threads: Threads) -> None:
+    """Whoever asked would wait for ever."""
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wait_for(threads.run(lambda: next(iter(()))), SECONDS_MAX)
+
+
+async def test_a_thread_that_the_system_refuses_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nobody waits for it in the end; the next call may get one."""
+    threads = Threads(2, "test")
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", lambda self: threads_refused())
+        with pytest.raises(RuntimeError, match="no more"):
+            await threads.run(lambda: 1)
+
+    assert 2 == await threads.run(lambda: 2)
+    threads.close()
 
 
 async def test_calls_run_side_by_side_up_to_the_limit(threads: Threads) -> None:

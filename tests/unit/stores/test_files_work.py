@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -232,12 +233,46 @@ def test_what_no_hint_told_is_found_by_the_next_walk() -> None:
     pair.two.journals.append(leaving(1, other("timer")))
     assert pair.one.take("timer")
     before = len(fs.calls)
-    fs.watch = lambda name: _kill(fs) if "fdatasync" in fs.calls[before:-1] else None
+    fs.watch = lambda name: kill(fs) if "fdatasync" in fs.calls[before:-1] else None
     with pytest.raises(Killed):
         pair.two.journals.append(leaving(2, charge(2)))
 
     assert () == pair.one.take(now_ms=WALK_MS - 1)
     assert [2] == [each.work.place.version for each in pair.one.take(now_ms=WALK_MS)]
+
+
+def test_a_clock_that_was_far_ahead_is_not_waited_for() -> None:
+    """What no hint told is found, and the markers go, by the clock as it is now."""
+    pair = Pair()
+    pair.one.journals.append(leaving(1, other("outbox")))
+    pair.one.dispatch.settle((Settled(pair.one.take("outbox", now_ms=10**9)[0], "done"),), now_ms=10**9)
+    leave_silently(pair.two, leaving(1, charge(), entity="order/2"))
+
+    assert ["order/2"] == [each.entity for each in pair.one.take(now_ms=1)]
+    pair.one.take(now_ms=1 + RETIRE_MS)
+    assert ["order.2"] == pair.markers()
+
+
+def test_a_walk_opens_no_journal_that_did_not_grow() -> None:
+    """Most of what waits for its time is not open, and an opening flushes. One that grew in silence is found."""
+    world = World()
+    fs = Simulated(world, process=1)
+    journals = Journals("store", fs, PLAIN, count_max=1, shard_digits=0)
+    dispatch = journals.dispatch()
+    later = Work(Place("timer", 1, 0), "timer", {}, 10**9)
+    for number in range(5):
+        journals.append(leaving(1, later, entity=f"order/{number}"))
+
+    def walk(number: int) -> tuple[int, list[str]]:
+        before, now_ms = len(fs.calls), number * WALK_MS
+        claims = dispatch.claim("effect", None, owner="w", now_ms=now_ms, until_ms=10**9, limit=9)
+        return sum("sync" in call for call in fs.calls[before:]), [each.entity for each in claims]
+
+    first, second = walk(1), walk(2)
+    leave_silently(Process(world, 2), leaving(2, charge(2), entity="order/3"))
+
+    assert (True, [], (0, [])) == (first[0] > 5, first[1], second)
+    assert ["order/3"] == walk(3)[1]
 
 
 def test_more_hints_than_anybody_reads_are_not_kept() -> None:
@@ -254,6 +289,24 @@ def test_more_hints_than_anybody_reads_are_not_kept() -> None:
     assert b"" == _bytes(pair.world.nodes[number])
 
 
+def test_whoever_cannot_give_back_the_lock_of_hints_is_in_nobodys_way() -> None:
+    """It lets go of the descriptor: the others' hints are heard, and its own next one too."""
+    pair = Pair()
+    fs = pair.two.fs
+    pair.two.journals.append(leaving(1))
+    before = len(fs.calls)
+    fs.watch = lambda name: (
+        fail(fs) if name == "unlock" and "write" == fs.calls[-2] and len(fs.calls) > before else None
+    )
+    pair.two.journals.append(leaving(2, charge(2)))
+
+    assert "unlock" == fs.fired
+    assert [2] == [each.work.place.version for each in pair.one.take()]
+    fs.watch = None
+    pair.two.journals.append(leaving(3, charge(3)))
+    assert [3] == [each.work.place.version for each in pair.one.take()]
+
+
 def test_whoever_does_not_perform_still_sees_revives_and_drops() -> None:
     """A person at a command line, beside a running worker, which hears of it."""
     pair = Pair()
@@ -267,6 +320,30 @@ def test_whoever_does_not_perform_still_sees_revives_and_drops() -> None:
     assert (True, False) == (desk.drop(ENTITY, charge(2).place), desk.drop(ENTITY, charge(2).place))
     assert [CHARGE] == [each.work.place for each in pair.one.take(now_ms=5)]
     assert not desk.drop("order/nobody", CHARGE)
+
+
+def test_whoever_only_looks_sees_what_the_next_to_perform_will() -> None:
+    """Behind snapshots, in sealed segments and after marks; and nothing is flushed for a look."""
+    table, seen = FilesTable(), tuple[WorkRow, ...]()
+    for version in range(1, 16):
+        table.keep(
+            ENTITY, Left((charge(version),), ended=(Place("effect", version - 1, 0),) if version % 3 == 0 else ())
+        )
+        claims = table.claim("effect", None, owner="w", now_ms=version, until_ms=10**9, limit=1)
+        verdict: Literal["dead", "again"] = "dead" if version % 5 == 0 else "again"
+        table.settle(tuple(Settled(each, verdict, 10**6) for each in claims), now_ms=version)
+        fs = Simulated(table.world, process=100 + version)
+        onlooker = opened(fs, table.SETTINGS).dispatch()
+        before = len(fs.calls)
+        seen = onlooker.works(WorkQuery()).rows
+        flushes = [each for each in fs.calls[before:] if "sync" in each or each == "lock"]
+        world = table.world.copy()
+        world.locks.clear()
+        heir = opened(Simulated(world, process=99), table.SETTINGS).dispatch()
+        heir.claim("effect", None, owner="w", now_ms=0, until_ms=0, limit=0)
+
+        assert (heir.works(WorkQuery()).rows, []) == (seen, flushes)
+    assert len(seen) > 5
 
 
 def test_a_question_for_one_entity_is_answered_by_its_journal() -> None:
@@ -293,105 +370,6 @@ def test_an_old_attempt_cannot_answer() -> None:
     assert isinstance(pair.one.journals.append(late), Stale)
 
 
-# Markers
-
-
-def test_a_marker_goes_a_minute_after_the_last_work_and_comes_back_with_the_next() -> None:
-    """Until then the next work needs no flush for it."""
-    pair = Pair()
-    pair.one.journals.append(leaving(1, other("outbox")))
-    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "done"),), now_ms=0)
-    pair.one.take(now_ms=RETIRE_MS - 1)
-
-    assert [directory_name(ENTITY)] == pair.markers()
-    pair.one.take(now_ms=RETIRE_MS)
-    assert [] == pair.markers()
-    pair.one.journals.append(leaving(2, other("outbox", 2)))
-    assert [directory_name(ENTITY)] == pair.markers()
-
-
-@pytest.mark.parametrize("performs", [True, False])
-def test_a_busy_spell_flushes_its_marker_once(performs: bool) -> None:
-    """The first append pays for it. When all work had ended in between, somebody else may have removed it."""
-    process = Process(World(), 1)
-
-    def flushes(append: Append) -> int:
-        before = process.fs.calls.count("sync_directory")
-        process.journals.append(append)
-        return process.fs.calls.count("sync_directory") - before
-
-    if performs:
-        process.take()
-    process.journals.append(leaving(1))
-
-    assert 1 == flushes(leaving(2, charge(2)))
-    assert 0 == flushes(leaving(3, charge(3), ended=(Place("effect", 2, 0),)))
-    assert 0 == flushes(leaving(4, ended=(Place("effect", 3, 0),)))
-    assert (not performs) == flushes(leaving(5, charge(5)))
-
-
-def test_whoever_takes_over_makes_sure_of_every_marker_anew() -> None:
-    """Between its own marker and now, the one before it may have removed that."""
-    pair = Pair()
-    pair.two.journals.append(leaving(1, other("outbox")))
-    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "done"),), now_ms=0)
-    pair.one.take(now_ms=RETIRE_MS)
-    assert [] == pair.markers()
-    pair.one.fs.die()
-    pair.two.take(now_ms=RETIRE_MS)
-    pair.two.journals.append(leaving(2, other("outbox", 2)))
-
-    assert [directory_name(ENTITY)] == pair.markers()
-
-
-def test_an_entity_whose_name_is_cut_is_found_by_its_marker() -> None:
-    """The marker holds the id that the name does not tell."""
-    pair = Pair()
-    entity = "order/" + "Ä" * 60
-    pair.two.journals.append(leaving(1, charge(), entity=entity))
-
-    assert [entity] == [each.entity for each in pair.one.take()]
-
-
-def test_names_of_others_among_the_markers_are_left_alone() -> None:
-    """Of another tenant, of a person, or half written."""
-    pair = Pair()
-    fs = Simulated(pair.world, process=7)
-    root = fs.open_directory(fs.parent("store")[0], "store")
-    pending = fs.open_directory(root, "pending")
-    for name in ("README", "acme.order.1", "order.cut~0123", "order.%zz"):
-        fs.close(fs.create(pending, name))
-    pair.two.journals.append(leaving(1, charge()))
-
-    assert [ENTITY] == [each.entity for each in pair.one.take(now_ms=2 * RETIRE_MS)]
-    assert 5 == len(pair.markers())
-
-
-def test_a_marker_without_work_harms_nobody_and_goes() -> None:
-    """Its maker died before the entry."""
-    pair = Pair()
-    fs = pair.two.fs
-    fs.watch = lambda name: _kill(fs) if name == "write" else None
-    with pytest.raises(Killed):
-        pair.two.journals.append(leaving(1, charge()))
-
-    assert (1, ()) == (len(pair.markers()), pair.one.take(now_ms=WALK_MS))
-    pair.one.take(now_ms=WALK_MS + RETIRE_MS)
-    assert [] == pair.markers()
-
-
-def test_a_marker_without_an_entity_harms_nobody() -> None:
-    """Nobody makes such a one; a person may have removed the entity."""
-    pair = Pair()
-    fs = Simulated(pair.world, process=7)
-    pending = fs.open_directory(fs.open_directory(fs.parent("store")[0], "store"), "pending")
-    fs.close(fs.create(pending, "order.nobody"))
-    pair.two.journals.append(leaving(1, charge()))
-
-    assert [ENTITY] == [each.entity for each in pair.one.take(now_ms=WALK_MS)]
-    assert None is pair.world.found("store", "resources", "order.nobody")
-
-
 # When something is wrong
 
 
@@ -402,7 +380,7 @@ def test_without_its_marker_no_entry_leaves_work(code: int) -> None:
     process.journals.append(leaving(1))
     fs = process.fs
     fs.fault = code
-    fs.watch = lambda name: _fail(fs) if name == "sync_directory" else None
+    fs.watch = lambda name: fail(fs) if name == "sync_directory" else None
     size = len(_journal(fs.world))
     with pytest.raises(UnavailableError):
         process.journals.append(leaving(2, charge(2)))
@@ -421,7 +399,7 @@ def test_work_whose_beginning_cannot_be_written_is_not_given_out() -> None:
     fs = process.fs
     fs.fault = errno.ENOSPC
     process.take("timer")
-    fs.watch = lambda name: _fail(fs) if name == "write" else None
+    fs.watch = lambda name: fail(fs) if name == "write" else None
     with pytest.raises(UnavailableError) as caught:
         process.take()
 
@@ -517,11 +495,22 @@ def _attended(journals: Journals, entity: str) -> object:
     return journals.dispatch().works(WorkQuery(entity=entity))
 
 
-def _fail(fs: Simulated) -> None:
+def leave_silently(process: Process, append: Append) -> None:
+    """Appends, and dies between the flush of the entry and the hint."""
+    fs = process.fs
+    before = len(fs.calls)
+    fs.watch = lambda name: kill(fs) if "write" in fs.calls[before:-2] and fs.calls[-2] == "fdatasync" else None
+    with pytest.raises(Killed):
+        process.journals.append(append)
+
+
+def fail(fs: Simulated) -> None:
+    """This very call fails."""
     fs.fail_at = fs.count
 
 
-def _kill(fs: Simulated) -> None:
+def kill(fs: Simulated) -> None:
+    """The process ends at this very call."""
     fs.kill_at = fs.count
 
 
