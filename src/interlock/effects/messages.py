@@ -71,7 +71,7 @@ class Messages:
             self._away_until_ms = now + backoff_ms(_AWAY, self._absences, 1.0)
             self._absences += 1
             _log.warning("the bus is away; messages wait", extra={"code": error.code, "absences": self._absences})
-        return Settled(claim, "again", self._away_until_ms, error=_facts(error), lapsed=True)
+        return Settled(claim, "again", self._away_until_ms, error=_facts(error), lapsed=True, begun=False)
 
     def _failed(self, claim: Claim, error: InterlockError) -> Settled:
         if isinstance(error, RejectedError) or claim.failures + 1 >= MESSAGE_ATTEMPTS_MAX:

@@ -21,7 +21,7 @@ from interlock.errors import InterlockError, NotFoundError
 from interlock.model.event import Event
 from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX
 from interlock.model.results import call_failed
-from interlock.model.work import Place
+from interlock.model.work import CHILD, Place
 from interlock.ports.clock import Clock
 from interlock.ports.driver import NOT_HERE, Driver
 from interlock.ports.work import Claim, Settled, WorkQuery, WorkRow, WorkStore
@@ -97,6 +97,8 @@ class Relay:
         row = await self._row(claim.entity, place)
         if row is None:  # it has answered: nobody is there to hear
             return Settled(claim, "done")
+        if row.work.name != CHILD:  # a handler hears nothing, and what is sent after this must not wait for its end
+            return await self._undeliverable(claim, "undeliverable")
         child = await self._driver.find_child(claim.entity, place, row.work.body, restarts=row.failures)
         ready = child is not None if event.name != CANCEL else await self._is_parked(row, begun=child is not None)
         if not ready:

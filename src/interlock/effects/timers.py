@@ -2,7 +2,8 @@
 
 Rule 1: a timer cannot fire twice or after it was cancelled: the swap decides, and (name, version set) must still stand
 in the snapshot. A row whose timer is gone is dropped; one whose timer still stands is put off, and never dropped: the
-clock that found it due may be ahead of the driver's, which then has not reached the time.
+clock that found it due may be ahead of the driver's, which then has not reached the time. One whose step cannot be kept
+holds the others up no more than any bad row does.
 Rule 2: what downtime means is the timer's own to say (S39). One that downtime moves is moved when it comes due, once
 for all the downtimes since it counts, and counts from the end of the last of them on: none is counted twice.
 """
@@ -59,6 +60,8 @@ class Timers:
         timers = await self._driver.fire(claim.entity)
         if place in timers.fired:
             return None
+        if place in timers.refused:
+            raise timers.refused[place]
         due_ms = timers.waiting.get(place)
         if due_ms is None:
             return Settled(claim, "done")

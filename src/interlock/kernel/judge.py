@@ -75,7 +75,7 @@ class Judge:
             return Step(snapshot, (), "denied", "roles", (), faults, trials)
         if mode == "ignore":
             return Step(snapshot, (), "ignored", "no_transition", (), faults)
-        if mode == "defer":
+        if mode == "defer" and event.type != "platform":  # an error of the driver's is for now, or for a person
             return self._deferred(snapshot, event, faults)
         return Step(snapshot, (), "rejected", "guard" if trials else "no_transition", (), faults, trials)
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from interlock.errors import RejectedError
 from interlock.model.entry import Receipt
 from interlock.model.event import Event
 from interlock.model.work import Place
@@ -23,10 +24,11 @@ class Child(Struct, frozen=True):
 
 
 class Fired(Struct, frozen=True):
-    """Which timers of an entity have fired, and which still wait, until when."""
+    """Which timers of an entity have fired, which still wait, until when, and why one of those cannot fire."""
 
     fired: frozenset[Place]
     waiting: dict[Place, int]
+    refused: dict[Place, RejectedError] = {}
 
 
 NOT_HERE = frozenset({"kind.unknown", "revision.unknown"})
@@ -51,6 +53,7 @@ class Driver(Protocol):
     async def fire(self, entity: str) -> Fired:
         """Fire every timer of the entity that is due, in order, one step each; give those that fired and the others.
 
+        One whose step cannot be kept is passed over: those behind it may be the way out.
         Raises UnavailableError when this process does not have its chart.
         """
 

@@ -8,6 +8,7 @@ Where the store notes no downtime, every timer goes by its deadline.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from interlock.effects.timers import moved_by
@@ -45,27 +46,33 @@ class Deliveries:
         """Fire every timer that is due."""
         fired: set[Place] = set()
         waiting: dict[Place, int] = {}
+        refused: dict[Place, RejectedError] = {}
         for _ in range(2 * TIMERS_MAX):  # each may be moved, and each may fire
             try:
                 snapshot = await self._runtime.state(entity)
             except NotFoundError:
                 return Fired(frozenset(fired), {})
             waiting = {Place("timer", each.version, each.ordinal): each.due_ms for each in snapshot.timers}
-            timer = _due(snapshot, self._runtime.clock.now_ms())
+            timer = _due(snapshot, self._runtime.clock.now_ms(), refused)
             if timer is None:
                 break
             place = Place("timer", timer.version, timer.ordinal)
             moved = await self._moved(entity, timer)
-            if moved is not None:
-                receipt = await self.deliver(entity, moved, key=f"_moved{place.answer_key}/{moved.data['since_ms']}")
-            else:
-                event = timer_fired(timer, time_ms=timer.due_ms)
-                receipt = await self.deliver(entity, event, key=place.answer_key, answers=place)
+            try:
+                if moved is not None:
+                    key = f"_moved{place.answer_key}/{moved.data['since_ms']}"
+                    receipt = await self.deliver(entity, moved, key=key)
+                else:
+                    event = timer_fired(timer, time_ms=timer.due_ms)
+                    receipt = await self.deliver(entity, event, key=place.answer_key, answers=place)
+            except RejectedError as error:  # the step would be too large: the others still fire
+                refused[place] = error
+                continue
             if receipt.version <= snapshot.version:  # another was there first, or it has just been cancelled
                 break
             if moved is None:
                 fired.add(place)
-        return Fired(frozenset(fired), waiting)
+        return Fired(frozenset(fired), waiting, refused)
 
     async def _moved(self, entity: str, timer: Timer) -> Event | None:
         """The event by which downtime moves a timer that came due; None when it fires."""
@@ -85,8 +92,12 @@ class Deliveries:
         kernel = self._runtime.charts.child(self._runtime.charts.revision(above.kind, above.revision), payload["src"])
         entity = child_entity(kernel.chart.kind, payload["id"], _key(parent, place), restarts=restarts)
         context = child_context(kernel, payload.get("input"))
-        await self._runtime.begin(entity, kernel, context, Parent(parent, payload["id"], _key(parent, place)))
-        return await self._child(entity)
+        asked = Parent(parent, payload["id"], _key(parent, place))
+        await self._runtime.begin(entity, kernel, context, asked)
+        child = await self._child(entity, asked)
+        if child is None:
+            raise RejectedError(f"`{entity}` was created by somebody else", code="child.taken")
+        return child
 
     async def find_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child | None:
         """The child that an invoke began, if it was begun."""
@@ -99,17 +110,17 @@ class Deliveries:
             kernel = charts.child(charts.revision(above.kind, above.revision), payload["src"])
         except NotFoundError as error:  # not here is not nowhere: another process may have begun it
             raise UnavailableError(error.message, code=error.code, hint=error.hint) from error
+        entity = child_entity(kernel.chart.kind, payload["id"], _key(parent, place), restarts=restarts)
         try:
-            return await self._child(
-                child_entity(kernel.chart.kind, payload["id"], _key(parent, place), restarts=restarts)
-            )
+            return await self._child(entity, Parent(parent, payload["id"], _key(parent, place)))
         except NotFoundError:
             return None
 
-    async def _child(self, entity: str) -> Child:
+    async def _child(self, entity: str, asked: Parent) -> Child | None:
+        """The entity, if that invoke began it: ids can be guessed, and a stranger's entity is nobody's child."""
         (created,) = await self._runtime.journal(entity, limit=1)
         snapshot = await self._runtime.state(entity)
-        return Child(entity, created.event.time_ms, snapshot.ended is not None)
+        return Child(entity, created.event.time_ms, snapshot.ended is not None) if snapshot.parent == asked else None
 
     async def _check_depth(self, above: Snapshot) -> None:
         """Raises RejectedError when charts invoke charts too deep."""
@@ -121,8 +132,9 @@ class Deliveries:
             raise RejectedError(f"charts invoke charts more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
 
 
-def _due(snapshot: Snapshot, now_ms: int) -> Timer | None:
-    due = [each for each in snapshot.timers if each.due_ms <= now_ms]
+def _due(snapshot: Snapshot, now_ms: int, refused: Container[Place]) -> Timer | None:
+    late = (each for each in snapshot.timers if each.due_ms <= now_ms)
+    due = [each for each in late if Place("timer", each.version, each.ordinal) not in refused]
     return min(due, key=lambda each: (each.due_ms, each.version, each.ordinal), default=None)
 
 

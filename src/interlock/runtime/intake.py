@@ -6,7 +6,9 @@ Rule 2: messages of one source entity are taken one after another, in the bus's 
 Rule 3: what cannot be answered now (the store is away, others kept winning) is tried again in its place, however long.
 Rule 4: `rejected` and `denied` are answers: told, and acknowledged. What can never become an event is set aside as a
 dead letter, with the reason: bytes that are no message, a route that fails, an entity that is not there.
-Rule 5: where order matters more than completeness, `ordered` drops a message whose `sequence` is not above the last
+Rule 5: what fails in a way that nobody foresaw is put back after a while: neither lost, nor held until the bus, which
+waits for an answer, brings nothing more.
+Rule 6: where order matters more than completeness, `ordered` drops a message whose `sequence` is not above the last
 that this intake took of its source entity: a relay that was paused may repeat an old one after newer ones.
 """
 
@@ -16,7 +18,7 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from hashlib import blake2b
 from inspect import isawaitable
 from types import TracebackType
@@ -41,6 +43,9 @@ SOURCES_MAX = 100_000
 
 DRAIN_MS = 10_000
 """How long messages in hand may take when the intake stops; the rest is put back."""
+
+UNFORESEEN_FAILURES = 5
+"""As after how many failures a message waits that failed in a way nobody foresaw: some seconds."""
 
 DEAD_TYPE = "interlock.message.dead"
 """The type of the message that a dead letter is, on the bus for them."""
@@ -170,13 +175,21 @@ class Intake:
             while line:
                 try:
                     await self._take(line[0])
-                except Exception:  # noqa: BLE001 - the bus did not hear of it: it brings the message again
+                except Exception:  # noqa: BLE001 - whatever it was, the others go on
                     _log.exception("a message could not be answered for")
+                    await self._returned(line[0])
                 line.popleft()
                 self._room.release()
         finally:
             self._unanswered += line
             del self._lines[name]
+
+    async def _returned(self, incoming: Incoming) -> None:
+        """Put back, after a while: a message that fails each time must not keep everybody busy."""
+        with suppress(_Stopped):
+            await self._wait(UNFORESEEN_FAILURES)
+        with suppress(Exception):  # a bus that is gone brings it again by itself
+            await incoming.put_back()
 
     # Taking
 

@@ -274,7 +274,15 @@ class Runtime:
         """What became of the work in hand, once everybody has ended who asked to be awaited."""
         found = Stopped()
         while self._endings:
-            ended = await self._endings.pop()()
+            ending, over = self._endings[-1], True
+            try:
+                ended = await ending()
+            except asyncio.CancelledError:
+                over = False  # whoever gives up waiting leaves it to the next: to `close`
+                raise
+            finally:
+                if over and ending in self._endings:
+                    self._endings.remove(ending)
             found = ended if isinstance(ended, Stopped) else found
         return found
 

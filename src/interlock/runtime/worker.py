@@ -130,6 +130,7 @@ class Worker:
                 door=messages,
             )
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopped: asyncio.Task[Stopped] | None = None
         self._forget: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
@@ -144,7 +145,15 @@ class Worker:
         self._tasks = [asyncio.ensure_future(loop.run()) for loop in running]
 
     async def stop(self) -> Stopped:
-        """Stop within the runtime's `drain_ms`; tell what became of the work in hand."""
+        """Stop within the runtime's `drain_ms`; tell what became of the work in hand. Asked again, it tells the same.
+
+        Whoever is cancelled while it waits stops nothing by that: the next one who asks waits for the same end.
+        """
+        if self._stopped is None:
+            self._stopped = asyncio.ensure_future(self._stop())
+        return await asyncio.shield(self._stopped)
+
+    async def _stop(self) -> Stopped:
         self._forget()
         await asyncio.gather(*(loop.stop(self._runtime.drain_ms) for loop in self._loops.values()))
         if self._alive is not None:

@@ -75,8 +75,10 @@ class Simulation:
         handlers: Mapping[str, Handler] | None = None,
         charts: Mapping[str, Kernel] | None = None,
         compile: Callable[[str], Kernel] | None = None,
+        steps_max: int = STEPS_MAX,
     ) -> None:
         self.time_ms = time_ms
+        self._steps_max = steps_max
         self.snapshots: dict[str, Snapshot] = {}
         self.trace: list[Record] = []
         self.logs: list[tuple[str, str | None, Any]] = []
@@ -164,9 +166,9 @@ class Simulation:
 
     def _step(self, entity: str, event: Event) -> Step:
         self._steps += 1
-        if self._steps > STEPS_MAX:
+        if self._steps > self._steps_max:
             raise UsageError(
-                f"more than {STEPS_MAX:,} steps: the entities keep each other busy", code="simulation.steps"
+                f"more than {self._steps_max:,} steps: the entities keep each other busy", code="simulation.steps"
             )
         return self._kept(entity, event, self._kernels[entity].step(self.snapshots[entity], event))
 

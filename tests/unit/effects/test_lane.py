@@ -263,7 +263,7 @@ async def test_work_let_go_at_the_last_moment_begins_anew() -> None:
             return Settled(held.claim, "again", clock.now_ms(), lapsed=True)
         return Settled(held.claim, "done")
 
-    store.settle = slow  # type: ignore[method-assign]
+    store.settle = slow  # type: ignore[method-assign]  # its answer takes a while
     async with running(store, perform, clock):
         await clock.advance(LOOK_MS_MAX)
         told.set()

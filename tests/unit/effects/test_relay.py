@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from interlock.effects.lane import Held
 from interlock.effects.relay import Relay
 from interlock.errors import UnavailableError
@@ -183,6 +185,17 @@ async def test_a_child_that_is_being_begun_is_ended_afterwards() -> None:
     assert ("again", 1) == (settled.verdict, len(scene.books.table.works(WorkQuery()).rows))
 
 
+@pytest.mark.parametrize(("forwarded", "told"), [(False, ["error.communication"]), (True, [])])
+async def test_an_event_for_a_handler_does_not_wait_for_its_end(forwarded: bool, told: list[str]) -> None:
+    """Nobody there hears it: its sender is told of a send, and nobody of what was only passed on."""
+    scene = Scene()
+    scene.books.table.keep("order/1", Left(born=(Work(CHARGE, "charge", {"id": "pay", "src": "charge"}, 0),)))
+    settled = await scene.relayed("child/2/0", event("up", forwarded=forwarded))
+
+    assert told == [name for _, name in scene.given()]
+    assert (None if told else "done") == (None if settled is None else settled.verdict)
+
+
 async def test_an_event_for_a_child_that_has_answered_is_dropped() -> None:
     """Nobody is there to hear."""
     settled = await Scene().relayed("child/2/0", event("up"))
@@ -295,9 +308,9 @@ async def test_a_relay_killed_while_it_ended_a_child_ends_it_the_next_time() -> 
         rows.extend(scene.books.table.works(WorkQuery()).rows)
         raise UnavailableError("killed", code="store.closed")
 
-    scene.driver.deliver = killed  # type: ignore[method-assign]
+    scene.driver.deliver = killed  # type: ignore[method-assign]  # in the middle of it
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
-    scene.driver.deliver = deliver  # type: ignore[method-assign]
+    scene.driver.deliver = deliver  # type: ignore[method-assign]  # the next one lives
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
     assert ["child.ending"] == [each.error["code"] for each in rows]

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from interlock.errors import UsageError
 from interlock.model.event import Event
+from interlock.model.results import call_failed
 from interlock.model.step import Fault, Step, Trial
 from tests.unit.kernel.charts import ENTITY, kernel_of, last_step, payloads
 
@@ -255,6 +256,26 @@ def test_a_payload_that_does_not_fit_is_rejected(data: object, message: str) -> 
 def test_an_event_that_is_not_declared_for_senders_is_rejected(name: str) -> None:
     """When `events` is there it is complete; `out` and `internal` are not for senders."""
     assert ("rejected", "undeclared") == said(last_step(kernel_of(EVENTS), Event(name, {"n": 1})))
+
+
+def test_an_error_of_the_driver_needs_no_declaration() -> None:
+    """A chart that declares its events hears all the same that a call or a send failed."""
+    kernel = kernel_of("""
+        events: {go: {}}
+        initial: a
+        states: {a: {on: {error.communication: b}}, b: {}}
+    """)
+
+    assert ("b",) == last_step(kernel, call_failed("charge", "order/1/1/0", "lost")).snapshot.configuration
+    assert ("rejected", "undeclared") == said(last_step(kernel, Event("error.communication")))
+
+
+def test_an_error_of_the_driver_is_not_kept_for_later() -> None:
+    """Nobody takes it, and somebody must: the work that failed is a dead letter, and the snapshot has none of it."""
+    kernel = kernel_of("unhandled: defer\ninitial: a\nstates: {a: {on: {go: b}}, b: {}}")
+    step = last_step(kernel, call_failed("charge", "order/1/1/0", "lost"))
+
+    assert (("rejected", "no_transition"), 1) == (said(step), step.snapshot.version)
 
 
 def test_an_internal_event_may_come_from_the_entity_itself() -> None:

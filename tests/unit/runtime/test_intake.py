@@ -359,3 +359,22 @@ async def test_an_intake_is_asked_for_by_an_address() -> None:
             assert caught.value.hint
 
     assert {"applied": 1} == intake.counts
+
+
+async def test_what_fails_in_a_way_that_nobody_foresaw_is_put_back() -> None:
+    """A bus that waits for an answer would hold it for ever, and at last bring nothing more."""
+    bus = MemoryBus()
+    asked: list[str] = []
+
+    def wrong(found: Message) -> Delivery:
+        asked.append(found.id)
+        return Delivery("invoice/1", "paid", create=[1])  # type: ignore[arg-type]  # that is what is wrong with it
+
+    async with invoices() as runtime:
+        async with Intake(bus, runtime, wrong) as first:
+            await bus.publish(message())
+            await until(lambda: bool(asked))
+        async with Intake(bus, runtime, to_invoice) as second:
+            await until(lambda: second.counts.total() == 1)
+
+    assert ({}, {"applied": 1}) == (first.counts, second.counts)

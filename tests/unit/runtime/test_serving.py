@@ -75,6 +75,32 @@ async def test_a_signal_lets_work_in_hand_finish() -> None:
     assert ([signal.SIGTERM], before) == (numbers, signal.getsignal(signal.SIGTERM))
 
 
+async def test_a_drain_that_was_given_up_is_ended_by_the_close() -> None:
+    """Whoever lost patience with it leaves nothing running behind a closed store."""
+    asked, begun, let = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def charge(attempt: Attempt) -> None:
+        asked.set()
+        await let.wait()
+        finished.append(attempt.number)
+
+    async def noted() -> None:
+        begun.set()  # the worker is stopped next
+
+    finished: list[int] = []
+    async with asyncio.timeout(30), interlock.open("memory:", charts=[charging(charge)]) as orders:
+        await orders.create("order/1")
+        await asked.wait()
+        orders.before_close(noted)
+        draining = asyncio.ensure_future(orders.drain(20_000))
+        await begun.wait()
+        draining.cancel()
+        await asyncio.gather(draining, return_exceptions=True)
+        asyncio.get_running_loop().call_later(0.1, let.set)  # while it closes
+
+    assert [1] == finished
+
+
 def test_the_same_waits_where_there_is_no_event_loop() -> None:
     """In the main thread, while the runtime has a loop of its own."""
     gate, before = threading.Event(), signal.getsignal(signal.SIGINT)

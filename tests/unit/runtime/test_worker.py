@@ -14,8 +14,10 @@ import interlock
 from interlock import BoundChart, Runtime
 from interlock.effects.handlers import Attempt
 from interlock.errors import UnavailableError, UsageError
+from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.charts import Charts
+from interlock.runtime.children import child_entity
 from interlock.runtime.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
@@ -240,6 +242,33 @@ async def test_a_state_that_is_left_calls_its_handler_off() -> None:
         await _closed(runtime, clock)
 
 
+GROWING = f"""
+interlock: 1
+kind: heap
+context: {{all: {{type: string, default: {"earth" * 400}}}}}
+initial: a
+states:
+  a: {{after: {{1m: {{actions: [{{assign: {{all: "= context.all + context.all"}}}}]}}, 2m: b}}}}
+  b: {{}}
+"""
+
+
+async def test_a_timer_whose_step_cannot_be_kept_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chart's way out is the second one; before that, the first is a dead letter that says why."""
+    clock = VirtualClock()
+    monkeypatch.setattr("interlock.runtime.steps.SNAPSHOT_BYTES_MAX", 3_500)
+    async with interlock.open("memory:", charts=[interlock.loads(GROWING)], clock=clock) as runtime:
+        await runtime.create("heap/1")
+        await clock.advance(60_000 + ATTEMPTS_MAX * LOOK_MS_MAX)
+        assert isinstance(runtime.store, WorkStore)
+        page = await runtime.store.works(WorkQuery(dead=True))
+        await clock.advance(60_000)
+
+        assert [("after.1m.a", "snapshot.size")] == [(each.work.name, each.error["code"]) for each in page.rows]
+        assert (("b",), []) == ((await runtime.state("heap/1")).configuration, await rows(runtime))
+        await _closed(runtime, clock)
+
+
 @asynccontextmanager
 async def machines(clock: VirtualClock) -> AsyncIterator[Runtime]:
     """A runtime for machines and their networks."""
@@ -269,6 +298,22 @@ async def test_a_child_is_begun_hears_its_parent_and_answers() -> None:
         await clock.advance(1_000)
         assert ("up",) == (await runtime.state("vm/1")).configuration
         assert [] == await rows(runtime)
+
+
+async def test_an_entity_that_a_stranger_created_is_no_child() -> None:
+    """Its id can be guessed. It has no parent and would never answer: the parent hears, instead of waiting for ever."""
+    clock = VirtualClock()
+    vm, network = interlock.loads(VM), interlock.loads(NETWORK)
+    async with interlock.open("memory:", charts=[vm, network], clock=clock) as runtime:
+        taken = child_entity("network", "net", "vm/1/1/0")
+        await runtime.create(taken, {"size": 2})
+        await runtime.create("vm/1")
+        await clock.advance(1_000)
+
+        (entry,) = await runtime.journal("vm/1", after=1)
+        assert ("error.invoke.net", "child.taken") == (entry.event.name, entry.event.data["code"])
+        assert (await runtime.state(taken)).ended is None
+        await _closed(runtime, clock)
 
 
 async def test_a_child_ends_with_the_state_that_invoked_it() -> None:
