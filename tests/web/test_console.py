@@ -14,6 +14,7 @@ import pytest
 
 import interlock
 from interlock.testing.clock import VirtualClock
+from interlock.web.access import key_digest
 from tests.web.browsers import Visitor, browser, served
 
 pytestmark = pytest.mark.slow
@@ -368,6 +369,40 @@ def test_without_a_login_there_is_only_a_question(chromium: Any, folder: Path, t
         tab.click("button.primary")
         tab.wait_for_selector("#slider")
         assert "A-1" in tab.inner_text("h1")
+        context.close()
+
+
+def test_what_was_about_to_be_sent_when_a_login_ended_is_not_sent_by_the_next(
+    chromium: Any, folder: Path, tmp_path: Path
+) -> None:
+    """Who logs in then may be somebody else; they can send, with a token of their own."""
+    key = "of-ada"
+    keys = tmp_path / "keys.toml"
+    keys.write_text(f'[[key]]\nid = "ada"\nsha256 = "{key_digest(key)}"\nrights = ["read", "send"]\n', encoding="utf-8")
+    keys.chmod(0o600)
+
+    def send(tab: Any, *, ends: bool = False) -> None:
+        # Once the page is live it asks for nothing by itself: what ends the login then is the event.
+        tab.wait_for_selector("#live[data-state='on']")
+        tab.wait_for_selector("il-diagram .on > title:text-is('unpaid')", state="attached")
+        tab.click(".events button:has-text('payment.confirmed')")
+        tab.fill("dialog .fields input", "p-66")
+        if ends:
+            context.clear_cookies()
+        tab.click("dialog button.primary")
+
+    with served(folder, "--key-file", str(keys)) as link:
+        context = chromium.new_context()
+        tab = context.new_page()
+        tab.goto(f"{link}/e/order/A-6")
+        tab.fill("#key", key)
+        tab.click("button.primary")
+        send(tab, ends=True)
+        tab.fill("#key", key)
+        tab.click("form.login button.primary")
+        tab.wait_for_selector(".toast:has-text('Nothing was sent')")
+        send(tab)
+        tab.wait_for_selector(".toast:has-text('payment.confirmed applied')")
         context.close()
 
 

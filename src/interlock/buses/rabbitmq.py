@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from interlock.buses.address import Address, missing, parsed, wire_id
-from interlock.errors import DeniedError, InterlockError, NotFoundError, UnavailableError, UsageError
+from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.message import CONTENT_TYPE, Message, encode_message
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ SECONDS = 10.0
 """How long the broker may take to answer: a mirrored queue confirms when the mirrors have it."""
 
 PREFETCHED_MAX = 64
+TYPE_BYTES_MAX = 255
+"""Bytes of a message's type: it is a header and the key by which an exchange finds queues, and AMQP takes no more."""
 
 
 def open_bus(url: str) -> RabbitBus:
@@ -114,12 +116,15 @@ class RabbitBus:
         from aio_pika import Message as Envelope
         from aio_pika.exceptions import DeliveryError
 
+        if len(message.type.encode()) > TYPE_BYTES_MAX:  # else it would look as if the broker were away
+            text = f"the type `{message.type[:60]}...` has more than {TYPE_BYTES_MAX} bytes, and RabbitMQ takes no more"
+            raise RejectedError(text, code="bus.size", hint="give the event or the kind a shorter name")
         envelope = Envelope(
             encode_message(message),
             message_id=wire_id(message),  # by which the client knows what the broker returns: no two may be the same
             content_type=CONTENT_TYPE,
             delivery_mode=DeliveryMode.PERSISTENT,
-            type=message.type[:255],
+            type=message.type,
             app_id="interlock",
         )
         key = self._address.options.get("queue", message.type)

@@ -53,6 +53,7 @@ SECRET_BYTES_MIN, SECRET_BYTES_MAX = 24, 64
 """What Standard Webhooks asks of a secret."""
 
 _AWAY = frozenset({429, 502, 503, 504})
+_TARGET = re.compile(r"[!-~]*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -66,6 +67,10 @@ def open_bus(url: str) -> WebhookBus:
         raise malformed(EXAMPLE) from None
     if not host or set(options) - {"secret"}:
         raise malformed(EXAMPLE)
+    if _TARGET.fullmatch(parts.path + parts.query) is None:
+        hint = "write a space as %20, and what is not ASCII as its bytes in UTF-8"
+        message = "the path of a webhook's address has a character in it that no request carries"
+        raise UsageError(message, code="bus.address", hint=hint)
     if parts.username is not None:
         hint = "requests are signed; take user and password out"
         raise UsageError("the address of a webhook carries no login", code="bus.address", hint=hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from getpass import getuser
 from importlib import import_module
 from pathlib import Path
@@ -115,7 +116,8 @@ def _user() -> str:
 
 def _print_key(terminal: Terminal, access: Any, name: str) -> int:
     key = f"ilk_{SystemClock().token()}{SystemClock().token()}"
-    terminal.data(f'{key}\n\n[[key]]\nid = "{name}"\nsha256 = "{access.key_digest(key)}"\n')
+    quoted = json.dumps(name, ensure_ascii=False)  # which is how TOML writes a text, too
+    terminal.data(f'{key}\n\n[[key]]\nid = {quoted}\nsha256 = "{access.key_digest(key)}"\n')
     terminal.data('roles = []\nrights = ["read"]\n')
     terminal.message("the first line is the key: it is shown this once; the table goes into the key file")
     return exits.OK

@@ -137,10 +137,12 @@ def decode_message(body: bytes) -> Message:
     found.pop("partitionkey", None)
     found.pop("datacontenttype", None)
     trace = found.pop("traceparent", None)
+    if trace is None and isinstance(found.get("trace"), str):  # another's attribute of that name may be anything
+        trace = found.pop("trace")
     return Message(
         **texts,
         time_ms=_time_ms(found.pop("time", None)),
-        trace=str(trace) if trace is not None else found.pop("trace", None),
+        trace=None if trace is None else str(trace),
         data=_data(found),
         more=found,
     )

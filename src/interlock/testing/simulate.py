@@ -65,7 +65,7 @@ class Simulation:
     A chart may be given as `load` made it: its registered handlers then come along. `handlers` answer calls and
     invokes by name, as in a runtime: what one returns for an attempt becomes the result, an exception the error.
     `charts` are invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a
-    name.
+    name. `steps_max`: how many steps one call may lead to.
     """
 
     def __init__(

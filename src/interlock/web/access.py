@@ -13,7 +13,7 @@ import hmac
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
@@ -33,6 +33,13 @@ LOGINS_MAX = 1_000
 
 STREAMS_MAX = 4
 """Streams of one login: a browser has six connections to a server, and pages need the others."""
+
+STREAMS_KEY_MAX = 64
+"""Streams that are opened by one person's API keys: a program has no pages that wait behind them."""
+
+STREAMS_ALL_MAX = 256
+"""Streams of everybody together: each holds a connection, of which a process often has 1,024, and one key may log in
+many times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +65,6 @@ class Login:
     csrf: str
     began_ms: int
     used_ms: int
-    streams: int = field(default=0)
 
     def is_over(self, now_ms: int) -> bool:
         """Whether it has ended."""

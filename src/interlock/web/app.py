@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from interlock.errors import UsageError
 from interlock.model.codec import encode
 from interlock.runtime.send import Runtime
 from interlock.web import audit, entities, kinds, lab, live, logins, works
@@ -43,7 +45,7 @@ def application(
     """The application over a runtime, for browsers that reach it by these origins (`https://console.example.org`); and
     the console behind it, to be closed.
     """
-    known = frozenset(each.lower() for each in origins)
+    known = frozenset(checked_origin(each) for each in origins)
     console = Console(runtime, access, origins=known, read_only=read_only)
     app = Starlette(
         routes=[route(console, each) for each in ENDPOINTS],
@@ -52,6 +54,22 @@ def application(
     app.add_route(f"{BASE}/openapi.json", _document, methods=["GET"])
     app.router.routes.extend(routes())
     return Shield(app, hosts=[each.partition("://")[2] for each in known]), console
+
+
+def checked_origin(text: str) -> str:
+    """An origin as browsers write it: without the port that its scheme has anyway. Raises UsageError."""
+    try:
+        parts = urlsplit(text.lower())
+        port = parts.port
+    except ValueError:
+        parts, port = urlsplit(""), None
+    plain = parts.username is None and parts.path in ("", "/") and not (parts.query or parts.fragment)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
+        hint = "such as https://console.example.org"
+        raise UsageError(f"`{text[:80]}` is no address of a server", code="serve.origin", hint=hint)
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    usual = 443 if parts.scheme == "https" else 80
+    return f"{parts.scheme}://{host}" if port in (None, usual) else f"{parts.scheme}://{host}:{port}"
 
 
 async def _document(request: Request) -> Response:  # noqa: ARG001 - the signature is Starlette's

@@ -82,8 +82,9 @@ async def refusals(asked: Asked) -> RefusalsView:
     if not isinstance(store, RefusalSight):
         return RefusalsView((), False)
     found = await store.refusals_before(query.before, principal=query.principal, limit=query.limit)
-    rows = tuple(RefusalView(each.sequence, *msgspec.structs.astuple(each.refusal)) for each in found)
-    return RefusalsView(rows, True, rows[-1].sequence if len(rows) == query.limit else None)
+    seen = (each for each in found if asked.console.may_see(asked.person, each.refusal.entity.partition("/")[0]))
+    rows = tuple(RefusalView(each.sequence, *msgspec.structs.astuple(each.refusal)) for each in seen)
+    return RefusalsView(rows, True, found[-1].sequence if len(found) == query.limit else None)
 
 
 async def prove(asked: Asked) -> RefusalProof:
@@ -99,7 +100,9 @@ async def verify(asked: Asked) -> Job:
     entity = asked.body.entity
     if entity is not None:
         asked.console.check_kind(asked.person, checked_entity(entity))
-    return asked.console.jobs.begin_verify(asked.person.name, entity)
+    return asked.console.jobs.begin_verify(
+        asked.person.name, entity, may_see=lambda kind: asked.console.may_see(asked.person, kind)
+    )
 
 
 async def bulk(asked: Asked) -> Job:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
 from collections.abc import Mapping
 from hashlib import sha256
+from urllib.parse import urlsplit
 
 from interlock.errors import DeniedError, NotFoundError, UsageError
 from interlock.kernel.kernel import Kernel
@@ -20,6 +22,7 @@ from interlock.runtime.send import Runtime
 from interlock.web.access import Access, Person
 from interlock.web.diagrams import diff_svg, svg
 from interlock.web.jobs import Jobs
+from interlock.web.pulse import Pulse
 
 MAC_BYTES = 12
 
@@ -38,6 +41,8 @@ class Console:
         self.origins = origins
         self.read_only = read_only
         self.jobs = Jobs(runtime)
+        self.pulse = Pulse(runtime)
+        self.streams: Counter[str] = Counter()
         self.closing = asyncio.Event()
         self._secret = runtime.clock.token().encode()
         self._drawings: dict[tuple[str, ...], str] = {}
@@ -54,8 +59,14 @@ class Console:
 
     @property
     def cookie(self) -> str:
-        """The name of its cookie. By the prefix a browser knows that no other host may have set it."""
-        return "__Host-interlock" if self.is_secure else "interlock"
+        """The name of its cookie. By the prefix a browser knows that no other host may have set it; without TLS there
+        is the port in it, because cookies know no ports and two consoles of one host would end each other's logins.
+        """
+        if self.is_secure:
+            return "__Host-interlock"
+        ports = {urlsplit(each).port for each in self.origins}
+        port = ports.pop() if len(ports) == 1 else None
+        return "interlock" if port is None else f"interlock-{port}"
 
     @property
     def clock(self) -> Clock:
@@ -92,17 +103,18 @@ class Console:
 
     def may_see(self, person: Person, kind: str) -> bool:
         """Whether a person may see a kind at all. One with hidden states needs the right to see them: no list or count
-        of it could be shown that does not tell more than it should.
+        of it could be shown that does not tell more than it should. Without a chart nobody knows what is hidden.
         """
         if "read:sensitive" in person.rights:
             return True
-        states = (each for kernel in self.runtime.charts.revisions(kind).values() for each in kernel.chart.states)
-        return not any(each.sensitive is not None and each.sensitive.hidden for each in states)
+        charts = [each.chart for each in self.runtime.charts.revisions(kind).values()]
+        states = (each for chart in charts for each in chart.states)
+        return bool(charts) and not any(each.sensitive is not None and each.sensitive.hidden for each in states)
 
     def check_kind(self, person: Person, kind: str) -> None:
         """Raises DeniedError for a kind that a person may not see."""
         if not self.may_see(person, kind):
-            message = f"`{kind}` has states that only some may see"
+            message = f"`{kind}` has states that only some may see, or no chart here that says who may"
             raise DeniedError(message, code="right.missing", hint="it needs the right read:sensitive")
 
     async def drawing(self, chart: Chart, other: Chart | None = None) -> str:

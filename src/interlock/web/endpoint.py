@@ -8,6 +8,7 @@ adds a key by itself.
 
 from __future__ import annotations
 
+import hmac
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -120,7 +121,8 @@ def _asker(console: Console, endpoint: Endpoint, request: Request) -> tuple[Pers
     if person is None:
         hint = "log in with a key, or open the link that `interlock serve` printed"
         raise HttpProblem(401, "Who are you?", "this needs a login or an API key", code="login.missing", hint=hint)
-    if endpoint.is_write and login is not None and request.headers.get(CSRF_HEADER) != login.csrf:
+    token = request.headers.get(CSRF_HEADER, "").encode()
+    if endpoint.is_write and login is not None and not hmac.compare_digest(token, login.csrf.encode()):
         raise DeniedError("the request does not carry the token of its login", code="csrf.token")
     if endpoint.right not in person.rights:
         raise DeniedError(f"`{person.name}` has no right to {endpoint.right}", code="right.missing")
@@ -147,6 +149,9 @@ def _check_origin(console: Console, request: Request) -> None:
 
 def _query(request: Request, shape: type[T]) -> T:
     given = {key: value for key, value in request.query_params.items() if value != ""}
+    texts = (value for key, value in given.items() if key != "after")  # a cursor is looked at by whoever gave it
+    if any("\0" in value for value in texts):  # PostgreSQL takes no such text, not even in a question
+        raise UsageError("the query has a NUL character in it", code="query.malformed")
     return _checked(lambda: msgspec.convert(given, shape, strict=False), "query")
 
 

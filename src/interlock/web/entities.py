@@ -37,6 +37,7 @@ from interlock.web.views import (
     entry_view,
     masked_acceptances,
     masked_context,
+    masked_work,
     masks,
     passed_view,
     row_view,
@@ -241,7 +242,7 @@ async def one_entity(asked: Asked) -> EntityView:
         took=_took(kernel, before, entry),
         timers=timers_view(shown),
         invokes=tuple({"id": each.id, "state": each.state, "key": each.key} for each in shown.invokes),
-        work=await _work(asked, entity) if is_now else (),
+        work=await _work(asked, entity, hidden) if is_now else (),
         saga=saga_views(kernel, shown),
         accepted=masked_acceptances(found, hidden),
         ended=shown.ended,
@@ -282,13 +283,13 @@ def _took(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple
     return passed_view(kernel.chart, step.transitions)
 
 
-async def _work(asked: Asked, entity: str) -> tuple[WorkView, ...]:
+async def _work(asked: Asked, entity: str, hidden: frozenset[str] | None) -> tuple[WorkView, ...]:
     store = asked.console.store
     if not isinstance(store, WorkStore):
         return ()
     page = await store.works(WorkQuery(entity=entity, limit=WORKS_MAX))
     now_ms = asked.console.clock.now_ms()
-    return tuple(work_view(each, now_ms) for each in page.rows)
+    return tuple(masked_work(work_view(each, now_ms), hidden) for each in page.rows)
 
 
 async def journal(asked: Asked) -> JournalView:
@@ -370,10 +371,12 @@ def _told(asked: Asked, receipt: Receipt, event: str, *, dry_run: bool = False) 
     hidden = None
     if snapshot is not None:
         hidden = masks(asked.console.runtime.charts.revision(snapshot.kind, snapshot.revision).chart, asked.person)
-    guards = tuple(
-        {"guard": each.guard, "values": {} if hidden is not None else each.values, "error": each.error}
-        for each in receipt.trials
-    )
+    trials = [(each.guard, each.values, each.error) for each in receipt.trials]
+    faults = tuple(each.message for each in receipt.faults)
+    if hidden is not None:  # errors may quote values, too
+        trials = [(guard, {}, None) for guard, _, _ in trials]
+        faults = tuple(each.code for each in receipt.faults)
+    guards = tuple({"guard": guard, "values": values, "error": error} for guard, values, error in trials)
     view = ReceiptView(
         receipt.entity,
         receipt.outcome,
@@ -382,7 +385,7 @@ def _told(asked: Asked, receipt: Receipt, event: str, *, dry_run: bool = False) 
         () if snapshot is None else snapshot.configuration,
         tuple(each.name or each.type for each in receipt.effects),
         guards,
-        tuple(each.message for each in receipt.faults),
+        faults,
         dry_run,
     )
     if receipt.outcome not in ("rejected", "denied"):

@@ -5,6 +5,8 @@ the entity's, so it gives no entity its event twice.
 Rule 2: a bulk's selection is its filter, frozen when its dry run began: an entity that came into the filter later is
 not touched, and one that has moved on since it was listed is skipped and counted.
 Rule 3: a dry run is the same walk with a rehearsal in place of the send.
+Rule 4: a store that is away for a while is waited for, and asked again under the same key; a bulk that ended half way
+could only be begun anew, under keys that no entity knows.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from interlock.effects.retry import Policy, backoff_ms
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
 from interlock.model.limits import KEY_BYTES_MAX
 from interlock.ports.store import Query, Row
@@ -29,9 +33,16 @@ JOBS_MAX = 50
 RUNNING_MAX = 4
 """Jobs that run at once."""
 
+AWAY_TRIES_MAX = 20
+"""How often a store that is away is asked again before the job fails: some minutes."""
+
 SAMPLES_MAX = 20
 PROBLEMS_MAX = 50
 PAGE = 200
+
+_AGAIN = Policy(backoff_ms_min=200, backoff_ms_max=15_000)
+
+T = TypeVar("T")
 
 
 class Job(Struct):
@@ -91,11 +102,11 @@ class Jobs:
             raise NotFoundError(f"no job {name[:40]}", code="job.unknown", hint="jobs end with the server")
         return found
 
-    def begin_verify(self, who: str, entity: str | None) -> Job:
-        """Check one entity, or all."""
+    def begin_verify(self, who: str, entity: str | None, *, may_see: Callable[[str], bool]) -> Job:
+        """Check one entity, or all; of kinds that `who` may not see it tells nothing, not even how many there are."""
         what = "verify" if entity is None else f"verify {entity}"
         job = self._new(what, who)
-        self._start(job, lambda: self._verify(job, entity))
+        self._start(job, lambda: self._verify(job, entity, may_see))
         return job
 
     def begin_bulk(self, who: str, bulk: Bulk, *, reason: str | None) -> Job:
@@ -184,14 +195,15 @@ class Jobs:
             self._tasks.pop(job.id, None)
             self._going.pop(job.id, None)
 
-    async def _verify(self, job: Job, entity: str | None) -> None:
+    async def _verify(self, job: Job, entity: str | None, may_see: Callable[[str], bool]) -> None:
         if entity is not None:
             job.total = 1
             self._proven(job, await self._runtime.verify(entity))
             return
         async for proof in self._runtime.verify_all():
             await self._going[job.id].wait()
-            self._proven(job, proof)
+            if may_see(proof.entity.partition("/")[0]):
+                self._proven(job, proof)
             await asyncio.sleep(0)  # requests go before
 
     def _proven(self, job: Job, proof: Any) -> None:
@@ -212,7 +224,7 @@ class Jobs:
         query = bulk.query
         done: set[str] = set()  # of one page: rows do not come again, but for those that stay where they are
         while True:  # ends with the last page
-            page = await self._runtime.store.find(query)
+            page = await self._patiently(partial(self._runtime.store.find, query))
             for row in page.rows:
                 await self._going[job.id].wait()
                 if row.entity not in done:
@@ -224,7 +236,7 @@ class Jobs:
             query = msgspec.structs.replace(query, after=page.after)
 
     async def _item(self, job: Job, bulk: Bulk, row: Row) -> None:
-        outcome, why = await self._outcome(job, bulk, row)
+        outcome, why = await self._patiently(partial(self._outcome, job, bulk, row))
         job.seen += 1
         job.outcomes[outcome] = job.outcomes.get(outcome, 0) + 1
         for state in row.configuration:
@@ -241,7 +253,7 @@ class Jobs:
             await asyncio.sleep(0)  # requests go before
 
     async def _outcome(self, job: Job, bulk: Bulk, row: Row) -> tuple[str, str | None]:
-        """How one entity takes the event; `skipped` when it is no longer what was listed."""
+        """How one entity takes the event; `skipped` when it is no longer what was listed. Raises UnavailableError."""
         runtime = self._runtime
         try:
             if bulk.dry_run:
@@ -257,9 +269,21 @@ class Jobs:
                 )
         except ConflictError:
             return "skipped", "it has moved on"
+        except UnavailableError:
+            raise
         except InterlockError as error:
             return "failed", error.message
         return receipt.outcome, receipt.reason
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What is asked for, as soon as the store gives it. Raises UnavailableError when it does not for long."""
+        clock = self._runtime.clock
+        for failures in range(AWAY_TRIES_MAX):
+            try:
+                return await ask()
+            except UnavailableError:
+                await clock.sleep_ms(backoff_ms(_AGAIN, failures, 0.5 + clock.jitter() / 2))
+        return await ask()
 
 
 def _key(job: Job, entity: str) -> str:

@@ -2,10 +2,12 @@
 
 Rule 1: the same acts give the same play: the clock is virtual, and handlers are the player.
 Rule 2: the player has every role that the chart names.
+Rule 3: a play has few steps, whatever its timers do, and requests go between its acts: it is played on the server.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -21,6 +23,11 @@ from interlock.web.views import Passed, TimerView, own_fields, passed_view, time
 
 ACTS_MAX = 200
 ADVANCE_MS_MAX = 400 * 86_400_000
+STEPS_MAX = 500
+"""Steps of one act: a timer that comes every second would take some millions in a year."""
+
+TURNS_MAX = 1_000
+"""Steps of a play; acts beyond are not taken."""
 
 
 class Act(Struct, frozen=True):
@@ -83,12 +90,16 @@ async def lab(asked: Asked) -> LabView:
     asked.console.chart_for(asked.person, kind, body.revision)
     kernel = asked.console.kernel(kind, body.revision)
     entity = f"{kind}/lab"
-    play = Simulation(kernel)
+    play = Simulation(kernel, steps_max=STEPS_MAX)
     play.create(entity, body.context, kind=kind)
     play.settle()
     principal = {"id": "player", "roles": _roles(kernel)}
     problem = None
     for act in body.acts:
+        await asyncio.sleep(0)
+        if len(play.trace) >= TURNS_MAX:
+            problem = f"a play ends after {TURNS_MAX:,} steps"
+            break
         try:
             _act(play, entity, act, principal)
         except InterlockError as error:

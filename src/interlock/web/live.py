@@ -4,26 +4,30 @@ Rule 1: an entity's stream follows its journal: the id of an event is the versio
 where it left off. One that is too far behind gets a `gap` instead of all of it, and reads anew.
 Rule 2: the fleet's stream tells that something changed, at most `FLEET_MS` apart; what changed, the page asks for.
 Rule 3: nobody waits for a slow client: a stream reads at its client's pace and skips what it missed.
-Rule 4: a login has few streams, and a stream ends soon after its login does.
+Rule 4: a login has few streams, and a stream ends soon after its login does. A stream is counted from the moment it
+is granted, so that many asked for at once are not more than asked for one by one.
+Rule 5: a store that cannot answer ends a stream, and its client comes again: that is no bug.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from interlock.errors import NotFoundError, UnavailableError
+from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.model.entry import Entry
-from interlock.ports.sight import Sight
 from interlock.runtime.request import checked_entity
-from interlock.web.access import STREAMS_MAX
+from interlock.web.access import STREAMS_ALL_MAX, STREAMS_KEY_MAX, STREAMS_MAX
+from interlock.web.console import Console
 from interlock.web.endpoint import Asked, Endpoint, identified
 from interlock.web.views import entry_view, masks
 
@@ -39,11 +43,13 @@ BEHIND_MAX = 500
 POLL_MS = 500
 """How soon entries that another process wrote are seen."""
 
+_log = logging.getLogger("interlock.web")
+
 
 class After(Struct, frozen=True):
     """From which version on."""
 
-    after: int | None = None
+    after: Annotated[int, Meta(ge=0)] | None = None
 
 
 async def entity_stream(asked: Asked) -> StreamingResponse:
@@ -59,10 +65,10 @@ async def entity_stream(asked: Asked) -> StreamingResponse:
 
 def _resumed(request: Request) -> int | None:
     _, _, version = request.headers.get("last-event-id", "").rpartition("@")
-    return int(version) if version.isdigit() and len(version) < 16 else None
+    return int(version) if version.isascii() and version.isdigit() and len(version) < 16 else None
 
 
-async def _entries(asked: Asked, entity: str, after: int, latest: int) -> AsyncIterator[bytes]:
+async def _entries(asked: Asked, entity: str, after: int, latest: int) -> AsyncGenerator[bytes, None]:
     runtime = asked.console.runtime
     kind = entity.partition("/")[0]
     if latest - after > BEHIND_MAX or after > latest:
@@ -70,15 +76,16 @@ async def _entries(asked: Asked, entity: str, after: int, latest: int) -> AsyncI
         after = latest
     else:
         yield _event("hello", {"version": latest})
-    async for entry in _beating(asked, runtime.watch(entity, after=after, poll_ms=POLL_MS)):
-        if entry is None:
-            yield b": still here\n\n"
-            continue
-        hidden = masks(runtime.charts.revision(kind, entry.revision).chart, asked.person)
-        yield _event("entry", entry_view(entry, hidden), f"{entity}@{entry.version}")
+    async with aclosing(_beating(asked, runtime.watch(entity, after=after, poll_ms=POLL_MS))) as entries:
+        async for entry in entries:
+            if entry is None:
+                yield b": still here\n\n"
+                continue
+            hidden = masks(runtime.charts.revision(kind, entry.revision).chart, asked.person)
+            yield _event("entry", entry_view(entry, hidden), f"{entity}@{entry.version}")
 
 
-async def _beating(asked: Asked, entries: AsyncGenerator[Entry, None]) -> AsyncIterator[Entry | None]:
+async def _beating(asked: Asked, entries: AsyncGenerator[Entry, None]) -> AsyncGenerator[Entry | None, None]:
     """The entries, and None where there was silence; ends when the console closes or the login does."""
     clock, closing = asked.console.clock, asyncio.ensure_future(asked.console.closing.wait())
     following: asyncio.Future[Entry] | None = None
@@ -97,7 +104,7 @@ async def _beating(asked: Asked, entries: AsyncGenerator[Entry, None]) -> AsyncI
                 taken, following = following, None
                 try:
                     yield taken.result()
-                except (StopAsyncIteration, UnavailableError):
+                except StopAsyncIteration:
                     return
             else:
                 yield None
@@ -105,7 +112,7 @@ async def _beating(asked: Asked, entries: AsyncGenerator[Entry, None]) -> AsyncI
         closing.cancel()
         if following is not None:
             following.cancel()
-            with suppress(asyncio.CancelledError, StopAsyncIteration, UnavailableError):
+            with suppress(asyncio.CancelledError, StopAsyncIteration, InterlockError):
                 await following
         await entries.aclose()
 
@@ -115,7 +122,7 @@ async def fleet_stream(asked: Asked) -> StreamingResponse:
     return _streaming(asked, _fleet(asked))
 
 
-async def _fleet(asked: Asked) -> AsyncIterator[bytes]:
+async def _fleet(asked: Asked) -> AsyncGenerator[bytes, None]:
     console, silent_ms = asked.console, 0
     seen = await _marks(asked)
     yield _event("hello", {"kinds": sorted(seen)})
@@ -141,15 +148,9 @@ async def _fleet(asked: Asked) -> AsyncIterator[bytes]:
 
 
 async def _marks(asked: Asked) -> dict[str, int]:
-    """For each kind a number that is another when its counters are."""
+    """For each kind that one may see a number that is another when its counters are."""
     console = asked.console
-    found: dict[str, int] = {}
-    if isinstance(console.store, Sight):
-        for kind in console.kinds():
-            counts = await console.store.counts(kind)
-            minutes = await console.store.rates(kind, since_ms=console.clock.now_ms() - 120_000)
-            found[kind] = hash((counts, minutes))
-    return found
+    return {kind: mark for kind, mark in (await console.pulse.marks()).items() if console.may_see(asked.person, kind)}
 
 
 def _is_allowed(asked: Asked) -> bool:
@@ -158,31 +159,51 @@ def _is_allowed(asked: Asked) -> bool:
     return person is not None and not asked.console.closing.is_set()
 
 
-def _streaming(asked: Asked, events: AsyncIterator[bytes]) -> StreamingResponse:
-    login = asked.login
-    if login is not None and login.streams >= STREAMS_MAX:
-        raise UnavailableError(f"a login may have {STREAMS_MAX} streams", code="stream.full", hint="close a tab")
-
-    async def counted() -> AsyncIterator[bytes]:
-        async with _one_more(asked):
-            yield b"retry: 2000\n\n"
-            with suppress(NotFoundError):
-                async for each in events:
-                    yield each
-
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(counted(), media_type="text/event-stream", headers=headers)
-
-
-@asynccontextmanager
-async def _one_more(asked: Asked) -> AsyncIterator[None]:
+def _streaming(asked: Asked, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
+    """The stream of these events. Raises UnavailableError when there are enough already."""
+    streams = asked.console.streams
     if asked.login is not None:
-        asked.login.streams += 1
-    try:
-        yield
-    finally:
-        if asked.login is not None:
-            asked.login.streams -= 1
+        name, most = f"login {asked.login.csrf}", STREAMS_MAX
+    else:
+        name, most = f"key {asked.person.name}", STREAMS_KEY_MAX
+    if streams[name] >= most:
+        raise UnavailableError(f"there are {most} streams already", code="stream.full", hint="close a tab")
+    if streams.total() >= STREAMS_ALL_MAX:
+        hint = "somebody must close a tab first"
+        raise UnavailableError("this server has all the streams it takes", code="stream.full", hint=hint)
+    return _Stream(asked.console, name, events)
+
+
+class _Stream(StreamingResponse):
+    """A stream: counted from its making to its end, and closed with all that it reads from."""
+
+    def __init__(self, console: Console, name: str, events: AsyncGenerator[bytes, None]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        self._told = _told(events)
+        super().__init__(self._told, media_type="text/event-stream", headers=headers)
+        self._streams, self._name = console.streams, name
+        self._streams[name] += 1
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams[self._name] -= 1
+            if not self._streams[self._name]:
+                del self._streams[self._name]
+            await self._told.aclose()
+
+
+async def _told(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(events):
+        yield b"retry: 2000\n\n"
+        try:
+            async for each in events:
+                yield each
+        except InterlockError as error:
+            if isinstance(error, InternalError):
+                raise
+            _log.info("a stream ended", extra={"code": error.code})
 
 
 def _event(name: str, data: object, version: str | None = None) -> bytes:

@@ -52,7 +52,12 @@ def document(endpoints: Iterable[Endpoint], *, version: str) -> dict[str, Any]:
             "schemas": {**components, "Problem": PROBLEM},
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "interlock"},
+                "cookie": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "interlock",
+                    "description": "For pages; programs use a key. `__Host-interlock` by https, else with the port.",
+                },
             },
         },
         "security": [{"key": []}, {"cookie": []}],

@@ -114,7 +114,7 @@ async def _state(
 ) -> StateView:
     within = None if state.expect is None else parse_duration(state.expect.within)
     stuck = None
-    if within is not None and isinstance(runtime.store, Sight):
+    if within is not None and state.type != "final" and isinstance(runtime.store, Sight):
         stuck = 0
         if totals.get(state.id):
             stuck = await runtime.store.overdue(kind, state.id, before_ms=runtime.clock.now_ms() - within)

@@ -17,7 +17,7 @@ import uvicorn
 from interlock.errors import UnavailableError, UsageError
 from interlock.runtime.send import Runtime
 from interlock.web.access import Access
-from interlock.web.app import application
+from interlock.web.app import application, checked_origin
 from interlock.web.console import Console
 
 DRAIN_SECONDS = 10
@@ -36,7 +36,8 @@ async def serve(
     ready: Callable[[str], None],
     until: asyncio.Event | None = None,
 ) -> None:
-    """Answer until a signal comes. `ready` is called with the address once somebody can connect.
+    """Answer until a signal comes. `ready` is called with the address once somebody can connect: the first of
+    `origins`, because a server that is reached by other names does not answer to its own.
 
     With `until`, signals are the caller's: it answers until that is set.
     Raises UsageError when others could reach it without a key, UnavailableError when the port is taken.
@@ -44,10 +45,11 @@ async def serve(
     if host not in LOOPBACK and access.link is not None:
         hint = "give it a --key-file, or let it listen on 127.0.0.1"
         raise UsageError(f"{host} is open to other machines, and nobody needs a key", code="serve.open", hint=hint)
+    reached = [checked_origin(each) for each in origins]
     listening = _bound(host, port)
     number = listening.getsockname()[1]
-    own = [f"http://{_name(each)}:{number}" for each in dict.fromkeys((host, "127.0.0.1", "localhost"))]
-    app, console = application(runtime, access, origins=[*origins] or own, read_only=read_only)
+    own = [checked_origin(f"http://{_name(each)}:{number}") for each in dict.fromkeys((host, "127.0.0.1", "localhost"))]
+    app, console = application(runtime, access, origins=reached or own, read_only=read_only)
     settings = uvicorn.Config(
         app,
         lifespan="off",
@@ -60,7 +62,7 @@ async def serve(
     )
     server = _Server(settings, console)
     with _signals(server) if until is None else _told(server, until):
-        ready(own[0])
+        ready((reached or own)[0])
         await server.serve(sockets=[listening])
 
 

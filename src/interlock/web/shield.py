@@ -17,6 +17,9 @@ from interlock.web.problem import HttpProblem, problem_of, problem_response
 BODY_BYTES_MAX = 2 * PAYLOAD_BYTES_MAX
 """Bytes of a request's body: a payload, and what stands around it."""
 
+LENGTH_DIGITS_MAX = 18
+"""Digits of a length: Python refuses to read some thousands of them."""
+
 POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -54,10 +57,10 @@ class Shield:
         headers = dict(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if host not in self._hosts:
-            hint = "open it by the address it printed, or add the name with --allow-host"
+            hint = "open it by the address it printed, or name it with --origin"
             raise HttpProblem(421, "Misdirected", "this server has no such name", code="host.unknown", hint=hint)
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > BODY_BYTES_MAX:
+        if not length.isdigit() or len(length) > LENGTH_DIGITS_MAX or int(length) > BODY_BYTES_MAX:
             raise _too_long()
 
 

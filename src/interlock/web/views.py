@@ -248,6 +248,11 @@ def _status(row: WorkRow, now_ms: int) -> str:
     return "waiting"
 
 
+def masked_work(view: WorkView, hidden: frozenset[str] | None) -> WorkView:
+    """A piece of work without its error: errors of handlers may quote what they were given."""
+    return view if hidden is None or view.error is None else replace(view, error=MASK)
+
+
 def timers_view(snapshot: Snapshot) -> tuple[TimerView, ...]:
     """The pending timers, soonest first."""
     found = (TimerView(each.name, each.event, each.due_ms, each.state) for each in snapshot.timers)

@@ -15,10 +15,13 @@ from interlock.ports.work import WorkDesk, WorkQuery, WorkStore
 from interlock.runtime.request import checked_entity
 from interlock.web.endpoint import Asked, Endpoint
 from interlock.web.sagas import SagaView, saga_views, sagas
-from interlock.web.views import MASK, WorkView, masks, work_view
+from interlock.web.views import WorkView, masked_work, masks, work_view
 
 SAGAS_MAX = 20
 """Entities shown of one saga: the oldest."""
+
+Number = Annotated[int, Meta(ge=0, le=2**53)]
+"""A version or an ordinal: more than any store counts to, and no more than a browser can."""
 
 _log = logging.getLogger("interlock.web")
 
@@ -48,8 +51,8 @@ class PlaceBody(Struct, frozen=True):
 
     entity: str
     lane: Lane
-    version: int
-    ordinal: int
+    version: Number
+    ordinal: Number
     reason: Annotated[str, Meta(min_length=1, max_length=500)]
 
 
@@ -112,12 +115,11 @@ def _named(entity: str) -> str:
 
 
 def _masked(asked: Asked, view: WorkView) -> WorkView:
-    """Errors of handlers may quote what they were given."""
+    """Masked when any revision of its kind says so: a list does not know which one wrote the entity."""
     kind = view.entity.partition("/")[0]
     charts = asked.console.runtime.charts.revisions(kind).values()
-    if view.error is None or all(masks(each.chart, asked.person) is None for each in charts):
-        return view
-    return msgspec.structs.replace(view, error=MASK)
+    found = (masks(each.chart, asked.person) for each in charts)
+    return masked_work(view, next((each for each in found if each is not None), None))
 
 
 async def retry(asked: Asked) -> Done:

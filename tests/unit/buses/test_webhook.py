@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from interlock.buses import webhook
-from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
+from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.message import CONTENT_TYPE, Message, decode_message
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -119,6 +119,18 @@ async def test_a_message_is_posted_signed_and_once(endpoint: Endpoint) -> None:
     seconds = int(headers["webhook-timestamp"])
     secret = (b64decode(SECRET.removeprefix("whsec_")),)
     assert headers["webhook-signature"] == webhook.signature(secret, headers["webhook-id"], seconds, body)
+
+
+@pytest.mark.parametrize("path", ["a b", "käse", "x?q=\x7f"])
+def test_a_path_that_no_request_carries_is_refused_when_it_is_opened(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Later it would look as if the endpoint were away, and every message would wait for ever."""
+    monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", SECRET)
+    with pytest.raises(UsageError) as caught:
+        webhook.open_bus(f"https://hooks.example/{path}")
+
+    assert "bus.address" == caught.value.code
 
 
 async def test_two_secrets_both_sign(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -144,6 +145,15 @@ def test_a_new_key_goes_into_a_key_file_and_opens_it(folder: Path, capsys: pytes
     assert key not in table
     assert ["ada"] == [each.name for each in read_keys(file).values()]
     assert [200, 403] == [each.status_code for each in answers]
+
+
+def test_a_new_key_is_of_whoever_was_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name with quotes in it is a name, and grants nothing."""
+    name = 'ada"\nrights = ["bulk"] # \\ ü'
+    assert 0 == main(["serve", "--new-key", name])
+    table = tomllib.loads(capsys.readouterr().out.partition("\n")[2])
+
+    assert (name, ["read"]) == (table["key"][0]["id"], table["key"][0]["rights"])
 
 
 def test_without_the_extra_it_says_what_to_install(

@@ -112,6 +112,14 @@ def test_a_time_that_no_calendar_has_is_left_out() -> None:
     assert "time" not in json.loads(encode_message(Message(id="1", source="/x", type="t", time_ms=10**17)))
 
 
+@pytest.mark.parametrize("theirs", [5, ["a"], {"a": 1}, True])
+def test_an_attribute_of_others_that_is_no_trace_is_kept_as_it_is(theirs: Any) -> None:
+    """CloudEvents do not know `trace`: whatever stands there must not keep the message from being taken."""
+    found = decode_message(json.dumps({**GOOD, "trace": theirs}).encode())
+
+    assert (None, {"trace": theirs}) == (found.trace, found.more)
+
+
 GOOD: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/x", "type": "t"}
 
 

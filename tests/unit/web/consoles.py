@@ -168,7 +168,7 @@ class Stream:
             "root_path": "",
             "scheme": "http",
             "query_string": query.encode(),
-            "headers": [(key.encode(), value.encode()) for key, value in sent.items()],
+            "headers": [(key.encode(), value.encode("latin-1")) for key, value in sent.items()],
             "server": ("console.test", 80),
             "client": ("127.0.0.1", 1),
             "http_version": "1.1",

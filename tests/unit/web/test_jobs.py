@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from interlock.errors import UnavailableError
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.web.jobs import RUNNING_MAX
@@ -196,6 +197,58 @@ async def test_a_job_is_paused_resumed_and_cancelled() -> None:
     assert "job.act" == wrong.json()["code"]
 
 
+async def test_a_bulk_waits_for_a_store_that_is_away(monkeypatch: Any) -> None:
+    """Each entity gets its event once it is back, under the one key; the walk does not end half way."""
+    clock = VirtualClock(1_000_000_000_000)
+    keys: list[str] = []
+    async with opened(clock=clock) as client:
+        await some_orders(client, 4)
+        clock.time_ms += 1
+        body = await rehearsed(client, CANCEL)
+        real, look = client.runtime.send, client.runtime.store.find
+        looks: list[Any] = []
+
+        async def away(entity: str, event: str, *rest: Any, **more: Any) -> Any:
+            keys.append(more["key"])
+            if len(keys) <= 3:
+                raise UnavailableError("the disk is full", code="store.away")
+            return await real(entity, event, *rest, **more)
+
+        async def blind(query: Any) -> Any:
+            looks.append(query)
+            if len(looks) == 1:
+                raise UnavailableError("the disk is full", code="store.away")
+            return await look(query)
+
+        monkeypatch.setattr(client.runtime, "send", away)
+        monkeypatch.setattr(client.runtime.store, "find", blind)
+        job = (await client.post("bulk", body)).json()["id"]
+        await clock.advance(60_000)
+        ended = await client.ended(job)
+
+    assert ("done", {"applied": 3}) == (ended["status"], ended["outcomes"])
+    assert (6, 3) == (len(keys), len(set(keys)))
+
+
+async def test_a_bulk_fails_when_its_store_stays_away(monkeypatch: Any) -> None:
+    """It does not go on to tell of every other entity that it failed, too."""
+    clock = VirtualClock(1_000_000_000_000)
+
+    async def away(*rest: Any, **more: Any) -> Any:
+        raise UnavailableError("the disk is full", code="store.away")
+
+    async with opened(clock=clock) as client:
+        await some_orders(client, 4)
+        clock.time_ms += 1
+        body = await rehearsed(client, CANCEL)
+        monkeypatch.setattr(client.runtime, "send", away)
+        job = (await client.post("bulk", body)).json()["id"]
+        await clock.advance(600_000)
+        ended = await client.ended(job)
+
+    assert ("failed", "the disk is full", 0) == (ended["status"], ended["error"], ended["seen"])
+
+
 async def test_only_so_many_jobs_run_at_once() -> None:
     """The next one is told to come later, and the old ones make room when they end."""
     clock = VirtualClock(1_000_000_000_000)
@@ -243,7 +296,7 @@ async def test_a_job_of_others_is_not_there_for_whom_something_may_be_hidden_fro
     async with opened(who=person(rights=("read", "bulk"))) as client:
         await some_orders(client)
         mine = await client.job("bulk", CANCEL)
-        other = client.console.jobs.begin_verify("eve", None)
+        other = client.console.jobs.begin_verify("eve", None, may_see=lambda _: True)
         listed = await client.json("jobs")
         answers = [await client.get(f"jobs/{other.id}"), await client.post(f"jobs/{other.id}/cancel")]
 

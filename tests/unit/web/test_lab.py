@@ -5,6 +5,7 @@ from typing import Any
 
 import interlock
 from interlock.assemble import BoundChart
+from interlock.web.lab import STEPS_MAX, TURNS_MAX
 from tests.tidy.tracked import ROOT
 from tests.unit.web.consoles import Client, opened, some_orders
 
@@ -70,6 +71,26 @@ async def test_a_play_is_bounded() -> None:
     assert ["body.malformed", "body.malformed", "context.refused"] == [
         each.json()["code"] for each in (many, far, wrong)
     ]
+
+
+CLOCK = """
+interlock: 1
+kind: clock
+initial: ticking
+states:
+  ticking: {after: {1s: {target: ticking, reenter: true}}}
+"""
+
+
+async def test_a_play_whose_timers_never_rest_has_an_end() -> None:
+    """A year of ticks would hold up everybody who asks this server for anything."""
+    async with opened(charts=(interlock.loads(CLOCK),)) as client:
+        far = (await client.post("kinds/clock/lab", {"acts": [{"advance_ms": 31_536_000_000}]})).json()
+        often = (await client.post("kinds/clock/lab", {"acts": [{"advance_ms": 60_000}] * 200})).json()
+
+    turns = [len(each["turns"]) for each in (far, often)]
+    assert ["steps" in each["problem"] for each in (far, often)] == [True, True]
+    assert (STEPS_MAX + 1, True) == (turns[0], TURNS_MAX <= turns[1] < TURNS_MAX + 100)
 
 
 def vm() -> BoundChart:

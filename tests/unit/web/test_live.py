@@ -1,11 +1,16 @@
 """Streams: entries as they are kept, and that something changed."""
 
 import asyncio
+from typing import Any
 
+import pytest
+
+import interlock
 from interlock.testing.clock import VirtualClock
+from interlock.web import live
 from interlock.web.access import IDLE_MS, LIFE_MS, STREAMS_MAX
 from interlock.web.live import BEHIND_MAX, FLEET_MS, HEARTBEAT_MS
-from tests.unit.web.consoles import Stream, opened, some_orders
+from tests.unit.web.consoles import KEY, ORDER, Stream, opened, order, person, some_orders
 
 PAYER = {"id": "till", "roles": ["payments"]}
 
@@ -161,3 +166,108 @@ async def test_a_stream_of_what_is_not_there_is_a_problem() -> None:
         response = await client.get("streams/entity/order/none")
 
     assert (404, "entity.unknown") == (response.status_code, response.json()["code"])
+
+
+async def test_many_streams_asked_for_at_once_are_not_more_than_one_by_one() -> None:
+    """Each is counted when it is granted, before its first byte."""
+    async with opened() as client:
+        streams = [Stream(client, "streams/fleet") for _ in range(3 * STREAMS_MAX)]
+        async with asyncio.timeout(20):
+            while not all(each.status for each in streams):  # noqa: ASYNC110 - it tells nobody here
+                await asyncio.sleep(0)
+        statuses = [each.status for each in streams]
+        for each in streams:
+            await each.close()
+        left = dict(client.console.streams)
+
+    assert STREAMS_MAX == statuses.count(200)
+    assert {} == left
+
+
+async def test_streams_by_key_and_of_everybody_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key needs no login for its streams, and one key may log in many times."""
+    monkeypatch.setattr(live, "STREAMS_KEY_MAX", 2)
+    monkeypatch.setattr(live, "STREAMS_ALL_MAX", 3)
+    by_key = {"authorization": f"Bearer {KEY}"}
+    async with opened() as client:
+        streams = [Stream(client, "streams/fleet", by_key) for _ in range(2)]
+        for each in streams:
+            await each.until("event: hello")
+        third = await client.get("streams/fleet", headers=by_key)
+        streams.append(Stream(client, "streams/fleet"))
+        await streams[-1].until("event: hello")
+        fourth = await client.get("streams/fleet")
+        for each in streams:
+            await each.close()
+
+    assert [(503, "stream.full")] * 2 == [(each.status_code, each.json()["code"]) for each in (third, fourth)]
+
+
+async def test_the_fleet_tells_nothing_of_kinds_that_are_hidden() -> None:
+    """Neither that they are there nor when something happens in them."""
+    clock = VirtualClock(1_000_000_000_000)
+    hidden = order(ORDER.replace("kind: order", "kind: fraud").replace("  paid:\n", "  paid:\n    sensitive: true\n"))
+    async with opened(clock=clock, charts=(order(), hidden), who=person(rights=("read",))) as client:
+        stream = Stream(client, "streams/fleet")
+        await stream.until("event: hello")
+        await client.runtime.create("fraud/1", {"amount": 1})
+        await client.runtime.create("order/1", {"amount": 1})
+        await clock.advance(FLEET_MS + 1)
+        text = await stream.until("event: changed")
+        await stream.close()
+
+    assert "fraud" not in text
+
+
+async def test_the_store_is_looked_at_once_for_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many open pages cost it no more than one."""
+    clock = VirtualClock(1_000_000_000_000)
+    looks = []
+    async with opened(clock=clock) as client:
+        store: Any = client.runtime.store
+        real = store.counts
+
+        async def counted(kind: str) -> Any:
+            looks.append(kind)
+            return await real(kind)
+
+        monkeypatch.setattr(store, "counts", counted)
+        streams = [Stream(client, "streams/fleet") for _ in range(STREAMS_MAX)]
+        for each in streams:
+            await each.until("event: hello")
+        await client.runtime.create("order/1", {"amount": 1})
+        await clock.advance(FLEET_MS + 1)
+        for each in streams:
+            await each.until("event: changed")
+            await each.close()
+
+    assert ["order", "order"] == looks
+
+
+async def test_a_store_that_is_away_ends_a_stream_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client comes again by itself; to the server it is no bug."""
+    clock = VirtualClock(1_000_000_000_000)
+
+    async def away(kind: str) -> Any:
+        raise interlock.UnavailableError("the disk is full", code="store.away")
+
+    async with opened(clock=clock) as client:
+        stream = Stream(client, "streams/fleet")
+        await stream.until("event: hello")
+        monkeypatch.setattr(client.runtime.store, "counts", away)
+        await clock.advance(FLEET_MS + 1)
+        text = await stream.end()
+
+    assert "disk" not in text
+
+
+@pytest.mark.parametrize("last", ["order/A-1@²", "@-1", "order/A-1@" + "9" * 40, "@"])
+async def test_a_last_event_that_is_none_is_passed_over(last: str) -> None:
+    """The stream begins with what is now."""
+    async with opened() as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1", {"last-event-id": last})
+        text = await stream.until("event: hello")
+        await stream.close()
+
+    assert '{"version":1}' in text

@@ -1,11 +1,15 @@
 """What the interface shows: kinds, lists, one entity now and then, its journal, what it accepts."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import interlock
+from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
+from interlock.web.views import MASK
 from tests.unit.web.consoles import KEY, ORDER, Client, opened, order, person, some_orders
 
 
@@ -125,7 +129,9 @@ async def test_a_cursor_is_bound_to_its_filter() -> None:
     assert "cursor.foreign" == response.json()["code"]
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "older=soon", "older=-5m"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=201", "limit=x", "older=soon", "older=-5m", "q=a%00b", "state=%00"]
+)
 async def test_a_filter_that_does_not_read_is_a_problem(query: str) -> None:
     """The answer is 400 with a code, never a page of something else."""
     async with opened() as client:
@@ -245,6 +251,72 @@ async def test_sensitive_fields_are_masked_without_the_right_to_see_them() -> No
 
     assert "canary-7" not in shown
     assert "canary-7" in seen
+
+
+async def quoting(attempt: Any) -> None:
+    """Fails for good, and says with what."""
+    raise interlock.RejectedError("no mailbox canary-7", code="mailbox.gone")
+
+
+async def test_what_failed_tells_nothing_that_is_sensitive() -> None:
+    """Handlers and guards may quote in their errors what they were given."""
+    text = SECRET.replace('"= context.amount < 1000"', '"= context.payment < 1000"')
+    chart = interlock.loads(text)
+    chart.handler("send_receipt")(quoting)
+    who = person(rights=("read", "send"))
+    async with opened(charts=(chart,), who=who, work=True, clock=SystemClock()) as client:
+        await client.runtime.create("order/A-1", {"amount": 10, "payment": "x"})
+        sent = await client.post("send/order/A-1", {"event": "order.cancelled"})
+        await client.runtime.create("order/A-2", {"amount": 10})
+        payer = {"id": "till", "roles": ["payments"]}
+        await client.runtime.send("order/A-2", "payment.confirmed", {"id": "p"}, principal=payer)
+        work: list[Any] = []
+        async with asyncio.timeout(20):
+            while not (work and work[0]["dead_ms"]):
+                work = (await client.json("entity/order/A-2"))["work"]
+                await asyncio.sleep(0.005)
+        shown = await everything(client)
+
+    assert "canary-7" not in shown
+    assert MASK == work[0]["error"]
+    assert [{"guard": "context.payment < 1000", "values": {}, "error": None}] == sent.json()["receipt"]["guards"]
+    assert all("compare" not in each for each in sent.json()["receipt"]["faults"])
+
+
+async def test_a_kind_without_its_chart_is_closed_to_whom_something_may_be_hidden_from(tmp_path: Path) -> None:
+    """The chart says what is sensitive: without it nobody knows."""
+    url = f"sqlite:///{tmp_path}/orders.db"
+    async with opened(url) as client:
+        await some_orders(client)
+    lamp = interlock.loads("interlock: 1\nkind: lamp\ninitial: off\nstates: {off: {}}\n")
+    async with opened(url, charts=(lamp,), who=person(rights=("read",))) as client:
+        blind = await client.json("kinds")
+        refused = await client.get("kinds/order/entities")
+    async with opened(url, charts=(lamp,)) as client:
+        seeing = await client.json("kinds")
+
+    assert (["lamp"], 403) == ([each["kind"] for each in blind["kinds"]], refused.status_code)
+    assert ["lamp", "order"] == [each["kind"] for each in seeing["kinds"]]
+
+
+async def test_the_audit_tells_nothing_of_kinds_that_are_hidden(tmp_path: Path) -> None:
+    """Neither their refusals nor their proofs, not even how many there are."""
+    hidden = ORDER.replace("  paid:\n", "  paid:\n    sensitive: true\n").replace("kind: order", "kind: fraud")
+    rights = ("read", "read:audit")
+    url = f"sqlite:///{tmp_path}/orders.db"
+    async with opened(url, charts=(order(), order(hidden)), who=person(rights=rights)) as client:
+        for kind in ("order", "fraud"):
+            await client.runtime.create(f"{kind}/1", {"amount": 1})
+            await client.runtime.send(f"{kind}/1", "parcel.shipped", principal={"id": "eve"})
+        found: dict[str, Any] = {}
+        async with asyncio.timeout(20):
+            while not found.get("rows"):
+                found = await client.json("refusals")
+                await asyncio.sleep(0.005)
+        job = await client.job("verify", {})
+
+    assert {"order/1"} == {each["entity"] for each in found["rows"]}
+    assert (1, ["order/1"]) == (job["seen"], [each["entity"] for each in job["samples"]])
 
 
 async def test_a_kind_with_hidden_states_is_closed_to_whoever_may_not_see_them() -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from interlock.errors import UsageError
+from interlock.web.app import application, checked_origin
 from interlock.web.shield import BODY_BYTES_MAX
 from tests.unit.web.consoles import ORIGIN, opened
 
@@ -31,6 +33,48 @@ async def test_a_host_that_is_not_ours_is_refused(host: str) -> None:
         response = await client.http.get("/api/v1/kinds", headers={"Host": host})
 
     assert (421, "host.unknown") == (response.status_code, response.json()["code"])
+
+
+@pytest.mark.parametrize("length", ["9" * 5_000, "-1", "ten", "1e3"])
+async def test_a_length_that_is_none_is_refused(length: str) -> None:
+    """So is one with more digits than a number may have."""
+    async with opened() as client:
+        response = await client.http.get("/api/v1/kinds", headers={"Content-Length": length})
+
+    assert (413, "body.size") == (response.status_code, response.json()["code"])
+
+
+async def test_no_problem_is_kept_by_what_stands_between() -> None:
+    """It may hold a receipt, and what is not there for one may be there for another."""
+    async with opened() as client:
+        found = [await client.http.get(path) for path in ("/api/v1/none", "/api/v1/entity/order/none", "/api/v1/me")]
+
+    assert {"no-store"} == {each.headers["cache-control"] for each in found}
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("http://127.0.0.1:80", "http://127.0.0.1"),
+        ("https://Console.Example.org:443/", "https://console.example.org"),
+        ("https://console.example.org:8443", "https://console.example.org:8443"),
+        ("http://[::1]:8470", "http://[::1]:8470"),
+    ],
+)
+def test_an_origin_is_known_as_browsers_write_it(text: str, origin: str) -> None:
+    """They leave out the port that a scheme has anyway, in the origin and in the host."""
+    assert origin == checked_origin(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["console.example.org", "ftp://x", "https://", "https://x/console", "https://a@x", "https://x:0x1", ""]
+)
+def test_an_origin_that_no_browser_sends_is_refused(text: str) -> None:
+    """Else the server would start and refuse everybody."""
+    with pytest.raises(UsageError) as caught:
+        checked_origin(text)
+
+    assert "serve.origin" == caught.value.code
 
 
 async def test_a_body_that_is_too_long_is_refused_by_its_length() -> None:
@@ -72,6 +116,24 @@ async def test_the_cookie_is_out_of_reach_for_scripts_and_other_sites() -> None:
 
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
+
+
+@pytest.mark.parametrize(
+    ("origins", "name"),
+    [
+        (["https://console.test"], "__Host-interlock"),
+        (["http://127.0.0.1:8470", "http://localhost:8470"], "interlock-8470"),
+        (["http://127.0.0.1:8471"], "interlock-8471"),
+        (["http://console.test"], "interlock"),
+        (["http://a.test:1", "http://b.test:2"], "interlock"),
+    ],
+)
+async def test_two_consoles_of_one_machine_have_two_cookies(origins: list[str], name: str) -> None:
+    """Cookies know no ports: under one name each login would end that of the other."""
+    async with opened() as client:
+        _, console = application(client.runtime, client.console.access, origins=origins)
+
+    assert name == console.cookie
 
 
 async def test_a_get_changes_nothing_and_a_wrong_method_is_told() -> None:

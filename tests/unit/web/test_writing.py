@@ -1,5 +1,6 @@
 """What the interface changes, and from whom it takes it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -220,6 +221,16 @@ async def test_a_console_that_only_shows_writes_nothing() -> None:
 
     assert ["console.read_only"] * 3 == writes
     assert (200, "done", 1) == (played.status_code, job["status"], now)
+
+
+@pytest.mark.parametrize("number", [2**63, -1, 1.5])
+async def test_work_with_a_number_that_no_store_counts_to_is_a_problem(tmp_path: Path, number: float) -> None:
+    """It is the request that is wrong, and not the server."""
+    async with opened(f"sqlite:///{tmp_path}/orders.db") as client:
+        place = {"entity": "order/A-1", "lane": "effect", "version": number, "ordinal": 0, "reason": "x"}
+        response = await client.post("works/drop", place)
+
+    assert (400, "body.malformed") == (response.status_code, response.json()["code"])
 
 
 async def test_a_login_ends_with_a_logout() -> None:

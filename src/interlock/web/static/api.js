@@ -1,6 +1,6 @@
 // Talking to the server: requests with their problems, the login, and live streams.
 
-import {change, fill, h, onLeave, render, trouble} from "/static/elements.js";
+import {change, fill, h, onLeave, render, toast, trouble} from "/static/elements.js";
 
 const BASE = "/api/v1/";
 export let me = null;
@@ -30,7 +30,8 @@ async function asked(path, options = {}) {
   if (response.status === 401 && me) {
     me = null;
     await logIn();
-    return asked(path, options);
+    if (!options.method) return asked(path, options);
+    toast("Nothing was sent: the login was over.", "bad"); // and who has logged in now may be somebody else
   }
   throw new Problem(response.status, body);
 }
@@ -91,6 +92,7 @@ function logIn() {
       h("button.primary", "Log in"),
       note,
     );
+    for (const each of document.querySelectorAll("dialog[open]")) each.close(); // nothing behind one can be reached
     fill(document.getElementById("main"), form);
     field.focus();
     async function submit(event) {
