@@ -244,7 +244,7 @@ class Intake:
             failures += 1
 
     async def _tried(self, message: Message, delivery: Delivery) -> Receipt:
-        sender = self._principal or {"id": message.source, "kind": "bus", "roles": []}
+        sender = self._principal or {"id": f"bus:{message.source}", "kind": "bus", "roles": []}
         trace = message.trace if message.trace and len(message.trace.encode()) <= NAME_BYTES_MAX else None
         given: dict[str, Any] = {"key": key_of(message), "principal": sender, "trace": trace}
         while True:

@@ -66,7 +66,8 @@ async def test_a_message_becomes_an_event_of_an_entity() -> None:
         _, entry = await runtime.journal("invoice/1")
 
     assert {"applied": 1, "passed": 1} == intake.counts
-    assert ("/shop/order#order/1/1/0", "/shop/order", trace) == (entry.key, entry.event.principal["id"], entry.trace)
+    assert ("/shop/order#order/1/1/0", trace) == (entry.key, entry.trace)
+    assert {"id": "bus:/shop/order", "kind": "bus", "roles": []} == entry.event.principal
 
 
 async def test_a_message_that_comes_again_is_a_duplicate() -> None:
