@@ -40,6 +40,9 @@ STORES = {
 }
 """The stores that come with the package, by the scheme of their address; each module has an `open_store(url)`."""
 
+KEY_PREFIX_BYTES_MAX = 64
+"""Bytes before every key: services take keys of 200 or more, and an entity's own has up to that."""
+
 STORE_GROUP = "interlock.stores"
 """The entry points by which other packages bring stores: a scheme, and a function of the address that opens one."""
 
@@ -54,6 +57,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     bus: str | Bus | None = None,
     source: str | None = None,
     lease_ms: int = LEASE_MS,
+    key_prefix: str = "",
 ) -> Opening:
     """A runtime for entities of these charts on the store at an address, opened by `with` or `async with`.
 
@@ -64,6 +68,8 @@ def open(  # noqa: A001 - the name users read: interlock.open
     permits: draining it stops every process that shares it, and waits for what is in hand.
     With a `bus`, its address or an object that is one, every entry leaves a message, which says that it comes from
     `source` and the kind. `lease_ms` is how long work of a process that died waits before another takes it up.
+    `key_prefix` stands before every key that handlers see, for stores that share an account of some service: the same in
+    every process of a store, for ever.
     Raises UsageError for an address of no known store or bus, without charts, or for two handlers of one name.
 
         with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
@@ -83,6 +89,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
     if type(lease_ms) is not int or lease_ms < LEASE_MS_MIN:
         hint = "whole milliseconds; unless told otherwise, 30,000"
         raise UsageError(f"lease_ms={lease_ms!r:.60} is below {LEASE_MS_MIN}", code="lease.malformed", hint=hint)
+    if not isinstance(key_prefix, str) or len(key_prefix.encode()) > KEY_PREFIX_BYTES_MAX:
+        hint = f"a text of {KEY_PREFIX_BYTES_MAX} bytes at most, such as eu/"
+        raise UsageError(f"key_prefix={key_prefix!r:.80} cannot be", code="key.prefix", hint=hint)
     return Opening(
         url,
         _store_opener(url),
@@ -93,6 +102,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
         bus=_bus_opener(bus),
         source=source,
         lease_ms=lease_ms,
+        key_prefix=key_prefix,
     )
 
 
@@ -233,6 +243,7 @@ class Opening:
         bus: Callable[[], Bus] | None = None,
         source: str | None = None,
         lease_ms: int = LEASE_MS,
+        key_prefix: str = "",
     ) -> None:
         self.url = url
         self._opener = opener
@@ -247,6 +258,7 @@ class Opening:
         self._bus = bus
         self._source = source
         self._lease_ms = lease_ms
+        self._key_prefix = key_prefix
         self._opened: list[Runtime] = []
         self._waiting: list[BlockingRuntime] = []
 
@@ -301,6 +313,7 @@ class Opening:
                 bus=bus,
                 source=self._source or SOURCE,
                 lease_ms=self._lease_ms,
+                key_prefix=self._key_prefix,
             )
             await worker.start()
             runtime.before_close(worker.stop)

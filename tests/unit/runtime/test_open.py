@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -136,3 +138,30 @@ def test_the_entry_points_say_what_the_table_says() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
     assert {scheme: f"{module}:open_store" for scheme, module in STORES.items()} == project["entry-points"][STORE_GROUP]
+
+
+async def test_a_prefix_stands_before_every_key_that_handlers_see() -> None:
+    """Two stores that share an account of a payment service would give out the same keys."""
+    chart = interlock.loads("interlock: 1\nkind: bill\nstates:\n  due: {entry: [charge]}\n")
+    asked: list[str] = []
+    heard = asyncio.Event()
+
+    @chart.handler("charge")
+    async def charge(attempt: interlock.Attempt) -> None:
+        asked.append(attempt.key)
+        heard.set()
+
+    async with interlock.open("memory:", charts=[chart], key_prefix="eu/") as bills:
+        await bills.create("bill/1")
+        await asyncio.wait_for(heard.wait(), 30)
+
+    assert ["eu/bill/1/1/0"] == asked
+
+
+@pytest.mark.parametrize("prefix", ["x" * 65, 7])
+def test_a_prefix_that_cannot_be_is_refused(prefix: Any) -> None:
+    """Where it is written, and not by the service that gets the key."""
+    with pytest.raises(UsageError) as raised:
+        interlock.open("memory:", charts=[door], key_prefix=prefix)
+
+    assert "key.prefix" == raised.value.code
