@@ -68,8 +68,8 @@ def open(  # noqa: A001 - the name users read: interlock.open
     permits: draining it stops every process that shares it, and waits for what is in hand.
     With a `bus`, its address or an object that is one, every entry leaves a message, which says that it comes from
     `source` and the kind. `lease_ms` is how long work of a process that died waits before another takes it up.
-    `key_prefix` stands before every key that handlers see, for stores that share an account of some service: the same in
-    every process of a store, for ever.
+    `key_prefix` stands before every key that handlers see, for stores that share an account of some service: the
+    same in every process of a store, for ever.
     Raises UsageError for an address of no known store or bus, without charts, or for two handlers of one name.
 
         with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
@@ -89,7 +89,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     if type(lease_ms) is not int or lease_ms < LEASE_MS_MIN:
         hint = "whole milliseconds; unless told otherwise, 30,000"
         raise UsageError(f"lease_ms={lease_ms!r:.60} is below {LEASE_MS_MIN}", code="lease.malformed", hint=hint)
-    if not isinstance(key_prefix, str) or len(key_prefix.encode()) > KEY_PREFIX_BYTES_MAX:
+    if not isinstance(cast("object", key_prefix), str) or len(key_prefix.encode()) > KEY_PREFIX_BYTES_MAX:
         hint = f"a text of {KEY_PREFIX_BYTES_MAX} bytes at most, such as eu/"
         raise UsageError(f"key_prefix={key_prefix!r:.80} cannot be", code="key.prefix", hint=hint)
     return Opening(
