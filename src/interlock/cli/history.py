@@ -89,7 +89,7 @@ def _entry(terminal: Terminal, entry: Entry, *, as_json: bool) -> None:
 
 
 @click.command(short_help="List entities by kind, state, age and tag.")
-@words("")
+@words("[KIND]")
 @click.option("--kind", metavar="KIND", help="Of this kind; otherwise of every kind.")
 @click.option("--state", metavar="STATE", help="In this state, compound ones too.")
 @click.option("--tag", metavar="TAG", help="In a state with this tag.")
@@ -97,7 +97,7 @@ def _entry(terminal: Terminal, entry: Entry, *, as_json: bool) -> None:
 @click.option("--older", metavar="DURATION", help="There for longer than this, such as 5m or 2d.")
 @click.option("--prefix", metavar="TEXT", help="Whose id begins so.")
 @click.option("--limit", type=click.IntRange(1, PAGE_MAX), default=50, metavar="N", help="Rows at most (50).")
-@click.option("--after", metavar="CURSOR", help="Go on after the last page; needs --kind.")
+@click.option("--after", metavar="CURSOR", help="Go on after the last page; needs a kind.")
 @json_option
 @common
 @pass_terminal
@@ -116,9 +116,12 @@ def ls(
     as_json: bool,
 ) -> int:
     """List entities, those longest in their state first. Needs no chart."""
-    url, _ = split_words(words)
+    url, (named,) = split_words(words, "KIND", optional=1)
+    if named is not None and kind not in (None, named):
+        raise click.UsageError(f"of which kind: {named} or {kind}?")
+    kind = kind or named
     if after is not None and kind is None:
-        raise click.UsageError("--after goes on with one kind; name it with --kind")
+        raise click.UsageError("--after goes on with one kind; name it")
     older_ms = None if older is None else duration_ms(older, "--older")
 
     async def work() -> tuple[Page, list[str], int]:

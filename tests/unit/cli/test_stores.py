@@ -161,6 +161,15 @@ def test_a_kind_that_no_chart_has_makes_no_store(call: Caller, folder: Path) -> 
 # Damage
 
 
+def test_a_kind_to_list_is_a_word_or_an_option(call: Caller, lamps: Path) -> None:
+    """As with `top` and `tail`; two different ones are a question."""
+    named, optioned = call("ls", STORE, "lamp"), call("ls", STORE, "--kind", "lamp")
+
+    assert optioned.out == named.out != ""
+    assert (0, "") == (call("ls", STORE, "desk").code, call("ls", STORE, "desk").out)
+    assert "lamp or desk?" in call("ls", STORE, "lamp", "--kind", "desk").err
+
+
 def test_verify_names_the_first_bad_link_of_each_entity_and_goes_on(call: Caller, lamps: Path) -> None:
     """A changed record and a missing one, in two of three entities; the third is sound."""
     _changed(
