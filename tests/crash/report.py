@@ -47,6 +47,7 @@ def _count(long: int, quick: int) -> int:
 KILLS = int(os.environ.get("KILLS") or _count(1_000, 40))
 KILLS_SERVER = max(10, KILLS // 5)
 KILLS_VARIANT = max(10, KILLS // 4)
+KILLS_PERFORMING = max(10, KILLS // 20)
 CUTS = _count(150, 8)
 ROUNDS_FULL = _count(100, 5)
 ROUNDS_FAILING = _count(50, 3)
@@ -181,7 +182,7 @@ def _stormed(url: str, kills: int, writers: int) -> Row:
 
 
 def _performed(place: Path) -> Row:
-    return asyncio.run(stormed(f"file://{place}/orders", place / "ledger", kills=KILLS_VARIANT, seed=SEED_NUMBER))
+    return asyncio.run(stormed(f"file://{place}/orders", place / "ledger", kills=KILLS_PERFORMING, seed=SEED_NUMBER))
 
 
 def _stormed_server() -> Row | str:
