@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from interlock.errors import UsageError
@@ -325,6 +325,7 @@ def test_a_reaper_with_full_deques_is_asked_again(region: Region) -> None:
 
 @pytest.mark.skipif("native" not in working_modes(), reason="SKIPPED: no C core here, so nothing to compare with")
 @given(st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 1), st.integers(0, 7)), max_size=80))
+@example([("submit", 0, 1)] * 3 + [("reap", 1, 0)] * 3)  # what does not fit on the reaper's deques is not counted
 def test_the_core_and_the_fallback_are_one_slab(acts: list[tuple[str, int, int]]) -> None:
     """The same acts on two slabs, one of the core and one of the fallback: the same answers all the way."""
     shape = Shape(seats=2, priorities=2, range=3, payload_max=64, result_max=64, claims_max=2)

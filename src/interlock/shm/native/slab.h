@@ -348,10 +348,10 @@ static inline int il_pool_reap(il_pool *pool, uint32_t dead, uint32_t *found, ui
         int status = IL_POOL_OK, in_range = index >= first && index < end;
         if (state == IL_CLAIMED && il_word_seat(word) == dead) {
             status = il_pool_reap_claimed(pool, cell, index, word, ended);
-            (*found)++;
+            if (status == IL_POOL_OK) (*found)++;
         } else if (in_range && state == IL_QUEUED) {
             status = il_pool_relist(pool, il_id(index, il_word_generation(word)));
-            (*found)++;
+            if (status == IL_POOL_OK) (*found)++;
         } else if (in_range && il_state_ended(state)) {
             il_cas(&cell->word, &word, il_word_next(word)); /* its submitter is gone: nobody will read it */
         }
