@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from interlock.effects.standing import TOLD, standing
 from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.model.work import Place
 from interlock.ports.clock import Clock
 from interlock.ports.store import Refusal, RefusalLog, Store
 from interlock.ports.work import Claim, Settled, WorkDesk, WorkQuery, WorkRow, WorkStore
@@ -48,7 +49,14 @@ class Desk:
         async for row in self.all(WorkQuery(entity=entity)):
             if (row.work.place.version, row.work.place.ordinal) == (version, ordinal):
                 return row
-        raise NotFoundError(f"no work `{key}`", code="work.unknown", hint="it may be done: interlock effects ls")
+        raise _unknown(key)
+
+    async def at(self, entity: str, place: Place) -> WorkRow:
+        """The work at a place. Raises NotFoundError."""
+        page = await self._store.works(WorkQuery(entity=entity, place=place))
+        if not page.rows:
+            raise _unknown(f"{entity}/{place.version}/{place.ordinal}")
+        return page.rows[0]
 
     async def all(self, query: WorkQuery) -> AsyncIterator[WorkRow]:
         """Every row that a query means, page by page."""
@@ -60,13 +68,13 @@ class Desk:
                 return
             page = await self._store.works(replace(query, after=page.after, limit=PAGE_ROWS))
 
-    async def act(self, act: Act, row: WorkRow, *, principal: str, force: bool = False) -> None:
+    async def act(self, act: Act, row: WorkRow, *, principal: str, force: bool = False, why: str = "") -> None:
         """Retry or drop one piece of work. Raises RejectedError when it stands so that it must not be."""
         self._check(act, row, force=force)
         done = await (self._retried(row) if act == "retry" else self._desk.drop(row.entity, row.work.place))
         if not done:
             raise RejectedError(f"`{key_of(row)}` has changed meanwhile", code="work.changed", hint="look again")
-        await self._noted(act, row, principal)
+        await self._noted(act, row, principal, why)
 
     def _check(self, act: Act, row: WorkRow, *, force: bool) -> None:
         if row.dead_ms is not None:
@@ -87,15 +95,19 @@ class Desk:
         (kept,) = await self._store.settle((Settled(claim, "again", now_ms, row.error, lapsed=True),), now_ms=now_ms)
         return kept
 
-    async def _noted(self, act: Act, row: WorkRow, principal: str) -> None:
+    async def _noted(self, act: Act, row: WorkRow, principal: str, why: str) -> None:
         event = "_work.retried" if act == "retry" else "_work.dropped"
         facts: dict[str, Any] = {"event": event, "key": key_of(row), "handler": row.work.name, "principal": principal}
-        _log.info("an operator acted on work", extra=facts)
+        _log.info("an operator acted on work", extra={**facts, "why": why})
         if self._log is not None:
-            why = row.error.get("code") if isinstance(row.error, dict) else None
-            reason = f"{key_of(row)} {row.work.name}" + (f" ({why})" if why else "")
+            error = row.error.get("code") if isinstance(row.error, dict) else None
+            reason = f"{key_of(row)} {row.work.name}" + (f" ({error})" if error else "") + (f": {why}" if why else "")
             note = Refusal(row.entity, event, "applied", reason[:500], self._clock.now_ms(), principal)
             await self._log.refuse((note,))
+
+
+def _unknown(key: str) -> NotFoundError:
+    return NotFoundError(f"no work `{key}`", code="work.unknown", hint="it may be done: interlock effects ls")
 
 
 def key_of(row: WorkRow) -> str:

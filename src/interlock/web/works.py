@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
-from interlock.errors import NotFoundError, UsageError
 from interlock.model.work import Lane, Place
 from interlock.ports.store import Query
-from interlock.ports.work import WorkDesk, WorkQuery, WorkStore
+from interlock.ports.work import WorkQuery, WorkStore
+from interlock.runtime.desk import Act, Desk
 from interlock.runtime.request import checked_entity
 from interlock.web.endpoint import Asked, Endpoint
 from interlock.web.sagas import SagaView, saga_views, sagas
@@ -22,8 +21,6 @@ SAGAS_MAX = 20
 
 Number = Annotated[int, Meta(ge=0, le=2**53)]
 """A version or an ordinal: more than any store counts to, and no more than a browser can."""
-
-_log = logging.getLogger("interlock.web")
 
 
 class WorksQuery(Struct, frozen=True):
@@ -124,40 +121,20 @@ def _masked(asked: Asked, view: WorkView) -> WorkView:
 
 async def retry(asked: Asked) -> Done:
     """Let dead work be tried again, under its key."""
-    body, desk = asked.body, _desk(asked)
-    _note(asked, "work retried")
-    done = await desk.revive(_named(body.entity), _place(asked), now_ms=asked.console.clock.now_ms())
-    return _found(done=done, what="no dead work is there")
+    return await _acted(asked, "retry")
 
 
 async def drop(asked: Asked) -> Done:
-    """Forget work: its entity will never hear of it."""
-    body, desk = asked.body, _desk(asked)
-    _note(asked, "work dropped")
-    return _found(done=await desk.drop(_named(body.entity), _place(asked)), what="no work is there")
+    """Forget dead work: its entity will never hear of it."""
+    return await _acted(asked, "drop")
 
 
-def _desk(asked: Asked) -> WorkDesk:
-    store = asked.console.store
-    if not isinstance(store, WorkDesk):
-        raise UsageError("this store keeps no work", code="work.none")
-    return store
-
-
-def _place(asked: Asked) -> Place:
-    return Place(asked.body.lane, asked.body.version, asked.body.ordinal)
-
-
-def _found(*, done: bool, what: str) -> Done:
-    if not done:
-        raise NotFoundError(what, code="work.unknown", hint="somebody may have been first; look again")
+async def _acted(asked: Asked, act: Act) -> Done:
+    body, console = asked.body, asked.console
+    desk = Desk(console.store, console.clock)
+    row = await desk.at(_named(body.entity), Place(body.lane, body.version, body.ordinal))
+    await desk.act(act, row, principal=asked.person.name, why=body.reason)
     return Done(True)
-
-
-def _note(asked: Asked, message: str) -> None:
-    body = asked.body
-    key = f"{body.entity}/{body.version}/{body.ordinal}"
-    _log.info("%s", message, extra={"principal": asked.person.name, "key": key, "reason": body.reason})
 
 
 async def saga_list(asked: Asked) -> SagasView:
@@ -194,7 +171,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path="/works/drop",
-        summary="Forget work",
+        summary="Forget dead work",
         handler=drop,
         right="operate",
         body=PlaceBody,

@@ -156,3 +156,16 @@ async def died(client: Client) -> Any:
         assert advance is not None
         await advance(1_000)
     raise AssertionError("it does not die")
+
+
+async def test_work_that_is_no_dead_letter_is_left_alone(tmp_path: Path) -> None:
+    """Dropped in somebody's hand, a deed would be done and nobody told."""
+    async with opened(f"sqlite:///{tmp_path}/o.db") as client:
+        await some_orders(client)
+        row = (await client.json("works"))["rows"][0]
+        place = {each: row[each] for each in ("entity", "lane", "version", "ordinal")}
+        answers = [await client.post(f"works/{act}", {**place, "reason": "why not"}) for act in ("drop", "retry")]
+        left = (await client.json("works"))["rows"]
+
+    assert [(422, "work.alive")] * 2 == [(each.status_code, each.json()["code"]) for each in answers]
+    assert place in [{name: each[name] for name in place} for each in left]
