@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from interlock.errors import UsageError
 from interlock.model.codec import encode
 from interlock.runtime.send import Runtime
-from interlock.web import audit, entities, kinds, lab, live, logins, works
+from interlock.web import audit, entities, kinds, lab, lists, live, logins, works
 from interlock.web.access import Access
 from interlock.web.console import Console
 from interlock.web.endpoint import BASE, Endpoint, route
@@ -31,6 +31,7 @@ from interlock.web.shield import Shield
 ENDPOINTS: tuple[Endpoint, ...] = (
     *logins.ENDPOINTS,
     *kinds.ENDPOINTS,
+    *lists.ENDPOINTS,
     *entities.ENDPOINTS,
     *works.ENDPOINTS,
     *audit.ENDPOINTS,

@@ -13,8 +13,8 @@ from interlock.ports.sight import RefusalProof, RefusalSight
 from interlock.runtime.request import check_event, checked_entity
 from interlock.web.console import principal_of
 from interlock.web.endpoint import Asked, Endpoint
-from interlock.web.entities import ListQuery, list_query
 from interlock.web.jobs import Bulk, Job
+from interlock.web.lists import ListQuery, list_query
 
 RATE_MAX = 1_000
 COUNT_ASKED = 1_000
