@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import insort
 
 from interlock.model.work import ORDERED, Left, Place
-from interlock.ports.work import WorkPage, WorkQuery, WorkRow
+from interlock.ports.work import WorkRow
 from interlock.stores.files_beside import Row, Stand
 from interlock.stores.work_table import WorkTable
 
@@ -45,14 +45,6 @@ class HeldTable(WorkTable):
             return None
         facts = (row.attempts, row.failures, row.next_ms, row.owner, row.error, row.dead_ms, row.cancelled)
         return WorkRow(entity, row.work, *facts)
-
-    def works(self, query: WorkQuery) -> WorkPage:
-        """Work by lane, name and entity. A question for one piece, which every delivery asks, is one look."""
-        plain = WorkQuery(entity=query.entity, place=query.place, limit=query.limit)
-        if query.entity is None or query.place is None or query != plain:
-            return super().works(query)
-        row = self.row(query.entity, query.place)
-        return WorkPage(() if row is None else (row,))
 
     def _change(self, entity: str, row: Row) -> None:
         place, stand = row.work.place, row.stand
