@@ -8,6 +8,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -91,13 +92,31 @@ class Run(msgspec.Struct, kw_only=True):
         return figure.ns if figure is not None and figure.samples else None
 
 
-def write(run: Run, folder: Path) -> Path:
+class Dated(Protocol):
+    """What every kind of run has, by which it is named."""
+
+    date: str
+    quick: bool
+    partial: bool
+
+
+def keep(run: Dated, folder: Path, suite: str) -> Path:
     """Keep a run under its date. A quick or partial one has a name of its own, so that it never stands for a whole."""
     folder.mkdir(parents=True, exist_ok=True)
     kind = "-partial" if run.partial else "-quick" if run.quick else ""
-    path = folder / f"{run.date}-inprocess{kind}.json"
+    path = folder / f"{run.date}-{suite}{kind}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
     return path
+
+
+def newest_whole(folder: Path, suite: str) -> Path | None:
+    """The newest whole run of a suite, if there is one. Names begin with the date."""
+    return max(folder.glob(f"*-{suite}.json"), default=None)
+
+
+def write(run: Run, folder: Path) -> Path:
+    """Keep a run of the suite in one process."""
+    return keep(run, folder, "inprocess")
 
 
 def read(path: Path) -> Run:
@@ -106,9 +125,8 @@ def read(path: Path) -> Run:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest whole run, or the newest quick one while there is no whole one. Names begin with the date."""
-    found = sorted(folder.glob("*-inprocess.json")) or sorted(folder.glob("*-inprocess-quick.json"))
-    return found[-1] if found else None
+    """The newest whole run, or the newest quick one while there is no whole one."""
+    return newest_whole(folder, "inprocess") or newest_whole(folder, "inprocess-quick")
 
 
 def median(samples: Iterable[float]) -> float:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from bench.results import Line, Machine
+from bench.results import Line, Machine, keep, newest_whole
 
 Attribute = Literal["rate", "p50_ms", "p99_ms", "cpu_us", "server_cpu_us"]
 
@@ -94,12 +94,8 @@ class DurableRun(msgspec.Struct, kw_only=True):
 
 
 def write(run: DurableRun, folder: Path) -> Path:
-    """Keep a run under its date. A quick or partial one has a name of its own, so that it never stands for a whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    kind = "-partial" if run.partial else "-quick" if run.quick else ""
-    path = folder / f"{run.date}-durable{kind}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
-    return path
+    """Keep a run."""
+    return keep(run, folder, "durable")
 
 
 def read(path: Path) -> DurableRun:
@@ -108,6 +104,5 @@ def read(path: Path) -> DurableRun:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest whole run, if there is one. Names begin with the date."""
-    found = sorted(folder.glob("*-durable.json"))
-    return found[-1] if found else None
+    """The newest whole run, if there is one."""
+    return newest_whole(folder, "durable")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.results import Line, Machine
+from bench.results import Line, Machine, keep, newest_whole
 
 
 class Figure(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -55,12 +55,8 @@ class SharedRun(msgspec.Struct, kw_only=True):
 
 
 def write(run: SharedRun, folder: Path) -> Path:
-    """Keep a run under its date. A quick or partial one has a name of its own, so that it never stands for a whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    kind = "-partial" if run.partial else "-quick" if run.quick else ""
-    path = folder / f"{run.date}-shm{kind}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
-    return path
+    """Keep a run."""
+    return keep(run, folder, "shm")
 
 
 def read(path: Path) -> SharedRun:
@@ -69,6 +65,5 @@ def read(path: Path) -> SharedRun:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest whole run, if there is one. Names begin with the date."""
-    found = sorted(folder.glob("*-shm.json"))
-    return found[-1] if found else None
+    """The newest whole run, if there is one."""
+    return newest_whole(folder, "shm")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.results import Machine
+from bench.results import Machine, keep, newest_whole
 
 KEPT = (0.5, 0.9, 0.99, 1.0)
 """Which of the latenesses are kept: a million samples would be no result any more."""
@@ -51,12 +51,8 @@ def shares(late_ms: list[float]) -> dict[str, float]:
 
 
 def write(run: TimersRun, folder: Path) -> Path:
-    """Keep a run under its date. A quick or partial one has a name of its own, so that it never stands for a whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    kind = "-partial" if run.partial else "-quick" if run.quick else ""
-    path = folder / f"{run.date}-timers{kind}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
-    return path
+    """Keep a run."""
+    return keep(run, folder, "timers")
 
 
 def read(path: Path) -> TimersRun:
@@ -65,6 +61,5 @@ def read(path: Path) -> TimersRun:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest whole run, if there is one. Names begin with the date."""
-    found = sorted(folder.glob("*-timers.json"))
-    return found[-1] if found else None
+    """The newest whole run, if there is one."""
+    return newest_whole(folder, "timers")
