@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ GUARD = '("$@" </dev/null; kill -9 0) & read -r _; kill -9 0'
 """Ends a broker and all it has begun when it ends, or when the pipe from the tests closes: also after they died."""
 
 
-class Broker:
+class Broker(ABC):
     """One broker in a process of its own."""
 
     name = ""
@@ -47,9 +48,9 @@ class Broker:
             self.kill()
             raise
 
+    @abstractmethod
     def launch(self) -> None:
         """Start its process."""
-        raise NotImplementedError
 
     def is_ready(self) -> bool:
         """Whether it answers."""
