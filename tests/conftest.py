@@ -2,13 +2,41 @@
 
 Rule 1: no test depends on how fast the machine is, so hypothesis has no deadline here.
 Rule 2: a run can be repeated: pytest-randomly prints its seed, hypothesis prints the failing example as a blob.
+Rule 3: a run ends. pytest-timeout fails a test that hangs; one whose cleaning up hangs as well takes its process with
+it, and says where every thread stood.
 """
+
+import faulthandler
+import os
+import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("interlock", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("interlock")
+
+GRACE = 120.0
+STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps the way to the terminal that pytest captures while a test runs."""
+    config.stash[STDERR] = os.dup(sys.stderr.fileno())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Ends the process where a test outlives its own timeout by two minutes: the failure was not able to."""
+    mark = item.get_closest_marker("timeout")
+    allowed = float(mark.args[0] if mark and mark.args else item.config.getini("timeout"))
+    if allowed and not item.config.getoption("usepdb"):
+        faulthandler.dump_traceback_later(allowed + GRACE, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
