@@ -191,12 +191,12 @@ class _Writer:
             content["actions"] = state.actions or None
 
     def _begin(self, index: int) -> list[int]:
-        """Where a compound state begins: what its `initial` says, else its first child."""
+        """Where a compound state begins: what its `initial` says of states inside it, else its first child."""
         initial = self.tree.states[index].initial
         if initial is None:
             return [each for each in self.tree.children[index] if self.tree.states[each].type != "history"][:1]
         found = [self.tree.inner(index, text) for text in initial.targets]
-        return [each for each in found if not isinstance(each, Unresolved)]
+        return [each for each in found if not isinstance(each, Unresolved) and self.tree.is_descendant(each, index)]
 
     def _initial(self, index: int, state: State) -> Any:
         targets = self._begin(index) if state.type == "state" and state.states else []

@@ -126,6 +126,15 @@ def test_targets_that_name_nothing_are_left_out() -> None:
     assert {"type": "history"} == made["states"]["a"]["states"]["h"]
 
 
+@pytest.mark.parametrize("target", ["#a", "#b", "#m"])
+def test_a_beginning_outside_is_left_out(target: str) -> None:
+    """In the state itself, beside it, or in the whole: the compiler tells it; the writer looks no further up."""
+    made = written_a(initial=Initial(targets=(target,)), states=(State(key="x"), State(key="y")))
+
+    assert ["x", "y"] == list(made["states"])
+    assert "initial" not in made
+
+
 def test_a_guard_of_a_state_that_is_none_keeps_its_text() -> None:
     """As above."""
     guard = written_a(Transition(events=("E",), guard=GuardIn(state="none")))["on"]["E.*"]["guard"]
