@@ -2,12 +2,14 @@
 
 Rule 1: no test depends on how fast the machine is, so hypothesis has no deadline here.
 Rule 2: a run can be repeated: pytest-randomly prints its seed, hypothesis prints the failing example as a blob.
-Rule 3: a run ends. pytest-timeout fails a test that hangs; one whose cleaning up hangs as well takes its process with
+Rule 3: a shell's background job ignores Ctrl-C, and so would every process it starts; here it is heard all the same.
+Rule 4: a run ends. pytest-timeout fails a test that hangs; one whose cleaning up hangs as well takes its process with
 it, and says where every thread stood.
 """
 
 import faulthandler
 import os
+import signal
 import sys
 from collections.abc import Generator
 
@@ -22,8 +24,10 @@ STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keeps the way to the terminal that pytest captures while a test runs."""
+    """Keeps the way to the terminal that pytest captures while a test runs, and hears Ctrl-C."""
     config.stash[STDERR] = os.dup(sys.stderr.fileno())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
