@@ -80,7 +80,10 @@ class Loaded(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """Which entities to list: by kind, state (atomic or not), age, tag, revision, id prefix; from a cursor on."""
+    """Which entities to list: by kind, state (atomic or not), age, tag, revision, id prefix; from a cursor on.
+
+    What has been in its state longest comes first; a list by prefix, where somebody looks for ids, is in their order.
+    """
 
     kind: str
     state: str | None = None

@@ -275,7 +275,7 @@ class Journals:
                 continue
             entered_ms = row.entered_ms if query.state is None else entered[query.state]
             if query.entered_before_ms is None or entered_ms < query.entered_before_ms:
-                yield entered_ms, entity, row
+                yield 0 if query.prefix else entered_ms, entity, row
 
     def _entities(self, query: Query) -> Iterator[str]:
         """The entities of a kind, by their directory names; of a name that was cut, by the snapshot inside."""

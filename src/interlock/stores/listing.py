@@ -21,7 +21,9 @@ decode_texts = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 def placed(found: Found, query: Query) -> Found:
-    """The row with the place that the query's state gives it."""
+    """The row with its place in the query's order: since when it is in that state; for a prefix, by its id alone."""
+    if query.prefix:
+        return (0, *found[1:])
     return found if query.state is None else (decode_active(found[9])[query.state], *found[1:])
 
 

@@ -175,7 +175,7 @@ class MemoryStore:
                 continue
             entered = _entered_ms(life, query.state)
             if query.entered_before_ms is None or entered < query.entered_before_ms:
-                yield entered, entity
+                yield 0 if query.prefix else entered, entity
 
     def _row(self, entity: str) -> Row:
         life = self._lives[entity]

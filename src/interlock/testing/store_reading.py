@@ -96,6 +96,17 @@ async def filters_join(subject: Subject) -> None:
                 expect([entity for _, entity in expected], [each.entity for each in rows], str(paged))
 
 
+async def a_list_by_prefix_is_in_the_order_of_ids(subject: Subject) -> None:
+    """However long each is in its state: who looks for an id finds it where ids would have it, page by page."""
+    names = [f"parcel/2024-{each}" for each in ("1", "10", "11", "2", "9")]
+    async with subject.opened() as store:
+        for age, name in enumerate((*reversed(names), "parcel/2023-1", "parcel/2025-1")):
+            await kept(store, Life(name, time_ms=100 + age).created())
+        for limit in (1, 2, 50):
+            expect(names, await _names(store, prefix="2024-", limit=limit), f"pages of {limit}")
+            expect(names[:3], await _names(store, prefix="2024-1", state="packed", limit=limit))
+
+
 async def kinds_do_not_mix(subject: Subject) -> None:
     """A list is of one kind: not of one whose name it begins, and a prefix is not a pattern."""
     async with subject.opened() as store:
@@ -172,7 +183,9 @@ def _place(life: Life, query: Query) -> int | None:
     if query.revision not in (None, now.revision) or not life.entity.startswith(f"parcel/{query.prefix or ''}"):
         return None
     entered = life.entered_ms(query.state)
-    return None if query.entered_before_ms is not None and entered >= query.entered_before_ms else entered
+    if query.entered_before_ms is not None and entered >= query.entered_before_ms:
+        return None
+    return 0 if query.prefix else entered
 
 
 CASES = (
@@ -182,6 +195,7 @@ CASES = (
     a_list_by_age_ends_before_its_bound,
     equal_ages_stand_in_the_order_of_ids,
     filters_join,
+    a_list_by_prefix_is_in_the_order_of_ids,
     kinds_do_not_mix,
     a_page_stays_where_it_was,
     a_malformed_cursor_is_refused,

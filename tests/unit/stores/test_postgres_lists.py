@@ -22,8 +22,9 @@ from tests.support.postgres_server import asked, store_or_skip
 LISTS = {
     "by age": (postgres_lists.BY_AGE, ("", "parcel", "", 5_000, "x", 9_000, 51)),
     "by state": (postgres_lists.BY_AGE, ("", "parcel", "moving", 5_000, "x", 9_000, 51)),
-    "by id": (postgres_lists.BY_ID, ("", "parcel", "7", None, 500)),
-    "by tag": (postgres_lists.BY_TAG, ("", "parcel", "rare", "", None, 500)),
+    "by id": (postgres_lists.BY_ID, ("", "parcel", "7", "", 500)),
+    "by tag": (postgres_lists.BY_TAG, ("", "parcel", "rare")),
+    "many with a tag": (postgres_lists.MANY_TAGGED, ("", "parcel", "rare", 1_000)),
     "kinds": (postgres_lists.KINDS, ("",)),
     "load": (postgres_statements.SELECT_LOADED, ("", "parcel", "77", "k")),
     "records": (postgres_statements.SELECT_RECORDS, ("", "parcel", "77", 0, 1_000)),
@@ -147,11 +148,12 @@ async def test_a_walk_stops_and_goes_on_from_its_cursor(
     """Whatever the bounds, all rows come, once, in order."""
     await _crowd(store, 40)
     monkeypatch.setattr(postgres_lists, "WALK_MAX", walk)
+    monkeypatch.setattr(postgres_lists, "FEW_MAX", walk)
     monkeypatch.setattr(postgres_lists, "PIECE", piece)
     rows = await listed(store, query)
 
     assert count == len(rows) == len({each.entity for each in rows})
-    assert rows == sorted(rows, key=lambda each: (each.entered_ms, each.entity))
+    assert rows == sorted(rows, key=lambda each: (0 if query.prefix else each.entered_ms, each.entity))
 
 
 async def test_kinds_are_found_one_step_each(store: PostgresStore) -> None:

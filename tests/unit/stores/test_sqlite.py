@@ -219,12 +219,13 @@ PLANS = {
         ("", "k", "s", 0, "", 9),
         ["SEARCH s USING INDEX entity_state_by_age", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
     ),
-    "by id": (sqlite_lists.BY_ID, ("", "k", "a"), ["SEARCH entity USING INDEX sqlite_autoindex_entity_1"]),
+    "by id": (sqlite_lists.BY_ID, ("", "k", "a", ""), ["SEARCH entity USING INDEX sqlite_autoindex_entity_1"]),
     "by tag": (
         sqlite_lists.BY_TAG,
         ("", "k", "t"),
         ["SEARCH t USING PRIMARY KEY", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
     ),
+    "many with a tag": (sqlite_lists.MANY_TAGGED, ("", "k", "t", 9), ["SEARCH entity_tag USING PRIMARY KEY"]),
 }
 
 
@@ -244,6 +245,7 @@ async def test_a_list_never_scans_and_never_sorts(name: str, path: Path) -> None
 async def test_a_walk_stops_and_goes_on_from_its_cursor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A filter without an index answers what it found in a bounded walk; following the cursors finds all."""
     monkeypatch.setattr(sqlite_lists, "WALK_MAX", 5)
+    monkeypatch.setattr(sqlite_lists, "FEW_MAX", 5)
     store = SqliteStore(path)
     for number in range(23):
         await kept(store, Life(f"parcel/{number:02}", revision="2.0.0" if number % 9 == 8 else "1.0.0").created())
