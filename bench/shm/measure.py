@@ -61,9 +61,10 @@ COMMANDS: dict[str, Command] = {
     "pipe": Command(module="queues", way="pipe", counts={"lanes": 400_000}),
     "faster-fifo": Command(module="faster_fifo_queue", way="fifo", counts={"lanes": 100_000}),
     "queue": Command(module="queues", way="queue", counts={"lanes": 40_000}),
-    "interlock-inbox": Command(module="wakes", way="inbox", counts={"wake": 500}),
-    "threadsafe": Command(module="wakes", way="threadsafe", counts={"wake": 500}),
-    "executor-queue": Command(module="wakes", way="executor", counts={"wake": 500}),
+    "interlock-inbox": Command(module="wakes", way="inbox", counts={"wake": 1_000}),
+    "threadsafe": Command(module="wakes", way="threadsafe", counts={"wake": 1_000}),
+    "threadsafe-task": Command(module="wakes", way="threadsafe-task", counts={"wake": 1_000}),
+    "executor-queue": Command(module="wakes", way="executor", counts={"wake": 1_000}),
     "interlock-callback": Command(module="callbacks", way="inbox", counts={"callback": 3_000_000}),
     "interlock-pool": Command(module="pools", way="tasks", counts=_POOL),
     "executor-pool": Command(module="pools", way="executor", counts=_POOL),
@@ -71,6 +72,7 @@ COMMANDS: dict[str, Command] = {
     "interlock-libatomic": Command(module="fallbacks", way="libatomic", counts={"operations": 100_000}),
     "interlock-mutex": Command(module="fallbacks", way="mutex", counts={"operations": 100_000}),
     "interlock-flock": Command(module="fallbacks", way="flock", counts={"operations": 50_000}),
+    "raw-flock": Command(module="fallbacks", way="raw-flock", counts={"operations": 150_000}),
 }
 """The lines, in the order of the tables."""
 

@@ -97,8 +97,10 @@ METHOD = """\
 - lanes are wall time, from letting the producers go to the last message taken, every message a `bytes` object in the
   consumer. All queues have room for 1 MiB. The pipe is raw: one size, no frames. faster-fifo carries bytes without
   pickling, taken by `get_many`.
-- wake is wall time from send to receipt. `call_soon_threadsafe` is called by a thread of the loop's own process; the
-  other lines come from another process.
+- wake is wall time from send to receipt of eight bytes. `call_soon_threadsafe` is called by a thread of the loop's own
+  process, and its bare callback is the receipt, which no task waits for; "to a task" is the same with an
+  `asyncio.Queue` behind it, of which a task gets, as a task gets from ours. The other lines come from another process.
+- "two calls of flock" is what the kernel takes of each operation of that fallback, made from Python.
 - callback is CPU time of each callback that the event loop runs, the longest of a round. The consumer only counts.
 - Pools have as many workers as the machine has processors, and 64 callers that each await their task. Their workers are
   started before the clock.

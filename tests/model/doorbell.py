@@ -3,6 +3,8 @@
 Producer   publish; load `asleep`; if 1, ring. It never clears `asleep`.
 Consumer   read the bell; store `asleep` = 0; drain. When all lanes are empty: store `asleep` = 1, look at every lane
            again, and only then go back to the bell. A new consumer begins with the drain.
+Loop       a consumer in an event loop takes a first batch as soon as the bell is seen, and does the rest after that:
+           read the bell; store `asleep` = 0; drain, and so on. The bell is read before the last look, never after.
 
 Lanes are a tail and a head here; `lane.py` has their bytes. The sleep has no bound: a message of a live producer must
 be taken without the help of a timer. What a killed producer had published but not rung for is left to the timer.
@@ -18,13 +20,19 @@ from tests.model.explorer import DEAD, Cells, Model, Process, Stage
 from tests.model.operations import Script, add, cas, load, lock, store, take, until_not
 
 
-def model(*, producers: int, messages: int, consumers: int = 1, kills: int = 0, fault: str = "") -> Model:
-    """Gives producers and consumers, of which one at a time holds the lock byte of the inbox."""
+def model(
+    *, producers: int, messages: int, consumers: int = 1, kills: int = 0, loop: bool = False, fault: str = ""
+) -> Model:
+    """Gives producers and consumers, of which one at a time holds the lock byte of the inbox.
+
+    A consumer is a thread, or the task of an event loop.
+    """
+    consume = _consume_in_loop if loop else _consume
     processes = [
         Process(f"producer {number}", partial(_produce, number, messages, fault)) for number in range(producers)
     ]
     processes += [
-        Process(f"consumer {number}", partial(_consume, f"consumer {number}", producers, fault))
+        Process(f"consumer {number}", partial(consume, f"consumer {number}", producers, fault))
         for number in range(consumers)
     ]
     memory: dict[str, Any] = {"asleep": 0, "bell": 0, "inbox": ""}
@@ -46,6 +54,11 @@ STAGES: Final[dict[str, Stage]] = {
     "2 producers of 2, 1 kill": lambda fault: model(producers=2, messages=2, kills=1, fault=fault),
     "3 producers, 1 kill": lambda fault: model(producers=3, messages=1, kills=1, fault=fault),
     "2 producers, 2 consumers, 1 kill": lambda fault: model(producers=2, messages=1, consumers=2, kills=1, fault=fault),
+    "2 producers of 2, loop": lambda fault: model(producers=2, messages=2, loop=True, fault=fault),
+    "2 producers of 2, loop, 1 kill": lambda fault: model(producers=2, messages=2, kills=1, loop=True, fault=fault),
+    "2 producers, 2 loops, 1 kill": lambda fault: model(
+        producers=2, messages=1, consumers=2, kills=1, loop=True, fault=fault
+    ),
 }
 
 _LOST = "lost ring: a live producer's message waits, the consumer sleeps"
@@ -57,13 +70,16 @@ HUNTS: Final = {
     "bell is read last": ("2 producers of 2", _LOST),
     "new consumer begins asleep": ("2 producers, 2 consumers, 1 kill", _LOST),
     "consumer never arms": ("2 producers of 2", _LOST),
+    "loop reads the bell after arming": ("2 producers of 2, loop", _LOST),
+    "loop wakes after arming": ("2 producers of 2, loop", _LOST),
+    "loop never looks again": ("2 producers of 2, loop", _LOST),
 }
 
 
 def _unsettled(cells: Cells, results: Mapping[str, Any]) -> str | None:
     live = [name.split()[1] for name, result in results.items() if name.startswith("producer") and result != DEAD]
     waiting = [number for number in live if cells[f"tail {number}"] > cells[f"head {number}"]]
-    return "lost ring: a live producer's message waits, the consumer sleeps" if waiting else None
+    return _LOST if waiting else None
 
 
 def _produce(number: int, messages: int, fault: str) -> Script:
@@ -94,6 +110,36 @@ def _consume(me: str, lanes: int, fault: str) -> Script:
         yield from _drain(lanes, fault)
         if fault == "bell is read last":
             yield store("bell", 0)
+
+
+def _consume_in_loop(me: str, lanes: int, fault: str) -> Script:
+    yield lock("inbox", me)
+    yield from _drain(lanes, fault)
+    while True:
+        yield until_not("bell", 0)
+        yield from _first_batch(lanes)
+        if fault == "loop reads the bell after arming":
+            yield store("asleep", 0)
+            yield from _drain(lanes, fault)
+            yield store("bell", 0)
+        elif fault == "loop wakes after arming":
+            yield store("bell", 0)
+            yield from _drain(lanes, fault)
+            yield store("asleep", 0)
+        else:
+            yield store("bell", 0)
+            yield store("asleep", 0)
+            yield from _drain(lanes, "no second look" if fault == "loop never looks again" else fault)
+
+
+def _first_batch(lanes: int) -> Script:
+    """All that one lane has, which is what the task is resumed with; none, if the bell rang for what was taken."""
+    for lane in range(lanes):
+        head = yield load(f"head {lane}")
+        tail = yield load(f"tail {lane}")
+        if tail > head:
+            yield store(f"head {lane}", tail)
+            return
 
 
 def _drain(lanes: int, fault: str) -> Script:

@@ -1,8 +1,13 @@
-"""Words in every mode of shared memory: a load, an addition and a swap, through the region's own operations."""
+"""Words in every mode of shared memory: a load, an addition and a swap, through the region's own operations.
+
+Beside them, what the kernel takes of an operation under a file lock: the two system calls, made from Python.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import platform
 from itertools import repeat
 from time import process_time_ns
 
@@ -34,4 +39,18 @@ def _line(mode: str) -> Line:
     return Line(name=f"interlock, {mode}", version=interlock.__version__, drives={"operations": operations})
 
 
-LINES = {mode: (lambda mode=mode: _line(mode)) for mode in MODES}
+def _raw_flock() -> Line:
+    region = Region.create(slots=1)  # in whatever mode: the file is what counts
+
+    def pairs(count: int) -> Answer:
+        lock, descriptor = fcntl.flock, region.fd
+        began = process_time_ns()
+        for _ in repeat(None, count):
+            lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor, fcntl.LOCK_UN)
+        return {"value": (process_time_ns() - began) / (1e3 * count)}
+
+    return Line(name="raw, two calls of flock", version=platform.release(), drives={"operations": pairs})
+
+
+LINES = {"raw-flock": _raw_flock} | {mode: (lambda mode=mode: _line(mode)) for mode in MODES}

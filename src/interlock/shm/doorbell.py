@@ -71,17 +71,20 @@ class EventBell:
         return self._opened()
 
     def ring(self) -> None:
-        with suppress(BlockingIOError):  # the counter is full: it has been rung
-            os.eventfd_write(self._opened(), 1)
+        try:  # not `suppress`, and nobody asked first: between a push and its message every line counts
+            os.eventfd_write(self._descriptor, 1)
+        except BlockingIOError:
+            return  # the counter is full: it has been rung
+        except (OSError, ValueError):
+            self._opened()
+            raise
 
     def listen(self) -> int:
         return self._opened()
 
     def clear(self) -> None:
-        try:  # not `suppress`: between the ring and the message every line counts
+        with suppress(BlockingIOError):
             os.eventfd_read(self._opened())
-        except BlockingIOError:
-            return
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

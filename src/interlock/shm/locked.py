@@ -14,6 +14,7 @@ import fcntl
 import os
 import platform
 import threading
+from contextlib import suppress
 from mmap import mmap
 from time import CLOCK_MONOTONIC, clock_gettime, monotonic, sleep
 from typing import Protocol
@@ -36,6 +37,9 @@ INT_MAX = 2**31 - 1
 WORD = 8
 LINE = 64
 MASK = 2**64 - 1
+RANGE = "a word holds 0 to 2**64-1"
+
+AT_ONCE = fcntl.LOCK_EX | fcntl.LOCK_NB
 
 PTHREAD_MUTEX_ERRORCHECK = 2
 PTHREAD_MUTEX_ROBUST = 1
@@ -53,7 +57,7 @@ def _timespec(seconds: float) -> _Timespec:
 
 def _check_range(value: int) -> int:
     if not 0 <= value <= MASK:
-        raise OverflowError("a word holds 0 to 2**64-1")
+        raise OverflowError(RANGE)
     return value
 
 
@@ -161,7 +165,9 @@ class LockedWords(_Sleepers):
         self._lock = lock
 
     def _index(self, offset: int) -> int:
-        return (self._address(offset) - self._base) // WORD
+        if offset % WORD or not 0 <= offset <= self._bytes - WORD:
+            self._address(offset)
+        return offset // WORD
 
     def exclusive(self) -> Lock:
         """The region's lock. While it is held, use the buffer itself: these operations would take it again."""
@@ -178,7 +184,9 @@ class LockedWords(_Sleepers):
             self._view[index] = value
 
     def swap(self, offset: int, expected: int, desired: int, /) -> int:
-        index, expected, desired = self._index(offset), _check_range(expected), _check_range(desired)
+        index = self._index(offset)
+        if not (0 <= expected <= MASK and 0 <= desired <= MASK):
+            raise OverflowError(RANGE)
         with self._lock:
             seen = self._view[index]
             if seen == expected:
@@ -271,26 +279,32 @@ class FileLock:
         os.close(inherited)
 
     def __enter__(self) -> None:
-        if not self._threads.acquire(timeout=LOCK_SECONDS_MAX):
+        # The way without a wait has no call of ours in it: two system calls are most of what an operation costs.
+        threads = self._threads
+        if not threads.acquire(blocking=False) and not threads.acquire(timeout=LOCK_SECONDS_MAX):
             raise _held_too_long("file lock")
         try:
-            self._take()
+            fcntl.flock(self._descriptor, AT_ONCE)
+        except BlockingIOError:
+            self._wait()
+        except BaseException:
+            threads.release()
+            raise
+
+    def _wait(self) -> None:
+        """Take what another process holds; it does not tell us when it lets go."""
+        end, nap = monotonic() + LOCK_SECONDS_MAX, POLL_SECONDS / 20
+        try:
+            while monotonic() <= end:
+                sleep(nap)
+                nap = min(2 * nap, POLL_SECONDS)
+                with suppress(BlockingIOError):
+                    fcntl.flock(self._descriptor, AT_ONCE)
+                    return
+            raise _held_too_long("file lock")
         except BaseException:
             self._threads.release()
             raise
-
-    def _take(self) -> None:
-        end, nap = monotonic() + LOCK_SECONDS_MAX, POLL_SECONDS / 20
-        while True:
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if monotonic() > end:
-                    raise _held_too_long("file lock") from None
-                sleep(nap)
-                nap = min(2 * nap, POLL_SECONDS)
-            else:
-                return
 
     def __exit__(self, *exception: object) -> None:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)

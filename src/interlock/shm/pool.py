@@ -7,7 +7,7 @@ Rule 3: every submitted task holds a permit of the region's lifecycle until it h
 lets those that are in finish, and then closes, which ends the workers.
 Rule 4: dead workers are reaped when the kernel says so and replaced; a pool whose workers die without ending a task
 gives up and says so.
-The owner has seat 0, each worker one of the others.
+The owner has seat 0 (`pool_owner`), each worker one of the others (`pool_worker`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from typing import Any, Self
 
 from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.shm.door import Permit, Phase
-from interlock.shm.doorbell import EventBell
 from interlock.shm.draining import DrainReport
-from interlock.shm.lane import LINE
 from interlock.shm.lifecycle import Lifecycle
-from interlock.shm.pool_worker import OWNER, Handler, Inherited, Place, checked_handler, main
+from interlock.shm.pool_owner import Running, resolve
+from interlock.shm.pool_worker import OWNER, Handler, Inherited, checked_handler, main
 from interlock.shm.region import Region
-from interlock.shm.seat import RESULT_BYTES_MIN, Seat, decode_error, decode_value, encode_value, poisoned
-from interlock.shm.slab_shape import DONE, POISONED, TERM, TOO_LARGE, Shape
+from interlock.shm.seat import RESULT_BYTES_MIN, Seat, encode_value
+from interlock.shm.slab_shape import TOO_LARGE, Shape
 from interlock.shm.word import WAIT_SECONDS_MAX
 
 WORKERS_MAX = 1024
@@ -90,7 +89,7 @@ class TaskPool:
         self._starting: set[asyncio.Task[None]] = set()
         self._deaths = self._restarts = 0
         self._broken: InterlockError | None = None
-        self._running: _Running | None = None
+        self._running: Running | None = None
         self._pid = os.getpid()
 
     @property
@@ -129,7 +128,7 @@ class TaskPool:
             raise RejectedError(
                 f"the region is {life.phase.name.lower()}", code="gate.not_running", hint="make a new region"
             )
-        self._running = _Running(self, self._region, self._offset, self._shape, seat, life)
+        self._running = Running(self, self._region, self._offset, self._shape, seat, life)
         self._running.listen()
         for _ in range(self._workers):
             self._start_worker()
@@ -201,7 +200,7 @@ class TaskPool:
             await self.drain()
         await self.close()
 
-    # What the running part calls
+    # What `pool_owner` calls
 
     def collect(self) -> None:
         """Give every ended task to whoever awaits it."""
@@ -215,7 +214,7 @@ class TaskPool:
                 continue  # of an owner before us, who died
             answer, permit = known
             if not answer.done():
-                _resolve(answer, state, data, self._shape.claims_max)
+                resolve(answer, state, data, self._shape.claims_max)
             running.life.exit(permit)
         if ended:
             self._deaths = 0
@@ -293,7 +292,7 @@ class TaskPool:
         if not starting.cancelled() and starting.exception() is not None:  # no memory, no more processes
             self._replace_worker()
 
-    async def _started_worker(self, running: _Running) -> None:
+    async def _started_worker(self, running: Running) -> None:
         process = multiprocessing.get_context("spawn").Process(
             target=main,
             args=(Inherited(self._region.fd), Inherited(running.bell.fd), running.place, self._handler),
@@ -347,7 +346,7 @@ class TaskPool:
 
     # Refusing
 
-    def _opened(self) -> _Running:
+    def _opened(self) -> Running:
         if self._broken is not None:
             raise self._broken
         running = self._running
@@ -377,73 +376,3 @@ class TaskPool:
             code="pool.payload_bytes",
             hint=f"at most {self._shape.payload_max - 1}: raise payload_bytes_max, or send a name",
         )
-
-
-class _Running:
-    """What a pool has while it runs: its seat, its lifecycle, its bell, and the loop they belong to."""
-
-    def __init__(self, pool: TaskPool, region: Region, offset: int, shape: Shape, seat: Seat, life: Lifecycle) -> None:
-        self.seat, self.life, self.bell = seat, life, EventBell()
-        self.loop = asyncio.get_running_loop()
-        self.ended = self.closed = False
-        self.worker_gone = asyncio.Event()
-        self.born: dict[int, float] = {}
-        self._pool = pool
-        self._words = region.words
-        self._rings = offset + shape.rings_at
-        term = self._words.add(offset + shape.seats_at + OWNER * LINE + TERM, 1) + 1
-        self.place = Place(offset=offset, shape=shape, term=term)
-        self._timer: asyncio.TimerHandle | None = None
-
-    def listen(self) -> None:
-        """Hear the bell from now on, and look four times a second for those who died before they could ring."""
-        self.loop.add_reader(self.bell.listen(), self._heard)
-        self._words.store(self.seat.asleep, 1)
-        self._tick()
-
-    def wake_all(self) -> None:
-        """Make every sleeping worker look."""
-        self._words.add(self._rings, 1)
-        self._words.wake(self._rings)
-
-    async def next_end(self, seconds: float) -> None:
-        """Wait until a worker's process has ended, within a bound."""
-        self.worker_gone.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.worker_gone.wait()
-
-    def close(self) -> None:
-        """Let go of the loop, the bell, the seat and the slot."""
-        self.closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self.loop.remove_reader(self.bell.listen())
-        self.bell.close()
-        self.seat.leave()
-        self.life.leave()
-
-    def _heard(self) -> None:
-        self.bell.clear()
-        self._words.store(self.seat.asleep, 0)
-        self._pool.collect()
-        self._words.store(self.seat.asleep, 1)
-        self._pool.collect()  # what ended while nobody would have rung
-
-    def _tick(self) -> None:
-        self._timer = self.loop.call_later(WAIT_SECONDS_MAX, self._tick)
-        self._pool.tend()
-        if not self.seat.settled:
-            self.seat.settle()
-
-
-def _resolve(answer: asyncio.Future[Any], state: int, data: bytes, claims_max: int) -> None:
-    if state == DONE:
-        try:
-            answer.set_result(decode_value(data))
-        except InterlockError as error:
-            answer.set_exception(error)
-    elif state == POISONED:
-        answer.set_exception(poisoned(claims_max))
-    else:
-        answer.set_exception(decode_error(data))

@@ -41,9 +41,11 @@ def test_bars_are_met_exactly() -> None:
         ("with", "interlock-lifecycle", 35.1, "`with` permit, lifecycle, to a gate with threading.Lock"),
         ("with", "interlock-gate", 35.1, "`with` permit, gate, to a gate with threading.Lock"),
         ("wake", "threadsafe", 24.9, "process to event loop, p50, to call_soon_threadsafe"),
+        ("wake", "threadsafe-task", 29.9, "the same, to call_soon_threadsafe with a task behind it"),
         ("wake", "executor-queue", 99.0, "the same, to Queue.get in an executor"),
         ("callback", "interlock-callback", 1_001.0, "CPU of the longest callback under saturation, to its budget"),
         ("operations", "interlock-mutex", 2.01, "an operation of the fallback mutex"),
+        ("operations", "raw-flock", 0.99, "an operation of the fallback flock, to its two system calls"),
         *[(each, "queue", 201.0, "lanes to queue, on the worst of sizes and producers") for each in LANES],
         *[(each, "faster-fifo", 601.0, "lanes to faster fifo, on the worst of sizes and producers") for each in LANES],
         *[(each, "pipe", 1_501.0, "lanes to pipe, on the worst of sizes and producers") for each in LANES],
@@ -158,8 +160,8 @@ def test_what_was_left_out_is_told() -> None:
 
 def test_only_shm_chooses_the_part() -> None:
     """Further names narrow it, and stand for all that begin with them."""
-    assert (None, None, [], None) == parts("shm")
-    assert (None, None, ["lanes", "pipe"], None) == parts("shm, lanes,pipe")
+    assert {"shm": []} == parts("shm")
+    assert {"shm": ["lanes", "pipe"]} == parts("shm, lanes,pipe")
     assert (list(WORKLOADS), list(COMMANDS)) == suite.chosen([])
     assert (list(LANES), ["pipe"]) == suite.chosen(["lanes", "pipe"])
     assert (list(WORKLOADS), ["atomicshm", "atomicshm-add"]) == suite.chosen(["atomicshm"])

@@ -34,6 +34,13 @@ def shared(mode: str) -> Iterator[Region]:
 
 
 @pytest.fixture
+def quick(runtime_directory: Path) -> Iterator[Region]:  # where its name stands
+    """A region with a name, in the fastest mode."""
+    with Region.create("tests", slots=4) as region:
+        yield region
+
+
+@pytest.fixture
 def child() -> Iterator[Callable[[Work], Child]]:
     """Starts forked children, and ends those that are left by their ids."""
     made: list[Child] = []

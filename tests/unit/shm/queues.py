@@ -1,13 +1,17 @@
-"""What the tests of queues share: the modes that work here, a private directory for regions, and children to end."""
+"""What the tests of queues share: the modes that work here, what waits in an inbox, and children to end."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable
 from time import monotonic, sleep
 
-from interlock.errors import MissingExtraError
+import pytest
+
+from interlock.errors import MissingExtraError, UsageError
+from interlock.shm.inbox import Inbox
 from interlock.shm.modes import MODES, chosen_mode
 
 WAIT_SECONDS = 20.0
@@ -59,3 +63,25 @@ def killed(pid: int) -> None:
     """Ends a child by its id, and waits for it."""
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+def taken(inbox: Inbox) -> list[bytes]:
+    """All that waits."""
+    found: list[bytes] = []
+    while (batch := inbox.take()) is not None:
+        found += batch
+    return found
+
+
+async def asleep(inbox: Inbox) -> None:
+    """Until the consumer sleeps."""
+    for _ in range(1_000_000):
+        if inbox._region.words.load(inbox._asleep):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("the consumer never slept")
+
+
+def refused(code: str, error: type[Exception] = UsageError) -> pytest.RaisesExc[Exception]:
+    """An error of that code."""
+    return pytest.RaisesExc(error, check=lambda raised: getattr(raised, "code", None) == code)

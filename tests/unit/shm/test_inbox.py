@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import multiprocessing
 import os
 import pickle
@@ -16,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
-from interlock.shm.doorbell import EventBell, SocketBell, WaiterBell
-from interlock.shm.inbox import SKIPS_MAX, Batch, Inbox
+from interlock.shm.doorbell import EventBell
+from interlock.shm.inbox import Inbox
+from interlock.shm.inbox_lanes import SKIPS_MAX, Batch
 from interlock.shm.lane import LANE_HEAD, LINE, Producer
 from interlock.shm.region import Region
-from tests.unit.shm.queues import WAIT_SECONDS, forked, killed, until, working_modes
+from tests.unit.shm.queues import WAIT_SECONDS, forked, killed, refused, taken, working_modes
 
 
 @pytest.fixture(params=working_modes())
@@ -31,37 +30,6 @@ def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("INTERLOCK_RUNTIME_DIR", str(tmp_path))
     with Region.create("tests", slots=4) as made:
         yield made
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Region]:
-    """A region with a name, in the fastest mode."""
-    tmp_path.chmod(0o700)
-    monkeypatch.setenv("INTERLOCK_RUNTIME_DIR", str(tmp_path))
-    with Region.create("tests", slots=4) as made:
-        yield made
-
-
-def taken(inbox: Inbox) -> list[bytes]:
-    """All that waits."""
-    found: list[bytes] = []
-    while (batch := inbox.take()) is not None:
-        found += batch
-    return found
-
-
-async def asleep(inbox: Inbox) -> None:
-    """Until the consumer sleeps."""
-    for _ in range(1_000_000):
-        if inbox._region.words.load(inbox._asleep):
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("the consumer never slept")
-
-
-def refused(code: str, error: type[Exception] = UsageError) -> pytest.RaisesExc[Exception]:
-    """An error of that code."""
-    return pytest.RaisesExc(error, check=lambda raised: getattr(raised, "code", None) == code)
 
 
 def test_each_producer_is_in_order_and_all_are_heard(region: Region) -> None:
@@ -79,6 +47,20 @@ def test_each_producer_is_in_order_and_all_are_heard(region: Region) -> None:
     ] == batches
     assert inbox.take() is None
     inbox.close()
+
+
+def test_producers_take_turns(region: Region) -> None:
+    """Nobody who pushes without end keeps the consumer for himself."""
+    with Inbox(region, producers=3) as inbox:
+        producers = [inbox.producer() for _ in range(3)]
+        for _ in range(3):
+            for producer in producers[:2]:
+                producer.push(b"m")
+        turns = []
+        while (batch := inbox.take(limit=1)) is not None:
+            turns.append(batch.producer)
+
+    assert [0, 1, 0, 1, 0, 1] == turns
 
 
 def test_a_full_lane_says_so_until_the_consumer_has_taken(region: Region) -> None:
@@ -147,106 +129,6 @@ def test_a_producer_rings_only_who_sleeps(quick: Region) -> None:
     assert [1] == rings
     assert 1 == quick.words.load(inbox._asleep)
     inbox.close()
-
-
-@pytest.mark.parametrize("doorbell", ["socket", "waiter", "eventfd"])
-def test_the_event_loop_is_woken_by_another_thread_and_process(quick: Region, doorbell: str) -> None:
-    """Every kind of bell reaches a loop that sleeps; nothing is lost between looking and sleeping."""
-    inbox = Inbox(quick, producers=2, doorbell=doorbell)  # type: ignore[arg-type]  # parametrised
-    kinds = {"socket": SocketBell, "waiter": WaiterBell, "eventfd": EventBell}
-    assert isinstance(inbox.doorbell, kinds[doorbell])
-    count = 300
-
-    def produce() -> None:
-        with inbox.producer() as producer:
-            for number in range(count):
-                message = struct.pack("<I", number)
-                until(functools.partial(producer.push, message))
-
-    async def consume() -> list[int]:
-        found: list[int] = []
-        async for batch in inbox.batches():
-            found += [struct.unpack("<I", message)[0] for message in batch]
-            if len(found) == 2 * count:
-                break
-        return found
-
-    child = forked(produce)
-    thread = threading.Thread(target=produce)
-    thread.start()
-    found = asyncio.run(asyncio.wait_for(consume(), WAIT_SECONDS))
-    thread.join()
-    killed(child)
-    inbox.close()
-
-    assert sorted([*range(count), *range(count)]) == sorted(found)
-
-
-async def test_a_busy_inbox_leaves_the_loop_its_turn(quick: Region) -> None:
-    """When the budget is spent the other tasks run, however much waits."""
-    with Inbox(quick, producers=1, ring_bytes=1 << 20) as inbox, inbox.producer() as producer:
-        while producer.push(b"m" * 16):
-            pass
-        turns = 0
-
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        other = asyncio.create_task(others())
-        seen = 0
-        async for batch in inbox.batches(budget_us=1, limit=8):
-            seen += 1
-            assert 8 == len(batch) or not inbox.take()
-            if seen == 200:
-                break
-        other.cancel()
-
-    assert turns > 100
-
-
-async def test_a_published_message_without_a_ring_is_found_soon(quick: Region) -> None:
-    """A producer killed between publishing and ringing silences nobody: the consumer looks four times a second."""
-    with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
-
-        class Mute(EventBell):
-            def ring(self) -> None:
-                pass
-
-        producer._bell = Mute()
-        stream = inbox.batches()
-        next_batch = asyncio.ensure_future(anext(stream))
-        await asleep(inbox)
-        producer.push(b"unrung")
-
-        assert [b"unrung"] == (await asyncio.wait_for(next_batch, WAIT_SECONDS)).messages
-
-
-async def test_serve_runs_a_task_per_message_and_holds_it(quick: Region) -> None:
-    """Tasks run beside each other, up to the limit; the error of one ends the serving."""
-    with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
-        running = most = 0
-
-        async def handler(message: bytes) -> None:
-            nonlocal running, most
-            running += 1
-            most = max(most, running)
-            await asyncio.sleep(0)
-            running -= 1
-            if message == b"bad":
-                raise LookupError("bad")
-
-        for _ in range(50):
-            producer.push(b"good")
-        producer.push(b"bad")
-
-        with pytest.raises(ExceptionGroup) as caught:
-            await asyncio.wait_for(inbox.serve(handler, tasks_max=3), WAIT_SECONDS)
-
-    assert isinstance(caught.value.exceptions[0], LookupError)
-    assert 3 == most
 
 
 def test_the_place_of_a_killed_producer_is_taken_over_where_it_stopped(region: Region) -> None:
@@ -502,26 +384,3 @@ def test_wrong_calls_say_what_is_right(quick: Region) -> None:
             producer.push(b"x")
         assert inbox.take() is None
     inbox.close()
-
-
-async def test_wrong_budgets_are_refused(quick: Region) -> None:
-    """Before anything is taken."""
-    with Inbox(quick) as inbox:
-        for wrong in (0, -1, 1.5):
-            with refused("inbox.budget_us"):
-                await anext(inbox.batches(budget_us=wrong))  # type: ignore[arg-type]  # wrong on purpose
-        with refused("inbox.limit"):
-            await anext(inbox.batches(limit=0))
-        with refused("inbox.tasks_max"):
-            await inbox.serve(lambda _: asyncio.sleep(0), tasks_max=0)
-
-
-async def test_closing_ends_who_waits(quick: Region) -> None:
-    """A consumer that sleeps when the inbox is closed does not sleep for ever."""
-    inbox = Inbox(quick)
-    waiting = asyncio.ensure_future(anext(inbox.batches()))
-    await asleep(inbox)
-    inbox.close()
-
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
