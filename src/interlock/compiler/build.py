@@ -15,7 +15,7 @@ from interlock.compiler.descriptors import descriptor, exact, tried_order
 from interlock.compiler.names import with_names
 from interlock.compiler.nesting import check_nesting
 from interlock.compiler.resolve import Names
-from interlock.compiler.saga import expanded
+from interlock.compiler.saga import expanded, turn_back
 from interlock.errors import Diagnostic, Place
 from interlock.expression.language import SAFE, Language
 from interlock.model import document as doc
@@ -150,6 +150,7 @@ class _Builder:
             default=self._default(index, written) if history else (),
             default_block=self.names.block(index, written.actions),
             output=self.names.value(index, written.output),
+            turn_back=turn_back(written, tree.ids[index], tree.by_id),
             expect=written.expect,
             sensitive=written.sensitive,
             description=written.description,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from interlock.compiler.content import sites
@@ -9,6 +10,7 @@ from interlock.compiler.descriptors import exact
 from interlock.compiler.graph import DescriptorIndex
 from interlock.compiler.review import Review
 from interlock.errors import Place
+from interlock.expression.parse import Parsed
 from interlock.model.action import Emit, Expression, Raise, Send, value_expressions
 from interlock.model.chart import Transition
 from interlock.model.document import EventType
@@ -17,6 +19,9 @@ from interlock.model.field import Field, fields_refusal
 from interlock.model.limits import NAME_BYTES_MAX
 
 _OWN = ("done", "error", "after")
+
+_MOVING = frozenset({"entity.version", "event.time_ms"})
+"""What the driver stamps anew each time that an event comes."""
 
 
 def check_events(review: Review) -> None:
@@ -45,6 +50,27 @@ def _check_declaration(review: Review, event: EventType, declared: dict[str, Eve
         review.error("event.name_length", message, event.place, "use a shorter name")
     if declared[event.name] is not event:
         review.error("event.duplicate", f'the event "{event.name}" is declared twice', event.place, "join the two")
+    for expression in value_expressions(event.dedupe):
+        parsed = review.names.parsed.get(expression.text)
+        moving = None if parsed is None else _moving(parsed)
+        if moving is not None:
+            message = f'`dedupe` of "{event.name}" reads `{moving}`, which has changed when the event comes again'
+            hint = "read what the sender repeats, such as event.data.id or event.id"
+            review.error("event.dedupe", message, expression.place, hint)
+
+
+def _moving(parsed: Parsed) -> str | None:
+    """What an expression reads that an event which is repeated finds otherwise; None when it reads no such thing."""
+    if "context" in parsed.roots:
+        return "context"
+    if parsed.inside:
+        return "In()"
+    for node in ast.walk(parsed.tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = f"{node.value.id}.{node.attr}"
+            if name in _MOVING:
+                return name
+    return None
 
 
 def _reserved(review: Review, name: str, place: Place) -> None:

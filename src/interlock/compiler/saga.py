@@ -14,7 +14,7 @@ Rule 4: every generated value has the place of the saga line that it comes from.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from interlock.model.action import (
     If,
     Value,
 )
+from interlock.model.chart import Compensation, TurnBack
 from interlock.model.document import Document, Invoke, Saga, SagaCall, SagaStep, State, Transition
 from interlock.model.field import Field
 from interlock.model.findings import Findings
@@ -58,6 +59,23 @@ def expanded(document: Document, findings: Findings) -> Document:
         findings.error("saga.misplaced", message, document.root.saga.place, "put the saga into a state")
         return document
     return replace(document, root=_expanded(document.root, "", names, findings))
+
+
+def turn_back(state: State, path: str, indexes: Mapping[str, int]) -> TurnBack | None:
+    """How the saga of a state that was written out goes back when its entity ends; None when it has nothing to do."""
+    saga, completed = state.saga, indexes.get(f"{path}.completed")
+    if saga is None or completed is None or not state.context:
+        return None
+    writer = _Writer(saga, path, state.context[-1].name)  # the field that was added for it, behind the author's own
+    inner = "compensation.{}_compensation.pending" if writer.is_parallel else "{}_compensation"
+    found = [
+        Compensation(step=step.id, state=index, output=step.do.output)
+        for step in reversed(writer.compensable)
+        if (index := indexes.get(f"{path}.{inner.format(step.id)}")) is not None  # not written out: it does not fit
+    ]
+    if not found:
+        return None
+    return TurnBack(field=writer.field, completed=completed, compensations=tuple(found), parallel=writer.is_parallel)
 
 
 def _states(state: State) -> Iterator[State]:

@@ -3,7 +3,8 @@
 Rule 1: what the driver brings back (results, timers) is matched with the snapshot; what is no longer there is
 `ignored`.
 Rule 2: a step either is whole or did not happen.
-Rule 3: after the end nothing changes any more; but a deed of a saga that turns out to be done is still answered.
+Rule 3: after the end nothing changes any more; but a saga that the end cut short turns back (`turning`), and a deed
+of a saga that turns out to be done is still answered.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from interlock.kernel.judge import Judge, replaced
 from interlock.kernel.loop import Loop, Result
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.run import ANOTHER_REVISION, Run, filled_payload, run_at
+from interlock.kernel.turning import Turning
 from interlock.model.chart import Chart, Late, State
 from interlock.model.event import Event
 from interlock.model.snapshot import Ended, Invocation, Snapshot, Timer
@@ -32,6 +34,7 @@ class Receiver:
         self.actions = actions
         self.loop = loop
         self.judge = judge
+        self.turning = Turning(chart, actions)
         self.events = None if chart.events is None else {each.name: each for each in chart.events}
         self.raises = chart.dialect.errors == "raise"
         self.late = {
@@ -55,7 +58,10 @@ class Receiver:
         return self._finished(snapshot, configuration, event, self._run(snapshot, event))
 
     def take_after_end(self, snapshot: Snapshot, event: Event) -> Step:
-        """The step of one event that comes after the end: only a saga's deed still has an answer (S30)."""
+        """The step of one event that comes after the end: only a saga still has something to answer (S10, S30)."""
+        turned = self.turning.take(snapshot, event) if snapshot.invokes else None
+        if turned is not None:
+            return turned
         late = self._late_deed(event)
         if late is not None:
             return self._compensated(snapshot, frozenset(), event, *late)  # no state is active after the end
@@ -254,8 +260,10 @@ class Receiver:
     ) -> Step:
         """The entity ends without reaching a final state: cancelled by its parent, or failed with an invoke (S34)."""
         result = Result(configuration, ended)
+        going_back = self.turning.under_way(run)
         try:
             self.loop.end(run, result, ended)
+            self.turning.begin(run, configuration, going_back)
         except StepFailed as failure:
             return self.judge.failed(snapshot, failure.fault, None, over)
         after = self.judge.snapshot(run, result, run.version, ())

@@ -118,6 +118,29 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compensation:
+    """What answers one step of a saga: the state whose invoke does, and the step's field, which is empty afterwards."""
+
+    step: str
+    state: int
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnBack:
+    """How a saga goes back when the end of its entity cuts it short (S10): its compensations, the last step's first.
+
+    `field` lists what is done. `completed` is the state of a saga that has nothing to go back for. `parallel`: they run
+    side by side, else one after the other.
+    """
+
+    field: str
+    completed: int
+    compensations: tuple[Compensation, ...]
+    parallel: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invoke:
     """A handler or a child chart that lives as long as its state; an inline one is named in `Chart.inline`."""
 
@@ -165,6 +188,7 @@ class State:
     default: tuple[int, ...] = ()
     default_block: Block = ()
     output: Value = None
+    turn_back: TurnBack | None = None
     expect: Expect | None = None
     sensitive: Sensitive | None = None
     description: str | None = None

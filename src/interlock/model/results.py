@@ -13,6 +13,9 @@ from interlock.model.snapshot import Timer
 Done = Literal["no", "unknown"]
 """Whether what failed was perhaps done all the same: a saga compensates what was perhaps done."""
 
+COMPENSATION_FAILED = "compensation_failed"
+"""Why an ended entity refuses the failure of a compensation: nobody is there to take it but a person."""
+
 
 def invoke_done(invokeid: str, key: str, data: Any, *, time_ms: int = 0) -> Event:
     """The result of an invoke, by its id and the key of its effect."""

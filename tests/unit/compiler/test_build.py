@@ -108,10 +108,10 @@ def test_an_inline_chart_that_is_wrong_makes_the_whole_wrong() -> None:
 
 
 def test_what_is_computed_is_resolved_where_it_stands() -> None:
-    """`In()` and `{in: ...}` become ids; so does a name in an expression of an invoke or an event."""
+    """`In()` and `{in: ...}` become ids; so does a name in an expression of an invoke."""
     chart = chart_of("""\
 context: {n: {type: any, default: "= In('a.b')"}}
-events: {e: {roles: [r], dedupe: "= In('a.b')"}}
+events: {e: {roles: [r]}}
 states:
   a:
     states: {b: {on: {e: {guard: {any: [{in: c}, "= In('c')"]}}}}, c: {invoke: {id: i, src: "= In('b')"}}}

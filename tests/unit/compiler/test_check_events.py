@@ -1,5 +1,7 @@
 """Reserved names, the `events` block, roles, what is raised and sent."""
 
+import pytest
+
 from tests.unit.compiler.findings import told
 
 
@@ -332,3 +334,40 @@ states: {a: {on: {e: {}, f: {}}}}
         ("warning 3:10 no event says who may send it: only a local driver may run this chart; give the events `roles`"),
     ] == told(bad, "event.no_roles")
     assert [] == told(good, "event.no_roles")
+
+
+@pytest.mark.parametrize(
+    ("written", "moving"),
+    [
+        ("str(context.n) + event.data.id", "context"),
+        ("context['n']", "context"),
+        ("event.data.id if In('a') else 'x'", "In()"),
+        ("entity.id + '/' + str(entity.version)", "entity.version"),
+        ("event.time_ms", "event.time_ms"),
+    ],
+)
+def test_a_dedupe_reads_only_what_a_repetition_brings_again(written: str, moving: str) -> None:
+    """What has changed by the time the event is repeated would make it a new one: it would be taken twice."""
+    text = f"""\
+context: {{n: {{type: integer, default: 0}}}}
+events: {{e: {{dedupe: "= {written}"}}}}
+states: {{a: {{on: {{e: {{}}}}}}}}
+"""
+
+    assert [
+        (
+            f'error 4:25 `dedupe` of "e" reads `{moving}`, which has changed when the event comes again; '
+            "read what the sender repeats, such as event.data.id or event.id"
+        )
+    ] == told(text, "event.dedupe")
+
+
+@pytest.mark.parametrize("written", ["= event.data.id", "= event.id", "= entity.id + event.data.id", "once", "= 1"])
+def test_a_dedupe_of_the_event_itself_or_a_constant_is_right(written: str) -> None:
+    """A constant means: once in the life of an entity."""
+    text = f"""\
+events: {{e: {{dedupe: "{written}"}}}}
+states: {{a: {{on: {{e: {{}}}}}}}}
+"""
+
+    assert [] == told(text, "event.dedupe")

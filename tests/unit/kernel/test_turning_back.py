@@ -1,0 +1,246 @@
+"""S10: a saga that the end of its entity cuts short turns back: at whatever point, nothing that was done stays done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+import interlock
+from interlock.model.effect import Effect
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
+
+TRIP = """
+interlock: 1
+kind: trip
+context: {room: {type: string, nullable: true}, flight: {type: string, nullable: true}}
+initial: booking
+states:
+  booking:
+    expect: {within: 1h}
+    saga:
+      compensation: COMPENSATION
+      steps:
+        - {id: room, do: {src: book.room, output: room}, timeout: 1m, retry: {max: 2},
+           compensate: {src: free.room, input: {room: "= context.room"}}}
+        - {id: flight, do: {src: book.flight, output: flight}, timeout: 1m,
+           compensate: {src: free.flight, input: {flight: "= context.flight"}}}
+        - {id: taxi, do: {src: book.taxi}, timeout: 1m, compensate: {src: free.taxi}}
+      onDone: booked
+      onCompensated: refused
+      onError: refused
+  booked: {expect: {within: forever}}
+  refused: {expect: {within: forever}}
+"""
+
+CANCEL = interlock.Event("_cancel", type="platform")
+BOTH = pytest.mark.parametrize("compensation", ["reverse", "parallel"])
+
+
+def _trip(compensation: str = "reverse") -> interlock.BoundChart:
+    return interlock.loads(TRIP.replace("COMPENSATION", compensation))
+
+
+def _asked(step: Step) -> list[Effect]:
+    return [each for each in step.effects if each.type in ("invoke", "call")]
+
+
+def _names(step: Step) -> list[str | None]:
+    return [each.name for each in _asked(step)]
+
+
+def _after_two(trip: interlock.BoundChart) -> Step:
+    """The room and the flight are booked, the taxi is asked for."""
+    step = trip.start(entity="trip/1")
+    for result in ("r-1", "f-1"):
+        step = trip.step(step.snapshot, interlock.answer(_asked(step)[0], result))
+    return step
+
+
+def test_a_cancelled_saga_answers_its_steps_behind_the_end_the_last_first() -> None:
+    """Each compensation begins when the one after it has answered; the entity has ended all the while."""
+    trip = _trip()
+    ended = trip.step(_after_two(trip).snapshot, CANCEL)
+    flight = trip.step(ended.snapshot, interlock.answer(_asked(ended)[0], None))
+    room = trip.step(flight.snapshot, interlock.answer(_asked(flight)[0], None))
+
+    assert ("applied", "cancelled", "cancelled") == (ended.outcome, ended.reason, ended.snapshot.ended)
+    assert ["free.flight"] == _names(ended)
+    assert {"compensates": "trip/1/2/booking.flight", "flight": "f-1"} == _asked(ended)[0].input
+    assert ["free.room"] == _names(flight)
+    assert {"compensates": "trip/1/1/booking.room", "room": "r-1"} == _asked(flight)[0].input
+    assert ("applied", "compensated", []) == (room.outcome, room.reason, _names(room))
+    assert ((), "cancelled") == (room.snapshot.invokes, room.snapshot.ended)
+    assert {"room": None, "flight": None} == {name: room.snapshot.context[name] for name in ("room", "flight")}
+    assert {"room": None, "flight": None, "taxi": None} == room.snapshot.context["saga_booking"]["done"]
+
+
+def test_compensations_side_by_side_all_begin_with_the_end() -> None:
+    """As the saga says; their answers come in any order."""
+    trip = _trip("parallel")
+    ended = trip.step(_after_two(trip).snapshot, CANCEL)
+    room = trip.step(ended.snapshot, interlock.answer(_asked(ended)[1], None))
+    flight = trip.step(room.snapshot, interlock.answer(_asked(ended)[0], None))
+
+    assert ["free.flight", "free.room"] == _names(ended)
+    assert ([], []) == (_names(room), _names(flight))
+    assert () == flight.snapshot.invokes
+
+
+def test_the_policy_of_a_step_holds_for_its_compensation_after_the_end() -> None:
+    """Retries and timeout are those of the saga."""
+    trip = _trip()
+    step = trip.start(entity="trip/1")
+    step = trip.step(step.snapshot, interlock.answer(_asked(step)[0], "r-1"))
+    ended = trip.step(step.snapshot, CANCEL)
+
+    assert (2, 60_000) == (_asked(ended)[0].payload["retry"]["max"], _asked(ended)[0].payload["timeout_ms"])
+
+
+def test_a_compensation_that_is_under_way_goes_on_behind_the_end() -> None:
+    """It is neither called off nor asked for a second time; the next begins with its answer."""
+    trip = _trip()
+    step = _after_two(trip)
+    back = trip.step(step.snapshot, interlock.failure(_asked(step)[0], "full", done="no"))
+    ended = trip.step(back.snapshot, CANCEL)
+    flight = trip.step(ended.snapshot, interlock.answer(_asked(back)[0], None))
+
+    assert ["free.flight"] == _names(back)
+    assert () == ended.effects
+    assert back.snapshot.invokes == ended.snapshot.invokes
+    assert ["free.room"] == _names(flight)
+
+
+def test_a_compensation_that_fails_after_the_end_is_refused_and_can_be_answered_later() -> None:
+    """Nothing moves, so its work stays; once it has been done after all, the next begins."""
+    trip = _trip()
+    ended = trip.step(_after_two(trip).snapshot, CANCEL)
+    asked = _asked(ended)[0]
+    failed = trip.step(ended.snapshot, interlock.failure(asked, "gone", done="unknown"))
+    done = trip.step(failed.snapshot, interlock.answer(asked, None))
+
+    assert ("rejected", "compensation_failed", ended.snapshot) == (failed.outcome, failed.reason, failed.snapshot)
+    assert ["free.room"] == _names(done)
+
+
+def test_an_answer_that_comes_twice_takes_one_step_off() -> None:
+    """The second is for an invoke that is gone."""
+    trip = _trip()
+    ended = trip.step(_after_two(trip).snapshot, CANCEL)
+    answer = interlock.answer(_asked(ended)[0], None)
+    once = trip.step(ended.snapshot, answer)
+    twice = trip.step(once.snapshot, answer)
+
+    assert ("ignored", "ended", once.snapshot) == (twice.outcome, twice.reason, twice.snapshot)
+
+
+def test_an_answer_of_another_compensation_of_the_same_name_takes_nothing_off() -> None:
+    """The saga may have been entered and left before: its key says which invoke is meant."""
+    trip = _trip()
+    ended = trip.step(_after_two(trip).snapshot, CANCEL)
+    other = replace(interlock.answer(_asked(ended)[0], None), source="invoke/trip/1/2/7")
+    stray = trip.step(ended.snapshot, other)
+
+    assert ("ignored", "ended", ended.snapshot) == (stray.outcome, stray.reason, stray.snapshot)
+
+
+@pytest.mark.parametrize("errors", ["", "errors: raise\n"], ids=["events", "raise"])
+def test_a_compensation_whose_input_cannot_be_read_is_told_and_the_next_begins(errors: str) -> None:
+    """It stays listed, as a fact; the end is not held up by it, whatever errors mean to the chart."""
+    text = TRIP.replace("COMPENSATION", "reverse").replace('"= context.flight"', '"= 1 // 0"')
+    trip = interlock.loads(text.replace("kind: trip\n", f"kind: trip\n{errors}"))
+    ended = trip.step(_after_two(trip).snapshot, CANCEL)
+
+    assert ("cancelled", ["free.room"]) == (ended.snapshot.ended, _names(ended))
+    assert ["booking.flight_compensation.invoke"] == [each.place for each in ended.faults]
+    assert ended.snapshot.context["saga_booking"]["done"]["flight"] is not None
+
+
+def test_a_saga_that_was_completed_has_nothing_to_turn_back_for() -> None:
+    """Its state may be active still, when its `onDone` has a guard; what it did is what was wanted."""
+    text = TRIP.replace("COMPENSATION", "reverse")
+    trip = interlock.loads(
+        text.replace("onDone: booked", """onDone: {target: booked, guard: "= context.room == 'none'"}""")
+    )
+    step = _after_two(trip)
+    done = trip.step(step.snapshot, interlock.answer(_asked(step)[0], None))
+    ended = trip.step(done.snapshot, CANCEL)
+
+    assert ("booking.completed",) == done.snapshot.configuration
+    assert ("cancelled", ()) == (ended.snapshot.ended, ended.effects)
+
+
+def test_without_compensation_an_end_leaves_things_as_they_are() -> None:
+    """`compensation: none` says so."""
+    trip = interlock.loads(TRIP.replace("COMPENSATION", "none").replace("onCompensated: refused", ""))
+    ended = trip.step(_after_two(trip).snapshot, CANCEL)
+
+    assert [] == _names(ended)
+
+
+class World(Struct, frozen=True):
+    """A trip, what handlers are busy with, and the deeds that stand outside."""
+
+    snapshot: Snapshot
+    busy: tuple[Effect, ...]
+    stands: frozenset[str] = frozenset()
+    cancelled: bool = False
+
+
+def _key(effect: Effect) -> str:
+    """The key of a deed, or of the deed that a compensation answers."""
+    given: Any = effect.input
+    return str(given["compensates"] if str(effect.name).startswith("free.") else effect.payload["key"])
+
+
+def _moved(world: World, step: Step, effect: Effect | None, **changes: Any) -> World:
+    called_off = {each.payload["key"] for each in step.effects if each.type == "invoke_cancel"}
+    assert called_off <= {each.key for each in world.busy if str(each.name).startswith("book.")}
+    busy = tuple(each for each in (*world.busy, *_asked(step)) if each is not effect)
+    return replace(world, snapshot=step.snapshot, busy=busy, **changes)
+
+
+def _moves(trip: interlock.BoundChart, world: World) -> Iterator[World]:
+    if not world.cancelled and world.snapshot.configuration != ("booked",):
+        yield _moved(world, trip.step(world.snapshot, CANCEL), None, cancelled=True)
+    for effect in world.busy:
+        key = _key(effect)
+        if effect.type == "call":  # nobody hears when it is done
+            done = Step(world.snapshot, (), "applied")
+        else:
+            done = trip.step(world.snapshot, interlock.answer(effect, f"of {effect.key}"))
+        if str(effect.name).startswith("free."):
+            yield _moved(world, done, effect, stands=world.stands - {key})
+            continue
+        yield _moved(world, done, effect, stands=world.stands | {key})
+        unknown = trip.step(world.snapshot, interlock.failure(effect, "x", done="unknown"))
+        yield _moved(world, unknown, effect, stands=world.stands | {key})
+        yield _moved(world, trip.step(world.snapshot, interlock.failure(effect, "x", done="no")), effect)
+
+
+@BOTH
+def test_after_a_cancel_at_any_point_and_in_any_order_nothing_stays_done(compensation: str) -> None:
+    """Every interleaving of the cancel with every answer: done, perhaps done, not done; early and late."""
+    trip = _trip(compensation)
+    first = trip.start(entity="trip/1")
+    level, ends, seen = [World(first.snapshot, tuple(_asked(first)))], 0, 0
+    while level:  # each move takes an effect away or cancels: it ends
+        following: dict[bytes, World] = {}
+        for world in level:
+            seen += 1
+            moves = list(_moves(trip, world))
+            if world.cancelled and not world.busy:
+                ends += 1
+                assert frozenset() == world.stands, world.snapshot.context
+                assert () == world.snapshot.invokes
+            for each in moves:
+                name = (each.snapshot, [one.key for one in each.busy], sorted(each.stands), each.cancelled)
+                following[interlock.encode(name)] = each
+        level = list(following.values())
+
+    assert ends > 20
+    assert seen > 60
