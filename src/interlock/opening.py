@@ -69,7 +69,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     With a `bus`, its address or an object that is one, every entry leaves a message, which says that it comes from
     `source` and the kind. `lease_ms` is how long work of a process that died waits before another takes it up.
     `key_prefix` stands before every key that handlers see, for stores that share an account of some service: the
-    same in every process of a store, for ever.
+    author's own keys, too, and what a compensation is told that it `compensates`. It is the same for ever.
     Raises UsageError for an address of no known store or bus, without charts, or for two handlers of one name.
 
         with interlock.open("sqlite:///orders.db", charts=[order]) as orders:
@@ -169,7 +169,8 @@ def _store_opener(url: str) -> Opener:
         other: Opener = others[scheme]()
         return other
     known = sorted({*STORES, *others})
-    hint = (colon and suggestion(scheme, known)) or f"addresses begin with {', '.join(f'{each}:' for each in known)}"
+    begin = f"addresses begin with {', '.join(f'{each}:' for each in known)}, such as sqlite:///orders.db"
+    hint = (colon and suggestion(scheme, known)) or begin
     raise UsageError(f"`{without_password(url)}` is the address of no store", code="store.unknown", hint=hint)
 
 

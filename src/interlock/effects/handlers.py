@@ -3,11 +3,12 @@
 Rule 1: a handler begins only after the entry that asks for it is durable: only committed work can be claimed.
 Rule 2: a result ends the work in the entry that brings it. Success counts from any attempt, since the key was the same;
 a failure only from the newest one. A result whose step cannot be kept at all is a failure, of a deed that was done.
-Rule 3: a coroutine that takes too long, or gives no sign of life for its `heartbeat`, is cancelled. A thread cannot be
-stopped, nor a coroutine that swallows its cancellation: such an attempt is the last one, with no second run beside it,
-and gives its place free.
-Rule 4: a state that was left calls its invokes off: a coroutine is cancelled, unless it is a step of a saga, which must
-know whether it was done. What succeeds all the same is told: the chart may have to make up for it.
+Rule 3: a coroutine that takes too long, or gives no sign of life for its `heartbeat`, is cancelled, and the process of
+a busy one killed. A thread cannot be stopped, nor a coroutine that swallows its cancellation: such an attempt is the
+last one, with no second run beside it, and gives its place free.
+Rule 4: a state that was left calls its invokes off: a coroutine is cancelled and a process killed, unless it is a step
+of a saga, which must know whether it was done. A thread sees `cancelled` and is waited for, within its timeout: it does
+its deed in any case. What succeeds all the same is told: the journal shows it, and a saga makes up for it.
 Rule 5: a process that does not have the entity's chart does not begin: it could not bring the result back.
 Rule 6: what a handler returns must be plain JSON of an event's size; anything else is an error that names it.
 Rule 7: what a heartbeat tells is kept with the work when its lease is renewed, and handed to the next attempt.
@@ -42,7 +43,7 @@ from interlock.errors import InterlockError, RejectedError, UsageError
 from interlock.model.codec import encode
 from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.model.payload import payload_refusal
-from interlock.model.results import call_failed, invoke_done, invoke_failed
+from interlock.model.results import COMPENSATION_FAILED, call_failed, invoke_done, invoke_failed
 from interlock.ports.clock import Clock
 from interlock.ports.driver import Driver
 from interlock.ports.work import Claim, Settled, WorkQuery, WorkStore
@@ -57,7 +58,7 @@ _LISTENS = 4
 
 
 Elsewhere = Callable[[Handler, "Attempt"], Awaitable[Any]]
-"""Runs a function for an attempt in another process."""
+"""Runs a function for an attempt in another process; cancelled, it ends that process."""
 
 
 class Attempt(Struct, frozen=True):
@@ -170,7 +171,7 @@ class Handlers:
         attempt = Attempt(
             claim.entity,
             claim.work.name,
-            claim.work.body.get("input"),
+            self._input(claim),
             self._key(claim),
             claim.attempt,
             claim.work.body.get("timeout_ms"),
@@ -183,7 +184,8 @@ class Handlers:
             result = await self._run(work, held, attempt)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
             if not isinstance(error, InterlockError | HandlerFailed):
-                _log.warning("a handler raised", exc_info=error, extra={"handler": claim.work.name})
+                facts = {"handler": claim.work.name, "key": claim.key, "attempt": claim.attempt}
+                _log.warning("a handler raised", exc_info=error, extra=facts)
             return self._decided(held.claim, failed_by(error))
         if isinstance(result, Failed):  # stopped; what still runs must stay alone
             return Spent(result) if held.runs else self._decided(held.claim, result)
@@ -205,7 +207,7 @@ class Handlers:
 
     async def _run(self, work: asyncio.Future[Any], held: Held, attempt: Attempt) -> Any:
         """What the function returns; or, when it was stopped, a `Failed` that says why."""
-        waits = self._limits(held, attempt)
+        waits = self._limits(held, attempt, stoppable=isinstance(work, asyncio.Task))
         try:
             await asyncio.wait({work, *waits}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
@@ -218,7 +220,7 @@ class Handlers:
             for each in (work, *waits):
                 each.cancel()
 
-    def _limits(self, held: Held, attempt: Attempt) -> dict[asyncio.Future[Any], Failed]:
+    def _limits(self, held: Held, attempt: Attempt, *, stoppable: bool) -> dict[asyncio.Future[Any], Failed]:
         """What ends an attempt from outside, and what is then said of it."""
         waits: dict[asyncio.Future[Any], Failed] = {}
         timeout_ms, beat_ms = attempt.timeout_ms, self._heartbeats.get(attempt.name)
@@ -228,7 +230,7 @@ class Handlers:
         if beat_ms is not None:
             silent = Failed("heartbeat", f"no sign of life in {beat_ms} ms")
             waits[asyncio.ensure_future(self._silence(held, beat_ms))] = silent
-        if not held.claim.work.is_saga_step:
+        if stoppable and not held.claim.work.is_saga_step:
             left = Failed("cancelled", "the state was left")
             waits[asyncio.ensure_future(attempt.called_off.wait())] = left
         return waits
@@ -268,9 +270,8 @@ class Handlers:
             work, held.ended = self._threads.run(partial(function, attempt))
             return work
         assert self._elsewhere is not None  # whoever says that some are busy says where they run
-        held.ended = asyncio.get_running_loop().create_future()
-        inner = _in_process(self._elsewhere(function, attempt), held.ended)
-        return asyncio.shield(self._begun(asyncio.ensure_future(inner)))
+        held.ended = self._begun(asyncio.ensure_future(self._elsewhere(function, attempt)))
+        return held.ended
 
     def _decided(self, claim: Claim, failed: Failed) -> _Later | Spent:
         otherwise = CALL_POLICY if _is_call(claim) else Policy()
@@ -318,15 +319,22 @@ class Handlers:
             return Settled(claim, "dead", error=_facts(held, failed))
         if receipt.outcome in ("applied", "duplicate"):
             return None
-        if _is_call(claim):
+        if _is_call(claim) or receipt.reason == COMPENSATION_FAILED:  # no chart hears of either
             return Settled(claim, "dead", error=_facts(held, failed))
         return Settled(claim, "done")
 
     def _key(self, claim: Claim) -> str:
         """The key that the handler sees: the author's, or that of the work; anew for each attempt where so asked."""
         body = claim.work.body
-        key = body.get("key") or f"{self._key_prefix}{claim.key}"
-        return f"{key}~{claim.attempt}" if body.get("restore") == "restart" else str(key)
+        key = f"{self._key_prefix}{body.get('key') or claim.key}"
+        return f"{key}~{claim.attempt}" if body.get("restore") == "restart" else key
+
+    def _input(self, claim: Claim) -> Any:
+        """What the handler is given; a compensation names the deed it answers by the key that was seen for it."""
+        given = claim.work.body.get("input")
+        if self._key_prefix and isinstance(given, dict) and isinstance(given.get("compensates"), str):
+            return {**given, "compensates": f"{self._key_prefix}{given['compensates']}"}
+        return given
 
 
 class _Value(Struct, frozen=True):
@@ -342,14 +350,6 @@ class _Later(Struct, frozen=True):
 
 def _facts(held: Held, failed: Failed) -> dict[str, Any] | None:
     return held.facts(code=failed.code, message=failed.message, attempts=held.claim.attempt, done=failed.done)
-
-
-async def _in_process(work: Awaitable[Any], ended: asyncio.Future[None]) -> Any:
-    """What comes back from another process, which goes on when nobody here waits any more."""
-    try:
-        return await work
-    finally:
-        ended.set_result(None)
 
 
 def _beat(held: Held, details: Any) -> None:

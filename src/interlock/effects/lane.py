@@ -268,7 +268,7 @@ class LaneLoop:
             try:
                 settled = await self._perform(held)
             except Exception as error:  # noqa: BLE001 - the store or the entity could not answer: no failure of the work
-                self._say("work is put off", error)
+                self._say("work is put off", error, key=held.claim.key)
                 settled = self._put_off(held, error)
             if settled is not None:
                 if settled.verdict == "dead":
@@ -292,11 +292,12 @@ class LaneLoop:
         except Exception as error:  # noqa: BLE001 - the lease lapses, and the work is done again under its key
             self._say("work cannot be settled", error)
 
-    def _say(self, message: str, error: Exception) -> None:
+    def _say(self, message: str, error: Exception, **facts: object) -> None:
         """Tell what went wrong; with its traceback when nobody expected it."""
         expected = isinstance(error, InterlockError)
         code = error.code if isinstance(error, InterlockError) else type(error).__name__
-        _log.warning(message, exc_info=None if expected else error, extra={"lane": self._lane, "code": code})
+        facts = {"lane": self._lane, "code": code, **facts}
+        _log.warning(message, exc_info=None if expected else error, extra=facts)
 
     async def _renewing(self) -> None:
         """Hold on to what is in hand. An endless loop by intent; it ends when the rest is put back."""

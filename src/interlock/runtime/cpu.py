@@ -4,6 +4,8 @@ Rule 1: the pool begins with the first such handler that is called, and ends wit
 Rule 2: a function is found in the pool's processes by its module and name, so it stands at the top of a module.
 Rule 3: what it raises comes back as it would from here; a process that dies has its attempt run again, under its key.
 Rule 4: heartbeats are heard from there as from here; only `cancelled` is not known there.
+Rule 5: an attempt that is given up (its time is over, its state was left, its worker stops) has its process killed, and
+another process takes its place; what it had started itself, such as processes of its own, is its own matter.
 """
 
 from __future__ import annotations
@@ -11,15 +13,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from interlock.effects.handlers import Attempt
 from interlock.effects.retry import Failed, HandlerFailed, failed_by
 from interlock.errors import UsageError
-from interlock.model.limits import DETAILS_BYTES_MAX, PAYLOAD_BYTES_MAX
+from interlock.model.limits import DETAILS_BYTES_MAX, PAYLOAD_BYTES_MAX, STOP_MS_MAX
 from interlock.model.payload import payload_refusal
 from interlock.runtime.beats import Beats, telling
+from interlock.runtime.holds import Holds, held
 from interlock.shm.pool import TaskPool
 from interlock.shm.region import Region
 
@@ -42,55 +46,89 @@ class Processes:
     def __init__(self, token: str = "") -> None:
         self._token = token
         self._beats: Beats | None = None
+        self._holds: Holds | None = None
         self._pool: TaskPool | None = None
         self._region: Region | None = None
-        self._beginning = asyncio.Lock()
+        self._beginning: asyncio.Task[TaskPool] | None = None
 
     async def run(self, function: Callable[[Attempt], Any], attempt: Attempt) -> Any:
-        """What the function returns for an attempt. Raises what it raised, as far as that is known here."""
+        """What the function returns for an attempt. Raises what it raised, as far as that is known here.
+
+        Whoever cancels it ends the process, and has it ended when this has.
+        """
         pool = await self._begun()
-        assert self._beats is not None  # it begins with the pool
-        with self._beats.heard(attempt.beat) as number:
-            answer = await pool.run(
-                {
-                    "function": address_of(function),
-                    "attempt": [attempt.entity, attempt.name, attempt.input, attempt.key, attempt.number],
-                    "timeout_ms": attempt.timeout_ms,
-                    "details": attempt.details,
-                    "tells": [self._beats.address, number],
-                }
-            )
+        beats, holds = self._beats, self._holds
+        assert beats is not None  # both begin with the pool
+        assert holds is not None
+        with beats.heard(attempt.beat) as number, holds.wanted(number):
+            task = {
+                "function": address_of(function),
+                "attempt": [attempt.entity, attempt.name, attempt.input, attempt.key, attempt.number],
+                "timeout_ms": attempt.timeout_ms,
+                "details": attempt.details,
+                "tells": [beats.address, number],
+                "held": [holds.address, number],
+            }
+            try:
+                answer = await pool.run(task)
+            except asyncio.CancelledError:
+                await self._killed(pool, holds, number)
+                raise
         if "failed" in answer:
             raise HandlerFailed(Failed(*answer["failed"]))
         return answer["value"]
 
+    async def _killed(self, pool: TaskPool, holds: Holds, number: int) -> None:
+        """End the process that is at an attempt, if there is one; the pool begins another."""
+        hold = holds.give_up(number)
+        process = None if hold is None else pool.pids.get(hold.pid)
+        if hold is None or process is None:
+            return
+        with suppress(ValueError):  # it has ended just now
+            process.kill()
+        with suppress(TimeoutError):  # a process of its own may have the connection, too
+            async with asyncio.timeout(STOP_MS_MAX / 1000):
+                await hold.gone.wait()
+
     async def _begun(self) -> TaskPool:
-        async with self._beginning:
-            if self._pool is None:
-                workers = min(PROCESSES_MAX, os.cpu_count() or 1)
-                self._region = Region.create(slots=workers + 2, areas_bytes=REGION_BYTES)
-                size = PAYLOAD_BYTES_MAX + _ENVELOPE_BYTES
-                pool = TaskPool(
-                    self._region,
-                    perform,
-                    workers=workers,
-                    tasks_max=TASKS_MAX,
-                    payload_bytes_max=size,
-                    result_bytes_max=size,
-                )
+        """The pool; whoever is cancelled while it begins leaves it to the others."""
+        if self._beginning is None or (self._beginning.done() and self._pool is None):
+            self._beginning = asyncio.ensure_future(self._begin())
+        return await asyncio.shield(self._beginning)
+
+    async def _begin(self) -> TaskPool:
+        workers = min(PROCESSES_MAX, os.cpu_count() or 1)
+        size = PAYLOAD_BYTES_MAX + _ENVELOPE_BYTES
+        region = Region.create(slots=workers + 2, areas_bytes=REGION_BYTES)
+        try:
+            pool = TaskPool(
+                region, perform, workers=workers, tasks_max=TASKS_MAX, payload_bytes_max=size, result_bytes_max=size
+            )
+            try:
                 await pool.start()
-                self._beats = Beats(self._token)
-                self._pool = pool
-            return self._pool
+            except BaseException:
+                await pool.close()
+                raise
+        except BaseException:
+            region.close()
+            raise
+        self._beats, self._holds = Beats(self._token), Holds(self._token)
+        self._region, self._pool = region, pool
+        return pool
 
     async def close(self) -> None:
         """End the processes; what they still have in hand was put back, and another will do it."""
+        if self._beginning is not None:
+            await asyncio.wait({self._beginning})
         if self._pool is not None:
             await self._pool.close()
             self._pool = None
         if self._beats is not None:
             self._beats.close()
             self._beats = None
+        if self._holds is not None:
+            self._holds.close()
+            self._holds = None
         if self._region is not None:
             self._region.close()
             self._region = None
@@ -106,7 +144,12 @@ def address_of(function: Callable[..., Any]) -> str:
 
 
 def perform(task: dict[str, Any]) -> dict[str, Any]:
-    """One attempt, in a process of the pool."""
+    """One attempt, in a process of the pool, unless nobody waits for it any more."""
+    with held(*task["held"]) as wanted:
+        return _performed(task) if wanted else {"failed": ["called_off", "nobody waits for it any more", "no"]}
+
+
+def _performed(task: dict[str, Any]) -> dict[str, Any]:
     module, _, name = task["function"].partition(":")
     function: Any = import_module(module)
     for part in name.split("."):

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.effects.answers import ANSWER_TRIES_MAX
 from interlock.effects.handlers import Attempt, Handler, Handlers, check_functions
@@ -310,6 +311,34 @@ async def test_a_saga_step_goes_on_to_its_end(scene: Scene) -> None:
     await work
 
     assert [("done.invoke.pay", True, False)] == scene.told()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
+async def test_a_thread_that_was_called_off_is_waited_for(scene: Scene, fails: bool) -> None:
+    """It cannot be stopped. Its deed must show in the journal; a failure goes with it, and is not tried again."""
+    began, gate = threading.Event(), threading.Event()
+
+    def slow(attempt: Attempt) -> bool:
+        began.set()
+        assert gate.wait(20)
+        if fails:
+            raise ConnectionError("gone")
+        return attempt.cancelled
+
+    held = invoke(timeout_ms=60_000)
+    work = asyncio.ensure_future(Handlers({"charge": slow}, scene.driver, scene.clock).perform(held))
+    await asyncio.to_thread(began.wait, 20)
+    held.stands(replace(held.claim, cancelled=True))
+    await scene.clock.advance()
+    waited = not work.done()
+    gate.set()
+    settled = await asyncio.wait_for(work, 20)
+
+    assert waited
+    if fails:
+        assert (Settled(held.claim, "done"), []) == (settled, scene.told())
+    else:
+        assert [("done.invoke.pay", True, False)] == scene.told()
 
 
 async def test_work_called_off_whose_worker_died_is_not_begun_again(scene: Scene) -> None:

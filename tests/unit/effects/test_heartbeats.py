@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -260,19 +261,43 @@ async def test_a_thread_that_wants_to_exit_has_failed(scene: Scene) -> None:
     ]
 
 
-async def test_work_in_a_process_counts_as_running_until_it_has_ended(scene: Scene) -> None:
-    """Given up after its time, it goes on there: nothing may begin beside it."""
+async def test_work_in_a_process_is_ended_with_its_attempt_and_tried_again(scene: Scene) -> None:
+    """What is given up after its time is killed there: nothing runs on, so another attempt may begin."""
+    ended = []
+
+    async def elsewhere(function: Handler, attempt: Attempt) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(attempt.number)
+
+    def busy(attempt: Attempt) -> None:
+        raise AssertionError
+
+    held = invoke(timeout_ms=500, retry=ONE)
+    settled = await scene.performed(busy, held, advance_ms=500, busy=frozenset({"charge"}), elsewhere=elsewhere)
+
+    assert ([1], False) == (ended, held.runs)
+    assert settled is not None
+    assert ("again", "timeout") == (settled.verdict, settled.error["code"])
+
+
+async def test_work_in_a_process_that_will_not_end_stays_alone(scene: Scene) -> None:
+    """A process that cannot even be killed: its attempt is the last."""
     gate = asyncio.Event()
 
     async def elsewhere(function: Handler, attempt: Attempt) -> str:
-        await gate.wait()
+        while not gate.is_set():
+            with suppress(asyncio.CancelledError):
+                await gate.wait()
         return "late"
 
     def busy(attempt: Attempt) -> None:
         raise AssertionError
 
     held = invoke(timeout_ms=500, retry=ONE)
-    await scene.performed(busy, held, advance_ms=500, busy=frozenset({"charge"}), elsewhere=elsewhere)
+    late_ms = 500 + STOP_MS_MAX
+    await scene.performed(busy, held, advance_ms=late_ms, busy=frozenset({"charge"}), elsewhere=elsewhere)
     ran_on = held.runs
     gate.set()
     await scene.clock.advance()

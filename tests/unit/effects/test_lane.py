@@ -423,8 +423,8 @@ async def test_a_door_that_drains_is_not_asked_without_end() -> None:
     assert 7 >= door.asked
 
 
-async def test_a_bug_in_what_performs_ends_neither_the_lane_nor_the_work() -> None:
-    """It is told with its traceback, and the work is put off without a failure."""
+async def test_a_bug_in_what_performs_ends_neither_the_lane_nor_the_work(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told with its traceback and the key of the work, which is put off without a failure."""
     store, clock, tries = TableStore(work(2)), VirtualClock(0), []
 
     async def perform(held: Held) -> Settled:
@@ -436,7 +436,7 @@ async def test_a_bug_in_what_performs_ends_neither_the_lane_nor_the_work() -> No
     async with running(store, perform, clock):
         await clock.advance(LOOK_MS_MAX)
 
-    assert ([0, 0], ()) == (tries, store.table.works(WorkQuery()).rows)
+    assert ([0, 0], (), "order/1/2/0") == (tries, store.table.works(WorkQuery()).rows, vars(caplog.records[0])["key"])
 
 
 async def test_work_in_hand_is_renewed_while_the_lane_drains() -> None:

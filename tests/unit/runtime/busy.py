@@ -49,6 +49,17 @@ def hangs(attempt: Attempt) -> None:
     signal.pause()
 
 
+def spins(attempt: Attempt) -> int:
+    """Says who runs it; keeps a processor busy for ever the first time, and is done at once the second."""
+    mark = Path(attempt.input["mark"])
+    if mark.exists():
+        return os.getpid()
+    mark.with_suffix(".new").write_text(str(os.getpid()), encoding="utf-8")
+    mark.with_suffix(".new").rename(mark)
+    while True:  # by intent: whoever gives it up must kill it
+        pass
+
+
 def pages(attempt: Attempt) -> list[int]:
     """Goes on where it was told, tells how far it is, and fails in the middle once."""
     done = []

@@ -17,6 +17,7 @@ from interlock.effects.retry import HandlerFailed
 from interlock.errors import UsageError
 from interlock.runtime.beats import Beats, telling
 from interlock.runtime.cpu import Processes, address_of
+from interlock.runtime.holds import Holds, held
 from tests.unit.runtime import busy
 
 CHART = """
@@ -32,6 +33,18 @@ states:
       input: {number: 12}
       onDone: {target: done, actions: [{assign: {square: "= event.data.square", pid: "= event.data.pid"}}]}
   done: {type: final}
+"""
+
+SPIN = """
+interlock: 1
+kind: sum
+initial: spinning
+states:
+  spinning:
+    invoke:
+      {id: s, src: spins, input: {mark: MARK}, timeout: 2s, retry: {max: 20, backoff: 1ms}, onDone: done, onError: lost}
+  done: {type: final}
+  lost: {type: final}
 """
 
 BOOK = """
@@ -121,6 +134,101 @@ async def test_a_busy_handler_tells_how_far_it_is_and_the_next_attempt_goes_on_t
                 break
 
     assert [3, 4] == entry.event.data
+
+
+async def test_a_busy_handler_that_takes_too_long_is_killed_and_tried_again(tmp_path: Path) -> None:
+    """It burns no processor on; its attempt failed with `timeout`, and the next one has another process."""
+    mark = tmp_path / "m"
+    chart = interlock.loads(SPIN.replace("MARK", str(mark)))
+    chart.handler("spins", cpu=True)(busy.spins)
+    async with asyncio.timeout(55), interlock.open("memory:", charts=[chart]) as sums:
+        await sums.create("sum/1")
+        async for entry in sums.watch("sum/1"):
+            if entry.after == ("done",):
+                break
+        killed = int(mark.read_text(encoding="utf-8"))
+
+    assert killed != entry.event.data
+    assert not _is_alive(killed)
+
+
+async def test_a_busy_handler_whose_tries_are_spent_has_failed(tmp_path: Path) -> None:
+    """As its policy says: the chart hears `timeout`, perhaps done."""
+    mark = tmp_path / "m"
+    chart = interlock.loads(SPIN.replace("MARK", str(mark)).replace("max: 20", "max: 0"))
+    chart.handler("spins", cpu=True)(busy.spins)
+    async with asyncio.timeout(55), interlock.open("memory:", charts=[chart]) as sums:
+        await sums.create("sum/1")
+        async for entry in sums.watch("sum/1"):
+            if entry.after == ("lost",):
+                break
+
+    assert ("timeout", "unknown") == (entry.event.data["code"], entry.event.data["done"])
+    assert not mark.exists() or not _is_alive(int(mark.read_text(encoding="utf-8")))
+
+
+async def test_an_attempt_that_is_given_up_takes_no_other_with_it(processes: Processes, tmp_path: Path) -> None:
+    """Its own process is killed and replaced; the others go on, and what comes later is done."""
+    mark = tmp_path / "m"
+    spinning = asyncio.ensure_future(processes.run(busy.spins, attempt(mark=str(mark))))
+    async with asyncio.timeout(50):
+        while not mark.exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        spinning.cancel()
+        await asyncio.wait({spinning})
+        alive = _is_alive(int(mark.read_text(encoding="utf-8")))
+        answers = await asyncio.gather(*(processes.run(busy.squared, attempt(number=each)) for each in range(8)))
+
+    assert (True, False) == (spinning.cancelled(), alive)
+    assert [each**2 for each in range(8)] == [each["square"] for each in answers]
+
+
+async def test_an_attempt_that_was_given_up_before_a_process_took_it_up_never_begins(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """Cancelled in the moment it is asked for; the processes that begin then are for others."""
+    marks = [tmp_path / str(each) for each in range(4)]
+    given_up = [asyncio.ensure_future(processes.run(busy.spins, attempt(mark=str(mark)))) for mark in marks]
+    await asyncio.sleep(0)
+    for each in given_up:
+        each.cancel()
+    await asyncio.wait(given_up)
+    answer = await asyncio.wait_for(processes.run(busy.squared, attempt(number=3)), 50)
+
+    assert 9 == answer["square"]
+    assert [] == [each for each in marks if each.exists()]
+
+
+async def test_a_process_does_not_begin_what_nobody_waits_for() -> None:
+    """Unknown numbers, numbers that are over, garbage, and a loop that is gone: the answer is no."""
+    holds = Holds("t")
+    try:
+        with holds.wanted(7):
+            asked = [await asyncio.to_thread(_asked, holds.address, number) for number in (7, 8)]
+        late = await asyncio.to_thread(_asked, holds.address, 7)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+            stranger.connect(holds.address)
+            stranger.sendall(b"x")
+            stranger.setblocking(False)
+            assert b"" == await asyncio.wait_for(asyncio.get_running_loop().sock_recv(stranger, 1), 20)
+    finally:
+        holds.close()
+
+    assert ([True, False], False) == (asked, late)
+    assert not await asyncio.to_thread(_asked, holds.address, 7)
+
+
+def _asked(address: str, number: int) -> bool:
+    with held(address, number) as wanted:
+        return wanted
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet buried does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 async def test_what_strangers_send_is_not_heard() -> None:

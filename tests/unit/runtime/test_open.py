@@ -158,6 +158,48 @@ async def test_a_prefix_stands_before_every_key_that_handlers_see() -> None:
     assert ["eu/bill/1/1/0"] == asked
 
 
+async def test_a_prefix_stands_before_keys_of_a_saga_and_before_what_a_compensation_answers() -> None:
+    """A service that is asked to take back a deed finds it by the key that the deed was asked for with."""
+    chart = interlock.loads(
+        """
+        interlock: 1
+        kind: trip
+        states:
+          booking:
+            saga:
+              steps:
+                - {id: flight, do: {src: book}, compensate: {src: cancel, input: {why: full}}, timeout: 1m}
+                - {id: hotel, do: {src: rest, key: hotel-7}, timeout: 1m}
+              onDone: booked
+              onCompensated: refused
+              onError: refused
+          booked: {type: final}
+          refused: {type: final}
+        """
+    )
+    seen: list[tuple[str, str, Any]] = []
+
+    async def look(attempt: interlock.Attempt) -> str:
+        seen.append((attempt.name, attempt.key, attempt.input))
+        if attempt.name == "rest":
+            raise interlock.RejectedError("full")
+        return "done"
+
+    for name in ("book", "cancel", "rest"):
+        chart.handler(name)(look)
+    async with interlock.open("memory:", charts=[chart], key_prefix="eu/") as trips:
+        await trips.create("trip/1")
+        async for entry in trips.watch("trip/1"):
+            if entry.after == ("refused",):
+                break
+
+    assert [
+        ("book", "eu/trip/1/1/booking.flight", None),
+        ("rest", "eu/hotel-7", None),
+        ("cancel", "eu/trip/1/3/0", {"compensates": "eu/trip/1/1/booking.flight", "why": "full"}),
+    ] == seen
+
+
 @pytest.mark.parametrize("prefix", ["x" * 65, 7])
 def test_a_prefix_that_cannot_be_is_refused(prefix: Any) -> None:
     """Where it is written, and not by the service that gets the key."""
