@@ -3,7 +3,8 @@
 Rule 1: a message is a POST of its CloudEvent with `webhook-id`, `webhook-timestamp` and `webhook-signature`. The secret
 is never part of an address: it stands in the environment, in INTERLOCK_WEBHOOK_SECRET or, with `#secret=NAME`, in NAME,
 as `whsec_<base64>`. Several, apart by spaces, all sign: so a secret is replaced without a pause.
-Rule 2: https only, or http to this very machine. No redirect is followed, no proxy asked, no credential sent.
+Rule 2: https only, or http to this very machine. No redirect is followed, no proxy asked, no credential sent. Only
+addresses of the public internet are reached (`reach`), unless the webhook's address says `#private=1`.
 Rule 3: 2xx is sent. 410 and 413: never. 429, 502, 503, 504 and silence: the endpoint is away. All else is a failure
 that is tried again, and in the end a dead letter.
 Rule 4: an attempt takes `SECONDS` at most, however slowly the endpoint answers; its answer is not shown.
@@ -28,6 +29,7 @@ from threading import Timer, local
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from interlock.buses.address import malformed, wire_id
+from interlock.buses.reach import PRIVATE_HINT, is_public, reached
 from interlock.errors import (
     DeniedError,
     InterlockError,
@@ -58,14 +60,18 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def open_bus(url: str) -> WebhookBus:
-    """The bus of `https://host/path?query`; `#secret=NAME` names the variable of the environment with the secret."""
+    """The bus of `https://host/path?query`.
+
+    `#secret=NAME` names the variable of the environment with the secret, `#private=1` allows addresses that are not of
+    the public internet; both are joined by `&`.
+    """
     try:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.fragment, strict_parsing=bool(parts.fragment)))
         host, _ = parts.hostname, parts.port
     except ValueError:
         raise malformed(EXAMPLE) from None
-    if not host or set(options) - {"secret"}:
+    if not host or set(options) - {"secret", "private"} or options.get("private", "0") not in {"0", "1"}:
         raise malformed(EXAMPLE)
     if _TARGET.fullmatch(parts.path + parts.query) is None:
         hint = "write a space as %20, and what is not ASCII as its bytes in UTF-8"
@@ -76,11 +82,15 @@ def open_bus(url: str) -> WebhookBus:
         raise UsageError("the address of a webhook carries no login", code="bus.address", hint=hint)
     if parts.scheme == "http" and not _is_loopback(host):
         raise UsageError(f"`{host}` is spoken to by https only", code="bus.address", hint="write https://")
+    private = options.get("private") == "1"
+    if not private and _is_refused(host):
+        message = f"`{host}` is no address of the public internet"
+        raise UsageError(message, code="bus.private", hint=PRIVATE_HINT)
     name = options.get("secret", SECRET_VARIABLE)
     if _NAME.fullmatch(name) is None:
         message = "`#secret=` names a variable of the environment; it is not the secret itself"
         raise UsageError(message, code="bus.secret", hint="export the secret, and write its variable's name")
-    return WebhookBus(parts, secrets_of(os.environ.get(name, ""), name))
+    return WebhookBus(parts, secrets_of(os.environ.get(name, ""), name), private=private)
 
 
 def secrets_of(text: str, name: str = "") -> tuple[bytes, ...]:
@@ -116,12 +126,22 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class WebhookBus:
-    """An HTTP endpoint."""
+def _is_refused(host: str) -> bool:
+    """Whether an address says by itself that it is not of the public internet; a name is judged when it is reached."""
+    try:
+        return not is_public(host)
+    except ValueError:
+        return host == "localhost"
 
-    def __init__(self, parts: SplitResult, secrets: tuple[bytes, ...]) -> None:
+
+class WebhookBus:
+    """An HTTP endpoint. `private`: it may be at an address that is not of the public internet."""
+
+    def __init__(self, parts: SplitResult, secrets: tuple[bytes, ...], *, private: bool = False) -> None:
         self._parts = parts
         self._secrets = secrets
+        self._private = private
+        self._context = create_default_context() if parts.scheme == "https" else None
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._place = f"{parts.scheme}://{parts.netloc}"
         self._clock = SystemClock()
@@ -168,8 +188,7 @@ class WebhookBus:
         keep = False
         try:
             if connection.sock is None:
-                connection.connect()
-            assert connection.sock is not None  # that is what connecting means
+                self._connect(connection)
             connection.sock.settimeout(SECONDS)
             connection.request("POST", self._target, body, headers)
             answer = connection.getresponse()
@@ -189,14 +208,20 @@ class WebhookBus:
         found: HTTPConnection | None = getattr(self._own, "connection", None)
         if found is None:
             host = str(self._parts.hostname)
-            if self._parts.scheme == "https":
-                secure = create_default_context()
-                found = HTTPSConnection(host, self._parts.port, timeout=CONNECT_SECONDS, context=secure)
+            if self._context is not None:
+                found = HTTPSConnection(host, self._parts.port, context=self._context)
             else:
-                found = HTTPConnection(host, self._parts.port, timeout=CONNECT_SECONDS)
+                found = HTTPConnection(host, self._parts.port)
             self._own.connection = found
             self._connections.add(found)
         return found
+
+    def _connect(self, connection: HTTPConnection) -> None:
+        """Connect it to an address that may be reached; by https, whoever is there must be who the name says."""
+        host = str(self._parts.hostname)
+        connection.sock = reached(host, connection.port, seconds=CONNECT_SECONDS, private=self._private)
+        if self._context is not None:
+            connection.sock = self._context.wrap_socket(connection.sock, server_hostname=host)
 
     def _explained(self, status: int) -> InterlockError:
         """What an answer means for whoever waits."""

@@ -26,8 +26,8 @@ GOOD = [
     "amqps://host/vhost?queue=orders&create=1",
     "memory:",
     "memory:orders",
-    "http://127.0.0.1:9/hook",
-    "http://[::1]:9/hook",
+    "http://127.0.0.1:9/hook#private=1",
+    "http://[::1]:9/hook#private=1",
     "https://hooks.example/orders?tenant=7",
 ]
 SECRET = "whsec_" + "c2VjcmV0" * 5
@@ -72,6 +72,12 @@ BAD = [
     ("memory:x?y=1", "bus.address"),
     ("http://hooks.example/orders", "bus.address"),
     ("http://10.0.0.1/orders", "bus.address"),
+    ("http://10.0.0.1/orders#private=1", "bus.address"),
+    ("http://127.0.0.1/orders", "bus.private"),
+    ("https://localhost/orders", "bus.private"),
+    ("https://169.254.169.254/latest", "bus.private"),
+    ("https://[::ffff:10.0.0.1]/orders#private=0", "bus.private"),
+    ("https://hooks.example/orders#private=yes", "bus.address"),
     ("https://", "bus.address"),
     ("https://user:pass@hooks.example/", "bus.address"),
     ("https://hooks.example/#timeout=5", "bus.address"),

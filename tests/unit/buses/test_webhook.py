@@ -43,7 +43,7 @@ class Endpoint(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         """Where it is."""
-        return f"http://127.0.0.1:{self.server_address[1]}/hook?tenant=7"
+        return f"http://127.0.0.1:{self.server_address[1]}/hook?tenant=7#private=1"
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -136,7 +136,7 @@ def test_a_path_that_no_request_carries_is_refused_when_it_is_opened(
 async def test_two_secrets_both_sign(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the receiver may know either."""
     monkeypatch.setenv("ROTATED", f"{OTHER} {SECRET}")
-    await posted(f"{endpoint.url}#secret=ROTATED")
+    await posted(f"{endpoint.url}&secret=ROTATED")
     ((_, headers, _),) = endpoint.seen
 
     assert 2 == len(set(headers["webhook-signature"].split()))
@@ -230,7 +230,7 @@ async def test_an_endpoint_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch
     try:
         with nullcontext() if sent else pytest.raises(UnavailableError):
             async with asyncio.timeout(20):
-                await posted(f"http://127.0.0.1:{port}/")
+                await posted(f"http://127.0.0.1:{port}/#private=1")
     finally:
         ending.set()
         async with asyncio.timeout(20):
@@ -249,7 +249,7 @@ async def test_nobody_there_is_away_and_garbage_too(monkeypatch: pytest.MonkeyPa
         writer.close()
 
     server = await asyncio.start_server(garbage, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/#private=1"
     try:
         with pytest.raises(UnavailableError):
             await posted(url)

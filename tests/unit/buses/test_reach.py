@@ -1,0 +1,118 @@
+"""Which addresses a webhook reaches: judged one by one, when it connects, and not by the name alone."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from interlock.buses import reach, webhook
+from interlock.buses.reach import is_public, reached
+from interlock.errors import DeniedError
+from interlock.model.message import Message
+
+PUBLIC = ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::1"]
+REFUSED = [
+    *("127.0.0.1", "127.8.8.8", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254"),
+    *("100.64.0.1", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255", "192.0.2.1", "198.18.0.1"),
+    *("::", "::1", "fe80::1", "fe80::1%eth0", "fc00::1", "fd00::1", "fec0::1", "ff02::1", "2001:db8::1"),
+    *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "64:ff9b::7f00:1", "2002:7f00:1::1", "2002:a00:1::1"),
+]
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    """A listener on this machine, which nobody answers for."""
+    with socket.create_server(("127.0.0.2", 0)) as own:
+        own.setblocking(False)
+        yield own
+
+
+def _names(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[Any]:
+    """Let every name have these addresses, one answer after another; gives the questions asked.
+
+    An address may have a port of its own, as no name has: two listeners cannot be sure to get the same one.
+    """
+    asked: list[Any] = []
+    left = list(answers)
+
+    def answer(host: str, port: int, **given: Any) -> list[Any]:
+        asked.append(host)
+        places = [each.partition(":") for each in left.pop(0)]
+        kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+        return [(*kind, (address, int(own or port))) for address, _, own in places]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    return asked
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_addresses_of_the_public_internet_are_reached(address: str) -> None:
+    """Also where an IPv4 address is written inside an IPv6 one."""
+    assert is_public(address)
+
+
+@pytest.mark.parametrize("address", REFUSED)
+def test_this_machine_and_private_networks_are_refused(address: str) -> None:
+    """Loopback, private, link-local, shared, multicast, reserved, documentation; and those inside IPv6."""
+    assert not is_public(address)
+
+
+async def test_a_public_name_with_a_private_address_is_refused_and_nothing_is_sent(
+    monkeypatch: pytest.MonkeyPatch, listening: socket.socket
+) -> None:
+    """Not even a connection begins; the error says what was found and what to do."""
+    monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", "whsec_" + "c2VjcmV0" * 5)
+    bus = webhook.open_bus(f"https://hooks.example:{listening.getsockname()[1]}/")
+    _names(monkeypatch, ["127.0.0.2"])
+    try:
+        with pytest.raises(DeniedError) as caught:
+            await bus.publish(Message(id="1", source="/s", type="t"))
+    finally:
+        await bus.close()
+    with pytest.raises(BlockingIOError):
+        listening.accept()
+
+    assert ("bus.private", True) == (caught.value.code, "`hooks.example` is at 127.0.0.2" in caught.value.message)
+    assert "#private=1" in str(caught.value.hint)
+
+
+def test_a_name_is_asked_for_once_and_the_address_that_was_judged_is_reached(
+    monkeypatch: pytest.MonkeyPatch, listening: socket.socket
+) -> None:
+    """A name that answers otherwise a moment later changes nothing."""
+    asked = _names(monkeypatch, ["127.0.0.2"], ["127.0.0.3"])
+    with reached("hooks.example", listening.getsockname()[1], seconds=5, private=True) as own:
+        peer = own.getpeername()
+
+    assert (["hooks.example"], "127.0.0.2") == (asked, peer[0])
+
+
+def test_of_several_addresses_only_those_that_may_be_are_tried(
+    monkeypatch: pytest.MonkeyPatch, listening: socket.socket
+) -> None:
+    """In the order in which the name has them."""
+    monkeypatch.setattr(reach, "is_public", lambda address: address == "127.0.0.2")
+    with socket.create_server(("127.0.0.1", 0)) as private:
+        private.setblocking(False)
+        _names(monkeypatch, [f"127.0.0.1:{private.getsockname()[1]}", "127.0.0.2"])
+        with reached("x", listening.getsockname()[1], seconds=5, private=False) as own:
+            peer = own.getpeername()
+        with pytest.raises(BlockingIOError):
+            private.accept()
+
+    assert "127.0.0.2" == peer[0]
+
+
+def test_an_address_that_nobody_answers_at_gives_way_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, listening: socket.socket
+) -> None:
+    """And when none answers, the last error is told."""
+    port = listening.getsockname()[1]
+    _names(monkeypatch, ["127.0.0.3", "127.0.0.2"], ["127.0.0.3"])
+    with reached("x", port, seconds=5, private=True) as own:
+        assert "127.0.0.2" == own.getpeername()[0]
+    with pytest.raises(ConnectionRefusedError):
+        reached("x", port, seconds=5, private=True)
