@@ -49,8 +49,9 @@ class Settled(Struct, frozen=True):
 
 
 class WorkQuery(Struct, frozen=True, kw_only=True):
-    """Which work to list: by lane, name, entity and place; dead letters or all; from a cursor on."""
+    """Which work to list: by kind, lane, name, entity and place; dead letters or all; from a cursor on."""
 
+    kind: str | None = None
     lane: Lane | None = None
     name: str | None = None
     entity: str | None = None
@@ -100,7 +101,7 @@ class WorkStore(Protocol):
         """When the next work is due or its lease lapses; None when there is none."""
 
     async def works(self, query: WorkQuery) -> WorkPage:
-        """Work by lane, name and entity, page by page."""
+        """Work by kind, lane, name and entity, page by page. A page may be short and still have a next one."""
 
 
 @runtime_checkable

@@ -1,16 +1,20 @@
 """The same runtime for code without an event loop: scripts, notebooks, Django, Flask.
 
 One loop in one thread of its own; each call hands over its coroutine and waits. Nothing is implemented twice.
+
+Rule 1: a call is handed over, and answered, by a ring (`stores.bells`): it costs the caller two switches of threads.
+Rule 2: a call runs in the context of its caller: what traces and logs take from there is theirs.
+Rule 3: whoever has handed over a call is answered, also when the runtime is closed meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
-from concurrent.futures import CancelledError
 from contextlib import suppress
+from contextvars import copy_context
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock.errors import UnavailableError
 from interlock.kernel.explain import Candidate
@@ -23,6 +27,10 @@ from interlock.runtime.serving import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.serving import Drained, Signals, until_heard
 from interlock.runtime.travel import At
 from interlock.runtime.verify import Proof
+from interlock.stores.bells import Bell, Loops
+
+if TYPE_CHECKING:
+    from interlock.render.shown import ShownEntity, ShownKind
 
 T = TypeVar("T")
 
@@ -32,10 +40,13 @@ class BlockingRuntime:
 
     def __init__(self, opened: Callable[[], Coroutine[Any, Any, Runtime]]) -> None:
         self._loop = asyncio.new_event_loop()
+        self._calls = Loops()
+        self._bells: list[Bell] = []  # of calls that have ended, for the next ones
         self._gate = Lock()
         self._ended = False
         self._thread = Thread(target=self._loop.run_forever, name="interlock", daemon=True)
         self._thread.start()
+        self._loop.call_soon_threadsafe(self._calls.listen, self._loop)
         try:
             self.runtime = self._wait(opened())
         except BaseException:
@@ -47,24 +58,39 @@ class BlockingRuntime:
             if self._ended:
                 coroutine.close()
                 raise UnavailableError("the runtime is closed", code="runtime.closed")
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            call = self._handed_over(coroutine)
+        return self._answer(call)
+
+    def _handed_over(self, coroutine: Coroutine[Any, Any, T]) -> _Call[T]:
         try:
-            return future.result()
-        except CancelledError:
-            raise UnavailableError("the runtime was closed meanwhile", code="runtime.closed") from None
-        except KeyboardInterrupt:
-            future.cancel()  # nobody waits for it any more
+            call = _Call(coroutine, self._bells.pop() if self._bells else Bell())
+        except BaseException:
+            coroutine.close()
             raise
+        self._calls.call(self._loop, call.begin, self._loop)
+        return call
+
+    def _answer(self, call: _Call[T]) -> T:
+        try:
+            call.bell.wait()
+        except BaseException:  # interrupted: nobody waits for it any more, and its bell will ring for nobody
+            self._calls.call(self._loop, call.give_up)
+            raise
+        self._bells.append(call.bell)
+        return call.result()
 
     def _stop(self) -> None:
         with self._gate:
             if self._ended:
                 return
             self._ended = True
-        asyncio.run_coroutine_threadsafe(_drained(), self._loop).result()
+            last = self._handed_over(_drained())
+        self._answer(last)
+        self._calls.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._bells.clear()  # their pipes go with them
 
     def create(
         self,
@@ -123,6 +149,10 @@ class BlockingRuntime:
         """As `Runtime.journal`."""
         return self._wait(self.runtime.journal(entity, after=after, limit=limit))
 
+    def show(self, what: str, *, entries: int = 10) -> ShownEntity | ShownKind:
+        """As `Runtime.show`."""
+        return self._wait(self.runtime.show(what, entries=entries))
+
     def list(self, query: Query) -> Page:
         """As `Runtime.list`."""
         return self._wait(self.runtime.list(query))
@@ -172,6 +202,40 @@ class BlockingRuntime:
         with suppress(UnavailableError):
             self._wait(self.runtime.close())
         self._stop()
+
+
+class _Call(Generic[T]):
+    """A coroutine on its way to the loop, and what rings when it has ended."""
+
+    __slots__ = ("_context", "_coroutine", "_task", "bell")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], bell: Bell) -> None:
+        self.bell = bell
+        self._coroutine = coroutine
+        self._context = copy_context()
+        self._task: asyncio.Task[T] | None = None
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In the loop: run it."""
+        self._task = loop.create_task(self._coroutine, context=self._context)
+        self._task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # seen, also when the caller was interrupted and does not ask for it
+        self.bell.ring()
+
+    def give_up(self) -> None:
+        """In the loop, after its beginning: nobody waits for it any more."""
+        assert self._task is not None
+        self._task.cancel()
+
+    def result(self) -> T:
+        """What it gave or raised, once it has ended. Raises UnavailableError when it was cancelled."""
+        assert self._task is not None
+        if self._task.cancelled():
+            raise UnavailableError("the runtime was closed meanwhile", code="runtime.closed")
+        return self._task.result()
 
 
 async def _next(values: AsyncGenerator[T, None]) -> T:

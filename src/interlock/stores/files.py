@@ -34,9 +34,9 @@ from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.files_batched import BatchedJournals, opened_journals
 from interlock.stores.files_journals import Journals
 from interlock.stores.files_shared import SEGMENT_BYTES_MAX, Settings
-from interlock.stores.files_threads import Threads
 from interlock.stores.files_writer import Writer
 from interlock.stores.filesystem import FileSystem, OperatingSystem
+from interlock.stores.threads import Threads
 
 THREADS_MAX = 16
 """Threads of a store: they wait for the disk, which groups their flushes; sixteen gave twice the rate of four."""

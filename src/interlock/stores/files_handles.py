@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator
-from threading import Condition
+from threading import Condition, Lock
 
 from interlock.stores.files_exchange import ExchangeJournal
 from interlock.stores.files_shared import Address, Shared
@@ -23,7 +23,9 @@ class Handles:
         self._count_max = count_max
         self._journals: OrderedDict[str, ExchangeJournal] = OrderedDict()
         self._users: dict[str, int] = {}
-        self._free = Condition()
+        self._guard = Lock()
+        self._unused = Condition(self._guard)
+        self._is_closing = False
 
     @contextlib.contextmanager
     def borrowed(self, address: Address) -> Iterator[ExchangeJournal]:
@@ -37,7 +39,7 @@ class Handles:
     def borrow(self, address: Address) -> ExchangeJournal:
         """The same for whoever gives it back by a call."""
         name = address.name
-        with self._free:
+        with self._guard:
             journal = self._journals.get(name)
             if journal is None:
                 journal = self._journals[name] = ExchangeJournal(self._shared, address)
@@ -48,7 +50,7 @@ class Handles:
     def give_back(self, address: Address) -> None:
         """It may be closed now, if there are too many."""
         name, surplus = address.name, None
-        with self._free:
+        with self._guard:
             users = self._users[name] - 1
             if users:
                 self._users[name] = users
@@ -56,8 +58,8 @@ class Handles:
                 del self._users[name]
             if len(self._journals) > self._count_max:
                 surplus = self._surplus()
-            if not self._users:
-                self._free.notify_all()
+            if self._is_closing and not self._users:
+                self._unused.notify_all()
         for each in surplus or ():
             each.close()
 
@@ -76,8 +78,9 @@ class Handles:
 
     def close(self) -> None:
         """Waits for handles in use, then closes all of them."""
-        with self._free:
-            self._free.wait_for(lambda: not self._users)
+        with self._guard:
+            self._is_closing = True
+            self._unused.wait_for(lambda: not self._users)
             journals = list(self._journals.values())
             self._journals.clear()
         for journal in journals:
@@ -88,6 +91,7 @@ class Handles:
         journals = list(self._journals.values())
         self._journals = OrderedDict()
         self._users = {}
-        self._free = Condition()
+        self._guard = Lock()
+        self._unused = Condition(self._guard)
         for journal in journals:
             journal.abandon()

@@ -1,10 +1,13 @@
 """The PostgreSQL store by its address.
 
-Rule: the driver `asyncpg` is an extra: it is imported when a store is opened, and named when it is missing.
+Rule: the driver `asyncpg` is an extra: it is imported when a store is opened or looked at, and named when it is
+missing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from interlock.errors import MissingExtraError
@@ -24,11 +27,18 @@ async def open_store(url: str) -> PostgresStore:
     no server answers, MissingExtraError without the driver.
     """
     address = parsed(url)
-    try:
+    with needing_driver():
         from interlock.stores.postgres_store import PostgresStore
+    return await PostgresStore.opened(address)
+
+
+@contextmanager
+def needing_driver() -> Iterator[None]:
+    """Imports inside need the driver. Raises MissingExtraError when it is not installed."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         if error.name != "asyncpg":
             raise
         message = "the PostgreSQL store needs the package `asyncpg`"
         raise MissingExtraError(message, code="extra.postgres", hint="pip install 'interlock[postgres]'") from error
-    return await PostgresStore.opened(address)

@@ -4,6 +4,8 @@ Rule 1: a connection that broke, or whose caller went away in the middle, is nev
 that lie idle are let go as well, since a server that was restarted broke them all.
 Rule 2: a question that only reads, or does no harm when done twice, is asked once more on a fresh connection; what else
 writes is its caller's to repeat.
+Rule 3: a connection that is being made is made, also when whoever asked has gone away meanwhile: the next one has it.
+Cut off in the middle, the driver would lose an error that nobody could take, and the loop complain of it.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ class Link:
         self._idle: list[Connection] = []
         self._used: set[Connection] = set()
         self._free = asyncio.Semaphore(address.connections)
+        self._making: set[asyncio.Task[Connection]] = set()
         self._closed = False
 
     @asynccontextmanager
@@ -77,6 +80,8 @@ class Link:
     async def close(self) -> None:
         """Take leave of the server on all connections; those in use end with their block."""
         self._closed = True
+        if self._making:
+            await asyncio.wait(tuple(self._making))
         while self._idle:
             connection = self._idle.pop()
             try:
@@ -102,7 +107,19 @@ class Link:
             connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
-        return await connected(self.address)
+        made = self.loop.create_task(connected(self.address))
+        self._making.add(made)
+        made.add_done_callback(self._making.discard)
+        try:
+            return await asyncio.shield(made)
+        except asyncio.CancelledError:
+            made.add_done_callback(self._keep)
+            raise
+
+    def _keep(self, made: asyncio.Task[Connection]) -> None:
+        """A connection that nobody waits for any more is for the next one."""
+        if not made.cancelled() and made.exception() is None:
+            self._give_back(made.result())
 
     def _give_back(self, connection: Connection) -> None:
         if connection.is_closed():

@@ -171,7 +171,7 @@ async def soonest(
 
 async def works(connection: Connection, tenant: str, query: WorkQuery) -> WorkPage:
     """Work by lane, name, entity and place, page by page."""
-    after = START if query.after is None else _decoded_cursor(query.after)
+    after = (query.kind or "", *START[1:]) if query.after is None else _decoded_cursor(query.after)
     place = (query.lane, None, None) if query.place is None else _parts(query.place)
     limit = max(1, min(query.limit, PAGE_MAX))
     values: tuple[Any, ...] = (tenant, *after, *place, query.name, limit + 1)
@@ -181,6 +181,7 @@ async def works(connection: Connection, tenant: str, query: WorkQuery) -> WorkPa
     else:
         statement = WORKS if query.dead is None else DEAD if query.dead else LIVING
         rows = await connection.fetch(statement, *values)
+    rows = [row for row in rows if query.kind in (None, row[0])]  # those of a kind lie together, and begin the answer
     page = rows[:limit]
     return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > limit else None)
 

@@ -91,9 +91,12 @@ def _unreadable(root: Path) -> InterlockError:
 
 
 async def _postgres(url: str) -> Schema:
+    from interlock.stores.postgres import needing_driver
     from interlock.stores.postgres_address import parsed
-    from interlock.stores.postgres_connect import connected
-    from interlock.stores.postgres_upkeep import SELECT_PLACE, SELECT_SCHEMA
+
+    with needing_driver():
+        from interlock.stores.postgres_connect import connected
+        from interlock.stores.postgres_upkeep import SELECT_PLACE, SELECT_SCHEMA
 
     place = parsed(url)
     connection = await connected(place)

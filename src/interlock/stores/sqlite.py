@@ -11,7 +11,6 @@ import asyncio
 import re
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, TypeVar
@@ -19,7 +18,7 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from interlock.errors import CorruptionError, UnavailableError, UsageError
+from interlock.errors import CorruptionError, UsageError
 from interlock.model.codec import decode_snapshot, encode
 from interlock.model.record import Bad, Record, decode_record, genesis
 from interlock.model.work import Lane, Place
@@ -49,6 +48,7 @@ from interlock.stores.sqlite_connect import open_reader, open_writer, translated
 from interlock.stores.sqlite_lists import find, kinds
 from interlock.stores.sqlite_upkeep import Chore, archived, gone, release
 from interlock.stores.sqlite_writer import Waiting, Writer
+from interlock.stores.threads import Threads
 
 READERS_MAX = 4
 """Threads that read: more only queue for the interpreter's lock."""
@@ -85,7 +85,8 @@ def address(url: str) -> tuple[Path, str]:
     rest, _, options = url.removeprefix("sqlite://").partition("?")
     name = unquote(rest.removeprefix("/"))
     if not url.startswith("sqlite:///") or not name:
-        raise UsageError(f"`{url}` names no file", code="url.malformed", hint="sqlite:///orders.db, or four slashes")
+        hint = "three slashes stand before a file here, sqlite:///orders.db, four before a path from the root"
+        raise UsageError(f"`{url}` names no file", code="url.malformed", hint=hint)
     if name == ":memory:":
         raise UsageError("a SQLite store keeps a file", code="url.memory", hint="use `memory:` for one that does not")
     given = parse_qs(options, keep_blank_values=True)
@@ -101,7 +102,7 @@ class SqliteStore:
         self._path = path.absolute()
         self._tenant = tenant
         self._writer = Writer(open_writer(self._path), self._path, tenant)
-        self._readers = ThreadPoolExecutor(READERS_MAX, thread_name_prefix=f"interlock-{path.name}-read")
+        self._readers = Threads(READERS_MAX, f"interlock-{path.name}-read")
         self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
         self._writer.start()
 
@@ -111,6 +112,7 @@ class SqliteStore:
         _check_text(append.entry.key, "key")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Appended | Duplicate | Conflict | Stale] = loop.create_future()
+        self._writer.loops.listen(loop)
         self._writer.submit(Waiting(append, encode(append.snapshot), loop, future))
         return await future
 
@@ -266,6 +268,7 @@ class SqliteStore:
         """What a chore of the writer answers, once it is committed."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        self._writer.loops.listen(loop)
         self._writer.submit_chore(Chore(chore, loop, future))
         return await future
 
@@ -275,7 +278,7 @@ class SqliteStore:
 
     def _close(self) -> None:
         self._writer.close()
-        self._readers.shutdown()
+        self._readers.close()
         while not self._idle.empty():
             self._idle.get_nowait().close()
 
@@ -283,11 +286,7 @@ class SqliteStore:
 
     async def _read(self, question: Callable[[sqlite3.Connection], T]) -> T:
         self._writer.check()
-        try:
-            answer = asyncio.get_running_loop().run_in_executor(self._readers, self._asked, question)
-        except RuntimeError:  # closed between the check and here
-            raise UnavailableError("the store is closed", code="store.closed") from None
-        return await answer
+        return await self._readers.run(lambda: self._asked(question))
 
     def _asked(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Answer on a connection that nobody uses; there are never more than threads."""

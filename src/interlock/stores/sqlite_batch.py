@@ -44,7 +44,8 @@ INSERT_JOURNAL = """
     INSERT INTO journal (tenant, kind, id, version, record, head, time_ms) VALUES (?, ?, ?, ?, ?, ?, ?)"""
 INSERT_KEY = "INSERT INTO event_key (tenant, kind, id, key, version, time_ms) VALUES (?, ?, ?, ?, ?, ?)"
 INSERT_STATE = "INSERT INTO entity_state (tenant, kind, id, state, entered_ms) VALUES (?, ?, ?, ?, ?)"
-DELETE_STATE = "DELETE FROM entity_state WHERE tenant = ? AND kind = ? AND id = ? AND state = ?"
+DELETE_STATE = """
+    DELETE FROM entity_state WHERE tenant = ? AND kind = ? AND id = ? AND state = ? AND entered_ms = ?"""
 INSERT_TAG = "INSERT INTO entity_tag (tenant, kind, tag, id) VALUES (?, ?, ?, ?)"
 DELETE_TAG = "DELETE FROM entity_tag WHERE tenant = ? AND kind = ? AND tag = ? AND id = ?"
 UPSERT_COUNT = """
@@ -84,7 +85,7 @@ class _Rows:
     swapped: list[tuple[str | int | bytes | None, ...]] = field(default_factory=list)
     journal: list[tuple[str | int | bytes, ...]] = field(default_factory=list)
     keys: list[tuple[str | int, ...]] = field(default_factory=list)
-    states_left: list[tuple[str, ...]] = field(default_factory=list)
+    states_left: list[tuple[str | int, ...]] = field(default_factory=list)
     states_entered: list[tuple[str | int, ...]] = field(default_factory=list)
     tags_left: list[tuple[str, ...]] = field(default_factory=list)
     tags_entered: list[tuple[str, ...]] = field(default_factory=list)
@@ -209,9 +210,9 @@ def _known(connection: sqlite3.Connection, name: Name, entity: str, key: str) ->
 
 def _list(rows: _Rows, name: Name, known: _Known, active: dict[str, int], tags: tuple[str, ...]) -> None:
     """Note which rows of lists the step changes."""
-    for state in known.active:
+    for state, since in known.active.items():
         if state not in active:
-            rows.states_left.append((*name, state))
+            rows.states_left.append((*name, state, since))
     for state, since in active.items():
         if state not in known.active:
             rows.states_entered.append((*name, state, since))

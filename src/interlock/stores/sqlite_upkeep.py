@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from interlock.errors import InterlockError, NotFoundError
 from interlock.model.limits import KEY_WINDOW_MS
+from interlock.stores.bells import Loops
 from interlock.stores.sqlite_batch import split
 
 PURGE_MAX = 500
@@ -85,12 +86,9 @@ def purge_keys(connection: sqlite3.Connection, tenant: str, before_ms: int) -> i
     return len(old)
 
 
-def tell(chore: Chore, answer: object) -> None:
-    """Answer a chore in its own event loop; if that loop is closed, nobody waits there any more."""
-    try:
-        chore.loop.call_soon_threadsafe(_resolve, chore.future, answer)
-    except RuntimeError:
-        return
+def tell(loops: Loops, chore: Chore, answer: object) -> None:
+    """Answer a chore in its own event loop."""
+    loops.call(chore.loop, _resolve, chore.future, answer)
 
 
 def _resolve(future: asyncio.Future[Any], answer: object) -> None:

@@ -91,11 +91,8 @@ SELECT_WORKS = """
     SELECT kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
            cancelled
     FROM work
-    WHERE tenant = ?1 AND (kind, id, lane, version, ordinal) > (?2, ?3, ?4, ?5, ?6)
-      AND (?7 IS NULL OR kind = ?7) AND (?8 IS NULL OR id = ?8) AND (?9 IS NULL OR lane = ?9)
-      AND (?10 IS NULL OR version = ?10) AND (?11 IS NULL OR ordinal = ?11) AND (?12 IS NULL OR name = ?12)
-      AND (?13 IS NULL OR (dead_ms IS NOT NULL) = ?13)
-    ORDER BY kind, id, lane, version, ordinal LIMIT ?14"""
+    WHERE tenant = ? AND (kind, id, lane, version, ordinal) > (?, ?, ?, ?, ?)
+    ORDER BY kind, id, lane, version, ordinal"""
 SELECT_WORKS_OF_ONE = """
     SELECT kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
            cancelled
@@ -110,12 +107,13 @@ SELECT_WORKS_DEAD = """
     SELECT kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
            cancelled
     FROM work
-    WHERE tenant = ?1 AND dead_ms IS NOT NULL AND (kind, id, lane, version, ordinal) > (?2, ?3, ?4, ?5, ?6)
-      AND (?7 IS NULL OR kind = ?7) AND (?8 IS NULL OR id = ?8) AND (?9 IS NULL OR lane = ?9)
-      AND (?10 IS NULL OR version = ?10) AND (?11 IS NULL OR ordinal = ?11) AND (?12 IS NULL OR name = ?12)
-      AND ?13 = 1
-    ORDER BY kind, id, lane, version, ordinal LIMIT ?14"""
+    WHERE tenant = ? AND dead_ms IS NOT NULL AND (kind, id, lane, version, ordinal) > (?, ?, ?, ?, ?)
+    ORDER BY kind, id, lane, version, ordinal"""
 """Dead letters only: millions of living rows are not walked over for them."""
+
+WALK_MAX = 5_000
+"""Rows that one answer reads at most: some ten milliseconds, at any size of the table. A filter by lane or name narrows
+the walk: an index for it would be paid for by every effect, and is asked for by a person now and then."""
 
 
 def keep(connection: sqlite3.Connection, name: Name, left: Left) -> None:
@@ -234,18 +232,48 @@ def soonest(connection: sqlite3.Connection, tenant: str, lane: Lane, names: tupl
 
 
 def works(connection: sqlite3.Connection, tenant: str, query: WorkQuery) -> WorkPage:
-    """Work by lane, name, entity and place, page by page."""
-    after = ("", "", "", 0, 0) if query.after is None else _decoded_cursor(query.after)
-    kind, own = (None, None) if query.entity is None else query.entity.split("/", 1)
+    """Work by lane, name, entity and place, page by page; a page may be short, or empty, and still have a next one."""
+    after = (query.kind or "", "", "", 0, 0) if query.after is None else _decoded_cursor(query.after)
+    if query.entity is None:
+        return _walked(connection, (tenant, *after), query)
     place = (query.lane, None, None) if query.place is None else _parts(query.place)
     dead = None if query.dead is None else int(query.dead)
-    statement = SELECT_WORKS_OF_ONE
-    if query.entity is None:
-        statement = SELECT_WORKS_DEAD if query.dead else SELECT_WORKS
+    kind, own = query.entity.split("/", 1)
+    if query.kind not in (None, kind):
+        return WorkPage(())
     values = (tenant, *after, kind, own, *place, query.name, dead, query.limit + 1)
-    rows = connection.execute(statement, values).fetchall()
+    rows = connection.execute(SELECT_WORKS_OF_ONE, values).fetchall()
     page = rows[: query.limit]
     return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > len(page) else None)
+
+
+def _walked(connection: sqlite3.Connection, start: tuple[Any, ...], query: WorkQuery) -> WorkPage:
+    """Walk along the order of lists, or along the dead in it, for as many rows as one answer may read."""
+    found: list[WorkRow] = []
+    last: tuple[Any, ...] | None = None
+    rows = connection.execute(SELECT_WORKS_DEAD if query.dead else SELECT_WORKS, start)
+    try:
+        for read, row in enumerate(rows):
+            if query.kind not in (None, row[0]):  # its rows lie together
+                break
+            if read == WALK_MAX or len(found) == query.limit:
+                return WorkPage(tuple(found), None if last is None else _cursor(last))
+            last = row
+            if _wanted(row, query):
+                found.append(_listed(row))
+    finally:
+        rows.close()  # an open walk would keep the log from being put away
+    return WorkPage(tuple(found))
+
+
+def _wanted(row: tuple[Any, ...], query: WorkQuery) -> bool:
+    _, _, lane, version, ordinal, name, *_, dead_ms, _ = row
+    return (
+        query.lane in (None, lane)
+        and query.name in (None, name)
+        and query.place in (None, Place(lane, version, ordinal))
+        and query.dead in (None, dead_ms is not None)
+    )
 
 
 def revive(connection: sqlite3.Connection, tenant: str, entity: str, place: Place, now_ms: int) -> bool:

@@ -1,6 +1,7 @@
 """The one thread that writes to a SQLite file: it takes what arrived, writes it in one transaction, then answers.
 
-Rule 1: a batch is what arrived during the last COMMIT; no delay is ever added. Receipts go out after COMMIT returned.
+Rule 1: a batch is what arrived during the last COMMIT, or in one round of an event loop; nothing else is waited for.
+Receipts go out after COMMIT returned.
 Rule 2: a step that loses its swap or repeats a key is that caller's answer only; so is a step that cannot be written.
 Rule 3: a failed COMMIT acknowledges nobody. A full or busy disk is over when it is over; after an I/O error nothing
 that this connection says can be believed, so it is closed and the store stays poisoned.
@@ -19,12 +20,13 @@ from collections import deque
 from collections.abc import Iterable
 from copy import copy
 from pathlib import Path
-from threading import Condition, Thread
+from threading import Lock, Thread
 from typing import NamedTuple
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.ports.clock import Clock, SystemClock
 from interlock.ports.store import Append, Refusal
+from interlock.stores.bells import Bell, Loops
 from interlock.stores.sqlite_batch import Answer, Counts, write_counts, write_refusals, write_steps
 from interlock.stores.sqlite_connect import BUSY_MS_EACH, begin, poisons, translated
 from interlock.stores.sqlite_sight import write_tally
@@ -102,8 +104,11 @@ class Writer:
         self._newest_ms = 0
         self._tally = Tally()
         self._tally_ms = 0
-        self._wake = Condition()
+        self._guard = Lock()
+        self._bell = Bell()
+        self._asleep = False
         self._closing = False
+        self.loops = Loops()
         self._checkpoint_at = WAL_BYTES_MAX
         self.poison: InterlockError | None = None
         self._thread = Thread(target=self._run, name=f"interlock-{path.name}", daemon=True)
@@ -114,32 +119,43 @@ class Writer:
 
     def submit(self, waiting: Waiting) -> None:
         """Queue a step. Raises UnavailableError when the store is closed or poisoned, or the queue is full."""
-        with self._wake:
+        with self._guard:
             self.check()
             if len(self._queue) >= QUEUE_MAX:
                 raise UnavailableError(f"{QUEUE_MAX:,} steps are waiting already", code="store.queue")
             self._queue.append(waiting)
-            self._wake.notify()
+        self._wake_soon(waiting.loop)
 
     def submit_chore(self, chore: Chore) -> None:
         """Queue work that is no step; it is done after the batch under way. Raises as `submit` does."""
-        with self._wake:
+        with self._guard:
             self.check()
             if len(self._chores) >= QUEUE_MAX:
                 raise UnavailableError(f"{QUEUE_MAX:,} releases are waiting already", code="store.queue")
             self._chores.append(chore)
-            self._wake.notify()
+        self._wake_soon(chore.loop)
 
     def refuse(self, refusals: Iterable[Refusal]) -> None:
         """Queue refusals; what does not fit is counted, and the count is kept as one row."""
-        with self._wake:
+        with self._guard:
             self.check()
             for refusal in refusals:
                 if len(self._refusals) < REFUSALS_MAX:
                     self._refusals.append(refusal)
                 else:
                     self._refusals_dropped += 1
-            self._wake.notify()
+        self._wake()
+
+    def _wake_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake the thread once those have come, too, who are about to in this round of the loop: they are one batch."""
+        if self._asleep:
+            loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        """Ring for the thread if it sleeps; not under the guard, which it asks for first. Twice does no harm."""
+        if self._asleep:
+            self._asleep = False
+            self._bell.ring()
 
     def check(self) -> None:
         """Raises UnavailableError once the store is closed or poisoned."""
@@ -151,11 +167,13 @@ class Writer:
 
     def close(self) -> None:
         """Take no more, write what waits, end the thread. May be called again."""
-        with self._wake:
+        with self._guard:
             self._closing = True
-            self._wake.notify()
+        self._bell.ring()
         if self._thread.ident is not None:
             self._thread.join()
+        self._bell.close()
+        self.loops.close()
 
     # The thread
 
@@ -174,7 +192,7 @@ class Writer:
             self.poison = self.poison or InternalError(f"the writer ended: {error!r}", code="store.writer")
             self._answer([(each, self.poison) for each in batch])
             for chore in chores:
-                tell(chore, copy(self.poison))
+                tell(self.loops, chore, copy(self.poison))
         finally:
             self._end()
 
@@ -182,10 +200,12 @@ class Writer:
         """Wait for steps or refusals; False when the store closes and nothing is left."""
         patience: float | None = IDLE_SECONDS
         while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._has_work() or self._closing, timeout=patience)
+            with self._guard:
                 if self._has_work() or self._closing:
                     return self._has_work()
+                self._asleep = True
+            if self._bell.wait(patience):  # a ring that came too late for its time only makes it look once more
+                continue
             if self._purged():
                 patience = 0.0  # more keys are old: go on, unless somebody has come
                 continue
@@ -213,7 +233,7 @@ class Writer:
     def _taken(self) -> tuple[list[Waiting], list[Refusal], list[Chore]]:
         batch: list[Waiting] = []
         room = BATCH_BYTES_MAX
-        with self._wake:
+        with self._guard:
             while self._queue and len(batch) < BATCH_STEPS_MAX and room > 0:
                 batch.append(self._queue.popleft())
                 room -= len(batch[-1].snapshot)
@@ -246,13 +266,13 @@ class Writer:
         except sqlite3.Error as error:
             failure = self._failed(error)
             for chore in chores:
-                tell(chore, copy(failure))
+                tell(self.loops, chore, copy(failure))
             return [(each, failure) for each in batch]
         if told:
             self._tally.clear()
         self._tally.add(tally)
         for chore, answer in zip(chores, done, strict=True):
-            tell(chore, answer)
+            tell(self.loops, chore, answer)
         if batch:
             self._newest_ms = max(self._newest_ms, *(each.append.entry.event.time_ms for each in batch))
         return answers
@@ -356,10 +376,7 @@ class Writer:
         for waiting, answer in answers:
             by_loop.setdefault(waiting.loop, []).append((waiting.future, answer))
         for loop, told in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_resolve, told)
-            except RuntimeError:
-                continue  # that loop is closed: nobody waits there any more
+            self.loops.call(loop, _resolve, told)
 
     def _checkpoint_if_long(self) -> None:
         if self._wal.reaches(self._checkpoint_at) and not self._checkpoint(CHECKPOINT_RESTART):
@@ -383,7 +400,7 @@ class Writer:
 
     def _end(self) -> None:
         """Answer whoever came too late, then let go of the file."""
-        with self._wake:
+        with self._guard:
             self._closing = True
             late = list(self._queue)
             self._queue.clear()
@@ -392,7 +409,7 @@ class Writer:
         failure = self.poison or UnavailableError("the store is closed", code="store.closed")
         self._answer([(each, failure) for each in late])
         for chore in chores:
-            tell(chore, copy(failure))
+            tell(self.loops, chore, copy(failure))
         self._tell_tally_alone()
         self._checkpoint(CHECKPOINT_TRUNCATE)
         self._wal.close()

@@ -239,7 +239,8 @@ def _claim(row: _Row) -> Claim:
 
 def _wanted(row: _Row, query: WorkQuery) -> bool:
     return (
-        query.lane in (None, row.work.place.lane)
+        query.kind in (None, row.entity.partition("/")[0])
+        and query.lane in (None, row.work.place.lane)
         and query.name in (None, row.work.name)
         and query.entity in (None, row.entity)
         and query.place in (None, row.work.place)

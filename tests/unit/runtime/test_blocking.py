@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import Event, Thread, get_ident
+from types import FrameType
 
 import pytest
 
-from interlock.errors import UnavailableError
+from interlock.errors import NotFoundError, UnavailableError
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
 from interlock.runtime.blocking import BlockingRuntime
 from interlock.runtime.send import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import Patient, runtime
+
+ABOUT = ContextVar("ABOUT", default="nothing")
+SECONDS_MAX = 20
 
 
 class Endless(MemoryStore):
@@ -23,12 +31,18 @@ class Endless(MemoryStore):
         super().__init__()
         self.reached = Event()
         self.stuck = False
+        self.cancelled = Event()
+        self.seen = ""
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """As the memory store, until it is told to be stuck."""
+        self.seen = ABOUT.get()
         if self.stuck:
             self.reached.set()
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.cancelled.set()
         return await super().append(append)
 
 
@@ -96,3 +110,89 @@ def test_many_threads_send_through_one_loop() -> None:
     doors.close()
 
     assert list(range(2, 42)) == sorted(each.version for each in receipts)
+
+
+def test_a_call_sees_the_context_of_its_caller() -> None:
+    """As of a function that is called: a trace that is begun around a send goes on in the store."""
+    store = Endless()
+    doors = _opened(store)
+    doors.create("door/1")
+    before = store.seen
+    token = ABOUT.set("a trace")
+    doors.send("door/1", "noted", {"text": "x"})
+    ABOUT.reset(token)
+    doors.close()
+
+    assert ("nothing", "a trace") == (before, store.seen)
+
+
+def test_what_a_call_raises_reaches_its_caller_and_nobody_else() -> None:
+    """The next call is answered by its own answer."""
+    doors = _opened()
+    doors.create("door/1")
+    for _ in range(3):
+        with pytest.raises(NotFoundError):
+            doors.state("door/2")
+
+        assert 1 == doors.state("door/1").version
+    doors.close()
+
+
+@contextmanager
+def _interrupted(handler: Callable[[int, FrameType | None], None], when: Event) -> Iterator[None]:
+    """Has this thread handle a signal in the moment after an event."""
+    me = get_ident()
+
+    def interrupt() -> None:
+        when.wait(SECONDS_MAX)
+        signal.pthread_kill(me, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    thread = Thread(target=interrupt)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_interrupted_call_is_given_up_and_the_next_one_is_not_mistaken_for_it() -> None:
+    """As by Ctrl-C: what the first one was about to be told reaches nobody."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    store = Endless()
+    doors = _opened(store)
+    doors.create("door/1")
+    store.stuck = True
+    with _interrupted(interrupt, store.reached), pytest.raises(KeyboardInterrupt):
+        doors.send("door/1", "opened")
+    given_up = store.cancelled.wait(SECONDS_MAX)
+    store.stuck = False
+    receipts = [doors.send("door/1", "noted", {"text": str(each)}) for each in range(3)]
+    doors.close()
+
+    assert given_up
+    assert [2, 3, 4] == [each.version for each in receipts]
+
+
+def test_a_signal_handler_may_call_while_its_thread_waits() -> None:
+    """The inner call is answered first, by its own answer; the outer one goes on waiting for its own."""
+    store = Endless()
+    doors = _opened(store)
+    doors.create("door/1")
+    inner: list[int] = []
+
+    def look(_: int, __: FrameType | None) -> None:
+        inner.append(doors.state("door/1").version)
+        closing.start()
+
+    closing = Thread(target=doors.close)  # which is what the outer call hears of
+    store.stuck = True
+    with _interrupted(look, store.reached), pytest.raises(UnavailableError) as raised:
+        doors.send("door/1", "opened")
+    closing.join()
+
+    assert ([1], "runtime.closed") == (inner, raised.value.code)

@@ -154,6 +154,15 @@ async def test_a_full_queue_tells_callers_to_come_back(store: FileStore, monkeyp
     assert (5, {"store.busy"}, True) == (len(answers), set(codes), 0 < len(codes) < 5)
 
 
+async def test_no_step_is_left_lying_while_the_writer_sleeps(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it comes before the thread falls asleep, in that moment, or when it wakes up to write journals."""
+    monkeypatch.setattr(files_writer, "IDLE_SECONDS", 0.0)
+    async with asyncio.timeout(30):
+        await filled(store, 60)
+
+    assert 60 == len(await store.read(ENTITY))
+
+
 async def test_an_entity_is_released_and_adopted(store: FileStore, tmp_path: Path) -> None:
     """Records that are still in the log are in their journal first."""
     await filled(store, ended=True)

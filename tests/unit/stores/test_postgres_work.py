@@ -285,6 +285,17 @@ async def test_dead_and_living_work_are_listed_apart(store: PostgresStore) -> No
     )
 
 
+async def test_work_is_listed_by_kind(store: PostgresStore) -> None:
+    """Page by page; other kinds have none of it, before or behind."""
+    await ordered(store, *(effect(Place("effect", 2, each)) for each in range(3)))
+    first = await store.works(WorkQuery(kind="parcel", limit=2))
+    rest = await store.works(WorkQuery(kind="parcel", limit=2, after=first.after))
+    others = [(await store.works(WorkQuery(kind=kind))).rows for kind in ("a", "parce", "parcels", "z")]
+
+    assert (2, 1, None) == (len(first.rows), len(rest.rows), rest.after)
+    assert [()] * 4 == others
+
+
 async def test_what_a_handler_tells_is_kept_while_it_holds_its_work(store: PostgresStore) -> None:
     """Afterwards it is not ours to keep."""
     await ordered(store, effect())

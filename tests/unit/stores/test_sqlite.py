@@ -217,7 +217,7 @@ PLANS = {
     "by state": (
         sqlite_lists.BY_STATE,
         ("", "k", "s", 0, "", 9),
-        ["SEARCH s USING INDEX entity_state_by_age", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
+        ["SEARCH s USING PRIMARY KEY", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
     ),
     "by id": (sqlite_lists.BY_ID, ("", "k", "a", ""), ["SEARCH entity USING INDEX sqlite_autoindex_entity_1"]),
     "by tag": (

@@ -59,6 +59,11 @@ async def test_a_file_that_nobody_touched_agrees(tmp_path: Path) -> None:
         ("UPDATE state_count SET entities = 7 WHERE state = 'open'", "the store", "says 7 of door in open"),
         ("DELETE FROM state_count WHERE state = 'closed'", "the store", "says 0 of door in closed"),
         (
+            "INSERT INTO entity_state (tenant, kind, id, state, entered_ms) VALUES ('', 'door', '2', 'closed', 1)",
+            "the store",
+            "says 1 of door in closed, and there are 2",
+        ),
+        (
             "INSERT INTO entity_tag (tenant, kind, tag, id) VALUES ('', 'door', 'shut', '9')",
             "the store",
             "`entity_tag` has rows of door/9",

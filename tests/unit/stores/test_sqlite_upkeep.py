@@ -16,7 +16,7 @@ from interlock.model.codec import encode
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.record import encode_record, genesis
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Duplicate, Loaded
+from interlock.ports.store import Append, Duplicate, Loaded, Query
 from interlock.stores import sqlite_upkeep, sqlite_writer
 from interlock.stores.schema import schema_of
 from interlock.stores.sqlite import SqliteStore, open_store
@@ -158,12 +158,17 @@ async def test_a_file_of_the_first_schema_is_brought_up_to_date_with_what_it_hol
     life = Life("parcel/1")
     before = _written_by_hand(path, life.created())
     store = open_store(f"sqlite:///{path}")
+    listed = await store.find(Query(kind="parcel", state="packed"))
     await kept(store, life.stepped("shipped", key="s"), life.stepped("delivered", key="d"))
     lines = [each.line for each in await store.read("parcel/1")]
+    packed = await store.find(Query(kind="parcel", state="packed"))
+    different = await store.differences("parcel/1")
     released = await store.release("parcel/1", version=3, archive="file:///archive")
     await store.close()
     found = await schema_of(f"sqlite:///{path}")
 
+    assert ["parcel/1"] == [each.entity for each in listed.rows]
+    assert ((), ()) == (packed.rows, different)
     assert before == lines[0]
     assert released
     assert found is not None

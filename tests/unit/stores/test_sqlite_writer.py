@@ -246,6 +246,21 @@ async def test_a_cancelled_caller_does_not_undo_its_step(opened: tuple[SqliteSto
     assert caller.cancelled()
 
 
+async def test_no_step_is_left_lying_while_the_writer_sleeps(
+    opened: tuple[SqliteStore, Faulty], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it comes before the thread falls asleep, in that moment, or when it wakes up to tidy."""
+    store, _ = opened
+    monkeypatch.setattr(sqlite_writer, "IDLE_SECONDS", 0.0)
+    life = Life("parcel/1")
+    await kept(store, life.created())
+    async with asyncio.timeout(30):
+        for each in range(150):
+            await kept(store, life.stepped(key=f"k{each}"))
+
+    assert 151 == len(await journal(store, "parcel/1"))
+
+
 def test_a_loop_that_is_gone_harms_nobody(path: Path) -> None:
     """A caller whose event loop was closed is passed over; others are answered."""
     store = SqliteStore(path)

@@ -67,3 +67,33 @@ def test_the_work_of_one_entity_is_found_by_its_name(tmp_path: Path) -> None:
 
     assert ([1, 2, 3], None) == (found, after)
     assert {"SEARCH work USING PRIMARY KEY (tenant=? AND kind=? AND id=?)"} == plans
+
+
+def test_work_of_one_name_is_looked_for_in_a_walk_with_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows beside it are read, so an answer reads no more than its bound, and says where the next one begins."""
+    monkeypatch.setattr(sqlite_work, "WALK_MAX", 4)
+    connection = open_writer(tmp_path / "plans.db")
+    for number in range(10):
+        name = "refund" if number in (6, 9) else "charge"
+        work = Work(Place("effect", 1, 0), name, {}, 0)
+        sqlite_work.keep(connection, ("", "order", str(number)), Left(born=(work,)))
+    pages: list[list[str]] = []
+    after: str | None = None
+    while not pages or after is not None:
+        page = sqlite_work.works(connection, "", WorkQuery(name="refund", after=after, limit=5))
+        pages, after = [*pages, [each.entity for each in page.rows]], page.after
+    connection.close()
+
+    assert [[], ["order/6"], ["order/9"]] == pages
+
+
+@pytest.mark.parametrize(
+    ("statement", "index"), [("SELECT_WORKS", "PRIMARY KEY"), ("SELECT_WORKS_DEAD", "INDEX work_dead")]
+)
+def test_a_walk_over_work_goes_along_the_order_of_lists(statement: str, index: str, tmp_path: Path) -> None:
+    """From its cursor on; the dead are walked without the living between them."""
+    connection = open_writer(tmp_path / "plans.db")
+    found = plan(connection, STATEMENTS[statement])
+    connection.close()
+
+    assert f"USING {index} (tenant=? AND (kind,id,lane,version,ordinal)>(?,?,?,?,?))" in found.replace("COVERING ", "")

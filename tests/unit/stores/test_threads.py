@@ -6,12 +6,14 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Barrier, Event, Thread, current_thread
 
 import pytest
 
-from interlock.stores.files_threads import Threads
+from interlock.errors import UnavailableError
+from interlock.stores.threads import Threads
 
 SECONDS_MAX = 20
 
@@ -123,6 +125,67 @@ async def test_closing_waits_for_what_was_asked() -> None:
 
     assert [0, 1, 2, 3, 4, 5] == sorted(done)
     await asyncio.gather(*asked)
+
+
+async def test_a_call_after_the_end_is_refused(threads: Threads) -> None:
+    """It would wait for ever; a store that closes says so."""
+    other = Threads(2, "other")
+    await other.run(lambda: 1)
+    await asyncio.to_thread(other.close)
+    with pytest.raises(UnavailableError) as raised:
+        await other.run(lambda: 2)
+
+    assert "store.closed" == raised.value.code
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7])
+async def test_no_call_is_left_lying_while_a_thread_sleeps(threads: Threads, at_once: int) -> None:
+    """Whether it comes before a thread falls asleep, in that moment or after it."""
+    async with asyncio.timeout(SECONDS_MAX):
+        for begin in range(0, 600, at_once):
+            asked = range(begin, begin + at_once)
+
+            assert [*asked] == await asyncio.gather(*(threads.run(partial(int, each)) for each in asked))
+
+
+async def test_nobody_is_rung_for_while_all_are_busy(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is taken up by whoever is done first; a ring that nobody hears would fill the pipe in time."""
+    rings: list[None] = []
+    ring = threads._bell.ring
+
+    def counted() -> None:
+        rings.append(None)
+        ring()
+
+    monkeypatch.setattr(threads._bell, "ring", counted)
+    both, go = Barrier(2), Event()
+    await asyncio.gather(*(threads.run(lambda: both.wait(SECONDS_MAX)) for _ in range(2)))
+    async with asyncio.timeout(SECONDS_MAX):
+        while threads._idle < 2:  # noqa: ASYNC110 - a thread that falls asleep tells nobody
+            await asyncio.sleep(0)
+    busy = [asyncio.ensure_future(threads.run(lambda: go.wait(SECONDS_MAX))) for _ in range(2)]
+    await asyncio.sleep(0)
+    before = len(rings)
+    more = [asyncio.ensure_future(threads.run(lambda: None)) for _ in range(20)]
+    await asyncio.sleep(0)
+    meanwhile = len(rings) - before
+    go.set()
+    await asyncio.gather(*busy, *more)
+
+    assert (2, 0) == (before, meanwhile)
+
+
+def test_two_event_loops_share_the_threads(threads: Threads) -> None:
+    """Each gets the answers to its own calls."""
+
+    async def ask(first: int) -> list[int]:
+        async with asyncio.timeout(SECONDS_MAX):
+            return [await threads.run(partial(int, each)) for each in range(first, first + 300)]
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda first: asyncio.run(ask(first)), (0, 1_000)))
+
+    assert [[*range(300)], [*range(1_000, 1_300)]] == found
 
 
 async def test_an_idle_thread_keeps_nothing_alive(threads: Threads) -> None:
