@@ -1,4 +1,4 @@
-"""Run the benchmarks: in process, durable, shared memory, timers; a verdict per goal, JSON and a page.
+"""Run the benchmarks: in process, durable, shared memory, timers, HTTP; a verdict per goal, JSON and a page.
 
     python bench/run.py                      everything; many minutes on a quiet machine
     python bench/run.py --quick              a smoke run: tiny sizes, nothing is judged
@@ -6,10 +6,13 @@
     python bench/run.py --only durable       another
     python bench/run.py --only shm           the third: shared memory
     python bench/run.py --only timers        the fourth: a million pending timers
+    python bench/run.py --only http          the fifth: the HTTP interface under load
+    python bench/run.py --only pages         the sixth: pages of the console among ten million entities
     python bench/run.py --only W2,interlock  these workloads, these implementations (and hand-written, the base)
     python bench/run.py --only durable,fleet,interlock,raw    the same of the durable part
     python bench/run.py --only shm,lanes     some workloads or lines of shared memory
     python bench/run.py --only timers,1000000   one size of timers
+    python bench/run.py --only http,kill     one of the loads: hello, serve, minute, kill
     python bench/run.py --page-only          the page anew, from the newest results
 
 Exit code 0 when it ran, whatever it found: a busy machine must not look like a broken build. With `--judge` it is 1
@@ -32,22 +35,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from bench import measure, report, results  # noqa: E402  # the paths above come first
-from bench.durable import goals as durable_goals  # noqa: E402  # as above
-from bench.durable import measure as durable_measure  # noqa: E402  # as above
-from bench.durable import report as durable_report  # noqa: E402  # as above
-from bench.durable import results as durable_results  # noqa: E402  # as above
-from bench.durable import suite as durable_suite  # noqa: E402  # as above
-from bench.goals import Verdict, verdicts  # noqa: E402  # as above
-from bench.shm import goals as shm_goals  # noqa: E402  # as above
-from bench.shm import measure as shm_measure  # noqa: E402  # as above
-from bench.shm import report as shm_report  # noqa: E402  # as above
-from bench.shm import results as shm_results  # noqa: E402  # as above
-from bench.shm import suite as shm_suite  # noqa: E402  # as above
-from bench.timers import goals as timers_goals  # noqa: E402  # as above
-from bench.timers import report as timers_report  # noqa: E402  # as above
-from bench.timers import results as timers_results  # noqa: E402  # as above
-from bench.timers import suite as timers_suite  # noqa: E402  # as above
+from bench.goals import verdicts  # noqa: E402  # as above
+from bench.parts import PARTS, Asked  # noqa: E402  # as above
 from bench.workloads import WORKLOADS  # noqa: E402  # as above
+
+IN_PROCESS = "inprocess"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -56,15 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path(options.results)
     missed = False
     if not options.page_only:
-        in_process, durable, shared, timers = parts(options.only)
-        if in_process is not None:
-            missed |= is_missed(_measured_and_kept(options, folder, in_process))
-        if durable is not None:
-            missed |= is_missed(_durable_measured_and_kept(options, folder, durable))
-        if shared is not None:
-            missed |= is_missed(_shared_measured_and_kept(options, folder, shared))
-        if timers is not None:
-            missed |= is_missed(_timers_measured_and_kept(options, folder, timers))
+        for part, names in parts(options.only).items():
+            missed |= is_missed(_measured_and_kept(options, folder, part, names))
     newest = results.newest(folder)
     if newest is not None:
         Path(options.page).write_text(report.page(results.read(newest), sections(folder)), encoding="utf-8")
@@ -76,34 +61,29 @@ def main(arguments: list[str] | None = None) -> int:
 
 def sections(folder: Path) -> list[str]:
     """What the page says below the in-process part: the newest whole run of each other part, if there is one."""
-    durable, shared = durable_results.newest(folder), shm_results.newest(folder)
-    timers = timers_results.newest(folder)
-    return [
-        *([] if durable is None else durable_report.section(durable_results.read(durable))),
-        *([] if shared is None else shm_report.section(shm_results.read(shared))),
-        *([] if timers is None else timers_report.section(timers_results.read(timers))),
-    ]
+    return [text for part in PARTS.values() for text in part.newest_section(folder)]
 
 
-def parts(only: str) -> tuple[list[str] | None, list[str] | None, list[str] | None, list[str] | None]:
-    """What `--only` asks of the in-process part, the durable one, shared memory and timers; None: nothing.
+def parts(only: str) -> dict[str, list[str]]:
+    """The parts that `--only` asks for, and which names of each; none for all of it.
 
-    Names, none for all. `inprocess`, `durable`, `shm` or `timers` chooses the part; without one of them, names are of
-    the in-process part.
+    A part is chosen by its name; without one, names are of the in-process part.
     """
     names = [name.strip() for name in only.split(",") if name.strip()]
     if not names:
-        return [], [], [], []
-    if "durable" in names:
-        return None, [name for name in names if name != "durable"], None, None
-    if "shm" in names:
-        return None, None, [name for name in names if name != "shm"], None
-    if "timers" in names:
-        return None, None, None, [name for name in names if name != "timers"]
-    return [name for name in names if name != "inprocess"], None, None, None
+        return {part: [] for part in (IN_PROCESS, *PARTS)}
+    part = next((each for each in PARTS if each in names), IN_PROCESS)
+    return {part: [name for name in names if name != part]}
 
 
-def _measured_and_kept(options: argparse.Namespace, folder: Path, names: list[str]) -> results.Run:
+def _measured_and_kept(options: argparse.Namespace, folder: Path, part: str, names: list[str]) -> results.Dated:
+    if part == IN_PROCESS:
+        return _in_process(options, folder, names)
+    asked = Asked(names=names, quick=options.quick, repeats=options.repeats, commit=commit(), computer=computer)
+    return PARTS[part].measured_and_kept(asked, folder)
+
+
+def _in_process(options: argparse.Namespace, folder: Path, names: list[str]) -> results.Run:
     effort = measure.QUICK if options.quick else measure.FULL
     if options.repeats is not None:
         effort = dataclasses.replace(effort, repeats=options.repeats)
@@ -114,54 +94,10 @@ def _measured_and_kept(options: argparse.Namespace, folder: Path, names: list[st
     return run
 
 
-def _durable_measured_and_kept(
-    options: argparse.Namespace, folder: Path, names: list[str]
-) -> durable_results.DurableRun:
-    effort = durable_measure.QUICK if options.quick else durable_measure.FULL
-    if options.repeats is not None:
-        effort = dataclasses.replace(effort, rounds=options.repeats)
-    load_before = os.getloadavg()[0]
-    run = durable_suite.measured(
-        names, effort, quick=options.quick, commit=commit(), computer=lambda: computer(load_before)
-    )
-    print(durable_report.text(run))
-    measure.tell(f"bench: wrote {durable_results.write(run, folder).name}")
-    return run
-
-
-def _shared_measured_and_kept(options: argparse.Namespace, folder: Path, names: list[str]) -> shm_results.SharedRun:
-    effort = shm_measure.QUICK if options.quick else shm_measure.FULL
-    if options.repeats is not None:
-        effort = dataclasses.replace(effort, rounds=options.repeats)
-    load_before = os.getloadavg()[0]
-    run = shm_suite.measured(
-        names, effort, quick=options.quick, commit=commit(), computer=lambda: computer(load_before)
-    )
-    print(shm_report.text(run))
-    measure.tell(f"bench: wrote {shm_results.write(run, folder).name}")
-    return run
-
-
-def _timers_measured_and_kept(options: argparse.Namespace, folder: Path, names: list[str]) -> timers_results.TimersRun:
-    load_before = os.getloadavg()[0]
-    run = timers_suite.measured(names, quick=options.quick, commit=commit(), computer=lambda: computer(load_before))
-    print(timers_report.text(run))
-    measure.tell(f"bench: wrote {timers_results.write(run, folder).name}")
-    return run
-
-
-def is_missed(run: results.Run | durable_results.DurableRun | shm_results.SharedRun | timers_results.TimersRun) -> bool:
+def is_missed(run: results.Dated) -> bool:
     """Whether a goal is not met. In a whole run, one that could not be measured is not met either."""
-    judged: list[Verdict]
-    match run:
-        case results.Run():
-            judged = verdicts(run)
-        case durable_results.DurableRun():
-            judged = durable_goals.verdicts(run)
-        case shm_results.SharedRun():
-            judged = shm_goals.verdicts(run)
-        case timers_results.TimersRun():
-            judged = timers_goals.verdicts(run)
+    part = next((each for each in PARTS.values() if isinstance(run, each.run)), None)
+    judged = part.goals.verdicts(run) if part is not None else verdicts(run) if isinstance(run, results.Run) else []
     return any(each.met is False or (each.met is None and not run.partial) for each in judged)
 
 

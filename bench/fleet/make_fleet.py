@@ -178,10 +178,12 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--entities", type=int, default=10_000_000)
     parser.add_argument("--ask", action="store_true", help="only time the questions of the pages")
+    parser.add_argument("--only-fill", action="store_true", help="and ask nothing")
     given = parser.parse_args()
     if not given.ask:
         fill(given.path, given.entities)
-    asyncio.run(ask(given.path))
+    if not given.only_fill:
+        asyncio.run(ask(given.path))
 
 
 if __name__ == "__main__":

@@ -187,11 +187,13 @@ def test_a_failure_stands_in_its_line() -> None:
 
 def test_only_names_a_part_or_what_is_in_it() -> None:
     """`durable` and `inprocess` choose a part; further names narrow it; other names are of the in-process part."""
-    assert ([], [], [], []) == parts("")
-    assert (None, [], None, None) == parts("durable")
-    assert (None, ["fleet", "raw"], None, None) == parts("durable, fleet,raw")
-    assert ([], None, None, None) == parts("inprocess")
-    assert (["W2", "interlock"], None, None, None) == parts("W2,interlock")
+    assert [(part, []) for part in ("inprocess", "durable", "shm", "timers", "http", "pages")] == list(
+        parts("").items()
+    )
+    assert {"durable": []} == parts("durable")
+    assert {"durable": ["fleet", "raw"]} == parts("durable, fleet,raw")
+    assert {"inprocess": []} == parts("inprocess")
+    assert {"inprocess": ["W2", "interlock"]} == parts("W2,interlock")
 
 
 def test_names_stand_for_all_that_begin_with_them() -> None:
