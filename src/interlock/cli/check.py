@@ -13,7 +13,7 @@ from interlock.cli import exits
 from interlock.cli.files import Source, read_source
 from interlock.cli.findings import as_json as finding_as_json
 from interlock.cli.findings import counted, finding_lines, summary
-from interlock.cli.options import common, format_option, json_option, pass_terminal
+from interlock.cli.options import common, example, format_option, json_option, pass_terminal
 from interlock.cli.terminal import Terminal, harmless
 from interlock.errors import Diagnostic, NotFoundError
 from interlock.model.chart import Chart
@@ -37,8 +37,9 @@ def checked(source: Source) -> Checked:
     return Checked(source=source, document=reading.document, chart=compilation.chart, findings=compilation.diagnostics)
 
 
+@example("interlock check", "interlock check order.interlock.yaml", "interlock check --strict charts/*.yaml")
 @click.command(short_help="Find errors and likely mistakes in definitions.")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, metavar="[FILE...]")
 @click.option("--strict", is_flag=True, help="Let warnings fail too.")
 @click.option("--github", is_flag=True, help="Print annotations for a GitHub workflow.")
 @json_option
@@ -56,11 +57,12 @@ def check(
 ) -> int:
     """Find errors and likely mistakes in definitions; all of them at once.
 
-    Ends with 1 when there is an error, with --strict also when there is a warning. Notes are shown with -v.
+    Without a FILE the definitions that interlock.toml names are meant. Ends with 1 when there is an error, with
+    --strict also when there is a warning. Notes are shown with -v.
     """
     if as_json and github:
         raise click.UsageError("--json and --github exclude each other; choose one")
-    results, unread = _read(files, source_format)
+    results, unread = _read(files or _of_project(), source_format)
     if not results:
         raise unread[0]
     findings = [finding for result in results for finding in result.findings]
@@ -76,6 +78,16 @@ def check(
     counts = counted(findings)
     failed = counts["error"] or (strict and counts["warning"])
     return exits.FINDINGS if failed else exits.OK
+
+
+def _of_project() -> tuple[str, ...]:
+    """The definitions that the project names; charts with code are checked when they are loaded."""
+    from interlock.cli.places import project  # with all that stores need: not for one who names a file
+
+    found = tuple(each for each in project().charts if ":" not in each)
+    if not found:
+        raise click.UsageError("missing argument 'FILE...', and no project here names a definition")
+    return found
 
 
 def _read(files: tuple[str, ...], source_format: str | None) -> tuple[list[Checked], list[NotFoundError]]:

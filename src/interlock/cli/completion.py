@@ -5,19 +5,19 @@ from __future__ import annotations
 import click
 
 from interlock.cli import exits
-from interlock.cli.options import common, pass_terminal
+from interlock.cli.options import common, example, pass_terminal
 from interlock.cli.terminal import Terminal
 
 
+@example(
+    'eval "$(interlock completion bash)"', 'eval "$(interlock completion zsh)"', "interlock completion fish | source"
+)
 @click.command(short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")), metavar="SHELL")
 @common
 @pass_terminal
 def completion(terminal: Terminal, shell: str) -> int:
-    """Print the completion script of SHELL: bash, zsh or fish.
-
-    bash: eval "$(interlock completion bash)" in your profile. zsh: the same. fish: interlock completion fish | source
-    """
+    """Print the completion script of SHELL: bash, zsh or fish. What evaluates it belongs into the shell's profile."""
     from click.shell_completion import get_completion_class
 
     from interlock.cli.main import commands

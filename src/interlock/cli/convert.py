@@ -13,11 +13,17 @@ from interlock.cli.check import refuse, sound
 from interlock.cli.files import STDIN, Source, read_source, write_text
 from interlock.cli.findings import as_json as finding_as_json
 from interlock.cli.findings import finding_lines
-from interlock.cli.options import common, format_option, json_option, output_option, pass_terminal
+from interlock.cli.options import common, example, format_option, json_option, output_option, pass_terminal
 from interlock.cli.terminal import Terminal
 from interlock.errors import InternalError, UsageError
 
+READ_ONLY = "xstate4"
+"""Definitions of XState 4 are taken in, so that they can be written as something newer."""
 
+
+@example(
+    "interlock convert light.json --from xstate --to yaml", "interlock convert order.interlock.yaml -o order.scxml"
+)
 @click.command(short_help="Write a definition in another format.")
 @click.argument("file", metavar="FILE")
 @click.option(
@@ -65,7 +71,11 @@ def convert(
 def _target_format(target: str | None, output: str | None) -> str:
     found = target or (format_of(output) if output else None)
     if found is None:
-        raise click.UsageError(f"say which format to write: --to {'|'.join(FORMATS)}")
+        written = "|".join(each for each in FORMATS if each != READ_ONLY)
+        raise click.UsageError(f"say which format to write: --to {written}")
+    if found == READ_ONLY:
+        hint = "write --to xstate: the format of XState 5"
+        raise UsageError("definitions of XState 4 are read, and not written", code="format.read_only", hint=hint)
     return found
 
 
@@ -78,6 +88,7 @@ def put(terminal: Terminal, text: str, output: str | None) -> None:
     terminal.message(f"wrote {output}")
 
 
+@example("interlock fmt order.interlock.yaml", "interlock fmt --check charts/*.yaml")
 @click.command(short_help="Put YAML definitions into their canonical form.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--check", "only_check", is_flag=True, help="Write nothing; end with 1 when a file would change.")
@@ -137,6 +148,7 @@ def _formatted(terminal: Terminal, source: Source, *, drop_comments: bool) -> st
     return text
 
 
+@example("interlock schema -o interlock.schema.json")
 @click.command(short_help="Print the JSON Schema of a definition, for editors.")
 @output_option
 @common

@@ -24,7 +24,7 @@ from msgspec import Struct
 from interlock.assemble import BoundChart
 from interlock.cli import exits, sights
 from interlock.cli.history import duration_ms
-from interlock.cli.options import common, pass_terminal
+from interlock.cli.options import common, example, pass_terminal
 from interlock.cli.places import run
 from interlock.cli.progress import Progress
 from interlock.cli.run import Told
@@ -74,6 +74,7 @@ class Story(Struct, frozen=True, kw_only=True):
     drained: Drained
 
 
+@example("interlock demo", "interlock demo --no-browser --rate 20 --duration 30s")
 @click.command(short_help="Run a small world with failing services, to look at.")
 @click.option(
     "--folder",

@@ -22,8 +22,8 @@ from msgspec import Struct, to_builtins
 
 from interlock.assemble import BoundChart
 from interlock.cli import exits, sights
-from interlock.cli.fleet import stuck_entities
-from interlock.cli.options import common, json_option, pass_terminal
+from interlock.cli.fleet import orphans, stuck_entities
+from interlock.cli.options import common, example, json_option, pass_terminal
 from interlock.cli.places import chart_option, default_store, known_charts, opened, run, split_words, words
 from interlock.cli.stuck import dead_letters, waiting_work
 from interlock.cli.terminal import Part, Terminal
@@ -67,6 +67,7 @@ class Checked(Struct, frozen=True):
     fix: str | None = None
 
 
+@example("interlock doctor", "interlock doctor sqlite:///orders.db --chart order.interlock.yaml")
 @click.command(short_help="Check this machine and a store, and tell what to fix.")
 @words("")
 @chart_option
@@ -247,18 +248,24 @@ def _written_ms(path: Path) -> int:
 
 
 async def _work(runtime: Runtime, *, judged: bool) -> AsyncIterator[Checked]:
-    """What nobody takes up, what lapsed in somebody's hands, what nobody can do, and who rests for too long."""
+    """What nobody takes up, what lapsed in somebody's hands, what nobody can do, and who cannot go on or rests."""
     waiting, is_partial = await waiting_work(runtime, None)
     lapsed = [row for row in waiting if row.owner is not None]
     more = "+" if is_partial else ""
     yield _counted(
-        "work", len(waiting) - len(lapsed), more, "due, and nobody takes it up", "run a process that has its handlers"
+        "work", len(waiting) - len(lapsed), more, "due that nobody takes up", "run a process that has its handlers"
     )
     yield _counted("leases", len(lapsed), more, "in hand of a process that is gone", "run a process that takes them up")
     dead = len(await dead_letters(runtime, None))
     many = "+" if dead >= PAGE_MAX else ""
     yield _counted("dead letters", dead, many, "for a person", "interlock effects ls --dead, then retry or drop")
     if judged:
+        left = await orphans(runtime)
+        if left:
+            told = ", ".join(f"{each.kind} {each.revision}" for each in left)
+            yield Checked("revisions", "look", f"entities of {told} have no chart here", left[0].hint)
+        elif left is not None:
+            yield Checked("revisions", "ok", "none without a chart that goes on with it")
         late = len(await stuck_entities(runtime, None, PAGE_MAX))
         many = "+" if late >= PAGE_MAX else ""
         yield _counted("entities", late, many, "longer in a state than expected", "interlock stuck")

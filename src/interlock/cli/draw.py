@@ -15,7 +15,7 @@ from interlock.cli import exits
 from interlock.cli.check import sound
 from interlock.cli.convert import put
 from interlock.cli.files import STDIN, read_source, write_bytes
-from interlock.cli.options import common, format_option, json_option, output_option, pass_terminal
+from interlock.cli.options import common, example, format_option, json_option, output_option, pass_terminal
 from interlock.cli.terminal import Terminal
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
@@ -57,6 +57,11 @@ class Wish:
     as_json: bool
 
 
+@example(
+    "interlock draw order.interlock.yaml -o order.svg",
+    "interlock draw order.interlock.yaml -o order.png --active paid --theme dark",
+    "interlock draw order.interlock.yaml --format text",
+)
 @click.command(short_help="Draw a chart as a picture or as diagram text.")
 @click.argument("file", metavar="FILE")
 @click.option(

@@ -14,8 +14,8 @@ from typing import Any, cast
 import click
 
 from interlock.cli import exits, sights
-from interlock.cli.options import common, json_option, pass_terminal
-from interlock.cli.places import chart_option, check_store, loaded_charts, run, split_words, words
+from interlock.cli.options import common, example, json_option, pass_terminal
+from interlock.cli.places import chart_option, check_store, loaded_charts, run, split_names, split_words, words
 from interlock.cli.scene import Line
 from interlock.cli.terminal import Part, Terminal
 from interlock.effects.standing import Standing, standing
@@ -24,6 +24,7 @@ from interlock.opening import opened_store
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX
 from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
+from interlock.runtime.children import child_entity
 from interlock.runtime.desk import Act, Desk, checked_key, key_of
 from interlock.runtime.request import checked_entity
 
@@ -50,6 +51,11 @@ def effects(context: click.Context) -> None:
         raise click.UsageError("say what to do: ls, retry or drop")
 
 
+@example(
+    "interlock effects ls --dead",
+    "interlock effects ls --entity order/A-1",
+    "interlock effects ls --chart orders:charts",
+)
 @effects.command(short_help="List what entities left to do.")
 @words("")
 @_DEAD
@@ -115,7 +121,7 @@ def _acting(act: Act, verb: str) -> Callable[..., int]:
     """The body of `retry` and `drop`: they differ in what is done and how it is called."""
 
     def body(terminal: Terminal, words: tuple[str, ...], **options: Any) -> int:
-        url, keys = _split(words)
+        url, keys = split_names(words)
         if bool(keys) == options["whole"]:
             raise click.UsageError("name the work by its key, or all dead letters with --all")
         if options["whole"] and options["force"]:
@@ -159,6 +165,7 @@ async def _each(
     return exits.OK
 
 
+@example("interlock effects retry order/A-1/3/0", "interlock effects retry --all --name receipt.mail --yes")
 @effects.command(short_help="Let dead letters be tried again.")
 @words("[KEY...]")
 @_ALL
@@ -180,6 +187,7 @@ def retry(terminal: Terminal, /, words: tuple[str, ...], **options: Any) -> int:
     return _acting("retry", "retried")(terminal, words, **options)
 
 
+@example("interlock effects drop order/A-1/3/0")
 @effects.command(short_help="Forget dead letters.")
 @words("[KEY...]")
 @_ALL
@@ -198,13 +206,6 @@ def drop(terminal: Terminal, /, words: tuple[str, ...], **options: Any) -> int:
     With --force also living work; a chart that waits for its result then waits until somebody sends it an event.
     """
     return _acting("drop", "dropped")(terminal, words, **options)
-
-
-def _split(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The address, and the keys after it."""
-    keys = [each for each in words if "/" in each and ":" not in each.partition("/")[0]]
-    url, _ = split_words([each for each in words if each not in keys])
-    return url, keys
 
 
 def _dead(options: dict[str, Any]) -> WorkQuery:
@@ -270,6 +271,21 @@ def work_lines(rows: Sequence[WorkRow], now_ms: int, handlers: frozenset[str] | 
         )
 
 
+def troubled_lines(entity: str, rows: Sequence[WorkRow], now_ms: int) -> Iterator[Line]:
+    """Work of one entity that failed, is dead, or that nobody takes up, and where to go on."""
+    stand = [(row, standing(row, now_ms=now_ms)) for row in rows]
+    found = [row for row, each in stand if _is_troubled(row, each, now_ms)]
+    for line in work_lines(found, now_ms, None):
+        yield (("  work     ", "bold yellow"), *line)
+    if found:
+        yield ((f"  next     interlock effects ls --entity {entity}", "dim"),)
+
+
+def _is_troubled(row: WorkRow, stands: Standing, now_ms: int) -> bool:
+    overdue = stands.word in ("due", "scheduled", "in_hand") and overdue_ms(row, stands, now_ms) > OVERDUE_MS
+    return stands.word in ("dead", "retry") or stands.missing or overdue
+
+
 def _what(row: WorkRow) -> str:
     lane, name = row.work.place.lane, row.work.name
     if name == CHILD:
@@ -278,20 +294,45 @@ def _what(row: WorkRow) -> str:
     return name if lane == "effect" else f"{lane} {name}"
 
 
+def overdue_ms(row: WorkRow, stands: Standing, now_ms: int) -> int:
+    """For how long somebody should have taken it up, or renewed it; below zero where its time has not come.
+
+    What is put off by every process that looks at it, for want of its chart, comes due again and again without being
+    begun: it counts from the first time.
+    """
+    at_ms = now_ms if stands.at_ms is None else stands.at_ms
+    first_ms, is_timer = row.work.due_ms, row.work.place.lane == "timer"
+    never_begun = row.error is None and (row.attempts == 0 or is_timer) and row.work.name != CHILD
+    if stands.word in ("due", "scheduled") and never_begun and first_ms is not None and at_ms <= now_ms + OVERDUE_MS:
+        at_ms = min(at_ms, first_ms)
+    return now_ms - at_ms
+
+
 def _state(row: WorkRow, stands: Standing, now_ms: int) -> str:
     at_ms = stands.at_ms or 0
-    overdue = stands.word == "due" and now_ms - at_ms > OVERDUE_MS
+    late_ms = overdue_ms(row, stands, now_ms)
+    if stands.word in ("due", "scheduled") and late_ms > OVERDUE_MS:
+        text = f"due for {sights.age_text(late_ms)}, nobody took it up"
+        return f"{text}; nobody here performs it" if stands.missing else text
     text = {
         "dead": f"dead for {sights.age_text(now_ms - at_ms)}",
         "called_off": "called off",
         "in_hand": f"in hand by {(row.owner or '')[:12]}, {_until(at_ms, now_ms)}",
         "retry": f"retry {stands.tries}/{stands.tries_max} {_when(at_ms, now_ms)}",
-        "due": f"due for {sights.age_text(now_ms - at_ms)}, nobody took it up" if overdue else "waiting",
+        "due": "waiting",
         "scheduled": f"due {_when(at_ms, now_ms)}",
-        "child": "waits for its child",
+        "child": f"waits for its child{_child(row)}",
         "behind": "waits for those before it",
     }[stands.word]
     return f"{text}; nobody here performs it" if stands.missing else text
+
+
+def _child(row: WorkRow) -> str:
+    """Which entity it is, where that can be told from the row: a chart written in place has a kind of its own."""
+    src, invokeid = row.work.body.get("src"), row.work.body.get("id")
+    if not isinstance(src, str) or not isinstance(invokeid, str) or "." in src:
+        return ""
+    return f" {child_entity(src, invokeid, key_of(row), restarts=row.failures)}"
 
 
 def _when(at_ms: int, now_ms: int) -> str:
@@ -313,8 +354,9 @@ def _age(row: WorkRow, now_ms: int) -> str:
 def _why(row: WorkRow) -> str:
     if not isinstance(row.error, dict) or "code" not in row.error:
         return ""
-    message = str(row.error.get("message") or "").replace("\n", "\\n")
-    return f"  {row.error['code']}: {message}" if message else f"  {row.error['code']}"
+    message, hint = (str(row.error.get(part) or "").replace("\n", "\\n") for part in ("message", "hint"))
+    why = f"  {row.error['code']}: {message}" if message else f"  {row.error['code']}"
+    return f"{why} ({hint})" if hint else why
 
 
 def work_json(row: WorkRow, stands: Standing) -> dict[str, Any]:

@@ -10,19 +10,22 @@ import click
 import msgspec
 
 from interlock.cli import exits, sights
+from interlock.cli.effects import troubled_lines
 from interlock.cli.files import STDIN, read_bytes
-from interlock.cli.options import common, json_option, pass_terminal
-from interlock.cli.places import chart_option, loaded_charts, opened, run, split_words, words
+from interlock.cli.options import common, example, json_option, pass_terminal
+from interlock.cli.places import chart_option, known_kind, loaded_charts, opened, run, split_words, words
 from interlock.cli.play import NOT_JSON
 from interlock.cli.scene import Line
 from interlock.cli.terminal import Terminal
 from interlock.errors import UsageError
+from interlock.model.chart import Chart
 from interlock.model.codec import plain
 from interlock.model.entry import Receipt
 from interlock.model.event import Event
 from interlock.model.limits import PAYLOAD_BYTES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Loaded, Query
+from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.charts import Charts
 from interlock.runtime.request import checked_entity
 from interlock.runtime.send import Runtime
@@ -35,6 +38,10 @@ _KEY = click.option("--key", metavar="KEY", help="The idempotency key: the same 
 _PRINCIPAL = click.option("--principal", metavar="ID[:ROLE,...]", help="Who sends: an id, and the roles after a colon.")
 
 
+@example(
+    "interlock create order/A-1 --context '{\"amount\": 4990}'",
+    "interlock create sqlite:///orders.db order/A-2 --context @order.json --chart order.interlock.yaml",
+)
 @click.command(short_help="Begin an entity on a store.")
 @words("KIND/ID")
 @click.option("--context", metavar="JSON", help="The context to begin with, - for stdin, or @FILE.")
@@ -73,6 +80,10 @@ def create(
     return _told(terminal, run(work()), "create", as_json=as_json)
 
 
+@example(
+    'interlock send order/A-1 payment.confirmed \'{"id": "p-1"}\' --key req-77',
+    "interlock send order/A-1 order.cancelled --principal ada:support --dry-run",
+)
 @click.command(short_help="Give an event to an entity.")
 @words("KIND/ID EVENT [PAYLOAD]")
 @_KEY
@@ -108,15 +119,22 @@ def send(
         raise click.UsageError("--dry-run takes no --expected and no --trace")
     data, who, bound = _json(payload, "PAYLOAD"), _principal(principal), loaded_charts(charts)
 
-    async def work() -> Receipt:
+    async def work() -> tuple[Receipt, Chart | None]:
         async with opened(url, bound) as runtime:
             if dry_run:
-                return await runtime.rehearse(entity, event, data, key=key, principal=who)
-            return await runtime.send(entity, event, data, key=key, expected=expected, principal=who, trace=trace)
+                receipt = await runtime.rehearse(entity, event, data, key=key, principal=who)
+            else:
+                receipt = await runtime.send(
+                    entity, event, data, key=key, expected=expected, principal=who, trace=trace
+                )
+            return receipt, _chart(runtime, receipt)
 
-    return _told(terminal, run(work()), event, as_json=as_json, dry=dry_run)
+    with known_kind(entity, bound):
+        receipt, chart = run(work())
+    return _told(terminal, receipt, event, chart=chart, as_json=as_json, dry=dry_run)
 
 
+@example("interlock show order/A-1", "interlock show order/A-1 --at 2026-11-15T12:00:00Z")
 @click.command(short_help="Show an entity: its states, context and timers, now or then.")
 @words("KIND/ID")
 @click.option("--at", metavar="VERSION|TIME", help="As it was: a version, or a time such as 2026-11-15T12:00:00Z.")
@@ -134,7 +152,9 @@ def show(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Show an entity: its active states, its context, what it waits for, and since when."""
+    """Show an entity: its active states, its context, what it waits for, and since when; and of what it left to do,
+    what does not go on by itself.
+    """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
     bound = loaded_charts(charts)
@@ -145,9 +165,14 @@ def show(
             note = await _since(runtime, snapshot) if at is None else f"  as at {at}"
             chart = runtime.charts.revision(snapshot.kind, snapshot.revision).chart
             now_ms = runtime.clock.now_ms()
-            return snapshot, note, [*sights.entity_lines(chart, snapshot, now_ms=now_ms, whole=whole)]
+            lines = [*sights.entity_lines(chart, snapshot, now_ms=now_ms, whole=whole)]
+            if at is None and isinstance(runtime.store, WorkStore):
+                page = await runtime.store.works(WorkQuery(entity=entity))
+                lines += troubled_lines(entity, page.rows, now_ms)
+            return snapshot, note, lines
 
-    snapshot, note, lines = run(work())
+    with known_kind(entity, bound):
+        snapshot, note, lines = run(work())
     if as_json:
         terminal.data(sights.json_text(plain(snapshot)))
         return exits.OK
@@ -157,6 +182,7 @@ def show(
     return exits.OK
 
 
+@example("interlock can order/A-1", "interlock can order/A-1 --principal ada:support")
 @click.command(short_help="Say which events an entity accepts now, and why not the others.")
 @words("KIND/ID")
 @_PRINCIPAL
@@ -181,7 +207,8 @@ def can(
             kernel = runtime.charts.revision(snapshot.kind, snapshot.revision)
             return kernel.chart, snapshot, kernel.candidates(snapshot)
 
-    chart, snapshot, candidates = run(work())
+    with known_kind(entity, bound):
+        chart, snapshot, candidates = run(work())
     denied: list[str] = []
     if who is not None:
         policy = Authorizer(chart)
@@ -195,14 +222,25 @@ def can(
     return exits.OK
 
 
-def _told(terminal: Terminal, receipt: Receipt, event: str, *, as_json: bool, dry: bool = False) -> int:
+def _told(
+    terminal: Terminal, receipt: Receipt, event: str, *, as_json: bool, chart: Chart | None = None, dry: bool = False
+) -> int:
     """Print a receipt, and give the code of its outcome."""
     if as_json:
         terminal.data(sights.json_text(plain(receipt)))
     else:
-        for line in sights.receipt_lines(receipt, event, dry=dry):
+        for line in sights.receipt_lines(receipt, event, chart=chart, dry=dry):
             terminal.report(*line)
     return _CODES.get(receipt.outcome, exits.OK)
+
+
+def _chart(runtime: Runtime, receipt: Receipt) -> Chart | None:
+    """The chart by which an event was judged, where it can still be told."""
+    found = receipt.snapshot
+    if found is not None:
+        return runtime.charts.revision(found.kind, found.revision).chart
+    kind = receipt.entity.partition("/")[0]
+    return runtime.charts.current(kind).chart if kind in runtime.charts.kinds() else None
 
 
 async def _since(runtime: Runtime, snapshot: Snapshot) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from interlock.errors import NotFoundError
+from interlock.errors import NotFoundError, UnavailableError
 from interlock.model.chart import Chart
 from interlock.model.duration import parse_duration
+from interlock.model.event import RESERVED_NAMES
 from interlock.model.findings import suggestion
 from interlock.ports.sight import MINUTE_MS, Minute, Sight
 from interlock.ports.store import PAGE_MAX, Query
 from interlock.ports.work import WorkQuery, WorkStore
+from interlock.runtime.own import OWN_KINDS
 from interlock.runtime.send import Runtime
 from interlock.web.population import population, rates
 
@@ -42,6 +44,14 @@ class KindSight(Struct, frozen=True):
     stuck: int | None = None
     stuck_more: bool = False
     states: tuple[StateSight, ...] = ()
+
+
+class Orphans(Struct, frozen=True):
+    """A kind and a revision of it that entities were last written by, and that no chart here may go on with."""
+
+    kind: str
+    revision: str
+    hint: str | None = None
 
 
 class FleetSight(Struct, frozen=True):
@@ -75,7 +85,7 @@ class Stuck(Struct, frozen=True):
 async def fleet(runtime: Runtime, kind: str | None) -> FleetSight:
     """All kinds of the store, or one of them. Raises NotFoundError for one that is neither there nor has a chart."""
     await check_kind(runtime, kind)
-    kinds = await runtime.store.kinds() if kind is None else (kind,)
+    kinds = [each for each in await runtime.store.kinds() if each not in OWN_KINDS] if kind is None else [kind]
     known = runtime.charts.kinds()
     sights = [await _known(runtime, each) if each in known else await _unknown(runtime, each) for each in kinds]
     return FleetSight(tuple(sights), runtime.clock.now_ms(), await _dead(runtime))
@@ -89,6 +99,25 @@ async def check_kind(runtime: Runtime, kind: str | None) -> None:
     if kind not in known:
         hint = suggestion(kind, known) or (f"there are {', '.join(known)}" if known else None)
         raise NotFoundError(f"there is no kind `{kind}`", code="kind.unknown", hint=hint)
+
+
+async def orphans(runtime: Runtime) -> list[Orphans] | None:
+    """Revisions with living entities, of kinds whose chart is here, that rest until somebody brings their chart.
+
+    None: this store does not tell.
+    """
+    store, found = runtime.store, list[Orphans]()
+    if not isinstance(store, Sight):
+        return None
+    for kind in runtime.charts.kinds():
+        final = {each.id for each in runtime.charts.current(kind).chart.states if each.type == "final"}
+        counts = await store.counts(kind)
+        for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
+            try:
+                runtime.charts.revision(kind, revision)
+            except UnavailableError as error:
+                found.append(Orphans(kind, revision, error.hint))
+    return found
 
 
 async def _known(runtime: Runtime, kind: str) -> KindSight:
@@ -177,4 +206,5 @@ def _events(chart: Chart, index: int) -> tuple[str, ...]:
         if transition.source == index and transition.targets
         for each in transition.descriptors
     )
-    return tuple(dict.fromkeys(each for each in names if sendable is None or each in sendable))
+    found = dict.fromkeys(each for each in names if sendable is None or each in sendable)
+    return tuple(each for each in found if not each.startswith(RESERVED_NAMES))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from interlock.cli import exits, scene, sights
-from interlock.cli.options import common, json_option, pass_terminal
-from interlock.cli.places import chart_option, loaded_charts, opened, run, split_words, words
+from interlock.cli.options import common, example, json_option, pass_terminal
+from interlock.cli.places import chart_option, kind_note, loaded_charts, opened, run, split_words, words
 from interlock.cli.progress import Progress
 from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, NotFoundError, UsageError
@@ -22,6 +22,11 @@ from interlock.runtime.travel import pages
 from interlock.runtime.verify import difference
 
 
+@example(
+    "interlock journal order/A-1",
+    "interlock journal order/A-1 -v --after 7",
+    "interlock journal order/A-1 --follow --json",
+)
 @click.command(short_help="Print the journal of an entity.")
 @words("KIND/ID")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="VERSION", help="Only later entries.")
@@ -88,6 +93,7 @@ def _entry(terminal: Terminal, entry: Entry, *, as_json: bool) -> None:
             terminal.report(*line)
 
 
+@example("interlock ls order --state refund_failed", "interlock ls --tag alert --older 1h")
 @click.command(short_help="List entities by kind, state, age and tag.")
 @words("[KIND]")
 @click.option("--kind", metavar="KIND", help="Of this kind; otherwise of every kind.")
@@ -124,7 +130,7 @@ def ls(
         raise click.UsageError("--after goes on with one kind; name it")
     older_ms = None if older is None else duration_ms(older, "--older")
 
-    async def work() -> tuple[Page, list[str], int]:
+    async def work() -> tuple[Page, list[str], int, str]:
         async with opened(url) as runtime:
             now_ms = runtime.clock.now_ms()
             rows: list[Row] = []
@@ -145,9 +151,10 @@ def ls(
                 page = await _found(runtime, query)
                 rows += page.rows
                 cursor = page.after
-            return Page(tuple(rows), cursor), left, now_ms
+            why = "" if rows else await kind_note(runtime, kind)
+            return Page(tuple(rows), cursor), left, now_ms, why
 
-    page, left, now_ms = run(work())
+    page, left, now_ms, why = run(work())
     if as_json:
         terminal.data(sights.json_text({**plain(page), "kinds_left": left}))
         return exits.OK
@@ -159,7 +166,7 @@ def ls(
     if left:
         terminal.message((f"not reached: --kind {', '.join(left)}", "dim"))
     if not page.rows:
-        terminal.message("no entities")
+        terminal.message(f"no entities{why}")
     return exits.OK
 
 
@@ -180,6 +187,7 @@ def duration_ms(text: str, option: str) -> int:
     return found
 
 
+@example("interlock replay order/A-1")
 @click.command(short_help="Do the steps of a journal again, and compare.")
 @words("KIND/ID")
 @click.option("--to", "last", type=click.IntRange(min=1), metavar="VERSION", help="Stop after this version.")
@@ -192,7 +200,8 @@ def replay(
 ) -> int:
     """Do the steps of a journal again, one by one: each entry, what it changed, and whether the chart still agrees.
 
-    Nothing is written, and no effect is performed. Ends with 8 at the first entry that the chart does not give.
+    Nothing is written, and no effect is performed. Ends with 8 at the first entry that the chart does not give, with 7
+    when that entry was written by a revision whose chart is not here.
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
@@ -245,5 +254,8 @@ def _again(
             terminal.report("      ", *line)
     if problem is not None:
         terminal.failure(f"the journal of `{entity}` diverges at version {entry.version}: {problem}")
-        return exits.CORRUPTION, after
+        if kernel.chart.revision == entry.revision:
+            return exits.CORRUPTION, after
+        terminal.message(f"that entry was written by revision {entry.revision}, whose chart is not here: no damage")
+        return exits.UNAVAILABLE, after
     return exits.OK, after

@@ -50,6 +50,13 @@ _COMMANDS = {
     "top": ("interlock.cli.top:top", "Show how many entities are where, live."),
     "verify": ("interlock.cli.upkeep:verify", "Check the chains of journals, and replay every entity."),
 }
+_SECTIONS = {
+    "Begin": ("new", "demo", "completion"),
+    "Charts": ("check", "simulate", "draw", "convert", "fmt", "schema"),
+    "Entities": ("create", "send", "show", "can", "ls", "journal", "tail", "replay"),
+    "Running and looking after": ("run", "serve", "top", "stuck", "effects", "doctor", "verify", "archive", "db"),
+}
+"""How `--help` lists the commands: in the order in which one meets them."""
 _COMPLETION = "_INTERLOCK_COMPLETE"
 _REPORT = "this is a bug of Interlock; please report it with the command and the output of -v added to it"
 
@@ -80,8 +87,10 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the signature is click's
         """List the commands from the table, without importing any of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name][1]) for name in sorted(_COMMANDS)])
+        width = max(map(len, _COMMANDS))
+        for title, names in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{width}}", _COMMANDS[name][1]) for name in names])
 
 
 def _version(context: click.Context, parameter: click.Parameter, value: object) -> None:  # noqa: ARG001 - the signature is click's
@@ -108,7 +117,8 @@ def _version(context: click.Context, parameter: click.Parameter, value: object) 
 def commands(context: click.Context) -> None:
     """Durable statecharts: check, convert, draw and play charts; send to, look at and look after entities on stores.
 
-    FILE may be - for stdin (with --from FORMAT). Data goes to stdout, messages to stderr.
+    Begin with `interlock new shop`, or look at `interlock demo`. Every command says more, with examples:
+    `interlock send --help`. FILE may be - for stdin (with --from FORMAT). Data goes to stdout, messages to stderr.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
@@ -145,7 +155,7 @@ def _ended(terminal: Terminal, arguments: list[str]) -> int:
         terminal.message("interrupted")
         return exits.INTERRUPTED
     except click.ClickException as error:
-        terminal.failure(_usage(error))
+        terminal.failure(_usage(error, arguments))
         return exits.USAGE
     except Exception as error:  # noqa: BLE001 - the top: every error becomes a line and a code
         return _failed(error, terminal)
@@ -175,11 +185,12 @@ def _failed(error: Exception, terminal: Terminal) -> int:
     return code
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage(error: click.ClickException, arguments: list[str]) -> str:
     """A wrong command line in one line, with where to read on."""
     text = " ".join(error.format_message().split()).removesuffix(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
-    path = context.command_path if context is not None else "interlock"
+    named = next((each for each in arguments if each in _COMMANDS), None)  # what the parser refuses has no context yet
+    path = context.command_path if context is not None else f"interlock {named}" if named else "interlock"
     return f"{text[:1].lower()}{text[1:]} (see {path} --help)"
 
 

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from interlock.cli import exits
-from interlock.cli.options import common, pass_terminal
+from interlock.cli.options import common, example, pass_terminal
 from interlock.cli.terminal import Terminal
 from interlock.definition.schema import json_schema
 from interlock.errors import NotFoundError, UsageError
@@ -28,6 +28,7 @@ SCHEMA = "interlock.schema.json"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
+@example("interlock new shop", "interlock new parcels/return --template blank")
 @click.command(short_help="Make a project: a chart, its handlers and a test.")
 @click.argument("folder", metavar="NAME", type=click.Path(path_type=Path))
 @click.option(

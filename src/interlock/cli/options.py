@@ -13,6 +13,7 @@ import click
 from interlock.cli.terminal import Terminal
 
 F = TypeVar("F", bound=Callable[..., Any])
+C = TypeVar("C", bound=click.Command)
 
 pass_terminal = click.make_pass_decorator(Terminal, ensure=True)
 
@@ -39,6 +40,27 @@ _QUIET = click.option(
 )
 
 
+_ADDRESS = (
+    "URL is the address of a store, such as sqlite:///orders.db. Left out, it is that of INTERLOCK_STORE, else of "
+    "interlock.toml."
+)
+
+
+def example(*lines: str) -> Callable[[C], C]:
+    """Let a command's help end with examples, and with what URL means where it takes one."""
+
+    def shown(command: C) -> C:
+        paragraphs = [_ADDRESS] if any(each.name == "words" for each in command.params) else []
+        # The character \\b keeps click from joining the lines that follow it.
+        paragraphs.append(
+            "\n".join(["\b", "Examples:" if len(lines) > 1 else "Example:", *(f"  {each}" for each in lines)])
+        )
+        command.epilog = "\n\n".join(paragraphs)
+        return command
+
+    return shown
+
+
 def common(command: F) -> F:
     """Give a command the options that all of them have."""
     return _COLOR(_VERBOSE(_QUIET(command)))
@@ -50,7 +72,7 @@ def format_option(command: F) -> F:
         "--from",
         "source_format",
         metavar="FORMAT",
-        help="Format of the input, where its name does not tell: yaml, scxml, xstate or smcat.",
+        help="Format of the input, where its name does not tell: yaml, scxml, xstate, xstate4 or smcat.",
     )
     return option(command)
 

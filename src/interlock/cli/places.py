@@ -5,7 +5,7 @@
 Rule 1: the first that is there decides. Store: the address on the command line, INTERLOCK_STORE, `store` of the
 project. Charts: `--chart`, INTERLOCK_CHARTS (as PATH is written), `charts` of the project.
 Rule 2: the project is the nearest `interlock.toml`, or `pyproject.toml` with a `[tool.interlock]`, in this folder or
-one above; its paths are meant from where it stands.
+one above; its paths and its modules are meant from where it stands.
 Rule 3: a command that looks makes nothing: a place that is not there is not found, and not created.
 """
 
@@ -15,8 +15,9 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+import traceback
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +27,7 @@ import click
 
 from interlock.assemble import BoundChart, load
 from interlock.errors import InterlockError, NotFoundError, UsageError
+from interlock.model.findings import suggestion
 from interlock.opening import opened_store, schema_of, without_password
 from interlock.ports.clock import SystemClock
 from interlock.runtime.charts import Charts
@@ -43,10 +45,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What the project's file says: the store, and its charts as paths or as `module:name`."""
+    """What the project's file says: the store, and its charts as paths or as `module:name`; and where it stands."""
 
     store: str | None = None
     charts: tuple[str, ...] = ()
+    folder: Path | None = None
 
 
 def words(text: str) -> Callable[[F], F]:
@@ -61,7 +64,7 @@ def chart_option(command: F) -> F:
         "charts",
         multiple=True,
         metavar="FILE",
-        help="A chart of the entities: a definition, or module:name for one with code. May be given several times.",
+        help="A chart of the entities: a definition, or module:name for charts with code. May be given several times.",
     )
     return option(command)
 
@@ -78,6 +81,13 @@ def split_words(given: Sequence[str], *names: str, optional: int = 0) -> tuple[s
     if len(rest) > len(names):
         raise click.UsageError(f'"{rest[len(names)]}" is one word too many')
     return address or default_store(), [*rest, *[None] * (len(names) - len(rest))]
+
+
+def split_names(given: Sequence[str]) -> tuple[str, list[str]]:
+    """The address, which may be left out, and all other words. Raises UsageError when no store is known."""
+    addresses = [each for each in given if _ADDRESS.match(each)]
+    url, _ = split_words(addresses)
+    return url, [each for each in given if each not in addresses]
 
 
 def default_store() -> str:
@@ -99,43 +109,41 @@ def known_charts(given: Sequence[str]) -> list[BoundChart]:
 def loaded_charts(given: Sequence[str], *, otherwise: str | None = None) -> list[BoundChart]:
     """The charts to work with. Raises UsageError when none is known, DefinitionError when one is wrong."""
     variable = os.environ.get(CHARTS_VARIABLE, "")
-    names = list(given) or [each for each in variable.split(os.pathsep) if each] or list(project().charts)
+    names = list(given) or [each for each in variable.split(os.pathsep) if each]
+    folder = None
+    if not names:
+        found = project()
+        names, folder = list(found.charts), found.folder
     if not names:
         hint = f"name it with --chart FILE, or write charts = [...] into {PROJECT_FILE}"
         hint = hint if otherwise is None else f"{hint}, or {otherwise}"
         raise UsageError("no chart is named", code="charts.missing", hint=hint)
-    return [_chart(each) for each in names]
+    return [chart for each in names for chart in _charts(each, folder)]
 
 
-def _chart(name: str) -> BoundChart:
+def _charts(name: str, folder: Path | None) -> list[BoundChart]:
     if _CODE.fullmatch(name) and not Path(name).exists():
-        return _chart_of_code(name)
-    return load(name)
+        return charts_of_code(name, folder=folder)
+    return [load(name)]
 
 
-def _chart_of_code(name: str) -> BoundChart:
-    found = _found(name)
-    if not isinstance(found, BoundChart):
-        raise UsageError(f"`{name}` is no chart", code="chart.module", hint="name what interlock.load gave")
-    return found
-
-
-def charts_of_code(name: str) -> list[BoundChart]:
+def charts_of_code(name: str, *, folder: Path | None = None) -> list[BoundChart]:
     """The charts that `module:name` means: a chart, a list of them, or a function that gives either.
 
-    Raises UsageError for anything else, and when the module or the function cannot be run.
+    The module is looked for in the folder, by default this one, as well. Raises UsageError for anything else, and when
+    the module or the function cannot be run.
     """
     if not _CODE.fullmatch(name):
-        raise UsageError(
-            f"`{name}` names no charts", code="chart.module", hint="write module:name, as in orders:charts"
-        )
-    found = _found(name)
+        module = name.removesuffix(".py").strip("./").replace("/", ".")
+        hint = f"write module:name, as in {module if module.isidentifier() else 'orders'}:charts"
+        raise UsageError(f"`{name}` names no charts", code="chart.module", hint=hint)
+    home = folder or Path.cwd()
+    found = _found(name, home)
     if callable(found) and not isinstance(found, BoundChart):
         try:
             found = found()
         except Exception as error:
-            message = f"`{name}` raised {type(error).__name__}: {error}"
-            raise UsageError(message, code="chart.module", hint="run it by hand to see where") from error
+            raise _raised(f"`{name}`", error, home) from error
     charts = [found] if isinstance(found, BoundChart) else list(found) if isinstance(found, Iterable) else []
     if not charts or not all(isinstance(each, BoundChart) for each in charts):
         hint = "name what interlock.load gave, a list of those, or a function that returns one"
@@ -143,23 +151,34 @@ def charts_of_code(name: str) -> list[BoundChart]:
     return charts
 
 
-def _found(name: str) -> Any:
+def _found(name: str, folder: Path) -> Any:
     """What a module has under a name."""
     module, _, attribute = name.partition(":")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # as `python -m` does; a command that was installed has not
+    if str(folder) not in sys.path and not ("" in sys.path and folder == Path.cwd()):
+        sys.path.insert(0, str(folder))  # as `python -m` does; a command that was installed has not
     try:
         home = import_module(module)
     except ImportError as error:
-        raise UsageError(f"module `{module}` cannot be imported: {error}", code="chart.module") from error
+        hint = f"is {module}.py in this folder, or installed?" if error.name == module else None
+        raise UsageError(f"module `{module}` cannot be imported: {error}", code="chart.module", hint=hint) from error
     except InterlockError:
         raise
     except Exception as error:
-        message = f"module `{module}` raised {type(error).__name__}: {error}"
-        raise UsageError(message, code="chart.module", hint="import it by hand to see where") from error
+        raise _raised(f"module `{module}`", error, folder) from error
     if not hasattr(home, attribute):
-        raise UsageError(f"module `{module}` has no `{attribute}`", code="chart.module")
+        charts = [each for each, value in vars(home).items() if isinstance(value, BoundChart)]
+        hint = suggestion(attribute, vars(home)) or (f"its charts are {', '.join(charts)}" if charts else None)
+        raise UsageError(f"module `{module}` has no `{attribute}`", code="chart.module", hint=hint)
     return getattr(home, attribute)
+
+
+def _raised(what: str, error: Exception, folder: Path) -> UsageError:
+    """Code of the user's raised: what, and the last line of theirs that led there."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = next((each for each in reversed(frames) if Path(each.filename).is_relative_to(folder)), frames[-1])
+    file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (last.filename, last.lineno)
+    message = f"{what} raised {type(error).__name__}: {getattr(error, 'msg', error)}"
+    return UsageError(message, code="chart.module", hint=f"look at {os.path.relpath(file or '?')}, line {line}")
 
 
 def project(start: Path | None = None) -> Project:
@@ -198,7 +217,8 @@ def _project(file: Path, table: dict[str, Any]) -> Project:
     if store is not None and (not isinstance(store, str) or not _ADDRESS.match(store)):
         raise UsageError(f"`store` of {name} is no address", code="project.store", hint='write "sqlite:///orders.db"')
     named = (each if _CODE.fullmatch(each) else os.path.relpath(file.parent / each) for each in charts)
-    return Project(store=None if store is None else _from(file.parent, store), charts=tuple(named))
+    address = None if store is None else _from(file.parent, store)
+    return Project(store=address, charts=tuple(named), folder=file.parent)
 
 
 def _from(folder: Path, address: str) -> str:
@@ -221,6 +241,34 @@ async def opened(url: str, charts: Sequence[BoundChart] = (), *, create: bool = 
         yield runtime
     finally:
         await runtime.close()
+
+
+@contextmanager
+def known_kind(entity: str, charts: Sequence[BoundChart]) -> Iterator[None]:
+    """What asks for an entity stands inside: when there is none, and none of its kind can be, the near kind is told."""
+    try:
+        yield
+    except NotFoundError as error:
+        kind, kinds = entity.partition("/")[0], [each.chart.kind for each in charts]
+        near = None if kind in kinds else suggestion(kind, kinds)
+        if error.code != "entity.unknown" or near is None:
+            raise
+        raise NotFoundError(error.message, code=error.code, hint=near) from error
+
+
+async def kind_note(runtime: Runtime, kind: str | None) -> str:
+    """What to add where nothing of a kind is found: what it may be meant for, if the store has no such kind."""
+    known = () if kind is None else await runtime.store.kinds()
+    if kind is None or kind in known:
+        return ""
+    if _is_path(kind):
+        return f"; `{kind}` was taken for a kind: write the address of a store, such as sqlite:///{kind}"
+    near = suggestion(kind, known) or (f"there are {', '.join(known)}" if known else "there are none")
+    return f" of kind `{kind}`; {near}"
+
+
+def _is_path(text: str) -> bool:
+    return Path(text).exists()
 
 
 async def check_store(url: str) -> None:

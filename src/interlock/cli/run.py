@@ -2,7 +2,8 @@
 
 Rule 1: it says what it does when that changes: running, draining, closed. The last line is the report.
 Rule 2: it ends with 0 after a drain, however that went: what was put back or left running is not lost.
-Rule 3: what the worker logs is shown with its facts, unless the application has set up logging itself.
+Rule 3: what the worker logs is shown with its facts, unless the application has set up logging itself. The same line
+again within seconds is counted, not shown, except with -v: a thousand of them say no more than one.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import click
 
 from interlock.assemble import BoundChart
 from interlock.cli import exits, sights
+from interlock.cli.fleet import orphans
 from interlock.cli.history import duration_ms
-from interlock.cli.options import common, pass_terminal
+from interlock.cli.options import common, example, pass_terminal
 from interlock.cli.places import charts_of_code, default_store, loaded_charts, run
 from interlock.cli.terminal import Terminal
 from interlock.opening import open as open_runtime
@@ -30,7 +32,14 @@ from interlock.runtime.serving import Drained, Signals, until_heard
 from interlock.shm.drain import shared_life
 
 _log = logging.getLogger("interlock")
+_TIME_MS_MIN = 10**12
+"""Numbers of milliseconds from here on are times since 1970; below it, durations."""
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+REPEATED_S = 10.0
+REPEATED_MAX = 1_000
+"""How long the same line is not shown again, and how many lines are remembered for that."""
 
 
 class Told(logging.Handler):
@@ -39,20 +48,40 @@ class Told(logging.Handler):
     def __init__(self, terminal: Terminal) -> None:
         super().__init__(logging.INFO if terminal.verbose else logging.WARNING)
         self._terminal = terminal
+        self._shown: dict[str, tuple[float, int]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show one record."""
         level = record.levelname.lower()
-        facts = "".join(f" {name}={value}" for name, value in vars(record).items() if name not in _USUAL)
+        facts = "".join(_fact(name, value) for name, value in vars(record).items() if name not in _USUAL)
         error = record.exc_info[1] if record.exc_info else None
         why = "" if error is None else f": {type(error).__name__}: {error}"
         style = "bold red" if record.levelno >= logging.ERROR else "yellow"
-        self._terminal.note((level, style), f": {record.getMessage()}{why}{facts}".replace("\n", "\\n"))
+        text = f": {record.getMessage()}{why}{facts}".replace("\n", "\\n")
+        since, more = self._shown.get(text, (None, 0))
+        if since is not None and record.created - since < REPEATED_S and not self._terminal.verbose:
+            self._shown[text] = (since, more + 1)
+            return
+        if len(self._shown) >= REPEATED_MAX:
+            self._shown.clear()
+        self._shown[text] = (record.created, 0)
+        self._terminal.note((level, style), text, (f" ({more:,} more like it)" if more else "", "dim"))
         if error is not None and self._terminal.verbose:
             for line in "".join(traceback.format_exception(error)).splitlines():
                 self._terminal.note((f"  {line}", "dim"))
 
 
+def _fact(name: str, value: object) -> str:
+    """A fact of a record; a time in milliseconds as people read it."""
+    if name.endswith("_ms") and isinstance(value, int) and value > _TIME_MS_MIN:
+        return f" {name.removesuffix('_ms')}={sights.time_text(value)}"
+    return f" {name}={value}"
+
+
+@example(
+    "interlock run orders:charts --store sqlite:///orders.db",
+    "interlock run orders:charts --bus nats://127.0.0.1:4222?stream=orders",
+)
 @click.command("run", short_help="Perform the work of a store until told to stop.")
 @click.argument("app", required=False, metavar="[MODULE:NAME]")
 @click.option("--store", metavar="URL", help="The store; otherwise that of the project.")
@@ -95,6 +124,9 @@ def run_command(
             opening = open_runtime(address, charts=charts, work=True, life=door, bus=bus, lease_ms=lease_ms)
             async with opening as runtime:
                 _say_running(terminal, charts, address)
+                for each in await orphans(runtime) or ():
+                    told = f": entities of {each.kind} {each.revision} wait: no chart here goes on with them"
+                    terminal.message(("missing", "yellow"), f"{told}; {each.hint}")
                 await until_heard(runtime, heard)
                 _say_draining(terminal, signals.first, drain_ms)
                 ended = await runtime.drain(drain_ms)
@@ -119,6 +151,8 @@ def _say_running(terminal: Terminal, charts: Sequence[BoundChart], address: str)
             if name not in chart.handlers:
                 told = f": `{name}` of {chart.chart.kind} has no handler here; its work waits for a process that has it"
                 terminal.message(("missing", "yellow"), told)
+    if not any(each.handlers for each in charts) and any(each.chart.handlers for each in charts):
+        terminal.message(("  name the module that registers them: interlock run MODULE:NAME", "dim"))
 
 
 def _say_draining(terminal: Terminal, number: int | None, drain_ms: int) -> None:

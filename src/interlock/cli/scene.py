@@ -48,12 +48,14 @@ def value_text(value: Any) -> str:
 # Steps
 
 
-def record_lines(records: list[Record], entity: str, before: dict[str, Snapshot]) -> Iterator[Line]:
-    """The steps that one line led to, in order; those of other entities than this one with their name."""
+def record_lines(records: list[Record], entity: str, before: dict[str, Snapshot], chart: Chart) -> Iterator[Line]:
+    """The steps that one line led to, in order; those of others than this one, of the chart, with their name."""
     earlier = dict(before)
     for record in records:
         whose = "" if record.entity == entity else f" of {record.entity}"
         yield from step_lines(record, earlier.get(record.entity), whose)
+        if not whose and record.event is not None and record.step.outcome == "rejected":
+            yield from refusal_lines(chart, record.event.name, record.step.reason)
         earlier[record.entity] = record.step.snapshot
 
 
@@ -99,6 +101,25 @@ def context_changes(before: dict[str, Any], after: dict[str, Any], path: str = "
             yield from context_changes(old, new, f"{name}.")
         elif not same_value(old, new):
             yield ("  context  ", f"{name}: ", (value_text(old), "red"), " → ", (value_text(new), "green"))
+
+
+def refusal_lines(chart: Chart, event: str, reason: str | None, near: str | None = None) -> Iterator[Line]:
+    """Why an event was refused of which no guard and no fault tells: where it is taken, or what it is near."""
+    taking = states_taking(chart, event)
+    if reason == "no_transition" and taking:
+        yield ("  why      ", f"not accepted here, but in {', '.join(taking)}")
+    elif reason in ("no_transition", "undeclared"):
+        yield ("  why      ", f"no state of {chart.kind} takes it from outside{f'; {near}' if near else ''}")
+
+
+def states_taking(chart: Chart, name: str) -> list[str]:
+    """The states with a transition for an event, in document order."""
+    taking = (
+        chart.states[each.source].id
+        for each in chart.transitions
+        if any(descriptor.matches(name) or descriptor.text == name for descriptor in each.descriptors)
+    )
+    return list(dict.fromkeys(taking))
 
 
 def problem_lines(trials: Iterable[Trial], faults: Iterable[Fault]) -> Iterator[Line]:
@@ -180,10 +201,12 @@ def _state_note(state: State) -> Part:
     return (note, "dim")
 
 
-def context_lines(snapshot: Snapshot) -> Iterator[Line]:
-    """The context, a field to a line."""
-    for name, value in snapshot.context.items():
-        yield (f"  {name}: ", value_text(value))
+def context_lines(chart: Chart, snapshot: Snapshot) -> Iterator[Line]:
+    """The context, a field to a line, in the order of the chart."""
+    declared = (field.name for state in chart.states for field in state.context)
+    for name in dict.fromkeys([*declared, *snapshot.context]):
+        if name in snapshot.context:
+            yield (f"  {name}: ", value_text(snapshot.context[name]))
     if not snapshot.context:
         yield ("  the context is empty",)
 

@@ -12,7 +12,7 @@ import click
 
 from interlock.assemble import BoundChart
 from interlock.cli import exits
-from interlock.cli.options import common, pass_terminal
+from interlock.cli.options import common, example, pass_terminal
 from interlock.cli.places import chart_option, check_store, loaded_charts, run, split_words, words
 from interlock.cli.terminal import Terminal
 from interlock.errors import MissingExtraError, UsageError
@@ -22,6 +22,11 @@ from interlock.ports.clock import SystemClock
 PORT = 8470
 
 
+@example(
+    "interlock serve",
+    "interlock serve sqlite:///orders.db --chart orders:charts --work",
+    "interlock serve --host 0.0.0.0 --key-file keys.toml --read-only",
+)
 @click.command(short_help="Show the entities of a store in a browser.")
 @words("")
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="Where to listen; other machines need --key-file.")

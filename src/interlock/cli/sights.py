@@ -20,6 +20,7 @@ from interlock.kernel.explain import Candidate
 from interlock.model.chart import Chart
 from interlock.model.duration import format_duration
 from interlock.model.entry import Entry, Receipt
+from interlock.model.findings import suggestion
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Row
 from interlock.runtime.travel import EPOCH
@@ -62,8 +63,8 @@ def counted(count: int, one: str, many: str) -> str:
 # A receipt
 
 
-def receipt_lines(receipt: Receipt, event: str, *, dry: bool = False) -> Iterator[Line]:
-    """How an event was taken, where the entity is now, and what was asked for or went wrong."""
+def receipt_lines(receipt: Receipt, event: str, *, chart: Chart | None = None, dry: bool = False) -> Iterator[Line]:
+    """How an event was taken, where the entity is now, and what was asked for or went wrong; with its chart, why."""
     outcome = f"would be {receipt.outcome}" if dry else receipt.outcome
     reason = f" ({receipt.reason})" if receipt.reason else ""
     where = f": {', '.join(receipt.snapshot.configuration)}" if receipt.snapshot is not None else ""
@@ -72,6 +73,13 @@ def receipt_lines(receipt: Receipt, event: str, *, dry: bool = False) -> Iterato
     for effect in receipt.effects:
         yield ("  effect   ", *scene.effect_parts(effect, time_text))
     yield from scene.problem_lines(receipt.trials, receipt.faults)
+    if receipt.reason == "entity.exists":
+        yield ("  why      ", "there is one of this id: send it an event, or take another id")
+    elif chart is not None and receipt.reason == "roles":
+        yield ("  why      ", _roles(chart, event))
+    elif chart is not None and receipt.outcome == "rejected":
+        near = suggestion(event, event_names(chart))
+        yield from scene.refusal_lines(chart, event, receipt.reason, near)
 
 
 # An entity
@@ -85,7 +93,7 @@ def head_line(snapshot: Snapshot, note: str = "") -> Line:
 def entity_lines(chart: Chart, snapshot: Snapshot, *, now_ms: int, whole: bool) -> Iterator[Line]:
     """The active states, or with `whole` all of them, then the context, and what is awaited."""
     yield from scene.tree_lines(chart, snapshot, set() if whole else None)
-    yield from scene.context_lines(snapshot)
+    yield from scene.context_lines(chart, snapshot)
     for timer in snapshot.timers:
         left = timer.due_ms - now_ms
         when = f"in {age_text(left)}" if left >= 0 else f"{age_text(-left)} ago"
@@ -115,7 +123,7 @@ def can_lines(
         else:
             yield ("  ", *scene.candidate_parts(chart, each, width))
     for name in others:
-        where = f"not accepted here, but in {', '.join(_states_taking(chart, name)) or 'no state'}"
+        where = f"not accepted here, but in {', '.join(scene.states_taking(chart, name)) or 'no state'}"
         why = f"denied: {_roles(chart, name)}" if name in denied else where  # who may not send it learns no more
         yield ("  ", ("✗ ", "red"), f"{name:<{width}}  {why}")
 
@@ -132,7 +140,7 @@ def can_json(chart: Chart, snapshot: Snapshot, candidates: Sequence[Candidate], 
             {**msgspec.to_builtins(each), "accepted": each.accepted and each.event not in denied} for each in found
         ],
         "denied": sorted(denied),
-        "not_accepted": {name: _states_taking(chart, name) for name in others if name not in denied},
+        "not_accepted": {name: scene.states_taking(chart, name) for name in others if name not in denied},
     }
 
 
@@ -142,15 +150,6 @@ def _is_taken(chart: Chart, candidates: Sequence[Candidate], name: str) -> bool:
         for each in candidates
         for descriptor in chart.transitions[each.transition].descriptors
     )
-
-
-def _states_taking(chart: Chart, name: str) -> list[str]:
-    taking = (
-        chart.states[each.source].id
-        for each in chart.transitions
-        if any(descriptor.matches(name) or descriptor.text == name for descriptor in each.descriptors)
-    )
-    return list(dict.fromkeys(taking))
 
 
 def _roles(chart: Chart, event: str) -> str:

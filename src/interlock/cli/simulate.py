@@ -14,13 +14,13 @@ from interlock.assemble import BoundChart
 from interlock.cli import exits, scene
 from interlock.cli.check import sound
 from interlock.cli.files import STDIN, read_bytes, read_source
-from interlock.cli.options import common, format_option, json_option, pass_terminal
+from interlock.cli.options import common, example, format_option, json_option, pass_terminal
 from interlock.cli.play import LOOKING, NOT_JSON, Play, instant
 from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, RejectedError, UsageError
 
 _VIEWS: dict[str, Callable[[Play], Iterable[scene.Line]]] = {
-    "context": lambda play: scene.context_lines(play.snapshot),
+    "context": lambda play: scene.context_lines(play.chart, play.snapshot),
     "effects": scene.effect_lines,
     "events": scene.event_lines,
     "timers": lambda play: [*scene.waiting_lines(play)] or [("  nothing waits",)],
@@ -29,6 +29,10 @@ _VIEWS: dict[str, Callable[[Play], Iterable[scene.Line]]] = {
 assert set(_VIEWS) == set(LOOKING)
 
 
+@example(
+    "interlock simulate order.interlock.yaml --context '{\"amount\": 4990}'",
+    "interlock simulate order.interlock.yaml --script life.txt",
+)
 @click.command(short_help="Play a chart: send events, advance time, go back.")
 @click.argument("file", metavar="FILE")
 @click.option("--script", metavar="FILE", help="Read the lines of the play from FILE, - for stdin.")
@@ -93,7 +97,7 @@ class _Stage:
     def opening(self) -> None:
         """The first step, and what there is to do."""
         self._lines(scene.assumption_lines(self.play))
-        self._lines(scene.record_lines(self.play.simulation.trace, self.play.entity, {}))
+        self._lines(scene.record_lines(self.play.simulation.trace, self.play.entity, {}, self.play.chart))
         self._status()
 
     def line(self, line: str) -> None:
@@ -110,7 +114,7 @@ class _Stage:
         else:
             before = dict(play.simulation.snapshots)
             records = play.change(line)
-            self._lines(scene.record_lines(records, play.entity, before))
+            self._lines(scene.record_lines(records, play.entity, before, play.chart))
             self._meant(records)
             if word == "advance":
                 self.terminal.report(("  clock    ", "dim"), f"now {instant(play.simulation.time_ms)}")

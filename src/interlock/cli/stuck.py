@@ -15,9 +15,9 @@ from msgspec import Struct, to_builtins
 
 from interlock.assemble import BoundChart
 from interlock.cli import exits, sights
-from interlock.cli.effects import OVERDUE_MS, work_json, work_lines
+from interlock.cli.effects import OVERDUE_MS, overdue_ms, work_json, work_lines
 from interlock.cli.fleet import Stuck, check_kind, stuck_entities
-from interlock.cli.options import common, json_option, pass_terminal
+from interlock.cli.options import common, example, json_option, pass_terminal
 from interlock.cli.places import chart_option, known_charts, opened, run, split_words, words
 from interlock.cli.scene import Line
 from interlock.cli.terminal import Terminal
@@ -42,6 +42,7 @@ class Found(Struct, frozen=True):
     is_partial: bool = False
 
 
+@example("interlock stuck", "interlock stuck order --limit 5")
 @click.command(short_help="Show what rests longer than it should, worst first.")
 @words("[KIND]")
 @click.option(
@@ -100,7 +101,7 @@ async def waiting_work(runtime: Runtime, kind: str | None) -> tuple[list[WorkRow
 def is_waiting(row: WorkRow, now_ms: int) -> bool:
     """Whether somebody should have taken it up long ago."""
     stands = standing(row, now_ms=now_ms)
-    return stands.word in ("due", "retry", "in_hand") and now_ms - (stands.at_ms or now_ms) > OVERDUE_MS
+    return stands.word in ("due", "scheduled", "retry", "in_hand") and overdue_ms(row, stands, now_ms) > OVERDUE_MS
 
 
 async def dead_letters(runtime: Runtime, kind: str | None) -> list[WorkRow]:
@@ -125,7 +126,7 @@ def _lines(found: Found) -> Iterator[Line]:
     if found.work:
         yield (("due, and nobody takes it up", "bold yellow"),)
         yield from _indented(work_lines(found.work, found.now_ms, None))
-        yield (("  next: interlock run, with handlers of these names", "dim"),)
+        yield (("  next: interlock run, with these handlers and the charts of these entities", "dim"),)
     if found.dead:
         yield (("dead letters", "bold red"),)
         yield from _indented(work_lines(found.dead, found.now_ms, None))
@@ -144,10 +145,10 @@ def _entity_lines(entities: Sequence[Stuck]) -> Iterator[Line]:
             "  ",
             (f"{each.entity:<{width}}", "bold"),
             told,
-            (f"  takes {', '.join(each.events) or 'nothing'}", "dim"),
+            (f"  takes {', '.join(each.events) or 'no event of a person'}", "dim"),
         )
     first = entities[0]
-    then = f"interlock can {first.entity}"
+    then = f"interlock effects ls --entity {first.entity}"  # it waits for an answer, or for a timer
     if first.events:
         who = f" --principal you:{first.roles[0]}" if first.roles else ""
         then = f"interlock send {first.entity} {first.events[0]}{who}"

@@ -6,8 +6,8 @@ import click
 
 from interlock.cli import exits, sights
 from interlock.cli.history import duration_ms
-from interlock.cli.options import common, json_option, pass_terminal
-from interlock.cli.places import opened, run, split_words, words
+from interlock.cli.options import common, example, json_option, pass_terminal
+from interlock.cli.places import kind_note, opened, run, split_words, words
 from interlock.cli.terminal import Terminal
 from interlock.errors import UsageError
 from interlock.model.codec import plain
@@ -17,6 +17,7 @@ from interlock.runtime.tail import tail as tailed
 from interlock.runtime.travel import time_ms
 
 
+@example("interlock tail -f", "interlock tail order --from 10m -v")
 @click.command(short_help="Show what happens on a store, as it happens.")
 @words("[KIND]")
 @click.option("--follow", "-f", is_flag=True, help="Go on with what is kept from now on, until interrupted.")
@@ -40,6 +41,9 @@ def tail(terminal: Terminal, words: tuple[str, ...], *, follow: bool, begin: str
 
     async def work() -> None:
         async with opened(url) as runtime:
+            note = await kind_note(runtime, kind)
+            if note:
+                terminal.message(f"nothing yet{note}")
             since = time_ms(begin) if ago_ms is None else max(0, runtime.clock.now_ms() - ago_ms)
             async for told in tailed(runtime.store, runtime.clock, kind=kind, since_ms=since, follow=follow):
                 _show(terminal, told, as_json=as_json)

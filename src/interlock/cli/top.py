@@ -19,7 +19,7 @@ from interlock.assemble import BoundChart
 from interlock.cli import exits, sights
 from interlock.cli.fleet import FleetSight, KindSight, StateSight, fleet
 from interlock.cli.history import duration_ms
-from interlock.cli.options import common, json_option, pass_terminal
+from interlock.cli.options import common, example, json_option, pass_terminal
 from interlock.cli.places import chart_option, known_charts, opened, run, split_words, words
 from interlock.cli.progress import bar
 from interlock.cli.scene import Line
@@ -42,6 +42,7 @@ AGE_WIDTH = 7
 BAR_CELLS = 8
 
 
+@example("interlock top", "interlock top order --once")
 @click.command(short_help="Show how many entities are where, live.")
 @words("[KIND]")
 @click.option("--once", is_flag=True, help="Tell the moment and end, as it does without a terminal.")

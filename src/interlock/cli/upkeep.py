@@ -13,8 +13,8 @@ import click
 from interlock.cli import exits, sights
 from interlock.cli.fleet import fleet
 from interlock.cli.history import duration_ms
-from interlock.cli.options import common, json_option, pass_terminal
-from interlock.cli.places import chart_option, loaded_charts, opened, run, split_words, words
+from interlock.cli.options import common, example, json_option, pass_terminal
+from interlock.cli.places import chart_option, loaded_charts, opened, run, split_names, split_words, words
 from interlock.cli.progress import Progress
 from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, NotFoundError, UsageError
@@ -34,6 +34,7 @@ _PROOF = (
 )
 
 
+@example("interlock verify", "interlock verify order/A-1 order/A-2", "interlock verify --chains-only --json")
 @click.command(short_help="Check the chains of journals, and replay every entity.")
 @click.argument("words", nargs=-1, metavar="[URL] [KIND/ID...]")
 @click.option("--chains-only", is_flag=True, help="Only the links of the journals; needs no chart.")
@@ -50,8 +51,7 @@ def verify(
     Tells the first bad link or divergence of each entity, and goes on to the others. Ends with 8 when one is damaged,
     with 7 when one could not be judged for want of its chart. With --json one JSON object to a line.
     """
-    named = [each for each in words if "/" in each and ":" not in each.partition("/")[0]]
-    url, _ = split_words([each for each in words if each not in named])
+    url, named = split_names(words)
     for each in named:
         checked_entity(each)
     bound = [] if chains_only else loaded_charts(charts, otherwise="check the links alone with --chains-only")
@@ -121,6 +121,7 @@ async def _how_many(runtime: Runtime) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
+@example("interlock archive --kind order --state shipped --older 90d --to file:///var/archive/orders")
 @click.command(short_help="Move the journals of ended entities to an archive.")
 @words("")
 @click.option("--kind", required=True, metavar="KIND", help="Entities of this kind ...")
@@ -241,6 +242,7 @@ def db(context: click.Context) -> None:
         raise click.UsageError("say what to do: status or upgrade")
 
 
+@example("interlock db status")
 @db.command(short_help="Tell which schema a store has.")
 @words("")
 @json_option
@@ -265,6 +267,7 @@ def status(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
     return exits.OK if found.current == found.newest else exits.FINDINGS
 
 
+@example("interlock db upgrade postgresql://host/orders")
 @db.command(short_help="Bring the schema of a store up to date.")
 @words("")
 @json_option

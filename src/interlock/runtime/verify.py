@@ -3,7 +3,8 @@
 Rule 1: what a step gives when it is done again must be what its entry says: from, to, outcome, reason, effects; and the
 stored snapshot must be the replayed one at its version. Anything else is a divergence, told with its version.
 Rule 2: damage is an answer, not an exception: one bad entity does not keep the others from being looked at.
-Rule 3: an entity whose revision is not here is not replayed, and that is said; nothing is guessed about it.
+Rule 3: an entity whose revision is not here is not replayed, and that is said; nothing is guessed about it. A chart
+that is compatible may replay it, but where it gives something else, nothing is proven: it may be right to differ.
 Rule 4: what a database keeps beside its journals for lists, counts and known keys is held against them.
 Rule 5: links are checked by the store, which knows its key and tenant. Without a key a chain shows accidents and
 clumsy edits; it proves nothing against someone who can write it anew as a whole.
@@ -12,11 +13,12 @@ clumsy edits; it proves nothing against someone who can write it anew as a whole
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from itertools import zip_longest
 
-import msgspec
 from msgspec import Struct
 
 from interlock.errors import CorruptionError, InterlockError, NotFoundError, UnavailableError
+from interlock.kernel.kernel import Kernel
 from interlock.model.codec import encode
 from interlock.model.entry import Entry
 from interlock.model.record import Record
@@ -24,11 +26,13 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import PAGE_MAX, Derived, Duplicate, Loaded, Names, Query, Store
 from interlock.runtime.charts import Charts
-from interlock.runtime.replay import repeated
+from interlock.runtime.replay import repeated, unproven
 
 ARCHIVED = "journal.archived"
 UNPROVEN = frozenset({"kind.unknown", "revision.unknown"})
 """Codes of problems that are this process's, not the journal's: it lacks the chart."""
+
+_SHOWN_MAX = 80
 
 
 class Problem(Struct, frozen=True, omit_defaults=True):
@@ -194,12 +198,20 @@ class _Witness:
         try:
             step = repeated(kernel, self._entity, self._snapshot, entry)
         except InterlockError as error:
-            self.fail("journal.divergence", f"the step fails: {error.message}", record)
+            self._diverges(kernel, record, f"the step fails: {error.message}")
             return
         found = difference(entry, self._snapshot, step) or self._snapshot_difference(step.snapshot)
         if found is not None:
-            self.fail("journal.divergence", found, record)
+            self._diverges(kernel, record, found)
         self._snapshot = step.snapshot
+
+    def _diverges(self, kernel: Kernel, record: Record, found: str) -> None:
+        """A step, done again, gives something else. Only the chart that wrote the entry can call that damage."""
+        if kernel.chart.revision == record.entry.revision:
+            self.fail("journal.divergence", found, record)
+            return
+        error = unproven(self._entity, record.entry, kernel)
+        self._problem = Problem(error.code, error.message, record.version)
 
     def _snapshot_difference(self, snapshot: Snapshot) -> str | None:
         """How the stored snapshot differs from the replayed one, if it is of this version."""
@@ -227,10 +239,18 @@ def difference(entry: Entry, before: Snapshot | None, step: Step) -> str | None:
     )
     for name, said, given in told:
         if encode(said) != encode(given):
-            return f"`{name}` is {_short(said)}, and the chart gives {_short(given)}"
+            written, found = _short(said, given)
+            return f"`{name}` is {written}, and the chart gives {found}"
     return None
 
 
-def _short(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 80 else text[:79] + "…"
+def _short(said: object, given: object) -> tuple[str, str]:
+    """Two values that differ as JSON; of long ones the part where they begin to."""
+    texts = [encode(each).decode() for each in (said, given)]
+    if max(map(len, texts)) <= _SHOWN_MAX:
+        return texts[0], texts[1]
+    same = next(at for at, (left, right) in enumerate(zip_longest(*texts)) if left != right)
+    begin = 0 if same < _SHOWN_MAX // 2 else same - _SHOWN_MAX // 4
+    cut = [("…" if begin else "") + each[begin : begin + _SHOWN_MAX] for each in texts]
+    ends = ["…" if len(each) > begin + _SHOWN_MAX else "" for each in texts]
+    return cut[0] + ends[0], cut[1] + ends[1]

@@ -14,6 +14,7 @@ import pytest
 
 import interlock
 from interlock.ports.work import WorkQuery, WorkRow, WorkStore
+from interlock.runtime.children import child_entity
 from tests.unit.cli.calls import Caller, Ended
 
 STORE = "sqlite:///orders.db"
@@ -189,12 +190,23 @@ def test_a_missing_handler_is_told_to_whoever_has_the_charts(
 
 
 def test_a_child_that_never_answers_is_seen_waiting(call: Caller, folder: Path) -> None:
-    """And its parent hears when there is a time limit."""
+    """By its name, so that one can look at it. And its parent hears when there is a time limit."""
     child = "invoke: {id: net, type: chart, src: network, onDone: paid, onError: declined}"
     asyncio.run(lived(has_a_child, order(child), interlock.loads(NETWORK)))
     _, listed = told(call)
+    name = child_entity("network", "net", "order/1/1/0")
 
-    assert "order/1/1/0  child network  waits for its child  T\n" == plain(listed.out)
+    assert f"order/1/1/0  child network  waits for its child {name}  T\n" == plain(listed.out)
+    assert call("journal", STORE, name).out.endswith("_create  → making\n")
+
+
+def test_a_chart_written_in_place_has_a_child_without_a_name_in_the_list(call: Caller, folder: Path) -> None:
+    """Its kind is its own; the list does not guess."""
+    child = f"invoke: {{id: net, type: chart, src: {NETWORK}, onDone: paid, onError: declined}}"
+    asyncio.run(lived(has_a_child, order(child)))
+    _, listed = told(call)
+
+    assert "order/1/1/0  child charging.0  waits for its child  T\n" == plain(listed.out)
 
 
 def test_a_child_that_takes_too_long_is_in_the_journal(call: Caller, folder: Path) -> None:
@@ -217,3 +229,52 @@ def test_a_child_whose_chart_nobody_has_is_told(call: Caller, folder: Path) -> N
     assert "nobody here performs it" in listed.out
     assert "kind.unknown: no chart of kind `network`" in listed.out
     assert "nobody here performs network: run a process that does, with interlock run\n" == listed.err
+
+
+def test_who_waits_for_an_answer_too_long_is_told_to_look_at_its_work(call: Caller, folder: Path) -> None:
+    """Nobody can send it what the driver brings: the advice leads to the work that does not come to an end."""
+    text = """\
+interlock: 1
+kind: order
+initial: charging
+states:
+  charging:
+    expect: {within: 1ms}
+    invoke: {id: charge, src: payment.charge, timeout: 1h, onDone: paid, onError: declined}
+  paid: {}
+  declined: {}
+"""
+    (folder / "order.yaml").write_text(text, encoding="utf-8")
+    asyncio.run(lived(is_left, interlock.loads(text)))
+    ended = call("stuck", STORE, "--chart", "order.yaml")
+    lines = ended.out.splitlines()
+
+    assert 0 == ended.code, ended.err
+    assert lines[1].endswith("takes no event of a person")
+    assert "  next: interlock show order/1, then interlock effects ls --entity order/1" == lines[2]
+
+
+def test_showing_an_entity_tells_of_work_that_does_not_go_on(call: Caller, folder: Path) -> None:
+    """A handler that fails is seen where one looks first, with why and where to go on."""
+    text = """\
+interlock: 1
+kind: order
+initial: charging
+states:
+  charging:
+    invoke: {id: charge, src: payment.charge, retry: {max: 9, backoff: 1h, jitter: none}, onDone: paid, onError: paid}
+  paid: {}
+"""
+    (folder / "order.yaml").write_text(text, encoding="utf-8")
+    chart = interlock.loads(text)
+    chart.handler("payment.charge")(_raises)
+    asyncio.run(lived(has_failed, chart))
+    ended = call("show", STORE, "order/1", "--chart", "order.yaml")
+    past = call("show", STORE, "order/1", "--chart", "order.yaml", "--at", "1")
+
+    assert 0 == ended.code, ended.err
+    assert [
+        "  work     order/1/1/0  payment.charge  retry 1/9 in T  T  ConnectionError: the bank is away",
+        "  next     interlock effects ls --entity order/1",
+    ] == plain(ended.out).splitlines()[-2:]
+    assert "work" not in past.out

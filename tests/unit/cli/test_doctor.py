@@ -54,7 +54,20 @@ def test_a_store_that_is_well_has_no_other_mark(call: Caller, lamps: Path, monke
     assert 0 == ended.code, ended.out
     assert ["✓"] * len(names) == [line[0] for line in ended.out.splitlines()], ended.out
     assert ["python", "interlock", "extras", "sqlite", "shared memory"] == names[:5]
-    assert ["store", "file system", "disk", "clock", "work", "leases", "dead letters", "entities"] == names[5:]
+    assert ["store", "file system", "disk", "clock", "work", "leases", "dead letters", "revisions"] == names[5:-1]
+    assert "entities" == names[-1]
+
+
+def test_entities_that_no_chart_here_goes_on_with_are_told(call: Caller, lamps: Path) -> None:
+    """A chart that was changed is another revision; those of the old one rest, and nothing else shows it."""
+    lamp = (lamps / "lamp.yaml").read_text()
+    (lamps / "other.yaml").write_text(lamp.replace("kind: lamp", "kind: lamp\ndescription: another one"))
+    before, after = (checks(call, STORE, "--chart", each)["revisions"] for each in ("lamp.yaml", "other.yaml"))
+
+    assert ("ok", None) == (before[0], before[2])
+    assert "look" == after[0]
+    assert after[1].startswith("entities of lamp 0+")
+    assert "declare `compatible`" in (after[2] or "")
 
 
 def test_without_a_store_only_the_machine_is_checked(call: Caller, folder: Path) -> None:
@@ -191,5 +204,5 @@ def test_work_and_entities_that_wait_too_long_are_counted(call: Caller, lamps: P
     ended = call("doctor", STORE, "--chart", "job.yaml")
 
     assert 0 == ended.code
-    assert "! work           2 due, and nobody takes it up\n" in ended.out
+    assert "! work           2 due that nobody takes up\n" in ended.out
     assert "! entities       2 longer in a state than expected\n                 fix: interlock stuck\n" in ended.out

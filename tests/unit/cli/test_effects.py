@@ -29,17 +29,17 @@ GONE = {"code": "ConnectionError", "message": "gone\naway", "attempts": 2, "done
 
 
 LISTED = """\
-order/A-1/1/0  waits                 due for 1m, nobody took it up       1m
-order/A-1/1/1  held                  in hand by wwwwwwwwwwww, 30s left   1m
-order/A-1/1/2  fails                 retry 2/5 in 3s                     1m  ConnectionError: gone\\naway
-order/A-1/1/3  mail                  dead for 2h                         1m30s  ConnectionError
-order/A-1/1/4  child network         waits for its child                 1m
-order/A-1/1/5  child storage         due in 1s; nobody here performs it  1m  kind.unknown: no chart of kind `storage`
-order/A-1/1/6  left                  called off                          1m
-order/A-1/1/8  outbox entity/lamp/1  waiting                             5s
-order/A-1/1/9  outbox entity/lamp/2  waits for those before it           5s
-order/A-1/1/7  timer after.1h.new    due in 1h                           -
-order/B/2/1/0  mail                  dead for 2h                         1m  ConnectionError
+order/A-1/1/0  waits                 due for 1m, nobody took it up                    1m
+order/A-1/1/1  held                  in hand by wwwwwwwwwwww, 30s left                1m
+order/A-1/1/2  fails                 retry 2/5 in 3s                                  1m  ConnectionError: gone\\naway
+order/A-1/1/3  mail                  dead for 2h                                      1m30s  ConnectionError
+order/A-1/1/4  child network         waits for its child network/i4-de1295ca80a17a95  1m
+order/A-1/1/5  child storage         due in 1s; nobody here performs it               1m  kind.unknown: no `storage`
+order/A-1/1/6  left                  called off                                       1m
+order/A-1/1/8  outbox entity/lamp/1  waiting                                          5s
+order/A-1/1/9  outbox entity/lamp/2  waits for those before it                        5s
+order/A-1/1/7  timer after.1h.new    due in 1h                                        -
+order/B/2/1/0  mail                  dead for 2h                                      1m  ConnectionError
 """
 
 
@@ -85,7 +85,7 @@ async def _kept() -> None:
         for _ in range(2):
             await settled("mail", "dead", error={**GONE, "message": ""})
         children = await store.claim("effect", (CHILD,), owner="w1", now_ms=NOW, until_ms=NOW + 30_000, limit=2)
-        missing = {"code": "kind.unknown", "message": "no chart of kind `storage`"}
+        missing = {"code": "kind.unknown", "message": "no `storage`"}
         await store.settle(
             (
                 Settled(children[0], "wait"),

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shlex
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -119,6 +120,32 @@ def test_every_command_is_listed_and_imports(call: Caller) -> None:
         assert command.name == name
         assert command.short_help is not None
         assert command.short_help in listed
+
+
+def _all_commands() -> dict[str, click.Command]:
+    """Every command by what one types for it; of a group, those in it."""
+    context, found = click.Context(commands), dict[str, click.Command]()
+    for name in commands.list_commands(context):
+        command = commands.get_command(context, name)
+        assert command is not None
+        inner = command.commands if isinstance(command, click.Group) else {}
+        found |= {f"{name} {each}": inner[each] for each in inner} or {name: command}
+    return found
+
+
+@pytest.mark.parametrize(("name", "command"), _all_commands().items())
+def test_every_command_shows_examples_that_its_options_allow(name: str, command: click.Command, call: Caller) -> None:
+    """They are the first thing that people read and copy."""
+    lines = [each.strip() for each in call(*name.split(), "--help").out.splitlines()]
+    examples = [each for each in lines if each.startswith("interlock ")]
+
+    assert examples
+    for each in examples:
+        words = shlex.split(each.partition(" | ")[0])
+        path = ["interlock", *name.split()]
+
+        assert path == words[: len(path)]
+        command.make_context(name, words[len(path) :])  # raises for an option that is not there
 
 
 @pytest.mark.parametrize("name", commands.list_commands(click.Context(commands)))

@@ -59,7 +59,7 @@ def text(lines: Iterable[scene.Line]) -> str:
 def played(play: Play, line: str) -> str:
     """What a line shows."""
     before = dict(play.simulation.snapshots)
-    return text(scene.record_lines(play.change(line), play.entity, before))
+    return text(scene.record_lines(play.change(line), play.entity, before, play.chart))
 
 
 def test_back_is_the_play_without_its_last_line(play: Play) -> None:
@@ -136,7 +136,7 @@ def test_pairs_know_which_fields_are_strings(play: Play) -> None:
 
 def test_a_step_shows_its_effects_with_their_keys(play: Play) -> None:
     """Each type of effect has its words."""
-    opening = text(scene.record_lines(play.simulation.trace, play.entity, {}))
+    opening = text(scene.record_lines(play.simulation.trace, play.entity, {}, play.chart))
     shown = played(play, "go")
     forwarded = played(play, "go")
 
@@ -255,7 +255,7 @@ def test_an_empty_context_says_so() -> None:
     """Nothing printed would look like a failure."""
     play = Play(loads("interlock: 1\nkind: k\nstates: {a: {}}\n"))
 
-    assert "  the context is empty" == text(scene.context_lines(play.snapshot))
+    assert "  the context is empty" == text(scene.context_lines(play.chart, play.snapshot))
 
 
 def test_long_values_are_cut(play: Play) -> None:

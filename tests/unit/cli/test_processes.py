@@ -112,7 +112,7 @@ def test_the_bare_command_shows_its_help(folder: Path) -> None:
     run = subprocess.run(COMMAND, capture_output=True, text=True, env=environment(), check=False)
 
     assert (2, "") == (run.returncode, run.stdout)
-    assert "Commands:\n" in run.stderr
+    assert "Charts:\n" in run.stderr
 
 
 def test_no_color_and_force_color_are_heard(folder: Path) -> None:

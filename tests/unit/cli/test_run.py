@@ -266,10 +266,12 @@ def test_what_nobody_here_performs_is_said_at_once(orders: Path) -> None:
     """Its work waits; the process runs."""
     with worker(orders, "nothing") as process:
         missing = process.heard("missing")
+        advice = process.heard("  name")
         process.process.send_signal(signal.SIGTERM)
         code, said = process.ended()
 
     assert "`payment.charge` of order has no handler here" in missing
+    assert "interlock run MODULE:NAME" in advice
     assert (0, True) == (code, said.startswith("closed: 0 finished, 0 put back"))
 
 
@@ -293,8 +295,35 @@ def test_what_is_logged_is_shown_with_its_facts(capsys: pytest.CaptureFixture[st
     assert [verbose, verbose] == ["  Traceback (most recent call last):" in lines, "info: nothing much" in lines]
 
 
+def test_the_same_line_within_seconds_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless one wants to see all; and times are told as times."""
+    logger = logging.getLogger("test.repeated")
+    for verbose in (False, True):
+        told = Told(Terminal(verbose=verbose))
+        for second in (0.0, 0.5, 9.9, 10.1, 10.2):
+            record = logger.makeRecord(
+                logger.name, logging.WARNING, __file__, 1, "late", (), None, None, {"began_ms": 1_767_225_600_000}
+            )
+            record.created = second
+            told.handle(record)
+        shown = capsys.readouterr().err.splitlines()
+        line = "warning: late began=2026-01-01T00:00:00.000Z"
+
+        assert ([line] * 5 if verbose else [line, f"{line} (2 more like it)"]) == shown
+
+
+def test_entities_of_another_revision_are_told_at_the_start(orders: Path) -> None:
+    """Their work waits for a process that has their chart; without a word that would look like peace."""
+    (orders / "order.yaml").write_text(ORDER + "description: changed\n", encoding="utf-8")
+    with worker(orders, "quick") as process:
+        told = process.heard("missing: entities")
+
+    assert told.startswith("missing: entities of order 1.0.0+")
+    assert "no chart here goes on with them; load that revision too, or declare `compatible` in 1.0.0+" in told
+
+
 def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anything else is told, with what was wrong."""
+    """Anything else is told, with what was wrong, and where."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "app_of_mine", raising=False)
     (folder / "app_of_mine.py").write_text(
@@ -305,7 +334,8 @@ def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatc
         "def broken():\n    raise ValueError('no')\n"
         "nothing = []\nnumber = 3\n"
     )
-    (folder / "broken_of_mine.py").write_text("1 / 0\n")
+    (folder / "broken_of_mine.py").write_text("import json\n\njson.loads('{')\n")
+    (folder / "unread_of_mine.py").write_text("x = 1\ndef (\n")
     found = [[each.chart.kind for each in charts_of_code(f"app_of_mine:{name}")] for name in ("lamp", "lamps", "make")]
     refused = []
     for name in (
@@ -314,20 +344,30 @@ def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatc
         "app_of_mine:number",
         "app_of_mine:x",
         "broken_of_mine:x",
-        "x",
+        "unread_of_mine:x",
+        "absent_of_mine:x",
+        "app_of_mine.py",
+        "x y",
     ):
         with pytest.raises(UsageError) as raised:
             charts_of_code(name)
-        refused.append(raised.value.message)
+        refused.append(f"{raised.value.message}; {raised.value.hint}")
+
+    said = "Expecting property name enclosed in double quotes"
+    absent = "is absent_of_mine.py in this folder, or installed?"
+    given = "name what interlock.load gave, a list of those, or a function that returns one"
 
     assert [["lamp"]] * 3 == found
     assert [
-        "`app_of_mine:broken` raised ValueError: no",
-        "`app_of_mine:nothing` gives no charts",
-        "`app_of_mine:number` gives no charts",
-        "module `app_of_mine` has no `x`",
-        "module `broken_of_mine` raised ZeroDivisionError: division by zero",
-        "`x` names no charts",
+        "`app_of_mine:broken` raised ValueError: no; look at app_of_mine.py, line 7",
+        f"`app_of_mine:nothing` gives no charts; {given}",
+        f"`app_of_mine:number` gives no charts; {given}",
+        "module `app_of_mine` has no `x`; its charts are lamp",
+        f"module `broken_of_mine` raised JSONDecodeError: {said}; look at broken_of_mine.py, line 3",
+        "module `unread_of_mine` raised SyntaxError: invalid syntax; look at unread_of_mine.py, line 2",
+        f"module `absent_of_mine` cannot be imported: No module named 'absent_of_mine'; {absent}",
+        "`app_of_mine.py` names no charts; write module:name, as in app_of_mine:charts",
+        "`x y` names no charts; write module:name, as in orders:charts",
     ] == refused
 
 

@@ -70,7 +70,7 @@ def test_a_project_is_found_from_a_folder_below(call: Caller, lamps: Path, folde
     (below / "pyproject.toml").write_text("[project]\nname = 'x'\n")  # says nothing about us: look further up
     os.chdir(below)
 
-    assert Project(store="sqlite:///../../lamps.db", charts=("../../lamp.yaml",)) == project()
+    assert Project(store="sqlite:///../../lamps.db", charts=("../../lamp.yaml",), folder=folder) == project()
     assert 0 == call("show", "lamp/1").code
 
 
@@ -127,7 +127,44 @@ def test_a_chart_with_code_is_named_by_its_module(call: Caller, folder: Path, mo
     assert (0, 5, 2) == (made.code, refused.code, without.code)
     assert '"is_allowed" said no' in refused.out
     assert "is_allowed" in without.err
-    assert ["has no `x`" in wrong[0], "is no chart" in wrong[1]] == [True, True]
+    assert ["has no `x`; its charts are lamp" in wrong[0], "gives no charts" in wrong[1]] == [True, True]
+
+
+def test_modules_of_the_project_are_looked_for_where_it_stands(
+    call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a folder below, too; and one name may give several charts."""
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", str(folder))])
+    monkeypatch.delitem(sys.modules, "shop_of_mine", raising=False)
+    (folder / "interlock.toml").write_text(f'store = "{STORE}"\ncharts = ["shop_of_mine:charts"]\n')
+    (folder / "shop_of_mine.py").write_text(
+        "import interlock\n"
+        "from pathlib import Path\n"
+        'text = Path(__file__).with_name("lamp.yaml").read_text()\n'
+        'charts = [interlock.loads(text), interlock.loads(text.replace("kind: lamp", "kind: torch"))]\n'
+    )
+    below = folder / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    made = [call("create", name) for name in ("lamp/1", "torch/1")]
+
+    assert [0, 0] == [each.code for each in made]
+    assert str(folder) in sys.path
+
+
+def test_a_driver_that_is_not_installed_is_named(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a command looks or writes: the code is 9, and the message is the line that installs it."""
+    assert (folder / "lamp.yaml").exists()
+    for name in [each for each in sys.modules if each.startswith("interlock.stores.postgres_")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    ends = [
+        call("ls", "postgresql://127.0.0.1:1/shop"),
+        call("create", "postgresql://127.0.0.1:1/shop", "lamp/1", *CHARTED),
+    ]
+
+    assert [9, 9] == [each.code for each in ends]
+    assert all("pip install 'interlock[postgres]'" in each.err for each in ends)
 
 
 def test_looking_makes_no_store(call: Caller, folder: Path) -> None:
@@ -235,7 +272,9 @@ def test_verify_without_the_revision_is_not_damage(call: Caller, lamps: Path, fo
 
 
 def test_replay_stops_where_the_chart_no_longer_agrees(call: Caller, lamps: Path, folder: Path) -> None:
-    """A chart that claims to be compatible and is not: the first entry that differs is shown, and the code is 8."""
+    """A chart that claims to be compatible and is not: the first entry that differs is shown, and the code is 7:
+    only the chart that wrote an entry can call it damaged.
+    """
     first = LAMP.replace("kind: lamp", "kind: lamp\nrevision: 1.0.0")
     other = first.replace("revision: 1.0.0", 'revision: 2.0.0\ncompatible: ">=1 <3"').replace(
         "press: bright", "press: off"
@@ -247,10 +286,13 @@ def test_replay_stops_where_the_chart_no_longer_agrees(call: Caller, lamps: Path
         call("send", STORE, "lamp/9", "press", "--chart", "first.yaml")
     agreed = call("replay", STORE, "lamp/9", "--chart", "first.yaml", "--to", "2")
     ended = call("replay", STORE, "lamp/9", "--chart", "other.yaml")
+    proof = call("verify", STORE, "lamp/9", "--chart", "other.yaml")
 
     assert (0, 2) == (agreed.code, agreed.out.count("✓"))
-    assert (8, 1, 1) == (ended.code, ended.out.count("✓"), ended.out.count("✗"))
+    assert (7, 1, 1) == (ended.code, ended.out.count("✓"), ended.out.count("✗"))
     assert 'diverges at version 2: `to` is ["bright"], and the chart gives ["off"]' in ended.err
+    assert "whose chart is not here: no damage" in ended.err
+    assert (7, True) == (proof.code, "? lamp/9  revision.unknown: version 2" in proof.out)
 
 
 def test_a_damaged_journal_cannot_be_printed_past_the_damage(call: Caller, lamps: Path) -> None:
@@ -427,3 +469,16 @@ def test_the_commands_work_on_a_server_and_never_print_its_password(call: Caller
     assert 0 not in {each.code for each in wrong}
     assert len(secret) > 5
     assert not any(secret in each.out + each.err for each in (*ended, *wrong))
+
+
+def test_check_without_a_file_means_those_of_the_project(call: Caller, folder: Path) -> None:
+    """Charts with code are not definitions; where nothing else is named, that is said."""
+    bare = call("check")
+    (folder / "interlock.toml").write_text('charts = ["bad.yaml", "lamps_of_mine:lamp"]\n')
+    found = call("check")
+    (folder / "interlock.toml").write_text('charts = ["lamps_of_mine:lamp"]\n')
+    coded = call("check")
+
+    assert [2, 1, 2] == [bare.code, found.code, coded.code]
+    assert found.out.startswith("bad.yaml:")
+    assert "missing argument 'FILE...'" in coded.err

@@ -20,7 +20,7 @@ from interlock.cli.fleet import FleetSight, KindSight, StateSight, fleet_rate
 from interlock.cli.stuck import is_waiting
 from interlock.cli.terminal import Part
 from interlock.cli.top import fleet_lines, short
-from interlock.model.work import Place, Work
+from interlock.model.work import CHILD, Place, Work
 from interlock.ports.sight import Minute
 from interlock.ports.work import WorkRow
 from interlock.testing.clock import VirtualClock
@@ -317,7 +317,7 @@ def test_the_latest_comes_first_with_what_to_do_next(call: Caller, orders: Path)
         "due, and nobody takes it up",
     ] == lines[:5]
     assert lines[5].startswith("  order/3/2/0  payment.charge  due for 2h, nobody took it up")
-    assert "  next: interlock run, with handlers of these names" == lines[-1]
+    assert "  next: interlock run, with these handlers and the charts of these entities" == lines[-1]
 
 
 def test_stuck_as_json_names_all_three(call: Caller, orders: Path) -> None:
@@ -342,13 +342,20 @@ def test_stuck_as_json_names_all_three(call: Caller, orders: Path) -> None:
         ({"next_ms": NOW - 11_000, "cancelled": True}, False),
         ({"next_ms": None}, False),
         ({"next_ms": NOW + 60_000}, False),
+        ({"next_ms": NOW + 500, "due_ms": NOW - 60_000}, True),  # put off again and again: its chart is nowhere
+        ({"next_ms": NOW + 500, "due_ms": NOW - 60_000, "attempts": 9, "lane": "timer"}, True),
+        ({"next_ms": NOW + 60_000, "due_ms": NOW - 60_000, "lane": "timer"}, False),  # downtime moved it
+        ({"next_ms": NOW - 500, "due_ms": NOW - 60_000, "attempts": 1}, False),  # put back by one that ended
+        ({"next_ms": NOW + 500, "due_ms": NOW - 60_000, "name": CHILD}, False),
     ],
 )
 def test_work_is_stuck_when_somebody_should_have_taken_it_up_long_ago(row: dict[str, Any], waits: bool) -> None:
     """Looks are a second apart: ten without anybody are a sign. What is dead or called off is told elsewhere."""
-    work = Work(Place("effect", 1, 0), "charge", {"id": "charge"}, NOW - 60_000)
+    facts = {"failures": 0, "attempts": 0, "due_ms": row["next_ms"], "lane": "effect", "name": "charge", **row}
+    place = Place(facts.pop("lane"), 1, 0)
+    work = Work(place, facts.pop("name"), {"id": "charge"}, facts.pop("due_ms"))
 
-    assert waits == is_waiting(WorkRow(entity="order/1", work=work, attempts=0, **{"failures": 0, **row}), NOW)
+    assert waits == is_waiting(WorkRow(entity="order/1", work=work, **facts), NOW)
 
 
 def test_what_has_ended_or_only_repeats_its_children_is_not_told(call: Caller, folder: Path) -> None:

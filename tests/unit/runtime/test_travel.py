@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from interlock.errors import NotFoundError, UsageError
+from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.record import Record
 from interlock.ports.store import PAGE_MAX, Duplicate, Loaded
 from interlock.runtime.send import Runtime
 from interlock.runtime.travel import EPOCH, time_ms
 from interlock.stores.memory import MemoryStore
-from tests.unit.runtime.scene import StillClock, runtime
+from tests.unit.runtime.scene import DOOR, StillClock, runtime
 
 TIMES = (1_000, 2_000, 2_000, 3_000, 5_000)
 """When the entries of the life below were kept: two in the same millisecond."""
@@ -129,3 +129,16 @@ async def test_there_is_no_past_of_nobody() -> None:
         await runtime().state("door/1", at=1)
 
     assert "entity.unknown" == raised.value.code
+
+
+async def test_a_past_that_a_compatible_chart_leads_elsewhere_is_not_told() -> None:
+    """It is no damage either: the chart that wrote it would tell."""
+    store = MemoryStore()
+    await life(store)
+    newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')
+    later = runtime(newer.replace("initial: closed", "initial: open"), store=store)
+    with pytest.raises(UnavailableError) as raised:
+        await later.state("door/1", at=1)
+
+    assert "revision.unknown" == raised.value.code
+    assert "gives something else" in raised.value.message

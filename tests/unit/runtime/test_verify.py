@@ -72,6 +72,41 @@ async def test_a_sound_entity_is_proven_to_its_last_hash() -> None:
     assert Proof("door/1", 3, last.head, replayed=True) == await made.verify("door/1")
 
 
+async def test_what_a_compatible_chart_does_otherwise_is_no_damage() -> None:
+    """Only the chart that wrote an entry can call it damaged; where another one agrees, it proves as much."""
+    made = await doors()
+    newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')
+    other = newer.replace("open:\n", "open:\n    after: {5m: closed}\n")
+    same, differs, both = [
+        await verify_entity(made.store, Charts(kernel(each) for each in texts), "door/1")
+        for texts in ((newer,), (other,), (DOOR, other))
+    ]
+
+    assert [True, False, True] == [each.replayed for each in (same, differs, both)]
+    assert differs.problem is not None
+    assert ("revision.unknown", 2, False) == (
+        differs.problem.code,
+        differs.problem.version,
+        differs.problem.is_corruption,
+    )
+    assert "was written by revision 1.0.0+" in differs.problem.message
+
+
+async def test_of_long_values_the_place_where_they_differ_is_told() -> None:
+    """Two texts that begin alike for eighty characters would say nothing."""
+    slow = DOOR.replace("open:\n", "open:\n    after: {5m: closed}\n")
+    made = runtime(slow, store=Forged())
+    await made.create("door/1")
+    receipt = await made.send("door/1", "opened")
+    (timer,) = receipt.effects
+    forged(made).forge("door/1", 2, effects=(msgspec.structs.replace(timer, payload={**timer.payload, "due_ms": 7}),))
+    problem = (await made.verify("door/1")).problem
+
+    assert problem is not None
+    assert '"due_ms":7' in problem.message.partition(", and the chart gives ")[0]
+    assert f'"due_ms":{timer.payload["due_ms"]}' in problem.message.partition(", and the chart gives ")[2]
+
+
 async def test_without_charts_the_links_alone_are_proven() -> None:
     """A store can be checked by somebody who has no chart."""
     made = await doors()
