@@ -2,9 +2,10 @@
 
 One loop in one thread of its own; each call hands over its coroutine and waits. Nothing is implemented twice.
 
-Rule 1: a call is handed over, and answered, by a ring (`stores.bells`): it costs the caller two switches of threads.
+Rule 1: a call is answered by a ring (`stores.bells`): it costs the caller two switches of threads.
 Rule 2: a call runs in the context of its caller: what traces and logs take from there is theirs.
 Rule 3: whoever has handed over a call is answered, also when the runtime is closed meanwhile.
+Rule 4: a signal handler may call in the middle of a call of its own thread: nothing on the way is held that it needs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from threading import Lock, Thread
+from threading import RLock, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock.errors import UnavailableError
@@ -27,7 +28,7 @@ from interlock.runtime.serving import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.serving import Drained, Signals, until_heard
 from interlock.runtime.travel import At
 from interlock.runtime.verify import Proof
-from interlock.stores.bells import Bell, Loops
+from interlock.stores.bells import Bell
 
 if TYPE_CHECKING:
     from interlock.render.shown import ShownEntity, ShownKind
@@ -40,13 +41,11 @@ class BlockingRuntime:
 
     def __init__(self, opened: Callable[[], Coroutine[Any, Any, Runtime]]) -> None:
         self._loop = asyncio.new_event_loop()
-        self._calls = Loops()
         self._bells: list[Bell] = []  # of calls that have ended, for the next ones
-        self._gate = Lock()
+        self._gate = RLock()
         self._ended = False
         self._thread = Thread(target=self._loop.run_forever, name="interlock", daemon=True)
         self._thread.start()
-        self._loop.call_soon_threadsafe(self._calls.listen, self._loop)
         try:
             self.runtime = self._wait(opened())
         except BaseException:
@@ -67,14 +66,15 @@ class BlockingRuntime:
         except BaseException:
             coroutine.close()
             raise
-        self._calls.call(self._loop, call.begin, self._loop)
+        self._loop.call_soon_threadsafe(call.begin, self._loop)
         return call
 
     def _answer(self, call: _Call[T]) -> T:
         try:
             call.bell.wait()
         except BaseException:  # interrupted: nobody waits for it any more, and its bell will ring for nobody
-            self._calls.call(self._loop, call.give_up)
+            with suppress(RuntimeError):  # the loop is closed: it has ended
+                self._loop.call_soon_threadsafe(call.give_up)
             raise
         self._bells.append(call.bell)
         return call.result()
@@ -86,7 +86,6 @@ class BlockingRuntime:
             self._ended = True
             last = self._handed_over(_drained())
         self._answer(last)
-        self._calls.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
