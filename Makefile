@@ -30,7 +30,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-shm chaos nightly coverage pins clean node bench-node
+.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -134,6 +134,9 @@ nightly: $(READY) node ## the long property run: 100,000 sequences
 
 bench: $(READY_BENCH) bench-node ## every workload beside the peers; writes bench/results/
 	@PYTHONPATH=. $(VENV)-bench/bin/python bench/run.py $(ARGS)
+
+screenshots: $(READY) ## every page of the console, light and dark, wide and narrow, in build/screenshots/
+	@$(RUN) -m tests.web.screenshots build/screenshots
 
 docs: $(READY_DOCS) ## the documentation in site/
 	@$(VENV)-docs/bin/zensical build --clean --strict -f mkdocs.yml

@@ -20,6 +20,11 @@ from interlock.render.theme import theme_named
 _OUTPUTS = count(1)
 
 
+def next_prefix() -> str:
+    """A prefix of ids that no other output of this process has."""
+    return f"il{next(_OUTPUTS)}-"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depiction:
     """A chart drawn with options, or, with `before`, what differs from an earlier revision of it."""
@@ -51,7 +56,7 @@ class Depiction:
         return drawn_diff(self.before, self.chart, options)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002 - IPython's
-        options = replace(self.options, prefix=f"il{next(_OUTPUTS)}-")
+        options = replace(self.options, prefix=next_prefix())
         return {"image/svg+xml": self._drawn(options).svg, "text/plain": self.text}
 
 

@@ -2,6 +2,7 @@
 
 Rule 1: an entity runs on the revision that wrote it, else on a chart that says it is compatible with that; never on a
 guess.
+Rule 2: the package's own kinds (`own`) are known to all, and listed among none.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from interlock.errors import NotFoundError, UnavailableError
+from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.kernel.kernel import Kernel
 from interlock.model.findings import suggestion
 from interlock.runtime.children import inline_kernels
+from interlock.runtime.own import OWN_KINDS, own_kernel
 
 _BOUND = re.compile(r"(<=|>=|<|>|=)?\s*([0-9]+(?:\.[0-9]+)*)")
 
@@ -30,6 +32,9 @@ class Charts:
 
     def _add(self, kernel: Kernel) -> None:
         """Know a chart and those written in place in it: entities of these go on by kind and revision, too."""
+        if kernel.chart.kind in OWN_KINDS:
+            message = f"a chart is called `{kernel.chart.kind}`, which is a kind of the package's own"
+            raise UsageError(message, code="kind.reserved", hint="give it another name")
         place = (kernel.chart.kind, kernel.chart.revision)
         self._all[place] = kernel
         self._inline[place] = inline_kernels(kernel)
@@ -42,7 +47,10 @@ class Charts:
 
     def revisions(self, kind: str) -> dict[str, Kernel]:
         """The charts of a kind by revision, in the order given; the last but for inline ones creates new entities."""
-        return {revision: kernel for (own, revision), kernel in self._all.items() if own == kind}
+        own = own_kernel(kind)
+        if own is not None:
+            return {own.chart.revision: own}
+        return {revision: kernel for (each, revision), kernel in self._all.items() if each == kind}
 
     def child(self, parent: Kernel, src: object) -> Kernel:
         """The chart of a child: one written in place, or the current one of a kind. Raises NotFoundError."""
@@ -51,7 +59,7 @@ class Charts:
 
     def current(self, kind: str) -> Kernel:
         """The chart for new entities of a kind. Raises NotFoundError when there is none."""
-        found = self._current.get(kind)
+        found = self._current.get(kind) or own_kernel(kind)
         if found is None:
             known = ", ".join(self._current) or "none"
             hint = suggestion(kind, self._current) or f"the kinds here are {known}"
@@ -63,7 +71,7 @@ class Charts:
         found = self._all.get((kind, revision))
         if found is not None:
             return found
-        current = self._current.get(kind)
+        current = self._current.get(kind) or own_kernel(kind)
         if current is None:  # the entity is there: another process may have its chart
             message = f"this process has no chart of kind `{kind}`, by which its entities could go on"
             raise UnavailableError(message, code="kind.unknown", hint="load that chart too")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.effects.lane import Stopped
 from interlock.errors import NotFoundError, RejectedError, UnavailableError
@@ -40,6 +40,9 @@ from interlock.runtime.steps import Given, Steps
 from interlock.runtime.travel import At, state_at
 from interlock.runtime.turns import Level
 from interlock.runtime.verify import Proof, verify_entity, verify_store
+
+if TYPE_CHECKING:
+    from interlock.render.shown import ShownEntity, ShownKind
 
 DRAIN_MS = 10_000
 """How long work in hand may take to finish when a runtime closes."""
@@ -201,6 +204,12 @@ class Runtime:
         """The entries after a version, in order, verified."""
         checked_entity(entity)
         return tuple(each.entry for each in await self.store.read(entity, after=after, limit=limit))
+
+    async def show(self, what: str, *, entries: int = 10) -> ShownEntity | ShownKind:
+        """An entity, `kind/id`, with its last entries, or the population of a kind: as notebooks show it."""
+        from interlock.runtime.showing import shown  # a worker never draws, and does not wait for what draws
+
+        return await shown(self, what, entries=entries)
 
     async def list(self, query: Query) -> Page:
         """Entities by kind, state, age and tag, page by page."""

@@ -8,12 +8,13 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from interlock.errors import DeniedError, UsageError
+from interlock.errors import DeniedError, NotFoundError, UsageError
 from interlock.ports.sight import RefusalProof, RefusalSight
 from interlock.runtime.request import check_event, checked_entity
 from interlock.web.console import principal_of
 from interlock.web.endpoint import Asked, Endpoint
-from interlock.web.jobs import Bulk, Job
+from interlock.web.job import Bulk, Job, is_open_to
+from interlock.web.job_walks import MaySee
 from interlock.web.lists import ListQuery, list_query
 
 RATE_MAX = 1_000
@@ -100,15 +101,17 @@ async def verify(asked: Asked) -> Job:
     entity = asked.body.entity
     if entity is not None:
         asked.console.check_kind(asked.person, checked_entity(entity))
-    return asked.console.jobs.begin_verify(
-        asked.person.name, entity, may_see=lambda kind: asked.console.may_see(asked.person, kind)
-    )
+    return await asked.console.jobs.begin_verify(asked.person.name, entity, may_see=_sight(asked))
+
+
+def _sight(asked: Asked) -> MaySee:
+    return lambda kind: asked.console.may_see(asked.person, kind)
 
 
 async def bulk(asked: Asked) -> Job:
     """Send one event to many, dry run first."""
     body, console = asked.body, asked.console
-    console.check_kind(asked.person, body.kind)
+    console.check_writable(asked.person, body.kind)
     console.kernel(body.kind)
     check_event(body.event)
     if body.filter.error is not None or body.filter.after is not None:
@@ -119,19 +122,20 @@ async def bulk(asked: Asked) -> Job:
         query = list_query(console.clock.now_ms(), body.kind, body.filter, None)
         task = Bulk(query, body.event, body.payload, principal, told)
     else:
-        rehearsed = _rehearsed(asked, told)
+        rehearsed = await _rehearsed(asked, told)
         task = replace(rehearsed, principal=principal, dry_run=False, per_second=body.per_second)
-    return console.jobs.begin_bulk(asked.person.name, task, reason=body.reason)
+    return await console.jobs.begin_bulk(asked.person.name, task, reason=body.reason)
 
 
-def _rehearsed(asked: Asked, told: bytes) -> Bulk:
+async def _rehearsed(asked: Asked, told: bytes) -> Bulk:
     """The dry run that a bulk follows: one's own, of the very same, with a reason, and its number when it is large."""
     body, jobs_here = asked.body, asked.console.jobs
     if not (body.reason or "").strip():
         raise UsageError("a bulk needs a reason", code="bulk.reason", hint="it is kept in every entry")
     if body.rehearsal is None:
         raise UsageError("a bulk begins with a dry run", code="bulk.rehearsal", hint="name its job in `rehearsal`")
-    rehearsal, found = jobs_here.get(body.rehearsal), jobs_here.rehearsed(body.rehearsal)
+    found = jobs_here.rehearsed(body.rehearsal)
+    rehearsal = await jobs_here.get(body.rehearsal)
     if rehearsal.status != "done" or rehearsal.who != asked.person.name:
         raise DeniedError("that is no finished dry run of yours", code="bulk.rehearsal")
     if found.about != told:
@@ -146,34 +150,36 @@ def _rehearsed(asked: Asked, told: bytes) -> Bulk:
 
 
 async def jobs(asked: Asked) -> JobsView:
-    """Jobs of this server, as far as one may see them."""
-    return JobsView(tuple(each for each in asked.console.jobs.all() if _is_open(asked, each)))
+    """Jobs of this server and those that are kept, as far as one may see them."""
+    return JobsView(tuple(each for each in await asked.console.jobs.all() if is_open_to(asked.person, each)))
 
 
 async def one_job(asked: Asked) -> Job:
     """A job and how far it is."""
-    return _seen(asked)
+    return await _seen(asked)
 
 
-def _seen(asked: Asked) -> Job:
+async def _seen(asked: Asked) -> Job:
     """The job that is asked for. Raises NotFoundError when it is not there, or not to be seen."""
-    job = asked.console.jobs.get(asked.path("job"))
-    return job if _is_open(asked, job) else asked.console.jobs.get("")
-
-
-def _is_open(asked: Asked, job: Job) -> bool:
-    """Whether a person may see a job: their own, or any when nothing is hidden from them: its samples name states."""
-    return job.who == asked.person.name or "read:sensitive" in asked.person.rights
+    name = asked.path("job")
+    job = await asked.console.jobs.get(name)
+    if not is_open_to(asked.person, job):
+        raise NotFoundError(f"no job {name[:40]}", code="job.unknown")
+    return job
 
 
 async def steer(asked: Asked) -> Job:
     """Pause, resume or cancel a job."""
-    jobs_here = asked.console.jobs
-    acts = {"pause": jobs_here.pause, "resume": jobs_here.resume, "cancel": jobs_here.cancel}
-    act = acts.get(asked.path("act"))
-    if act is None:
-        raise UsageError("a job is paused, resumed or cancelled", code="job.act")
-    return act(_seen(asked).id)
+    jobs_here, act, who = asked.console.jobs, asked.path("act"), asked.person.name
+    job = await _seen(asked)
+    if act == "pause":
+        return await jobs_here.pause(job.id, who=who)
+    if act == "resume":
+        principal = principal_of(asked.person, job.reason)
+        return await jobs_here.resume(job.id, who=who, principal=principal, may_see=_sight(asked))
+    if act == "cancel":
+        return await jobs_here.cancel(job.id, who=who)
+    raise UsageError("a job is paused, resumed or cancelled", code="job.act")
 
 
 ENDPOINTS = (

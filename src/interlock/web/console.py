@@ -1,6 +1,6 @@
 """The console as a value: the runtime it shows, who may ask, and what is under way in this process.
 
-Rule: it holds nothing that is not also in the store, but logins, jobs and streams: those end with the process.
+Rule: it holds nothing that is not also in the store, but logins, dry runs and streams: those end with the process.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
+from interlock.runtime.own import OWN_KINDS
 from interlock.runtime.send import Runtime
 from interlock.web.access import Access, Person
 from interlock.web.diagrams import diff_svg, svg
 from interlock.web.jobs import Jobs
+from interlock.web.past import Past
 from interlock.web.pulse import Pulse
 
 MAC_BYTES = 12
@@ -40,12 +42,14 @@ class Console:
         self.access = access
         self.origins = origins
         self.read_only = read_only
-        self.jobs = Jobs(runtime)
+        self.jobs = Jobs(runtime, keeps=not read_only)
         self.pulse = Pulse(runtime)
+        self.past = Past(runtime)
         self.streams: Counter[str] = Counter()
         self.closing = asyncio.Event()
         self._secret = runtime.clock.token().encode()
         self._drawings: dict[tuple[str, ...], str] = {}
+        self._open: dict[str, bool] = {}
 
     @property
     def store(self) -> Store:
@@ -107,15 +111,26 @@ class Console:
         """
         if "read:sensitive" in person.rights:
             return True
-        charts = [each.chart for each in self.runtime.charts.revisions(kind).values()]
-        states = (each for chart in charts for each in chart.states)
-        return bool(charts) and not any(each.sensitive is not None and each.sensitive.hidden for each in states)
+        found = self._open.get(kind)
+        if found is None:
+            charts = [each.chart for each in self.runtime.charts.revisions(kind).values()]
+            states = (each for chart in charts for each in chart.states)
+            found = bool(charts) and not any(each.sensitive is not None and each.sensitive.hidden for each in states)
+            if charts:  # or strangers could fill it with names of their own
+                self._open[kind] = found
+        return found
 
     def check_kind(self, person: Person, kind: str) -> None:
         """Raises DeniedError for a kind that a person may not see."""
         if not self.may_see(person, kind):
             message = f"`{kind}` has states that only some may see, or no chart here that says who may"
             raise DeniedError(message, code="right.missing", hint="it needs the right read:sensitive")
+
+    def check_writable(self, person: Person, kind: str) -> None:
+        """Raises DeniedError for a kind that a person may not see, and for one that only the console itself writes."""
+        self.check_kind(person, kind)
+        if kind in OWN_KINDS:
+            raise DeniedError(f"`{kind}` is written by the console itself", code="kind.own")
 
     async def drawing(self, chart: Chart, other: Chart | None = None) -> str:
         """The drawing of a chart, or of two revisions in one; made once, in a thread, because it takes a while."""

@@ -18,6 +18,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from interlock.errors import DeniedError, UsageError
 from interlock.web.access import Login, Person
@@ -75,22 +76,37 @@ class Endpoint:
         return self.method != "GET"
 
 
-def route(console: Console, endpoint: Endpoint) -> Route:
-    """The route of an endpoint."""
+class Door:
+    """An endpoint as an ASGI application of its own: nothing stands between the shield and it."""
 
-    async def answered(request: Request) -> Response:
+    def __init__(self, console: Console, endpoint: Endpoint) -> None:
+        self._console = console
+        self._endpoint = endpoint
+        self._headers = [(b"content-type", endpoint.media.encode()), (b"cache-control", b"no-store")]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            return await _answered(console, endpoint, request)
+            answer = await _answered(self._console, self._endpoint, Request(scope, receive))
         except Exception as error:  # noqa: BLE001 - the edge: every error becomes a response
             status, body = problem_of(error)
             if body["code"] == "internal":
-                _log.exception("a request failed", extra={"endpoint": endpoint.path})
-            return problem_response(status, body)
+                _log.exception("a request failed", extra={"endpoint": self._endpoint.path})
+            answer = problem_response(status, body)
+        if isinstance(answer, Response):
+            await answer(scope, receive, send)
+            return
+        headers = [(b"content-length", b"%d" % len(answer)), *self._headers]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
 
-    return Route(BASE + endpoint.path, answered, methods=[endpoint.method])
+
+def route(console: Console, endpoint: Endpoint) -> Route:
+    """The route of an endpoint."""
+    return Route(BASE + endpoint.path, Door(console, endpoint), methods=[endpoint.method])
 
 
-async def _answered(console: Console, endpoint: Endpoint, request: Request) -> Response:
+async def _answered(console: Console, endpoint: Endpoint, request: Request) -> Response | bytes:
+    """What the handler responds, or the JSON of what it gives."""
     person, login = _asker(console, endpoint, request)
     if endpoint.is_write and console.read_only and not endpoint.keeps:
         raise DeniedError("this console only shows", code="console.read_only", hint="start it without --read-only")
@@ -100,12 +116,22 @@ async def _answered(console: Console, endpoint: Endpoint, request: Request) -> R
         person=person,
         login=login,
         query=None if endpoint.query is None else _query(request, endpoint.query),
-        body=None if endpoint.body is None else _decoded(await request.body(), endpoint.body),
+        body=None if endpoint.body is None else _decoded(await _body(request.receive), endpoint.body),
     )
     answer = await endpoint.handler(asked)
-    if isinstance(answer, Response):
-        return answer
-    return Response(msgspec.json.encode(answer), media_type=endpoint.media, headers={"Cache-Control": "no-store"})
+    return answer if isinstance(answer, Response) else msgspec.json.encode(answer)
+
+
+async def _body(receive: Receive) -> bytes:
+    """The body, of which the shield sees to it that it ends. Raises HttpProblem when its sender has gone before."""
+    pieces = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":  # nobody hears the answer, and it is no bug that could be looked for
+            raise HttpProblem(400, "Cut short", "the body did not come whole", code="body.cut")
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 NOBODY = Person(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())

@@ -19,15 +19,16 @@ from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.accepted import Acceptance, acceptances
 from interlock.runtime.replay import repeated
 from interlock.runtime.request import checked_entity
-from interlock.runtime.travel import At
+from interlock.runtime.travel import time_ms
+from interlock.web.children import children
 from interlock.web.console import principal_of
 from interlock.web.endpoint import Asked, Endpoint
+from interlock.web.past import NEAR_MAX
 from interlock.web.population import dwell_p95
 from interlock.web.problem import TYPE, problem_response
 from interlock.web.sagas import saga_views
 from interlock.web.views import (
     EntityView,
-    EntryView,
     Passed,
     WorkView,
     entry_view,
@@ -40,7 +41,6 @@ from interlock.web.views import (
     work_view,
 )
 
-ENTRIES_MAX = 200
 SINCE_ENTRIES = 64
 """Entries looked back over to find since when an entity is where it is."""
 
@@ -48,34 +48,13 @@ WORKS_MAX = 100
 
 
 class WhenQuery(Struct, frozen=True):
-    """As it was: at a version, or at a time (ISO 8601 with its zone)."""
+    """As it was: at a version, or at a time (ISO 8601 with its zone). `far`: with what its last step changed, even if
+    for that much of the journal must be replayed.
+    """
 
     version: Annotated[int, Meta(ge=1)] | None = None
     at: str | None = None
-
-
-class JournalQuery(Struct, frozen=True):
-    """Entries after a version, or the last ones before one."""
-
-    after: Annotated[int, Meta(ge=0)] | None = None
-    before: Annotated[int, Meta(ge=1)] | None = None
-    limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX)] = 50
-
-
-class Damage(Struct, frozen=True):
-    """The first entry that does not follow from the one before."""
-
-    version: int
-    message: str
-
-
-class JournalView(Struct, frozen=True):
-    """Entries in order. `archived` says where those are that are no longer here; behind a damage none are shown."""
-
-    entries: tuple[EntryView, ...]
-    latest: int
-    archived: str | None = None
-    damage: Damage | None = None
+    far: bool = False
 
 
 class SendBody(Struct, frozen=True):
@@ -122,15 +101,17 @@ async def one_entity(asked: Asked) -> EntityView:
     console.check_kind(asked.person, kind)
     runtime = console.runtime
     latest = await runtime.state(entity)
-    at: At | None = asked.query.version if asked.query.version is not None else asked.query.at
-    shown = latest if at is None or at == latest.version else await runtime.state(entity, at=at)
+    console.past.keep(latest)
+    shown = await _shown(asked, latest)
     kernel = runtime.charts.revision(kind, shown.revision)
     hidden = masks(kernel.chart, asked.person)
     entries, before, damage = await _past(asked, shown)
     entry = entries[-1] if entries else None
+    is_far = entry is not None and before is None and shown.version > 1
     is_now = shown.version == latest.version
     found = acceptances(kernel, shown, asked.person.principal) if is_now else ()
     p95 = await dwell_p95(runtime, kind) if is_now else {}
+    work, work_more = await _work(asked, entity, hidden) if is_now else ((), False)
     return EntityView(
         entity=entity,
         kind=kind,
@@ -150,7 +131,9 @@ async def one_entity(asked: Asked) -> EntityView:
         took=_took(kernel, before, entry),
         timers=timers_view(shown),
         invokes=tuple({"id": each.id, "state": each.state, "key": each.key} for each in shown.invokes),
-        work=await _work(asked, entity, hidden) if is_now else (),
+        children=await children(asked, kernel, shown) if is_now else (),
+        work=work,
+        work_more=work_more,
         saga=saga_views(kernel, shown),
         accepted=masked_acceptances(found, hidden),
         ended=shown.ended,
@@ -159,18 +142,35 @@ async def one_entity(asked: Asked) -> EntityView:
         p95_ms=max((p95[each] for each in shown.configuration if each in p95), default=None),
         masked=hidden is not None,
         damage=damage,
+        far=console.past.distance(entity, shown.version - 1) if is_far else None,
     )
 
 
+async def _shown(asked: Asked, latest: Snapshot) -> Snapshot:
+    """The snapshot that is asked for. Raises NotFoundError when there was nothing then."""
+    query, past, entity = asked.query, asked.console.past, latest.entity
+    if query.version is None and query.at is None:
+        return latest
+    version = query.version
+    if version is None:
+        version = await past.version_at(entity, time_ms(query.at), latest=latest.version)
+    found = await past.at(entity, version) if version <= latest.version else None
+    if found is None:
+        where = f"version {version}" if query.at is None else query.at
+        raise NotFoundError(f"`{entity}` has nothing at {where}", code="entity.not_then")
+    return found
+
+
 async def _past(asked: Asked, shown: Snapshot) -> tuple[tuple[Entry, ...], Snapshot | None, str | None]:
-    """The last entries up to the snapshot shown, and the one before it; neither when an archive has them, or when the
-    journal is damaged, which is told: the page of a damaged entity is the one that is needed most.
+    """The last entries up to the snapshot shown, and the one before it unless that is far; neither when an archive has
+    them, or when the journal is damaged, which is told: the page of a damaged entity is the one that is needed most.
     """
-    runtime, version = asked.console.runtime, shown.version
+    runtime, past, version = asked.console.runtime, asked.console.past, shown.version
     after = max(0, version - SINCE_ENTRIES)
     try:
         entries = await runtime.journal(shown.entity, after=after, limit=version - after)
-        before = await runtime.state(shown.entity, at=version - 1) if version > 1 else None
+        is_near = past.distance(shown.entity, version - 1) <= NEAR_MAX
+        before = await past.at(shown.entity, version - 1) if is_near or asked.query.far else None
     except NotFoundError:
         return (), None, None
     except CorruptionError as error:
@@ -191,41 +191,14 @@ def _took(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple
     return passed_view(kernel.chart, step.transitions)
 
 
-async def _work(asked: Asked, entity: str, hidden: frozenset[str] | None) -> tuple[WorkView, ...]:
+async def _work(asked: Asked, entity: str, hidden: frozenset[str] | None) -> tuple[tuple[WorkView, ...], bool]:
+    """The first pieces of work of an entity, and whether there are more."""
     store = asked.console.store
     if not isinstance(store, WorkStore):
-        return ()
+        return (), False
     page = await store.works(WorkQuery(entity=entity, limit=WORKS_MAX))
     now_ms = asked.console.clock.now_ms()
-    return tuple(masked_work(work_view(each, now_ms), hidden) for each in page.rows)
-
-
-async def journal(asked: Asked) -> JournalView:
-    """Entries of an entity, verified."""
-    entity, query = asked.path("entity"), asked.query
-    kind = checked_entity(entity)
-    asked.console.check_kind(asked.person, kind)
-    runtime = asked.console.runtime
-    latest = await runtime.state(entity)
-    last = latest.version if query.before is None else min(latest.version, query.before - 1)
-    after = max(0, last - query.limit) if query.after is None else query.after
-    limit = query.limit if query.after is not None else max(0, last - after)
-    damage = None
-    try:
-        entries = await runtime.journal(entity, after=after, limit=limit)
-    except NotFoundError as error:
-        if error.code != "journal.archived":
-            raise
-        return JournalView((), latest.version, error.message)
-    except CorruptionError:
-        proof = await runtime.verify(entity)
-        problem = proof.problem
-        if problem is None:  # somebody has just put it right
-            raise
-        entries = await runtime.journal(entity, after=after, limit=max(0, min(limit, proof.entries - after)))
-        damage = Damage(proof.entries + 1 if problem.version is None else problem.version, problem.message)
-    hidden = masks(runtime.charts.revision(kind, latest.revision).chart, asked.person)
-    return JournalView(tuple(entry_view(each, hidden) for each in entries), latest.version, None, damage)
+    return tuple(masked_work(work_view(each, now_ms), hidden) for each in page.rows), page.after is not None
 
 
 async def accepted(asked: Asked) -> tuple[Acceptance, ...]:
@@ -245,7 +218,7 @@ async def send(asked: Asked) -> ReceiptView | Response:
     """Give an entity an event."""
     entity, body = asked.path("entity"), asked.body
     kind = checked_entity(entity)
-    asked.console.check_kind(asked.person, kind)
+    asked.console.check_writable(asked.person, kind)
     runtime = asked.console.runtime
     if body.dry_run:
         receipt = await runtime.rehearse(
@@ -266,7 +239,7 @@ async def send(asked: Asked) -> ReceiptView | Response:
 async def create(asked: Asked) -> ReceiptView | Response:
     """Begin an entity."""
     body, kind = asked.body, asked.path("kind")
-    asked.console.check_kind(asked.person, kind)
+    asked.console.check_writable(asked.person, kind)
     receipt = await asked.console.runtime.create(
         f"{kind}/{body.id}", body.context, key=body.key, principal=principal_of(asked.person, body.reason)
     )
@@ -322,14 +295,6 @@ ENDPOINTS = (
         handler=one_entity,
         query=WhenQuery,
         answer=EntityView,
-    ),
-    Endpoint(
-        method="GET",
-        path="/journal/{entity:path}",
-        summary="Entries of an entity",
-        handler=journal,
-        query=JournalQuery,
-        answer=JournalView,
     ),
     Endpoint(
         method="GET",

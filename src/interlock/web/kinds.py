@@ -10,8 +10,10 @@ from starlette.responses import Response
 from interlock.ports.sight import Minute
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.accepted import names, payload_schema
+from interlock.runtime.own import OWN_KINDS
 from interlock.web.diagrams import ChangeView, changes
 from interlock.web.endpoint import Asked, Endpoint
+from interlock.web.job import is_open_to
 from interlock.web.population import RevisionView, StateView, population, rates
 
 WORK_SEEN_MAX = 1_000
@@ -34,12 +36,15 @@ class KindView(Struct, frozen=True):
 
 
 class FleetView(Struct, frozen=True):
-    """All kinds. `dead` counts dead letters; None where the store keeps no work."""
+    """All kinds. `dead` counts dead letters; None where the store keeps no work. `interrupted` counts jobs that wait
+    for somebody to resume them, as far as one may see them.
+    """
 
     kinds: tuple[KindView, ...]
     now_ms: int
     dead: int | None = None
     dead_more: bool = False
+    interrupted: int = 0
 
 
 class EventView(Struct, frozen=True):
@@ -92,10 +97,11 @@ async def fleet(asked: Asked) -> FleetView:
     found = [
         await kind_view(asked, each) if each in console.kinds() else KindView(each, False)
         for each in known
-        if console.may_see(asked.person, each)
+        if each not in OWN_KINDS and console.may_see(asked.person, each)
     ]
     dead, more = await _dead(asked)
-    return FleetView(tuple(found), console.clock.now_ms(), dead, more)
+    waiting = [each for each in await console.jobs.interrupted() if is_open_to(asked.person, each)]
+    return FleetView(tuple(found), console.clock.now_ms(), dead, more, len(waiting))
 
 
 async def kind_view(asked: Asked, kind: str) -> KindView:

@@ -81,26 +81,27 @@ async def rows(asked: Asked) -> RowsView:
 
 
 async def _with_error(asked: Asked, wanted: Query) -> Page:
-    """Entities whose work has died: the list of work leads to them."""
+    """Entities whose work has died: the list of work leads to them. Its cursor names the last one, too, because the
+    next page of work may begin with more of it.
+    """
     store, query = asked.console.store, asked.query
     if not isinstance(store, WorkStore):
         return Page(())
     name = None if query.error == "any" else query.error
+    last, _, cursor = (None, "", None) if wanted.after is None else wanted.after.partition("\n")
     found: dict[str, None] = {}
-    cursor = wanted.after
     for _ in range(ERROR_PAGES_MAX):
-        page = await store.works(WorkQuery(dead=True, name=name, after=cursor, limit=query.limit))
-        found |= dict.fromkeys(each.entity for each in page.rows if each.entity.startswith(f"{wanted.kind}/"))
+        page = await store.works(WorkQuery(kind=wanted.kind, dead=True, name=name, after=cursor, limit=query.limit))
+        found |= dict.fromkeys(each.entity for each in page.rows if each.entity != last)
         cursor = page.after
         if cursor is None or len(found) >= query.limit:
             break
     rows: list[Row] = []
-    for entity in found:
-        own = entity.partition("/")[2]
-        narrow = msgspec.structs.replace(wanted, prefix=own, after=None, limit=ROWS_MAX)
-        listed = await asked.console.store.find(narrow)
-        rows.extend(each for each in listed.rows if each.entity == entity)
-    return Page(tuple(rows), cursor)
+    for entity in found:  # a list by prefix is in the order of ids: whoever has it as its whole id comes first
+        narrow = msgspec.structs.replace(wanted, prefix=entity.partition("/")[2], after=None, limit=1)
+        rows.extend(each for each in (await store.find(narrow)).rows if each.entity == entity)
+    end = next(reversed(found), last or "")
+    return Page(tuple(rows), None if cursor is None else f"{end}\n{cursor}")
 
 
 ENDPOINTS = (

@@ -1,13 +1,15 @@
 """The pages: files of the package, read once, and one shell for every address that a page has.
 
 Rule 1: a file is known by its content: its tag is a hash, so a browser asks, and is told that nothing changed.
-Rule 2: scripts and styles are sent as they are written, without the spaces that lines begin with: nothing is built.
+Rule 2: scripts and styles are sent as they are written, without the spaces that lines begin with and without lines
+that are comments: nothing is built.
 """
 
 from __future__ import annotations
 
 import gzip
 import re
+from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from typing import NamedTuple
@@ -23,6 +25,7 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 INDENTATION = re.compile(rb"^[ ]+", re.MULTILINE)
+COMMENT = re.compile(rb"^(?://.*|/\*.*\*/)\n", re.MULTILINE)
 SHELL = "index.html"
 PLACES = (
     "/",
@@ -49,21 +52,31 @@ class File(NamedTuple):
     small: bytes
 
 
+@cache
+def _files() -> dict[str, File]:
+    return static_files()
+
+
 def static_files() -> dict[str, File]:
     """Every file of the pages by name."""
     found = {}
     for each in files("interlock.web").joinpath("static").iterdir():
         suffix = each.name[each.name.rfind(".") :]
         if suffix in TYPES:
-            body = INDENTATION.sub(b"", each.read_bytes())
+            body = COMMENT.sub(b"", INDENTATION.sub(b"", each.read_bytes()))
             tag = f'"{blake2b(body, digest_size=8).hexdigest()}"'
             found[each.name] = File(TYPES[suffix], tag, body, gzip.compress(body, mtime=0))
     return found
 
 
+def unknown_page(request: Request) -> Response:
+    """The shell where no page is: its script says so, and shows the way back."""
+    return _sent(request, _files()[SHELL], status=404)
+
+
 def routes() -> list[BaseRoute]:
     """The routes of all pages and files."""
-    found = static_files()
+    found = _files()
 
     async def page(request: Request) -> Response:
         return _sent(request, found[SHELL])
@@ -76,10 +89,12 @@ def routes() -> list[BaseRoute]:
     return [*pages, Route("/static/{name}", file, methods=["GET"])]
 
 
-def _sent(request: Request, file: File) -> Response:
+def _sent(request: Request, file: File, *, status: int = 200) -> Response:
     headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == file.tag:
+    if status != 200:  # what is not there today may be there tomorrow
+        headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
+    elif request.headers.get("if-none-match") == file.tag:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(file.small, headers={**headers, "Content-Encoding": "gzip"}, media_type=file.media)
-    return Response(file.plain, headers=headers, media_type=file.media)
+        return Response(file.small, status, {**headers, "Content-Encoding": "gzip"}, file.media)
+    return Response(file.plain, status, headers, file.media)

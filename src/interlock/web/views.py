@@ -82,8 +82,19 @@ class TimerView(Struct, frozen=True):
     state: str | None = None
 
 
+class ChildView(Struct, frozen=True):
+    """An entity that an invoke began."""
+
+    entity: str
+    invoke: str
+    configuration: tuple[str, ...]
+    ended: str | None = None
+
+
 class EntityView(Struct, frozen=True):
-    """An entity at a version: `latest` is the one it has now. `damage`: why its journal cannot be read."""
+    """An entity at a version: `latest` is the one it has now. `damage`: why its journal cannot be read. `far`: how many
+    entries would have to be replayed to tell what its last step changed. `work_more`: there is more than is listed.
+    """
 
     entity: str
     kind: str
@@ -103,7 +114,9 @@ class EntityView(Struct, frozen=True):
     took: tuple[Passed, ...] = ()
     timers: tuple[TimerView, ...] = ()
     invokes: tuple[dict[str, Any], ...] = ()
+    children: tuple[ChildView, ...] = ()
     work: tuple[WorkView, ...] = ()
+    work_more: bool = False
     saga: tuple[SagaView, ...] = ()
     accepted: tuple[Acceptance, ...] = ()
     ended: str | None = None
@@ -112,6 +125,7 @@ class EntityView(Struct, frozen=True):
     p95_ms: int | None = None
     masked: bool = False
     damage: str | None = None
+    far: int | None = None
 
 
 class RowView(Struct, frozen=True):

@@ -160,3 +160,36 @@ def test_text_can_be_read_on_its_ground(theme: str, text: str, ground: str) -> N
     colours = tokens()[theme]
 
     assert contrast(colours[text], colours[ground]) >= CONTRAST_MIN
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/k", "/k/order/nowhere", "/%F0%9F%8E%89", "/<script>"])
+async def test_an_address_of_no_page_is_a_page_that_says_so(path: str) -> None:
+    """People get the shell, whose script shows the way back; nothing of the address is in it."""
+    async with opened() as client:
+        response = await client.http.get(path)
+        again = await client.http.get(path, headers={"If-None-Match": FILES[SHELL].tag})
+
+    assert (404, "text/html; charset=utf-8", "no-store") == (
+        response.status_code,
+        response.headers["content-type"],
+        response.headers["cache-control"],
+    )
+    assert FILES[SHELL].plain == response.content
+    assert 404 == again.status_code
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/v1/nowhere", "/api/v2/kinds", "/static/", "/static/a/b"])
+async def test_an_address_of_no_endpoint_is_a_problem(path: str) -> None:
+    """Programs read JSON, whatever they say they accept."""
+    async with opened() as client:
+        response = await client.http.get(path, headers={"Accept": "text/html"})
+
+    assert (404, "path.unknown") == (response.status_code, response.json()["code"])
+
+
+async def test_whoever_writes_to_no_page_gets_a_problem() -> None:
+    """Only a look is answered by a page."""
+    async with opened() as client:
+        response = await client.http.post("/nowhere")
+
+    assert (404, "path.unknown") == (response.status_code, response.json()["code"])

@@ -5,6 +5,7 @@ import {h} from "/static/elements.js";
 import {number, short} from "/static/words.js";
 
 const READABLE = 0.72;
+const HALF = 640;
 const drawings = new Map();
 let count = 0;
 
@@ -73,6 +74,11 @@ class Diagram extends HTMLElement {
     if (pick) this.listen(pick);
   }
 
+  /** Whether half of a page is too narrow for it to be read as a whole. */
+  get isWide() {
+    return this.natural * READABLE > HALF;
+  }
+
   /** As wide as there is room for, but never so small that it cannot be read. */
   fit(least) {
     const room = this.canvas.clientWidth - 16;
@@ -88,7 +94,7 @@ class Diagram extends HTMLElement {
 
   /** Bring what is lit into sight, inside the frame only: the page itself does not move. */
   follow() {
-    const lit = [...this.querySelectorAll(".on")].pop();
+    const lit = [...this.querySelectorAll(".on")].pop() || (this.nodes && this.nodes.values().next().value);
     if (!lit || !lit.getBoundingClientRect) return;
     const [seen, frame] = [lit.getBoundingClientRect(), this.canvas.getBoundingClientRect()];
     if (seen.top < frame.top || seen.bottom > frame.bottom)

@@ -108,7 +108,9 @@ export async function render() {
     document.dispatchEvent(new CustomEvent("shown"));
     return;
   }
+  document.title = "Not found · Interlock";
   fill(main, trouble({title: "Not found", detail: `There is no page at ${path}.`}));
+  document.dispatchEvent(new CustomEvent("shown"));
 }
 
 /** A problem, in words. */
@@ -120,6 +122,11 @@ export function trouble(problem) {
     h("p", problem.detail || String(problem.message || problem)),
     problem.hint && h("p.muted", problem.hint),
     problem.code && h("p.muted", h("code", problem.code)),
+    h(
+      "p.ways",
+      h("a", {href: "/"}, "To the fleet"),
+      history.length > 1 && h("button.link", {onclick: () => history.back()}, "Back"),
+    ),
   );
 }
 

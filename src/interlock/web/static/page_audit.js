@@ -48,7 +48,7 @@ page("/audit", async (main, _, given) => {
   }
   async function watch(job) {
     show(job);
-    if (job.ended_ms === null) watching = setTimeout(async () => watch(await get(`jobs/${job.id}`)), 250);
+    if (job.status === "running") watching = setTimeout(async () => watch(await get(`jobs/${job.id}`)), 250);
     else if (!job.problems.length) {
       const proof = await get("refusals/proof").catch(() => null);
       if (proof)
@@ -62,15 +62,15 @@ page("/audit", async (main, _, given) => {
   function show(job) {
     const bad = job.problems;
     const state =
-      job.ended_ms === null
+      job.status === "running"
         ? h("p", h("span.spin"), ` ${number(job.seen)} entities…`)
         : bad.length
           ? h(
               "p.bad",
               `✗ ${many(bad.length, "entity has a problem", "entities have problems")} among ${number(job.seen)}.`,
             )
-          : job.error
-            ? problemNote({detail: job.error})
+          : job.error || job.advice || job.status !== "done"
+            ? problemNote({detail: job.error || job.advice || `It was ${job.status}.`})
             : h(
                 "p.good",
                 `✓ ${many(job.seen, "entity", "entities")}: every entry is linked, and replays to what is stored.`,
@@ -78,6 +78,7 @@ page("/audit", async (main, _, given) => {
     fill(
       chains,
       state,
+      job.ended_ms !== null && h("p.muted", `${job.what}, by ${job.who}, `, time(job.ended_ms)),
       bad.map((each) =>
         h(
           "div.broken",
@@ -138,6 +139,8 @@ page("/audit", async (main, _, given) => {
     ),
   );
   await load(null);
+  const last = (await get("jobs")).jobs.find((each) => each.what === "verify");
+  if (last) watch(last);
 });
 
 /** The links up to the bad one, and that one. */

@@ -1,9 +1,12 @@
 // Bulk: one event for every entity of a filter. A dry run first, always.
 
 import {get, may, post} from "/static/api.js";
-import {fill, h, onLeave, page} from "/static/elements.js";
+import {change, fill, h, onLeave, page} from "/static/elements.js";
 import {entityLink, num, problemNote, row, schemaForm, states, table} from "/static/parts.js";
-import {many, number} from "/static/words.js";
+import {clock, many, number} from "/static/words.js";
+
+/** Entities of a report that are shown unfolded. */
+const SAMPLES = 10;
 
 const FILTERS = [
   ["state", "State"],
@@ -38,8 +41,14 @@ page("/bulk", async (main, _, given) => {
   let declared = [];
   let watching = null;
   onLeave(main, () => clearTimeout(watching));
+  const begin = h("button.primary", {disabled: true}, "Dry run");
   async function events() {
-    declared = (await get(`kinds/${encodeURIComponent(kind.value)}`)).events;
+    const wanted = kind.value;
+    change(begin, {disabled: true});
+    const found = await get(`kinds/${encodeURIComponent(wanted)}`);
+    if (kind.value !== wanted) return;
+    declared = found.events;
+    change(begin, {disabled: !may("bulk")});
     fill(
       event,
       declared.map((each) => h("option", {value: each.name}, each.name)),
@@ -107,9 +116,11 @@ page("/bulk", async (main, _, given) => {
   }
   async function watch(job, show) {
     show(job);
-    if (job.ended_ms === null) watching = setTimeout(async () => watch(await get(`jobs/${job.id}`), show), 300);
+    clearTimeout(watching);
+    if (isUnderway(job)) watching = setTimeout(async () => watch(await get(`jobs/${job.id}`), show), 300);
     else await jobs();
   }
+  const open = (job) => watch(job, (now) => fill(out, report(now)));
   async function jobs() {
     const found = await get("jobs");
     fill(
@@ -120,12 +131,12 @@ page("/bulk", async (main, _, given) => {
         found.jobs.map((each) =>
           row(
             [
-              h("b", each.what),
+              h("button.link", {onclick: () => open(each)}, each.what),
               each.dry_run && h("span.muted", " dry run"),
               each.reason && h("span.muted", ` “${each.reason}”`),
             ],
             each.who,
-            each.status,
+            [statusPill(each), h("span.muted", ` ${clock(each.ended_ms || each.noted_ms || each.began_ms)}`)],
             num(number(each.seen)),
             outcomes(each),
             h("td.acts", ...acts(each)),
@@ -142,13 +153,18 @@ page("/bulk", async (main, _, given) => {
         "button.quiet",
         {
           onclick: async () => {
-            await post(`jobs/${job.id}/${name}`);
+            try {
+              const now = await post(`jobs/${job.id}/${name}`);
+              if (name === "resume") await open(now);
+            } catch (problem) {
+              fill(out, problemNote(problem));
+            }
             await jobs();
           },
         },
         name,
       );
-    return [job.status === "paused" ? act("resume") : act("pause"), act("cancel")];
+    return [act(job.status === "running" ? "pause" : "resume"), act("cancel")];
   }
   const field = (node, label) => h("div.field", h("label", {for: node.id}, label), node);
   fill(
@@ -170,7 +186,7 @@ page("/bulk", async (main, _, given) => {
           FILTERS.map(([name, label]) => field(filters[name], label)),
         ),
         slot,
-        h("footer", h("button.primary", {disabled: !may("bulk")}, "Dry run")),
+        h("footer", begin),
       ),
       out,
     ),
@@ -179,6 +195,15 @@ page("/bulk", async (main, _, given) => {
   await events();
   return jobs();
 });
+
+const isUnderway = (job) => job.status === "running";
+
+const statusPill = (job) =>
+  h(
+    "span.pill",
+    {class: job.status === "done" ? "good" : job.status === "interrupted" || job.status === "failed" ? "bad" : ""},
+    job.status === "interrupted" ? `⚠ ${job.status}` : job.status,
+  );
 
 const outcomes = (job) =>
   Object.entries(job.outcomes).map(([word, count]) =>
@@ -191,7 +216,7 @@ const outcomes = (job) =>
 
 function report(job, next = null) {
   const head =
-    job.ended_ms === null
+    isUnderway(job)
       ? h("p", h("span.spin"), ` ${number(job.seen)} so far…`)
       : h(
           "p",
@@ -203,6 +228,7 @@ function report(job, next = null) {
           ),
         );
   const share = (title, counts) =>
+    Object.keys(counts).length > 0 &&
     h(
       "div",
       h("h4", title),
@@ -211,23 +237,27 @@ function report(job, next = null) {
         Object.entries(counts).map(([name, count]) => h("li", h("span.mono", name), " ", h("b", number(count)))),
       ),
     );
+  const rows = [...job.samples, ...job.problems].map((each) =>
+    row(entityLink(each.entity), states(each.configuration || []), [
+      each.outcome || (each.code && h("code", each.code)),
+      (each.reason || each.message) && h("span.muted", ` ${each.reason || each.message}`),
+    ]),
+  );
+  const listed = (some) => table("Samples", ["Entity", "State", "Outcome"], some, job.dry_run ? "No entity matches." : "None so far.");
   return h(
     "div.report",
+    h("h3", job.what),
     head,
+    job.advice && h("div.note.warn", {role: "status"}, job.advice),
     h("p", outcomes(job)),
     job.error && problemNote({detail: job.error}),
     h("div.columns", share("By state", job.states), share("By revision", job.revisions)),
     next,
-    table(
-      "Samples",
-      ["Entity", "State", "Outcome"],
-      [...job.samples, ...job.problems].map((each) =>
-        row(entityLink(each.entity), states(each.configuration), [
-          each.outcome,
-          each.reason && h("span.muted", ` ${each.reason}`),
-        ]),
-      ),
-      "No entity matches.",
-    ),
+    rows.length > SAMPLES + 1
+      ? [
+          listed(rows.slice(0, SAMPLES)),
+          h("details.rest", h("summary", `${number(rows.length - SAMPLES)} more`), listed(rows.slice(SAMPLES))),
+        ]
+      : listed(rows),
   );
 }

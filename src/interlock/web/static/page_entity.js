@@ -11,6 +11,7 @@ import {
   dialog,
   entityLink,
   eventList,
+  folded,
   json,
   problemNote,
   row,
@@ -21,6 +22,9 @@ import {
   until,
 } from "/static/parts.js";
 import {apiPath, bound, kindPath, many, revision, span} from "/static/words.js";
+
+/** Rows of the journal that are shown at first, and with each step back: what is not shown costs nothing. */
+const ROWS = 100;
 
 page("/e/(.+)", async (main, [entity], given) => {
   document.title = `${entity} · Interlock`;
@@ -57,7 +61,7 @@ page("/e/(.+)", async (main, [entity], given) => {
   });
   const place = h("output", {for: "slider"});
   const liveButton = h("button.quiet", {onclick: () => travel(latest.latest), title: "Back to now"}, "live");
-  const state = {filter: "all", text: ""};
+  const state = {filter: "all", text: "", rows: ROWS};
 
   const fetchVersion = async (version) => {
     if (version === latest.latest) return latest;
@@ -145,13 +149,19 @@ page("/e/(.+)", async (main, [entity], given) => {
           ? problemNote({title: "Damaged", detail: shown.damage})
           : h("p.muted", "The journal of this version is archived."),
       h("h4", "Context"),
+      shown.far !== null &&
+        h(
+          "p.muted",
+          "What this step changed is not worked out by itself in a long journal. ",
+          h("button.link", {onclick: reach}, `Replay ${many(shown.far, "entry", "entries")}`),
+        ),
       contextDiff(shown.context_before, shown.context),
       entry &&
         entry.effects.length > 0 && [
           h("h4", "Effects"),
-          h(
-            "ul.plain",
+          folded(
             entry.effects.map((each) => h("li", h("span.kind", each.type), " ", effectName(each))),
+            "effect",
           ),
         ],
       shown.output !== null && [h("h4", "Output"), json(shown.output)],
@@ -209,9 +219,25 @@ page("/e/(.+)", async (main, [entity], given) => {
         .filter((each) => each.lane !== "timer")
         .map((each) => h("li", h("span.kind", each.lane), " ", h("b", each.name), " ", workNote(each))),
     ];
-    if (!rows.length)
+    const began = shown.children.map((each) =>
+      h(
+        "li",
+        h("span.kind", "child"),
+        " ",
+        entityLink(each.entity),
+        " ",
+        states(each.configuration),
+        each.ended && h("span.muted", ` ended ${each.ended}`),
+      ),
+    );
+    if (!rows.length && !began.length)
       return h("p.empty", shown.ended ? "Nothing: it has ended." : isNow() ? "Nothing but events." : "—");
-    return h("ul.plain", rows);
+    return [
+      began.length > 0 && folded(began, "child", "children"),
+      rows.length > 0 && folded(rows, "other", "others"),
+      shown.work_more &&
+        h("p.more", h("a", {href: `/effects?entity=${encodeURIComponent(entity)}`}, "All work of this entity")),
+    ];
   }
 
   function showJournal() {
@@ -275,10 +301,16 @@ page("/e/(.+)", async (main, [entity], given) => {
       table(
         "Journal",
         [["Version", "num"], "Time", "Event", "From → to", "By", "Effects"],
-        found.map(line),
+        found.slice(0, state.rows).map(line),
         "No entry matches.",
       ),
-      older && h("p.more", h("button", {onclick: earlier}, "Earlier entries")),
+      found.length > state.rows
+        ? h(
+            "p.more",
+            h("button", {onclick: further}, "Earlier entries"),
+            h("span.muted", ` ${many(found.length - state.rows, "more")} here`),
+          )
+        : older && h("p.more", h("button", {onclick: earlier}, "Earlier entries")),
     );
   }
 
@@ -301,19 +333,35 @@ page("/e/(.+)", async (main, [entity], given) => {
         each.principal || h("span.muted", each.source ? each.source.split("/")[0] : "—"),
         each.said && h("span.muted", ` “${each.said}”`),
       ],
-      each.effects
-        .filter((one) => one.type === "call" || one.type === "invoke")
-        .map(effectName)
-        .join(", ") || "",
+      effectNames(each.effects.filter((one) => one.type === "call" || one.type === "invoke").map(effectName)),
     );
     if (each.version === shown.version) node.classList.add("here");
     node.addEventListener("dblclick", () => dialog(`Entry ${each.version}`, json(each)));
     return node;
   }
 
+  function further() {
+    state.rows += ROWS;
+    showJournal();
+  }
+
+  async function reach() {
+    const version = shown.version;
+    try {
+      const found = await get(`entity/${path}?far=true&version=${version}`);
+      if (version === latest.version) latest = found;
+      else versions.set(version, found);
+      if (version === wanted) shown = found;
+      show();
+    } catch (problem) {
+      toast(problem.detail || problem.message, "bad");
+    }
+  }
+
   async function earlier() {
     const found = await get(`journal/${path}?before=${entries[0].version}&limit=100`);
     entries = [...found.entries, ...entries];
+    state.rows += ROWS;
     older = entries.length > 0 && entries[0].version > 1 && found.entries.length > 0;
     show();
   }
@@ -324,7 +372,13 @@ page("/e/(.+)", async (main, [entity], given) => {
     const [now, more] = await Promise.all([get(`entity/${path}`), get(`journal/${path}?after=${last}&limit=100`)]);
     const known = entries.length ? entries[entries.length - 1].version : 0;
     latest = now;
-    entries = [...entries, ...more.entries.filter((each) => each.version > known)];
+    const fresh = more.entries.filter((each) => each.version > known);
+    const reached = fresh.length ? fresh[fresh.length - 1].version : known;
+    if (now.latest - reached > 0) {
+      // Too much came at once: what lies between is read again when somebody goes back to it.
+      entries = (await get(`journal/${path}?limit=100`)).entries;
+      older = entries.length > 0 && entries[0].version > 1;
+    } else entries = [...entries, ...fresh];
     if (follow) {
       wanted = now.latest;
       shown = now;
@@ -456,3 +510,6 @@ function workNote(each) {
 
 const effectName = (each) =>
   (each.payload && (each.payload.name || each.payload.src || each.payload.event || each.payload.type)) || each.type;
+
+const effectNames = (names) =>
+  names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${many(names.length - 3, "other")}` : names.join(", ");

@@ -22,6 +22,8 @@ page("/", async (main) => {
         h("span", many(total, "entity", "entities")),
         h("span", many(fleet.kinds.length, "kind")),
         stuck > 0 ? h("span.bad", `⚠ ${number(stuck)}${open ? "+" : ""} stuck`) : h("span.good", "✓ nothing stuck"),
+        fleet.interrupted > 0 &&
+          h("a.bad", {href: "/bulk"}, `⚠ ${many(fleet.interrupted, "job")} interrupted`),
         fleet.dead > 0 &&
           h("a.bad", {href: "/effects?dead=true"}, `✗ ${many(fleet.dead, "dead letter")}${fleet.dead_more ? "+" : ""}`),
       ),

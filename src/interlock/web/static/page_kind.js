@@ -106,7 +106,9 @@ page("/k/([^/]+)", async (main, [kind]) => {
     );
   }
   show();
-  fill(main, head, h("div.split", h("section.card.picture", {"aria-label": "Diagram"}, picture), side));
+  const split = h("div.split", h("section.card.picture", {"aria-label": "Diagram"}, picture), side);
+  if (picture.isWide) split.classList.add("stacked");
+  fill(main, head, split);
   const again = async () => {
     detail = await get(base(kind));
     show();
@@ -118,7 +120,7 @@ function population(kind, view) {
   const most = Math.max(1, ...view.states.map((each) => each.entities));
   return table(
     "Entities by state",
-    ["State", ["Entities", "num"], "", ["p95", "num"], ["Stuck", "num"]],
+    ["State", ["Entities", "num"], ["", "share"], ["p95", "num"], ["Stuck", "num"]],
     view.states.map((each) =>
       h(
         "tr",
@@ -218,7 +220,9 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
     rows = after ? [...rows, ...found.rows] : found.rows;
     const empty = found.after
       ? "Nothing among the first few thousand; there may be more behind them."
-      : "Nothing matches.";
+      : Object.values(filter).some(Boolean)
+        ? "Nothing matches."
+        : "No entity of this kind yet.";
     fill(
       body,
       table(

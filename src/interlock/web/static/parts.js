@@ -34,6 +34,16 @@ export const entityLink = (name) => h("a.mono", {href: entityPath(name)}, name);
 /** State names, as small marks. */
 export const states = (names) => names.map((each) => h("span.state", each));
 
+/** A list of which the first are shown and the rest is folded away. */
+export function folded(items, one, more = `${one}s`, limit = 8) {
+  if (items.length <= limit + 1) return h("ul.plain", items);
+  return h(
+    "div",
+    h("ul.plain", items.slice(0, limit)),
+    h("details.rest", h("summary", `${number(items.length - limit)} more ${more}`), h("ul.plain", items.slice(limit))),
+  );
+}
+
 /** A table: heads (a text, or [text, class]) and rows of cells. */
 export function table(label, heads, rows, empty = "Nothing here.") {
   if (!rows.length) return h("p.empty", empty);

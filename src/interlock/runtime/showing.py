@@ -1,0 +1,88 @@
+"""What is shown of an entity or a kind in a notebook, gathered from a runtime.
+
+Rule: an answer costs the same however much there is: counters where the store keeps them, else a walk with an end.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from interlock.errors import NotFoundError, UsageError
+from interlock.model.chart import Chart
+from interlock.model.entry import Entry
+from interlock.model.snapshot import Snapshot
+from interlock.ports.sight import COUNT_MAX, Sight
+from interlock.ports.store import PAGE_MAX, Query, Store
+from interlock.render.shown import ShownEntity, ShownKind
+from interlock.runtime.charts import Charts
+
+ENTRIES_MAX = 200
+"""Entries that are shown of an entity: what a person reads."""
+
+
+class Source(Protocol):
+    """What is asked of a runtime."""
+
+    store: Store
+    charts: Charts
+
+    async def state(self, entity: str) -> Snapshot:
+        """The entity now."""
+
+    async def journal(self, entity: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
+        """The entries after a version."""
+
+
+async def shown(runtime: Source, what: str, *, entries: int) -> ShownEntity | ShownKind:
+    """An entity by its id, or a kind. Raises NotFoundError; UsageError for entries that cannot be shown."""
+    if type(entries) is not int or not 0 <= entries <= ENTRIES_MAX:
+        raise UsageError(f"entries={entries!r:.40} is no number up to {ENTRIES_MAX}", code="show.entries")
+    return await (_entity(runtime, what, entries) if "/" in what else _kind(runtime, what))
+
+
+async def _entity(runtime: Source, entity: str, entries: int) -> ShownEntity:
+    snapshot = await runtime.state(entity)
+    after = max(0, snapshot.version - entries)
+    try:
+        last = await runtime.journal(entity, after=after, limit=entries) if entries else ()
+    except NotFoundError:  # an archive has them
+        last = ()
+    return ShownEntity(
+        chart=runtime.charts.revision(snapshot.kind, snapshot.revision).chart, snapshot=snapshot, entries=last
+    )
+
+
+async def _kind(runtime: Source, kind: str) -> ShownKind:
+    chart = runtime.charts.current(kind).chart
+    counts: dict[str, int] = {}
+    if isinstance(runtime.store, Sight):
+        more = False
+        for each in await runtime.store.counts(kind):
+            counts[each.state] = counts.get(each.state, 0) + each.entities
+    else:
+        counts, more = await _walked(runtime.store, kind)
+    known = [each.id for each in chart.states[1:] if each.type != "history"]
+    gone = sorted(set(counts) - set(known))
+    states = tuple((name, counts.get(name, 0)) for name in [*known, *gone])
+    return ShownKind(chart=chart, entities=_entities(chart, counts), states=states, more=more)
+
+
+def _entities(chart: Chart, counts: dict[str, int]) -> int:
+    """How many there are: each is in one child of the root, or, if that is parallel, in all; or where none is now."""
+    tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
+    found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
+    return found or max(counts.values(), default=0)
+
+
+async def _walked(store: Store, kind: str) -> tuple[dict[str, int], bool]:
+    """How many are in each atomic state, and whether the count ended at its bound."""
+    counts: dict[str, int] = {}
+    seen, cursor = 0, None
+    while True:  # ends with the last page, or at the bound
+        page = await store.find(Query(kind=kind, after=cursor, limit=PAGE_MAX))
+        for row in page.rows:
+            for name in row.configuration:
+                counts[name] = counts.get(name, 0) + 1
+        seen, cursor = seen + len(page.rows), page.after
+        if cursor is None or seen >= COUNT_MAX:
+            return counts, cursor is not None

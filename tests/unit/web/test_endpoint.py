@@ -1,0 +1,80 @@
+"""How a request comes to its endpoint: in pieces, cut short, by a socket that does not wait."""
+
+import asyncio
+import logging
+import socket
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from interlock.web.server import bound
+from tests.unit.web.consoles import KEY, Client, opened, some_orders
+
+
+async def sent(client: Client, *messages: Message) -> tuple[int, bytes]:
+    """Gives the status and the body that a send gets which comes in these messages."""
+    left, answers = list(messages), list[Any]()
+
+    async def receive() -> Message:
+        return left.pop(0)
+
+    async def send(message: Message) -> None:
+        answers.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/v1/send/order/A-1",
+        "query_string": b"",
+        "headers": [(b"host", b"console.test"), (b"authorization", f"Bearer {KEY}".encode())],
+    }
+    await client.app(scope, receive, send)
+    return answers[0]["status"], b"".join(each.get("body", b"") for each in answers)
+
+
+def piece(text: bytes, *, more: bool) -> Message:
+    """A part of a body."""
+    return {"type": "http.request", "body": text, "more_body": more}
+
+
+async def test_a_body_in_pieces_is_put_together() -> None:
+    """However it was cut on its way."""
+    async with opened() as client:
+        await some_orders(client)
+        whole = b'{"event":"payment.confirmed","payload":{"id":"p-9"}}'
+        status, _ = await sent(client, piece(whole[:7], more=True), piece(b"", more=True), piece(whole[7:], more=False))
+        now = await client.runtime.state("order/A-1")
+
+    assert (200, 2, "p-9") == (status, now.version, now.context["payment"])
+
+
+async def test_a_sender_who_goes_before_the_body_is_whole_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Even if what came would have been enough; and nobody is told of a bug."""
+    async with opened() as client:
+        await some_orders(client)
+        with caplog.at_level(logging.DEBUG, "interlock.web"):
+            whole = b'{"event":"payment.confirmed","payload":{"id":"p-9"}}'
+            status, body = await sent(client, piece(whole, more=True), {"type": "http.disconnect"})
+        now = await client.runtime.state("order/A-1")
+
+    assert (400, 1) == (status, now.version)
+    assert b'"code":"body.cut"' in body
+    assert [] == caplog.records
+
+
+async def test_a_response_does_not_wait_for_the_client_to_acknowledge_its_head() -> None:
+    """What is accepted sends at once (TCP_NODELAY): each response would otherwise take 40 ms longer."""
+    found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken: socket.socket = writer.get_extra_info("socket")
+        found.set_result(taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    listening = bound("127.0.0.1", 0)
+    async with await asyncio.start_server(accepted, sock=listening):
+        with socket.create_connection(listening.getsockname()):
+            is_set = await asyncio.wait_for(found, 20)
+
+    assert is_set

@@ -1,0 +1,156 @@
+"""Entities with much to show: long entries, much work, children. A page gets a part of it, and the way to the rest."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import interlock
+from interlock.web.children import CHILDREN_MAX
+from interlock.web.entities import WORKS_MAX
+from interlock.web.journals import JOURNAL_BYTES_MAX
+from tests.unit.web.consoles import opened, person
+
+LOUD = """
+interlock: 1
+kind: loud
+revision: 1.0.0
+context: {last: {type: integer, default: 0}}
+events: {said: {payload: {text: {type: string, required: true}}}}
+initial: open
+states:
+  open: {expect: {within: forever}, on: {said: {actions: [ACTIONS]}}}
+"""
+
+PARENT = """
+interlock: 1
+kind: parent
+revision: 1.0.0
+context: {items: {type: array, default: []}}
+events: {begun: {}}
+initial: idle
+states:
+  idle: {expect: {within: forever}, on: {begun: busy}}
+  busy:
+    type: parallel
+    expect: {within: forever}
+    states:
+%s
+"""
+
+REGION = "      r%d: {initial: a, states: {a: {invoke: {id: i%d, type: chart, src: child}, expect: {within: forever}}}}"
+
+CHILD = """
+interlock: 1
+kind: child
+revision: 1.0.0
+initial: waiting
+states:
+  waiting: {%sexpect: {within: forever}}
+"""
+
+
+async def test_a_page_of_long_entries_is_short_and_none_is_left_out() -> None:
+    """Fewer than asked for, the newest first or those after a version, and all of them one page after the other."""
+    chart = interlock.loads(LOUD.replace("ACTIONS", '{assign: {last: "= len(event.data.text)"}}'))
+    async with opened(charts=(chart,)) as client:
+        await client.runtime.create("loud/1")
+        for number in range(2, 26):
+            await client.runtime.send("loud/1", "said", {"text": chr(96 + number % 26) * 100_000})
+        newest = await client.get("journal/loud/1?limit=100")
+        oldest = await client.json("journal/loud/1?limit=100&after=0")
+        seen: list[int] = []
+        before = 26
+        while before > 1:
+            page = await client.json(f"journal/loud/1?before={before}&limit=100")
+            seen = [*(each["version"] for each in page["entries"]), *seen]
+            before = seen[0]
+
+    found = [each["version"] for each in newest.json()["entries"]]
+    assert len(newest.content) <= JOURNAL_BYTES_MAX + 1_000
+    assert (found[0] > 1, found) == (True, list(range(found[0], 26)))
+    assert list(range(1, 1 + len(oldest["entries"]))) == [each["version"] for each in oldest["entries"]]
+    assert list(range(1, 26)) == seen
+
+
+async def test_an_entity_with_much_work_shows_some_and_says_that_there_is_more(tmp_path: Path) -> None:
+    """The list of work has all of it."""
+    chart = interlock.loads(LOUD.replace("ACTIONS", ", ".join(["tell"] * (WORKS_MAX + 1))))
+    async with opened(f"sqlite:///{tmp_path}/o.db", charts=(chart,)) as client:
+        await client.runtime.create("loud/1")
+        none = await client.json("entity/loud/1")
+        await client.runtime.send("loud/1", "said", {"text": "a"})
+        page = await client.json("entity/loud/1")
+        rest = await client.json("works?entity=loud/1&limit=200")
+
+    assert (0, False) == (len(none["work"]), none["work_more"])
+    assert (WORKS_MAX, True, WORKS_MAX + 1) == (len(page["work"]), page["work_more"], len(rest["rows"]))
+
+
+def family(count: int, *, secret: str = "") -> tuple[Any, Any]:
+    """Gives the charts of a parent with so many children."""
+    regions = "\n".join(REGION % (number, number) for number in range(count))
+    return interlock.loads(PARENT % regions), interlock.loads(CHILD % secret)
+
+
+async def test_children_are_shown_with_where_they_are() -> None:
+    """Each with the way to it; the child shows the way back."""
+    async with opened(charts=family(2), work=True) as client:
+        await client.runtime.create("parent/1")
+        await client.runtime.send("parent/1", "begun")
+        page = await client.json("entity/parent/1")
+        for _ in range(2_000):
+            if len(page["children"]) == 2:
+                break
+            await asyncio.sleep(0.001)
+            page = await client.json("entity/parent/1")
+        child = await client.json(f"entity/{page['children'][0]['entity']}")
+
+    assert [("i0", ["waiting"]), ("i1", ["waiting"])] == [
+        (each["invoke"], each["configuration"]) for each in page["children"]
+    ]
+    assert ("parent/1", ()) == (child["parent"], tuple(child["children"]))
+
+
+async def test_no_more_children_are_looked_up_than_a_page_shows() -> None:
+    """However many there are."""
+    async with opened(charts=family(CHILDREN_MAX + 5)) as client:
+        await client.runtime.create("parent/1")
+        await client.runtime.send("parent/1", "begun")
+        asked: list[str] = []
+        real = client.runtime.state
+
+        async def state(entity: str, **named: Any) -> Any:
+            asked.append(entity)
+            return await real(entity, **named)
+
+        client.runtime.state = state  # type: ignore[method-assign]  # the real one is called by it
+        page = await client.json("entity/parent/1")
+
+    assert (CHILDREN_MAX + 5, []) == (len(page["invokes"]), page["children"])
+    assert CHILDREN_MAX == sum(each.startswith("child/") for each in asked)
+
+
+async def test_a_child_that_is_hidden_is_not_shown_and_one_that_says_nothing_of_it_is_none() -> None:
+    """Rights hold for what is shown on the way; and an id can be guessed."""
+    hidden = family(1, secret="sensitive: true, ")
+    async with opened(charts=hidden, who=person(rights=("read",))) as client:
+        await client.runtime.create("parent/1")
+        await client.runtime.send("parent/1", "begun")
+        unseen = await client.json("entity/parent/1")
+    async with opened(charts=family(1)) as client:
+        await client.runtime.create("parent/1")
+        await client.runtime.send("parent/1", "begun")
+        asked: list[str] = []
+        real = client.runtime.state
+
+        async def state(entity: str, **named: Any) -> Any:
+            asked.append(entity)
+            return await real(entity, **named)
+
+        client.runtime.state = state  # type: ignore[method-assign]  # the real one is called by it
+        await client.json("entity/parent/1")
+        stranger = next(each for each in asked if each.startswith("child/"))
+        await client.runtime.create(stranger)
+        page = await client.json("entity/parent/1")
+
+    assert ([], []) == (unseen["children"], page["children"])

@@ -1,0 +1,33 @@
+"""`interlock serve` that is killed in the middle of a bulk: its `DIES_AT`-th event is kept, and not yet counted.
+
+python -m tests.web.dying_serve serve sqlite:///...
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from itertools import count
+
+from interlock.cli.main import main
+from interlock.web.job import Bulk, Item, Job
+from interlock.web.job_walks import Walks
+
+DIES_AT = 20
+
+_outcome = Walks._outcome
+_sent = count(1)
+
+
+async def outcome(walks: Walks, job: Job, bulk: Bulk, item: Item) -> tuple[str, str | None]:
+    """What one entity answered; the last one's answer nobody hears."""
+    found = await _outcome(walks, job, bulk, item)
+    if not bulk.dry_run and next(_sent) == DIES_AT:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+
+if __name__ == "__main__":
+    Walks._outcome = outcome  # type: ignore[assignment, method-assign]  # the fault
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,97 @@
+"""A bulk whose server is killed, for real: it is not gone, says how far it came, and does nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import interlock
+from interlock.model.entry import Entry
+from interlock.ports.clock import SystemClock
+from interlock.web.job_records import SILENT_MS
+from tests.unit.web.consoles import ORDER, opened
+from tests.web.dying_serve import DIES_AT
+
+pytestmark = pytest.mark.slow
+
+ORDERS = 50
+ROOT = Path(__file__).parents[2]
+LOOKS_MAX = 4_000
+
+
+class LaterClock(SystemClock):
+    """The real clock, after the silence that makes a job free."""
+
+    def now_ms(self) -> int:
+        """What it will be then."""
+        return super().now_ms() + SILENT_MS
+
+
+async def fill(url: str) -> None:
+    """Keeps orders that can all be cancelled."""
+    async with interlock.open(url, charts=[interlock.loads(ORDER)], work=False) as runtime:
+        for number in range(ORDERS):
+            await runtime.create(f"order/A-{number:03}", {"amount": 10})
+
+
+async def begin(link: str) -> None:
+    """Begins a bulk on a server, which may not live to say so."""
+    address, _, secret = link.partition("/#login=")
+    async with httpx.AsyncClient(base_url=f"{address}/api/v1/", headers={"Origin": address}, timeout=30) as client:
+        client.headers["X-Interlock-CSRF"] = (await client.post("login", json={"secret": secret})).json()["csrf"]
+        body = {"kind": "order", "event": "order.cancelled", "filter": {"state": "unpaid"}}
+        rehearsal = (await client.post("bulk", json=body)).json()["id"]
+        for _ in range(LOOKS_MAX):
+            if (await client.get(f"jobs/{rehearsal}")).json()["ended_ms"] is not None:
+                break
+            await asyncio.sleep(0.005)
+        run = {**body, "dry_run": False, "reason": "season is over", "per_second": 1_000, "rehearsal": rehearsal}
+        with suppress(httpx.TransportError):
+            await client.post("bulk", json=run)
+
+
+async def resumed(store: str) -> tuple[Any, Any, list[tuple[Entry, ...]]]:
+    """Gives the job as the next server finds it and as it ends there, and the journals of all orders."""
+    async with opened(store, clock=LaterClock()) as console:
+        (found,) = (await console.json("jobs"))["jobs"]
+        await console.post(f"jobs/{found['id']}/resume")
+        ended = await console.ended(found["id"])
+        return found, ended, [await console.runtime.journal(f"order/A-{number:03}") for number in range(ORDERS)]
+
+
+@pytest.mark.parametrize("store", ["sqlite:///o.db", "file:orders"])
+def test_a_killed_bulk_is_resumed_and_gives_each_entity_its_event_once(
+    tmp_path: Path, monkeypatch: Any, store: str
+) -> None:
+    """After a kill -9 in its middle the next server tells all that was done, and what to do about the rest."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "order.yaml").write_text(ORDER, encoding="utf-8")
+    asyncio.run(fill(store))
+    command = [sys.executable, "-m", "tests.web.dying_serve", "serve", store, "--chart", "order.yaml", "--port", "0"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            asyncio.run(begin(process.stdout.readline().strip()))
+            code = process.wait(timeout=40)
+        finally:
+            process.kill()
+    found, ended, journals = asyncio.run(resumed(store))
+
+    assert -signal.SIGKILL == code
+    assert ("interrupted", "season is over") == (found["status"], found["reason"])
+    assert (DIES_AT, {"applied": DIES_AT}) == (found["seen"], found["outcomes"])
+    assert "not given it again" in found["advice"]
+    assert ("done", ORDERS, {"applied": ORDERS}) == (ended["status"], ended["seen"], ended["outcomes"])
+    assert [["_create", "order.cancelled"]] * ORDERS == [[each.event.name for each in some] for some in journals]
+    keys = {f"bulk/{found['id']}/order/A-{number:03}" for number in range(ORDERS)}
+    assert keys == {some[1].key for some in journals}

@@ -1,0 +1,93 @@
+"""The console in a real browser, where there is much or nothing: long journals, jobs left behind, no page at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.web.browsers import Visitor, browser, served
+from tests.web.worlds import interrupted, long
+
+pytestmark = pytest.mark.slow
+
+ENTRIES = 230
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
+    """A server on both worlds, and a browser that has opened the link that was printed."""
+    home = tmp_path_factory.mktemp("worlds")
+    interrupted(home, orders=3)
+    long(home, entries=ENTRIES)
+    charts = ("--chart", "order.yaml", "--chart", "counter.yaml", "--principal", "ada:support")
+    with browser() as chromium, served(home, "sqlite:///o.db", *charts) as link:
+        context = chromium.new_context()
+        Visitor(context, link).close()
+        yield context, link.partition("/#")[0]
+        context.close()
+
+
+@pytest.fixture
+def visitor(site: tuple[Any, str]) -> Iterator[Visitor]:
+    """Somebody who is logged in, in a tab of their own."""
+    found = Visitor(*site)
+    yield found
+    found.close()
+
+
+def rows(tab: Any) -> int:
+    """Gives how many entries the journal shows."""
+    count: int = tab.locator("table[aria-label=Journal] tbody tr").count()
+    return count
+
+
+def test_a_bulk_that_its_server_left_is_seen_at_once_and_resumed_by_a_click(visitor: Visitor) -> None:
+    """The first page tells of it, its own page what to do; then it is done."""
+    tab = visitor.open("/")
+    tab.click("a:has-text('1 job interrupted')")
+    tab.click("button:has-text('send order.cancelled to order')")
+    tab.wait_for_selector(".note:has-text('whoever has the event already is not given it again')")
+    tab.click("button:has-text('resume')")
+    tab.wait_for_selector(".report .pill:has-text('applied 3')")
+    tab.wait_for_selector("main table .pill:has-text('done')")
+    tab = visitor.open("/")
+
+    assert 0 == tab.locator("a:has-text('interrupted')").count()
+
+
+def far(route: Any) -> None:
+    """Answers as the server does where a journal is too long to be replayed unasked."""
+    response = route.fetch()
+    route.fulfill(response=response, json={**response.json(), "context_before": None, "took": [], "far": ENTRIES - 1})
+
+
+def test_a_long_journal_opens_with_its_end_and_goes_back_page_by_page(visitor: Visitor) -> None:
+    """What the last step changed is worked out when it is asked for, if the server says that it is far."""
+    visitor.tab.route("**/api/v1/entity/counter/1", far)
+    tab = visitor.open("/e/counter/1")
+    first, unknown = rows(tab), tab.locator(".diff .plus").count()
+    tab.click("button:has-text('Earlier entries')")
+    tab.wait_for_selector(f"button[aria-label='Go to version {ENTRIES - 150}']")
+    second = rows(tab)
+    tab.click(f"button:has-text('Replay {ENTRIES - 1} entries')")
+    tab.wait_for_selector(f".diff .plus:has-text('{ENTRIES - 1}')")
+    tab.wait_for_selector(f".diff .minus:has-text('{ENTRIES - 2}')")
+
+    assert (100, 200, 0) == (first, second, unknown)
+    assert 0 == tab.locator("button:has-text('Replay')").count()
+
+
+def test_an_address_of_no_page_says_so_and_shows_the_way_back(site: tuple[Any, str]) -> None:
+    """With the frame around it, for somebody who followed an old link."""
+    context, address = site
+    tab = context.new_page()
+    answer = tab.goto(f"{address}/k/order/nowhere/<img src=x onerror=alert(1)>")
+    tab.wait_for_selector("main h1:has-text('Not found')")
+    injected = tab.locator("main img").count()
+    tab.click("main a:has-text('To the fleet')")
+    tab.wait_for_selector("main h1:has-text('Fleet')")
+    tab.close()
+
+    assert (404, 0) == (answer.status, injected)

@@ -1,0 +1,62 @@
+"""Worlds that pages are opened on: a bulk that its server did not end, an entity with a long journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import interlock
+from interlock.runtime.own import JOB_KIND
+from tests.unit.web.consoles import ORDER
+
+COUNTER = """
+interlock: 1
+kind: counter
+revision: 1.0.0
+context: {sum: {type: integer, default: 0}}
+events: {more: {}}
+initial: open
+states:
+  open: {expect: {within: forever}, on: {more: {actions: [{assign: {sum: "= context.sum + 1"}}]}}}
+"""
+JOB = "2026-01-5c1f0e7a9b22"
+
+
+def interrupted(home: Path, *, orders: int = 1) -> None:
+    """Keeps unpaid orders, and a bulk over them whose server was killed before it asked the first."""
+    (home / "order.yaml").write_text(ORDER, encoding="utf-8")
+    _kept(_interrupted(f"sqlite:///{home}/o.db", orders))
+
+
+async def _interrupted(url: str, orders: int) -> None:
+    query = {"kind": "order", "state": "unpaid"}
+    bulk = {"query": query, "event": "order.cancelled", "payload": None, "per_second": 50}
+    task = {"what": "send order.cancelled to order", "who": "ada", "reason": "season is over", "bulk": bulk}
+    async with interlock.open(url, charts=[interlock.loads(ORDER)], work=False) as runtime:
+        for number in range(orders):
+            await runtime.create(f"order/A-{number + 1}", {"amount": 100})
+        began_ms = runtime.clock.now_ms() - 600_000
+        context = {"task": {**task, "began_ms": began_ms}, "owner": "gone", "noted_ms": began_ms}
+        await runtime.create(f"{JOB_KIND}/{JOB}", context)
+
+
+def long(home: Path, *, entries: int) -> None:
+    """Keeps `counter/1`, whose journal is that long."""
+    (home / "counter.yaml").write_text(COUNTER, encoding="utf-8")
+    _kept(_long(f"sqlite:///{home}/o.db", entries))
+
+
+async def _long(url: str, entries: int) -> None:
+    async with interlock.open(url, charts=[interlock.loads(COUNTER)], work=False) as runtime:
+        await runtime.create("counter/1")
+        for number in range(entries - 1):
+            await runtime.send("counter/1", "more", key=f"k{number}")
+
+
+def _kept(filling: Coroutine[Any, Any, None]) -> None:
+    """Fill a store in a thread of its own: the driver of a browser has an event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(filling)).result()
