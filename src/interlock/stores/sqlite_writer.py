@@ -110,6 +110,7 @@ class Writer:
         self._closing = False
         self.loops = Loops()
         self._checkpoint_at = WAL_BYTES_MAX
+        self._was_full = False
         self.poison: InterlockError | None = None
         self._thread = Thread(target=self._run, name=f"interlock-{path.name}", daemon=True)
 
@@ -360,6 +361,7 @@ class Writer:
     def _failed(self, error: sqlite3.Error) -> InterlockError:
         """Undo what is left of the transaction; poison the store when the connection can no longer be believed."""
         failure = translated(error, self._path)
+        self._was_full |= failure.code == "store.full"
         if poisons(error):
             self.poison = failure
             return failure
@@ -379,7 +381,9 @@ class Writer:
             self.loops.call(loop, _resolve, told)
 
     def _checkpoint_if_long(self) -> None:
-        if self._wal.reaches(self._checkpoint_at) and not self._checkpoint(CHECKPOINT_RESTART):
+        if self._was_full:  # a log that has no room to grow holds pages many times over, which the file takes once each
+            self._was_full = not self._checkpoint(CHECKPOINT_RESTART)
+        elif self._wal.reaches(self._checkpoint_at) and not self._checkpoint(CHECKPOINT_RESTART):
             self._checkpoint_at += WAL_BYTES_MAX  # a reader in the way is no reason to try again after each batch
 
     def _checkpoint(self, statement: str) -> bool:
