@@ -6,18 +6,20 @@ Rule 1: a call is answered by a ring (`stores.bells`): it costs the caller two s
 Rule 2: a call runs in the context of its caller: what traces and logs take from there is theirs.
 Rule 3: whoever has handed over a call is answered, also when the runtime is closed meanwhile.
 Rule 4: a signal handler may call in the middle of a call of its own thread: nothing on the way is held that it needs.
+Rule 5: a forked child opens its own: the loop is not there, and what it waits by would be rung for its parent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from threading import RLock, Thread
+from threading import Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from interlock.errors import UnavailableError
+from interlock.errors import UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.model.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
@@ -33,6 +35,9 @@ from interlock.stores.bells import Bell
 if TYPE_CHECKING:
     from interlock.render.shown import ShownEntity, ShownKind
 
+BELLS_MAX = 64
+"""Callers that wait by a pipe at once: it has two descriptors, of which a process has few. Others wait by a lock."""
+
 T = TypeVar("T")
 
 
@@ -41,10 +46,12 @@ class BlockingRuntime:
 
     def __init__(self, opened: Callable[[], Coroutine[Any, Any, Runtime]]) -> None:
         self._loop = asyncio.new_event_loop()
-        self._bells: list[Bell] = []  # of calls that have ended, for the next ones
+        self._process = os.getpid()
+        self._bells: list[Bell | None] = [None] * BELLS_MAX  # of calls that have ended, behind those not made yet
+        self._under_way: set[_Call[Any]] = set()  # in the loop
         self._gate = RLock()
         self._ended = False
-        self._thread = Thread(target=self._loop.run_forever, name="interlock", daemon=True)
+        self._thread = Thread(target=self._run, name="interlock", daemon=True)
         self._thread.start()
         try:
             self.runtime = self._wait(opened())
@@ -52,42 +59,64 @@ class BlockingRuntime:
             self._stop()
             raise
 
+    def _run(self) -> None:
+        """The loop's thread. A handler that means to end the program ends its own task: others wait for this loop."""
+        is_over = False
+        while not is_over:
+            with suppress(SystemExit, KeyboardInterrupt):  # which the loop lets through
+                self._loop.run_forever()
+                is_over = True
+
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        with self._gate:  # what is handed over before the end is answered; afterwards nothing is
-            if self._ended:
-                coroutine.close()
-                raise UnavailableError("the runtime is closed", code="runtime.closed")
-            call = self._handed_over(coroutine)
-        return self._answer(call)
-
-    def _handed_over(self, coroutine: Coroutine[Any, Any, T]) -> _Call[T]:
-        try:
-            call = _Call(coroutine, self._bells.pop() if self._bells else Bell())
-        except BaseException:
+        if os.getpid() != self._process:
             coroutine.close()
-            raise
-        self._loop.call_soon_threadsafe(call.begin, self._loop)
-        return call
-
-    def _answer(self, call: _Call[T]) -> T:
+            message = "this runtime was opened before the process was forked"
+            raise UsageError(message, code="runtime.forked", hint="open one in each process")
+        call = _Call(coroutine, self._bell())
         try:
+            with self._gate:  # what is handed over before the end is answered; afterwards nothing is
+                if self._ended:
+                    coroutine.close()
+                    raise UnavailableError("the runtime is closed", code="runtime.closed")
+                self._loop.call_soon_threadsafe(call.begin, self._loop, self._under_way)
             call.bell.wait()
         except BaseException:  # interrupted: nobody waits for it any more, and its bell will ring for nobody
-            with suppress(RuntimeError):  # the loop is closed: it has ended
-                self._loop.call_soon_threadsafe(call.give_up)
+            self._give_up(call)
             raise
-        self._bells.append(call.bell)
+        if isinstance(call.bell, Bell):
+            self._bells.append(call.bell)
         return call.result()
+
+    def _bell(self) -> Bell | _Latch:
+        """What a call rings when it has ended."""
+        try:
+            bell = self._bells.pop() or Bell()
+        except IndexError:
+            return _Latch()
+        except OSError:  # no descriptor is left
+            self._bells.insert(0, None)
+            return _Latch()
+        return bell
+
+    def _give_up(self, call: _Call[Any]) -> None:
+        if isinstance(call.bell, Bell):
+            self._bells.insert(0, None)
+        with suppress(RuntimeError):  # the loop is closed: it has ended
+            self._loop.call_soon_threadsafe(call.give_up)
 
     def _stop(self) -> None:
         with self._gate:
             if self._ended:
                 return
             self._ended = True
-            last = self._handed_over(_drained())
-        self._answer(last)
+        last = _Call(_drained(), self._bell())
+        self._loop.call_soon_threadsafe(last.begin, self._loop, self._under_way)
+        last.bell.wait()
+        last.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        for each in self._under_way:  # one that swallows its cancellation is left to itself, and its caller is not
+            each.bell.ring()
         self._loop.close()
         self._bells.clear()  # their pipes go with them
 
@@ -179,7 +208,8 @@ class BlockingRuntime:
         except StopAsyncIteration:
             return
         finally:
-            with suppress(UnavailableError, RuntimeError):  # closed meanwhile, or interrupted while it waits: it ends
+            # Closed meanwhile, of the process that was forked, or interrupted while it waits: it ends.
+            with suppress(UnavailableError, UsageError, RuntimeError):
                 self._wait(values.aclose())
 
     def drain(self, timeout_ms: int) -> Drained:
@@ -197,7 +227,12 @@ class BlockingRuntime:
             return self.drain(drain_ms)
 
     def close(self) -> None:
-        """As `Runtime.close`, and the thread ends. Whoever waits in another thread is answered. May be called again."""
+        """As `Runtime.close`, and the thread ends. Whoever waits in another thread is answered. May be called again.
+
+        In a forked child it does nothing: the runtime is its parent's.
+        """
+        if os.getpid() != self._process:
+            return
         with suppress(UnavailableError):
             self._wait(self.runtime.close())
         self._stop()
@@ -206,35 +241,59 @@ class BlockingRuntime:
 class _Call(Generic[T]):
     """A coroutine on its way to the loop, and what rings when it has ended."""
 
-    __slots__ = ("_context", "_coroutine", "_task", "bell")
+    __slots__ = ("_context", "_coroutine", "_task", "_under_way", "bell")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], bell: Bell) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], bell: Bell | _Latch) -> None:
         self.bell = bell
         self._coroutine = coroutine
         self._context = copy_context()
         self._task: asyncio.Task[T] | None = None
+        self._under_way: set[_Call[Any]] = set()
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In the loop: run it."""
+    def begin(self, loop: asyncio.AbstractEventLoop, under_way: set[_Call[Any]]) -> None:
+        """In the loop: run it, and be among those under way until it has ended."""
+        self._under_way = under_way
+        under_way.add(self)
         self._task = loop.create_task(self._coroutine, context=self._context)
         self._task.add_done_callback(self._end)
 
     def _end(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
             task.exception()  # seen, also when the caller was interrupted and does not ask for it
+        self._under_way.discard(self)
         self.bell.ring()
 
     def give_up(self) -> None:
-        """In the loop, after its beginning: nobody waits for it any more."""
-        assert self._task is not None
-        self._task.cancel()
+        """In the loop: nobody waits for it any more, whether it has begun or never will."""
+        if self._task is None:
+            self._coroutine.close()
+        else:
+            self._task.cancel()
 
     def result(self) -> T:
-        """What it gave or raised, once it has ended. Raises UnavailableError when it was cancelled."""
+        """What it gave or raised. Raises UnavailableError when it was cancelled, or has not ended with its loop."""
         assert self._task is not None
-        if self._task.cancelled():
+        if self._task.cancelled() or not self._task.done():
             raise UnavailableError("the runtime was closed meanwhile", code="runtime.closed")
         return self._task.result()
+
+
+class _Latch:
+    """What rings where there are too many pipes: it costs more switches of threads, and no descriptor."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._lock.acquire()
+
+    def ring(self) -> None:
+        """Wake whoever waits."""
+        self._lock.release()
+
+    def wait(self) -> None:
+        """Wait for the ring."""
+        self._lock.acquire()
 
 
 async def _next(values: AsyncGenerator[T, None]) -> T:

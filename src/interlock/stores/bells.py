@@ -72,7 +72,7 @@ class Loops:
     """The event loops in which callers of one store wait, and the way for its threads to call into them."""
 
     def __init__(self) -> None:
-        self._ways: dict[AbstractEventLoop, _Way] = {}
+        self._ways: dict[AbstractEventLoop, _Way | None] = {}  # none into a loop that is called in its own way
         self._guard = Lock()
         self._is_closed = False
 
@@ -84,9 +84,11 @@ class Loops:
             if self._is_closed:
                 return
             for each in [each for each in self._ways if each.is_closed()]:
-                self._ways.pop(each).close()
-            with contextlib.suppress(NotImplementedError):  # a loop that has no readers is called in its own way
-                self._ways[loop] = _Way(loop)
+                way = self._ways.pop(each)
+                if way is not None:
+                    way.close()
+            with contextlib.suppress(OSError):  # no descriptor is left: in its own way, until there is one
+                self._ways[loop] = _way(loop)
 
     def call(self, loop: AbstractEventLoop, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function in a loop, from a thread. If the loop is closed, nobody waits there any more."""
@@ -101,6 +103,8 @@ class Loops:
             self._is_closed = True
             ways, self._ways = self._ways, {}
         for loop, way in ways.items():
+            if way is None:
+                continue
             try:
                 loop.call_soon_threadsafe(way.end, loop)
             except RuntimeError:  # closed
@@ -154,3 +158,11 @@ class _Way:
         with self._guard:
             self._is_open = False
             self._bell.close()
+
+
+def _way(loop: AbstractEventLoop) -> _Way | None:
+    """Into a loop; None if it cannot look after descriptors."""
+    try:
+        return _Way(loop)
+    except NotImplementedError:
+        return None

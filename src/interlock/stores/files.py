@@ -19,8 +19,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import WeakSet
@@ -81,6 +83,7 @@ class FileStore:
         self._dispatch = self._journals.dispatch()
         self._leases = self._journals.leases()
         self._writer: Writer | None = None
+        self._guard = Lock()  # of the writer's beginning and end: callers may be in several threads
         self._threads = _threads()
         self._closed = False
         _stores.add(self)
@@ -88,10 +91,9 @@ class FileStore:
     async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         if isinstance(self._journals, BatchedJournals):
-            if self._writer is None and not self._closed:
-                self._writer = Writer(self._journals)
-            if self._writer is not None:
-                return await self._writer.append(append)
+            writer = self._writer or self._begun_writer(self._journals)
+            if writer is not None:
+                return await writer.append(append)
         return await self._hop(lambda: self._journals.append(append))
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
@@ -144,9 +146,10 @@ class FileStore:
 
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
         await asyncio.to_thread(self._close_now)
 
     def _close_now(self) -> None:
@@ -157,17 +160,26 @@ class FileStore:
         self._leases.close()
         self._journals.close()
 
+    def _begun_writer(self, journals: BatchedJournals) -> Writer | None:
+        """The one that there is, or begins now; None once closed."""
+        with self._guard:
+            if self._writer is None and not self._closed:
+                self._writer = Writer(journals)
+            return self._writer
+
     async def _hop(self, rule: Callable[[], T]) -> T:
         if self._closed:
             raise UnavailableError("the store is closed", code="store.closed")
         return await self._threads.run(rule)
 
     def _after_fork(self) -> None:
-        self._threads = _threads()
+        was_closed, self._closed = self._closed, True  # until nothing is the parent's: there may be no descriptor left
+        self._writer, self._guard = None, Lock()
         self._dispatch.abandon()
         self._leases.abandon()
         self._journals.abandon()
-        self._writer = None
+        self._threads = _threads()
+        self._closed = was_closed
 
 
 class WorkingFileStore(FileStore):
@@ -218,7 +230,8 @@ _stores: WeakSet[FileStore] = WeakSet()
 
 def _abandon_all() -> None:
     for store in list(_stores):
-        store._after_fork()  # noqa: SLF001  this module's own class
+        with suppress(OSError, UnavailableError):  # then it stays closed
+            store._after_fork()  # noqa: SLF001  this module's own class
 
 
 os.register_at_fork(after_in_child=_abandon_all)

@@ -3,11 +3,13 @@
 Rule 1: every write goes through the writer thread (`sqlite_writer`), which groups steps into transactions.
 Rule 2: readers have connections of their own that cannot write; what they see is committed, and so durable.
 Rule 3: one handle is bound to one tenant: no statement can be written without it.
+Rule 4: connections and threads are those of the process that opened the store; one that was forked opens its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sqlite3
 from collections.abc import Callable
@@ -101,6 +103,7 @@ class SqliteStore:
     def __init__(self, path: Path, *, tenant: str = "") -> None:
         self._path = path.absolute()
         self._tenant = tenant
+        self._process = os.getpid()
         self._writer = Writer(open_writer(self._path), self._path, tenant)
         self._readers = Threads(READERS_MAX, f"interlock-{path.name}-read")
         self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
@@ -110,6 +113,7 @@ class SqliteStore:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         _check_text(append.entity)
         _check_text(append.entry.key, "key")
+        self._check_process()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Appended | Duplicate | Conflict | Stale] = loop.create_future()
         self._writer.loops.listen(loop)
@@ -138,6 +142,7 @@ class SqliteStore:
 
     async def refuse(self, refusals: tuple[Refusal, ...]) -> None:
         """Keep refusals; they are written with the next batch, and nobody waits for that."""
+        self._check_process()
         self._writer.refuse(refusals)
 
     async def differences(self, entity: str | None = None) -> tuple[str, ...]:
@@ -266,6 +271,7 @@ class SqliteStore:
 
     async def _write(self, chore: Callable[[sqlite3.Connection], T]) -> T:
         """What a chore of the writer answers, once it is committed."""
+        self._check_process()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._writer.loops.listen(loop)
@@ -274,7 +280,8 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
-        await asyncio.to_thread(self._close)
+        if os.getpid() == self._process:  # else all of it is of the process that was forked
+            await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         self._writer.close()
@@ -282,9 +289,16 @@ class SqliteStore:
         while not self._idle.empty():
             self._idle.get_nowait().close()
 
+    def _check_process(self) -> None:
+        """Raises UsageError in a forked child: the threads are not there, and rings would be heard by its parent's."""
+        if os.getpid() != self._process:
+            message = "this store was opened before the process was forked"
+            raise UsageError(message, code="store.forked", hint="open one in each process")
+
     # Reading
 
     async def _read(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        self._check_process()
         self._writer.check()
         return await self._readers.run(lambda: self._asked(question))
 

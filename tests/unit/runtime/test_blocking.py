@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Event, Thread, get_ident
 from types import FrameType
+from typing import Any
 
 import pytest
 
-from interlock.errors import NotFoundError, UnavailableError
+from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.runtime import blocking
 from interlock.runtime.blocking import BlockingRuntime
 from interlock.runtime.send import Runtime
 from interlock.stores.memory import MemoryStore
@@ -178,6 +182,29 @@ def test_an_interrupted_call_is_given_up_and_the_next_one_is_not_mistaken_for_it
     assert [2, 3, 4] == [each.version for each in receipts]
 
 
+def test_a_call_that_is_interrupted_before_its_caller_waits_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may have it already: nobody would ever hear of it."""
+    store = Endless()
+    doors = _opened(store)
+    doors.create("door/1")
+    store.stuck = True
+    hand_over = doors._loop.call_soon_threadsafe
+
+    def interrupted(*arguments: Any) -> None:
+        monkeypatch.undo()
+        hand_over(*arguments)
+        store.reached.wait(SECONDS_MAX)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doors._loop, "call_soon_threadsafe", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        doors.send("door/1", "opened")
+    given_up = store.cancelled.wait(SECONDS_MAX)
+    doors.close()
+
+    assert given_up
+
+
 def test_a_signal_handler_may_call_while_its_thread_waits() -> None:
     """The inner call is answered first, by its own answer; the outer one goes on waiting for its own."""
     store = Endless()
@@ -196,3 +223,121 @@ def test_a_signal_handler_may_call_while_its_thread_waits() -> None:
     closing.join()
 
     assert ([1], "runtime.closed") == (inner, raised.value.code)
+
+
+# What a process has few of, and what is not its own
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_callers_beyond_the_pipes_are_answered_without_one(monkeypatch: pytest.MonkeyPatch, is_refused: bool) -> None:
+    """Threads may be many and descriptors few: also when the system has none left, everybody is answered."""
+
+    def refused() -> None:
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(blocking, "BELLS_MAX", 2)
+    doors = _opened()
+    doors.create("door/1")
+    if is_refused:
+        monkeypatch.setattr(os, "pipe", refused)
+    all_there = asyncio.Barrier(6)
+
+    async def together() -> None:
+        await asyncio.wait_for(all_there.wait(), SECONDS_MAX)
+
+    with ThreadPoolExecutor(6) as pool:
+        waiting = [pool.submit(doors._wait, together()) for _ in range(6)]
+        for each in waiting:
+            each.result()
+    kept = [each is not None for each in doors._bells]
+    version = doors.state("door/1").version
+    doors.close()
+
+    assert ([not is_refused, True], 1) == (kept, version)
+
+
+def test_interrupted_calls_use_up_no_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pipe of one that was given up is let go, and the next call may have another."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(blocking, "BELLS_MAX", 1)
+    store = Endless()
+    doors = _opened(store)
+    doors.create("door/1")
+    for _ in range(3):
+        store.stuck = True
+        with _interrupted(interrupt, store.reached), pytest.raises(KeyboardInterrupt):
+            doors.send("door/1", "opened")
+        store.stuck = False
+        store.reached.clear()
+    doors.state("door/1")
+    kept = [each is not None for each in doors._bells]
+    doors.close()
+
+    assert [True] == kept
+
+
+def test_a_caller_whose_call_does_not_let_itself_be_cancelled_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing waits for it for a while; then it is left to itself, and its caller is not."""
+    monkeypatch.setattr(blocking, "STOP_MS_MAX", 10)
+    doors = _opened()
+    begun = Event()
+
+    async def stubborn() -> None:
+        asyncio.current_task()._log_destroy_pending = False  # type: ignore[union-attr]  # it is left alone on purpose
+        while True:
+            try:
+                begun.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(doors._wait, stubborn())
+        begun.wait(SECONDS_MAX)
+        doors.close()
+        with pytest.raises(UnavailableError) as raised:
+            waiting.result(SECONDS_MAX)
+
+    assert "runtime.closed" == raised.value.code
+
+
+def test_code_in_the_loop_that_means_to_end_the_program_ends_itself() -> None:
+    """Whoever waits for the loop is answered, then and later."""
+    doors = _opened()
+    doors.create("door/1")
+
+    async def leave() -> None:
+        sys.exit(3)
+
+    with pytest.raises(SystemExit):
+        doors._wait(leave())
+    version = doors.state("door/1").version
+    doors.close()
+
+    assert 1 == version
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
+def test_a_forked_child_is_told_to_open_its_own() -> None:
+    """What it would wait by is its parent's; the parent goes on, and a close in the child closes nothing."""
+    doors = _opened()
+    doors.create("door/1")
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SECONDS_MAX)  # ends it, should it wait
+        code = 1
+        try:
+            doors.state("door/1")
+        except UsageError as error:
+            doors.close()
+            code = 0 if error.code == "runtime.forked" else 2
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    versions = [doors.state("door/1").version for _ in range(3)]
+    doors.close()
+
+    assert (0, [1, 1, 1]) == (os.waitstatus_to_exitcode(status), versions)

@@ -49,7 +49,9 @@ def is_open(descriptor: int) -> bool:
 
 def reader_of(loops: Loops, loop: asyncio.AbstractEventLoop) -> int:
     """The descriptor by which a loop is rung for."""
-    return loops._ways[loop]._bell.descriptor
+    way = loops._ways[loop]
+    assert way is not None
+    return way._bell.descriptor
 
 
 async def heard(count: int, values: list[Any]) -> None:
@@ -197,6 +199,47 @@ def test_a_loop_without_readers_is_called_in_its_own_way(loops: Loops) -> None:
     asyncio.run(called("silent"))
 
     assert (["listening"], ["silent"]) == (first, found)
+
+
+def test_a_loop_without_readers_is_asked_once(loops: Loops, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for every call: each would make a pipe for nothing."""
+    made: list[tuple[int, int]] = []
+
+    def counted(pipe: Callable[[], tuple[int, int]] = os.pipe) -> tuple[int, int]:
+        made.append(pipe())
+        return made[-1]
+
+    async def listen() -> None:
+        for _ in range(3):
+            loops.listen(asyncio.get_running_loop())
+
+    with asyncio.Runner(loop_factory=Readerless) as runner:
+        runner.get_loop()
+        monkeypatch.setattr(os, "pipe", counted)
+        runner.run(listen())
+    loops.close()
+
+    assert 1 == len(made)
+
+
+async def test_without_descriptors_a_loop_is_called_in_its_own_way(
+    loops: Loops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody's answer is lost for want of a pipe; as soon as there is one again, it is used."""
+
+    def refused() -> None:
+        raise OSError(24, "too many open files")
+
+    loop, found = asyncio.get_running_loop(), list[int]()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", refused)
+        loops.listen(loop)
+    in_thread(lambda: loops.call(loop, found.append, 1))
+    await heard(1, found)
+    before = loop in loops._ways
+    loops.listen(loop)
+
+    assert (False, True) == (before, is_open(reader_of(loops, loop)))
 
 
 def test_loops_that_are_gone_leave_nothing_behind(loops: Loops) -> None:

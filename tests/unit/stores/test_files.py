@@ -415,6 +415,37 @@ async def test_a_forked_child_opens_its_journals_anew(tmp_path: Path) -> None:
     assert (0, Conflict(2)) == (os.waitstatus_to_exitcode(status), answer)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
+async def test_a_child_that_is_forked_without_descriptors_has_nothing_of_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stores are closed to it: what it would wait by is the parent's, as the lock would be."""
+
+    def refused() -> None:
+        raise OSError(24, "too many open files")
+
+    stores = [FileStore(tmp_path / name) for name in ("one", "two")]
+    for each in stores:
+        await each.append(step(1, "a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", refused)
+        child = os.fork()
+    if child == 0:
+        told = []
+        for each in stores:
+            try:
+                each.load(ENTITY).send(None)
+            except UnavailableError as error:
+                told.append((error.code, len(each._journals._handles._journals)))
+        os._exit(0 if told == [("store.closed", 0)] * 2 else 1)
+    _, status = await asyncio.to_thread(os.waitpid, child, 0)
+    answers = [await each.append(step(2, "b")) for each in stores]
+    for each in stores:
+        await each.close()
+
+    assert (0, [2, 2]) == (os.waitstatus_to_exitcode(status), [each.version for each in answers])
+
+
 async def test_two_tenants_do_not_meet(tmp_path: Path) -> None:
     """The same id in two tenants is two entities, and lists show one's own."""
     stores = [FileStore(tmp_path / "store", tenant=tenant) for tenant in ("", "acme")]

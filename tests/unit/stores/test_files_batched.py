@@ -6,8 +6,11 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Barrier
+from threading import enumerate as threads
 
 import pytest
 
@@ -197,6 +200,27 @@ async def test_a_forked_child_does_not_own_the_log(store: FileStore) -> None:
     answer = await store.append(step(3, "parent"))
 
     assert (0, 3) == (os.waitstatus_to_exitcode(status), answer.version)
+
+
+def test_callers_in_several_threads_have_one_writer(tmp_path: Path) -> None:
+    """Also when they come at once, as the first ones: a second writer would have nobody to end it."""
+    count = 4
+    for number in range(5):
+        store = FileStore(tmp_path / str(number), layout="C")
+        together = Barrier(count)
+        before = set(threads())
+
+        def first(name: int, store: FileStore = store, together: Barrier = together) -> type:
+            together.wait(20)
+            return type(asyncio.run(store.append(step(1, "a", entity=f"order/{name}"))))
+
+        with ThreadPoolExecutor(count) as pool:
+            answers = list(pool.map(first, range(count)))
+        asyncio.run(store.close())
+        left = {each.name for each in set(threads()) - before}
+
+        assert [Appended] * count == answers
+        assert "interlock-files-writer" not in left
 
 
 async def test_an_entry_that_cannot_be_kept_is_its_caller_s_alone(store: FileStore) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sqlite3
 import stat
 from contextlib import closing
@@ -376,3 +378,41 @@ async def test_a_damaged_row_stops_its_own_entity_only(path: Path, column: str) 
         await store.find(Query(kind="parcel", state="packed", tag="inside"))
     await kept(store, Life("parcel/3").created())
     await store.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
+def test_a_forked_child_is_told_to_open_its_own(path: Path) -> None:
+    """Its rings would wake its parent's threads, and theirs would wake its own; the parent goes on."""
+    life = Life("parcel/1")
+    store = SqliteStore(path)
+    asyncio.run(kept(store, life.created()))
+    refusal = Refusal("parcel/1", "a", "denied", "no", 1)
+
+    async def told() -> list[str]:
+        codes = []
+        for each in (
+            store.append(life.stepped(key="k")),
+            store.load("parcel/1"),
+            store.kinds(),
+            store.refuse((refusal,)),
+        ):
+            try:
+                await each
+            except UsageError as error:
+                codes.append(error.code)
+        await store.close()
+        return codes
+
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends it, should it wait
+        code = 1
+        try:
+            code = 0 if ["store.forked"] * 4 == asyncio.run(told()) else 2
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    loaded = asyncio.run(store.load("parcel/1"))
+    asyncio.run(store.close())
+
+    assert (0, True) == (os.waitstatus_to_exitcode(status), loaded is not None)
