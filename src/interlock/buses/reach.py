@@ -5,12 +5,14 @@ was judged: a name that answers otherwise a moment later changes nothing.
 Rule 2: this machine, private networks, link-local addresses (the metadata services of clouds among them) and whatever
 else is not of the public internet is refused, also where it is written inside an IPv6 address.
 Rule 3: nothing is sent to an address that is refused, not even the beginning of a connection.
+Rule 4: each address has its seconds; when the time of the whole attempt is over, no other one is tried.
 """
 
 from __future__ import annotations
 
 import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from threading import Event as Signal
 
 from interlock.errors import DeniedError
 
@@ -35,8 +37,8 @@ def _inside(address: IPv6Address) -> IPv4Address | None:
     return address.ipv4_mapped or address.sixtofour
 
 
-def reached(host: str, port: int, *, seconds: float, private: bool) -> socket.socket:
-    """A connection to a host, at an address that may be reached.
+def reached(host: str, port: int, *, seconds: float, private: bool, late: Signal | None = None) -> socket.socket:
+    """A connection to a host, at an address that may be reached; `late` says that the time is over.
 
     Raises DeniedError when it has no such address, OSError when nobody answers.
     """
@@ -55,7 +57,9 @@ def reached(host: str, port: int, *, seconds: float, private: bool) -> socket.so
         except OSError as error:
             own.close()
             failed = error
+            if late is not None and late.is_set():
+                break
         else:
             return own
-    assert failed is not None  # each of them was tried
+    assert failed is not None  # at least one was tried
     raise failed

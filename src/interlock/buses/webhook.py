@@ -21,7 +21,7 @@ from base64 import b64decode, b64encode
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from ipaddress import ip_address
 from ssl import SSLError, create_default_context
 from threading import Event as Signal
@@ -69,6 +69,7 @@ def open_bus(url: str) -> WebhookBus:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.fragment, strict_parsing=bool(parts.fragment)))
         host, _ = parts.hostname, parts.port
+        (host or "").encode("idna")  # as it is resolved: no label may be empty or too long
     except ValueError:
         raise malformed(EXAMPLE) from None
     if not host or set(options) - {"secret", "private"} or options.get("private", "0") not in {"0", "1"}:
@@ -188,14 +189,15 @@ class WebhookBus:
         keep = False
         try:
             if connection.sock is None:
-                self._connect(connection)
+                self._connect(connection, late)
+            if late.is_set():  # there was nothing to cut yet
+                raise TimeoutError(SECONDS)
             connection.sock.settimeout(SECONDS)
             connection.request("POST", self._target, body, headers)
             answer = connection.getresponse()
             if late.is_set():  # headers that end where we cut them look whole
                 raise TimeoutError(SECONDS)
-            rest = answer.read(ANSWER_BYTES_MAX + 1)
-            keep = len(rest) <= ANSWER_BYTES_MAX and not answer.will_close
+            keep = _is_whole(answer)
             return answer.status
         finally:
             ending.cancel()
@@ -216,10 +218,10 @@ class WebhookBus:
             self._connections.add(found)
         return found
 
-    def _connect(self, connection: HTTPConnection) -> None:
+    def _connect(self, connection: HTTPConnection, late: Signal) -> None:
         """Connect it to an address that may be reached; by https, whoever is there must be who the name says."""
         host = str(self._parts.hostname)
-        connection.sock = reached(host, connection.port, seconds=CONNECT_SECONDS, private=self._private)
+        connection.sock = reached(host, connection.port, seconds=CONNECT_SECONDS, private=self._private, late=late)
         if self._context is not None:
             connection.sock = self._context.wrap_socket(connection.sock, server_hostname=host)
 
@@ -248,6 +250,18 @@ class WebhookBus:
         for each in list(self._connections):
             each.close()
         self._connections.clear()
+
+
+def _is_whole(answer: HTTPResponse) -> bool:
+    """Whether an answer ends where it says, so that its connection can be kept; its status has been said in any case.
+
+    A socket that was cut is reset by whatever still comes.
+    """
+    try:
+        rest = answer.read(ANSWER_BYTES_MAX + 1)
+    except (OSError, HTTPException):
+        return False
+    return len(rest) <= ANSWER_BYTES_MAX and not answer.will_close
 
 
 def _cut(connection: HTTPConnection, late: Signal) -> None:

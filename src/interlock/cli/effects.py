@@ -19,6 +19,7 @@ from interlock.cli.places import chart_option, check_store, loaded_charts, run, 
 from interlock.cli.scene import Line
 from interlock.cli.terminal import Part, Terminal
 from interlock.effects.standing import Standing, standing
+from interlock.errors import RejectedError
 from interlock.model.work import CHILD, Lane
 from interlock.opening import opened_store
 from interlock.ports.clock import SystemClock
@@ -156,13 +157,18 @@ async def _each(
     terminal: Terminal, desk: Desk, query: WorkQuery, done: Callable[[WorkRow], Awaitable[None]], verb: str
 ) -> int:
     # Read first: what is retried leaves the list while it is walked.
-    rows = [row async for row in desk.all(query)]
+    rows, kept = [row async for row in desk.all(query)], 0
     for row in rows:
-        await done(row)
+        try:
+            await done(row)
+        except RejectedError as error:  # the others are done all the same
+            kept += 1
+            terminal.failure(str(error))
+            continue
         if terminal.verbose:
             terminal.report((key_of(row), "bold"), f" {verb}")
-    terminal.report(f"{sights.counted(len(rows), 'dead letter', 'dead letters')} {verb}")
-    return exits.OK
+    terminal.report(f"{sights.counted(len(rows) - kept, 'dead letter', 'dead letters')} {verb}")
+    return exits.REJECTED if kept else exits.OK
 
 
 @example("interlock effects retry order/A-1/3/0", "interlock effects retry --all --name receipt.mail --yes")

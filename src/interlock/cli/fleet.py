@@ -7,14 +7,15 @@ Rule 2: a kind whose chart is not here is seen too, but only its states: what is
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from interlock.errors import NotFoundError, UnavailableError
 from interlock.model.chart import Chart
 from interlock.model.duration import parse_duration
 from interlock.model.event import RESERVED_NAMES
 from interlock.model.findings import suggestion
-from interlock.ports.sight import MINUTE_MS, Minute, Sight
-from interlock.ports.store import PAGE_MAX, Query
+from interlock.ports.sight import COUNT_MAX, MINUTE_MS, Minute, Sight
+from interlock.ports.store import PAGE_MAX, Query, Row
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.own import OWN_KINDS
 from interlock.runtime.send import Runtime
@@ -116,8 +117,18 @@ async def orphans(runtime: Runtime) -> list[Orphans] | None:
             try:
                 runtime.charts.revision(kind, revision)
             except UnavailableError as error:
-                found.append(Orphans(kind, revision, error.hint))
+                if await _has_living(runtime, kind, revision):
+                    found.append(Orphans(kind, revision, error.hint))
     return found
+
+
+async def _has_living(runtime: Runtime, kind: str, revision: str) -> bool:
+    """Whether an entity of a revision lives: one that was cancelled stands in the counters where it was then.
+
+    Of the first page only: where that is full, one more is taken for living.
+    """
+    page = await runtime.store.find(Query(kind=kind, revision=revision, limit=PAGE_MAX))
+    return page.after is not None or any(each.ended is None for each in page.rows)
 
 
 async def _known(runtime: Runtime, kind: str) -> KindSight:
@@ -187,14 +198,26 @@ async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list
             within = None if state.expect is None else parse_duration(state.expect.within)
             if within is None:
                 continue
-            query = Query(kind=each, state=state.id, entered_before_ms=now_ms - within, limit=limit)
+            query = Query(kind=each, state=state.id, entered_before_ms=now_ms - within, limit=PAGE_MAX)
             events = _events(chart, state.index)
             roles = next((each.roles for each in chart.events or () if each.name in events[:1]), None) or ()
-            for row in (await runtime.store.find(query)).rows:
+            for row in await _living(runtime, query, limit):
                 age_ms = now_ms - row.entered_ms
-                if row.ended is None:
-                    found.append(Stuck(row.entity, state.id, row.version, age_ms, within, events, roles))
+                found.append(Stuck(row.entity, state.id, row.version, age_ms, within, events, roles))
     return sorted(found, key=lambda each: (-each.late_ms, each.entity, each.state))[:limit]
+
+
+async def _living(runtime: Runtime, query: Query, limit: int) -> list[Row]:
+    """The first entities of a list that live; those that were cancelled stand in it for ever, before all others."""
+    rows, looked_at = list[Row](), 0
+    while len(rows) < limit and looked_at < COUNT_MAX:
+        page = await runtime.store.find(query)
+        rows += (each for each in page.rows if each.ended is None)
+        looked_at += len(page.rows)
+        if page.after is None:
+            break
+        query = replace(query, after=page.after)
+    return rows[:limit]
 
 
 def _events(chart: Chart, index: int) -> tuple[str, ...]:

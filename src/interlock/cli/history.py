@@ -256,6 +256,8 @@ def _again(
         terminal.failure(f"the journal of `{entity}` diverges at version {entry.version}: {problem}")
         if kernel.chart.revision == entry.revision:
             return exits.CORRUPTION, after
-        terminal.message(f"that entry was written by revision {entry.revision}, whose chart is not here: no damage")
+        terminal.message(
+            f"that entry was written by revision {entry.revision}, whose chart is not here: no damage is proven"
+        )
         return exits.UNAVAILABLE, after
     return exits.OK, after

@@ -39,7 +39,7 @@ class Judge:
             run.context,
             run.history,
             run.timers,
-            run.invokes,
+            () if result.ended == "done" else run.invokes,
             () if result.ended is not None else deferred,
             run.entered,
             result.ended,

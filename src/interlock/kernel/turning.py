@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock.errors import CorruptionError
 from interlock.kernel.actions import Actions
 from interlock.kernel.failing import StepFailed
 from interlock.kernel.judge import replaced
 from interlock.kernel.operations import begin_invoke
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import Run, run_at
+from interlock.kernel.run import ANOTHER_REVISION, Run, run_at
 from interlock.model.chart import Chart, Compensation, TurnBack
 from interlock.model.event import Event
 from interlock.model.results import COMPENSATION_FAILED
@@ -46,7 +47,7 @@ class Turning:
 
     def begin(self, run: Run, configuration: Configuration, under_way: tuple[Invocation, ...]) -> None:
         """Behind the end of an entity: begin what its sagas have to answer for."""
-        run.invokes = (*run.invokes, *under_way)
+        run.invokes = under_way  # nothing else is waited for, nor what another revision had begun
         run.active = frozenset()  # no state is active after the end
         for index, saga in self.sagas.items():
             if index in configuration.active and saga.completed not in configuration.active:
@@ -59,6 +60,9 @@ class Turning:
             return None
         if event.name != f"done.invoke.{found.id}":
             return Step(snapshot, (), "rejected", COMPENSATION_FAILED)
+        if found.state not in self._by_state:
+            message = f"`{snapshot.entity}` waits for the compensation `{found.state}`, which its chart does not have"
+            raise CorruptionError(message, code="snapshot.invokes", hint=ANOTHER_REVISION)
         saga, answered = self._by_state[found.state]
         run = run_at(snapshot, event.time_ms, self.actions.fields, raises=False)
         run.event = event

@@ -3,7 +3,8 @@
 Rule 1: only dead letters are retried or dropped, unless the person insists. Work in hand is never retried: it would
 run beside itself.
 Rule 2: a retry is under the same key, from the first attempt. What is dropped is gone: a chart that waits for its
-result waits on, until somebody sends it an event.
+result waits on, until somebody sends it an event. An entity that has ended takes none: a compensation behind its end is
+not dropped unless the person insists, since those that come after it would never be called.
 Rule 3: every act is noted with who, what and why it stood there: in the log, and with the store's refusals where it
 keeps them, chained like those.
 """
@@ -20,7 +21,7 @@ from interlock.effects.standing import TOLD, standing
 from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.work import Place
 from interlock.ports.clock import Clock
-from interlock.ports.store import Refusal, RefusalLog, Store
+from interlock.ports.store import Loaded, Refusal, RefusalLog, Store
 from interlock.ports.work import Claim, Settled, WorkDesk, WorkQuery, WorkRow, WorkStore
 
 Act = Literal["retry", "drop"]
@@ -39,6 +40,7 @@ class Desk:
             message = f"a {type(store).__name__} keeps no work"
             raise UnavailableError(message, code="store.work", hint="its effects stand in the journals alone")
         self._store = store
+        self._entities: Store = store
         self._desk: WorkDesk = store
         self._log = store if isinstance(store, RefusalLog) else None
         self._clock = clock
@@ -71,6 +73,8 @@ class Desk:
     async def act(self, act: Act, row: WorkRow, *, principal: str, force: bool = False, why: str = "") -> None:
         """Retry or drop one piece of work. Raises RejectedError when it stands so that it must not be."""
         self._check(act, row, force=force)
+        if act == "drop" and not force:
+            await self._check_compensation(row)
         done = await (self._retried(row) if act == "retry" else self._desk.drop(row.entity, row.work.place))
         if not done:
             raise RejectedError(f"`{key_of(row)}` has changed meanwhile", code="work.changed", hint="look again")
@@ -86,6 +90,15 @@ class Desk:
         if act == "retry" and word in ("in_hand", "child", "behind", "called_off"):
             message = f"`{key_of(row)}` cannot be tried now: it {TOLD[word]}"
             raise RejectedError(message, code="work.alive", hint="it goes on by itself")
+
+    async def _check_compensation(self, row: WorkRow) -> None:
+        """Others may wait for it behind the end of their entity, and nothing else could set them going."""
+        loaded, key = await self._entities.load(row.entity), key_of(row)
+        snapshot = loaded.snapshot if isinstance(loaded, Loaded) else None
+        if snapshot is not None and snapshot.ended is not None and any(each.key == key for each in snapshot.invokes):
+            message = f"`{key}` is a compensation behind the end of its entity: the others of its saga may wait for it"
+            hint = "retry it when the cause is gone; --force forgets it, and them"
+            raise RejectedError(message, code="work.compensation", hint=hint)
 
     async def _retried(self, row: WorkRow) -> bool:
         if row.dead_ms is not None:

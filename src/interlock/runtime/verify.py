@@ -182,7 +182,7 @@ class _Witness:
 
     def proof(self) -> Proof:
         """What was proven."""
-        if self._problem is None and self.entries != self._loaded.version:
+        if self.entries != self._loaded.version:  # damage without a chart, too
             message = f"`{self._entity}` is at version {self._loaded.version}, and its journal ends at {self.entries}"
             self.fail("journal.short", message)
         replayed = self._charts is not None and self._problem is None

@@ -37,6 +37,7 @@ class Link:
         self._used: set[Connection] = set()
         self._free = asyncio.Semaphore(address.connections)
         self._making: set[asyncio.Task[Connection]] = set()
+        self._unclaimed: list[asyncio.Task[Connection]] = []
         self._closed = False
 
     @asynccontextmanager
@@ -107,17 +108,25 @@ class Link:
             connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
-        made = self.loop.create_task(connected(self.address))
-        self._making.add(made)
-        made.add_done_callback(self._making.discard)
+        made = self._unclaimed.pop() if self._unclaimed else self._begun()  # one more would be one too many
         try:
             return await asyncio.shield(made)
         except asyncio.CancelledError:
+            self._unclaimed.append(made)
             made.add_done_callback(self._keep)
             raise
 
+    def _begun(self) -> asyncio.Task[Connection]:
+        made = self.loop.create_task(connected(self.address))
+        self._making.add(made)
+        made.add_done_callback(self._making.discard)
+        return made
+
     def _keep(self, made: asyncio.Task[Connection]) -> None:
         """A connection that nobody waits for any more is for the next one."""
+        if made not in self._unclaimed:
+            return
+        self._unclaimed.remove(made)
         if not made.cancelled() and made.exception() is None:
             self._give_back(made.result())
 

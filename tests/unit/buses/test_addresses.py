@@ -79,6 +79,8 @@ BAD = [
     ("https://[::ffff:10.0.0.1]/orders#private=0", "bus.private"),
     ("https://hooks.example/orders#private=yes", "bus.address"),
     ("https://", "bus.address"),
+    ("https://hooks..example/", "bus.address"),
+    (f"https://{'x' * 64}.example/", "bus.address"),
     ("https://user:pass@hooks.example/", "bus.address"),
     ("https://hooks.example/#timeout=5", "bus.address"),
     (f"https://hooks.example/#secret={SECRET}=", "bus.secret"),

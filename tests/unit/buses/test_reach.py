@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from interlock.buses import reach, webhook
 from interlock.buses.reach import is_public, reached
-from interlock.errors import DeniedError
+from interlock.errors import DeniedError, UnavailableError
 from interlock.model.message import Message
 
 PUBLIC = ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::1"]
@@ -116,3 +118,64 @@ def test_an_address_that_nobody_answers_at_gives_way_to_the_next(
         assert "127.0.0.2" == own.getpeername()[0]
     with pytest.raises(ConnectionRefusedError):
         reached("x", port, seconds=5, private=True)
+
+
+def test_when_the_time_is_over_no_other_address_is_tried(
+    monkeypatch: pytest.MonkeyPatch, listening: socket.socket
+) -> None:
+    """A name may have any number of addresses at which nobody answers."""
+    late = threading.Event()
+    late.set()
+    _names(monkeypatch, ["127.0.0.3", "127.0.0.2"])
+    with pytest.raises(ConnectionRefusedError):
+        reached("x", listening.getsockname()[1], seconds=5, private=True, late=late)
+    with pytest.raises(BlockingIOError):
+        listening.accept()
+
+
+async def test_an_attempt_whose_time_is_over_when_it_has_connected_asks_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, listening: socket.socket
+) -> None:
+    """Nothing was there to be cut yet: it would wait for as long as the endpoint likes."""
+    monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", "whsec_" + "c2VjcmV0" * 5)
+    monkeypatch.setattr(webhook, "SECONDS", 0.01)
+
+    def slow(host: str, port: int, *, late: threading.Event, **given: Any) -> socket.socket:
+        assert late.wait(30)
+        return socket.create_connection(listening.getsockname())
+
+    monkeypatch.setattr(webhook, "reached", slow)
+    bus = webhook.open_bus("http://127.0.0.1:1/#private=1")
+    try:
+        with pytest.raises(UnavailableError, match="TimeoutError"):
+            await bus.publish(Message(id="1", source="/s", type="t"))
+    finally:
+        await bus.close()
+    own, _ = listening.accept()
+    with own:
+        own.settimeout(30)
+
+        assert b"" == own.recv(1)
+
+
+async def test_whoever_is_at_the_address_must_be_who_the_name_says(
+    monkeypatch: pytest.MonkeyPatch, listening: socket.socket
+) -> None:
+    """The connection goes to the address that was judged; the certificate is held against the name."""
+    monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", "whsec_" + "c2VjcmV0" * 5)
+    asked: list[tuple[str, str | None, bool, ssl.VerifyMode]] = []
+
+    def wrapped(self: ssl.SSLContext, sock: socket.socket, *, server_hostname: str | None = None) -> ssl.SSLSocket:
+        asked.append((sock.getpeername()[0], server_hostname, self.check_hostname, self.verify_mode))
+        raise ssl.SSLCertVerificationError("somebody else")
+
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", wrapped)
+    _names(monkeypatch, ["127.0.0.2"])
+    bus = webhook.open_bus(f"https://hooks.example:{listening.getsockname()[1]}/#private=1")
+    try:
+        with pytest.raises(UnavailableError, match="its certificate is not good"):
+            await bus.publish(Message(id="1", source="/s", type="t"))
+    finally:
+        await bus.close()
+
+    assert [("127.0.0.2", "hooks.example", True, ssl.CERT_REQUIRED)] == asked

@@ -7,6 +7,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import nullcontext
+from http.client import HTTPResponse, IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -237,6 +238,21 @@ async def test_an_endpoint_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch
             await ended.wait()
         server.close()
         await server.wait_closed()
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError, IncompleteRead(b"")], ids=["reset", "no chunk"])
+async def test_an_answer_that_breaks_off_behind_its_status_has_been_given(
+    monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint, error: Exception
+) -> None:
+    """It is not asked again, whatever becomes of the rest; a socket that was cut is reset by what still comes."""
+
+    def broken(self: HTTPResponse, amt: int | None = None) -> bytes:
+        raise error
+
+    monkeypatch.setattr(HTTPResponse, "read", broken)
+    await posted(endpoint.url)
+
+    assert 1 == len(endpoint.seen)
 
 
 async def test_nobody_there_is_away_and_garbage_too(monkeypatch: pytest.MonkeyPatch) -> None:

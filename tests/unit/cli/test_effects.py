@@ -6,17 +6,21 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from interlock.cli import effects as command
+from interlock.cli.terminal import Terminal
+from interlock.errors import RejectedError
 from interlock.model.work import CHILD, Left, Place, Work
 from interlock.opening import opened_store
 from interlock.ports.clock import SystemClock
-from interlock.ports.work import Settled, WorkQuery, WorkStore
+from interlock.ports.work import Settled, WorkQuery, WorkRow, WorkStore
+from interlock.runtime.desk import Desk
 from interlock.stores.sqlite import open_store
 from interlock.testing.store_samples import Life
 from tests.support.postgres_server import store_or_skip
@@ -327,3 +331,25 @@ async def _dead_letters(url: str) -> None:
         await store.settle(tuple(Settled(each, "dead", error=facts) for each in claims), now_ms=now_ms)
     finally:
         await store.close()
+
+
+async def test_of_all_what_is_refused_is_told_and_the_rest_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """One compensation that must stay keeps no other dead letter from being forgotten."""
+    rows = [WorkRow(f"order/{each}", Work(Place("effect", 2, 0), "mail", {}, 0), 1, 1, None) for each in range(3)]
+    done: list[str] = []
+
+    class Rows:
+        async def all(self, query: WorkQuery) -> AsyncIterator[WorkRow]:
+            for each in rows:
+                yield each
+
+    async def drop(row: WorkRow) -> None:
+        if row.entity == "order/1":
+            raise RejectedError("it must stay", code="work.compensation")
+        done.append(row.entity)
+
+    code = await command._each(Terminal(), cast("Desk", Rows()), WorkQuery(), drop, "dropped")
+    told = capsys.readouterr()
+
+    assert (5, ["order/0", "order/2"]) == (code, done)
+    assert ("2 dead letters dropped\n", True) == (told.out, "it must stay" in told.err)

@@ -15,10 +15,12 @@ from pathlib import Path
 import pytest
 
 import interlock
+from interlock.cli.fleet import orphans
 from interlock.cli.places import charts_of_code
 from interlock.cli.run import Told
 from interlock.cli.terminal import Terminal
 from interlock.errors import UsageError
+from interlock.ports.store import Query
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.stores.sqlite import open_store
 from tests.unit.cli.calls import Caller
@@ -320,6 +322,38 @@ def test_entities_of_another_revision_are_told_at_the_start(orders: Path) -> Non
 
     assert told.startswith("missing: entities of order 1.0.0+")
     assert "no chart here goes on with them; load that revision too, or declare `compatible` in 1.0.0+" in told
+
+
+async def test_entities_of_another_revision_that_were_cancelled_wait_for_nothing(tmp_path: Path) -> None:
+    """They stand where they were when their parent left them; only those that live are told."""
+    trip = interlock.loads("""
+interlock: 1
+kind: trip
+initial: planned
+states:
+  planned: {invoke: {id: stay, type: chart, src: stay}, on: {dropped: over}}
+  over: {type: final}
+""")
+    stay = "interlock: 1\nkind: stay\ninitial: booked\nstates: {booked: {expect: {within: forever}}}\n"
+    url, found = f"sqlite:///{tmp_path}/trips.db", []
+    for living in (False, True):
+        async with asyncio.timeout(30), interlock.open(url, charts=[trip, interlock.loads(stay)]) as trips:
+            await trips.create(f"trip/{living}")
+            await _until_a_stay(trips, None)
+            if not living:
+                await trips.send(f"trip/{living}", "dropped")
+                await _until_a_stay(trips, "cancelled")
+        async with interlock.open(url, charts=[trip, interlock.loads(f"{stay}description: changed\n")]) as trips:
+            found.append([each.kind for each in await orphans(trips) or ()])
+
+    assert [[], ["stay"]] == found
+
+
+async def _until_a_stay(trips: interlock.Runtime, ended: str | None) -> None:
+    found: list[str | None] = []
+    while ended not in found:  # children are begun and ended by the outbox, which tells nobody
+        await asyncio.sleep(0.01)
+        found = [each.ended for each in (await trips.store.find(Query(kind="stay"))).rows]
 
 
 def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

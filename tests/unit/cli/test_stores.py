@@ -291,7 +291,7 @@ def test_replay_stops_where_the_chart_no_longer_agrees(call: Caller, lamps: Path
     assert (0, 2) == (agreed.code, agreed.out.count("✓"))
     assert (7, 1, 1) == (ended.code, ended.out.count("✓"), ended.out.count("✗"))
     assert 'diverges at version 2: `to` is ["bright"], and the chart gives ["off"]' in ended.err
-    assert "whose chart is not here: no damage" in ended.err
+    assert "whose chart is not here: no damage is proven" in ended.err
     assert (7, True) == (proof.code, "? lamp/9  revision.unknown: version 2" in proof.out)
 
 

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.cli.fleet import FleetSight, KindSight, StateSight, fleet_rate
+from interlock.cli.fleet import FleetSight, KindSight, StateSight, fleet_rate, stuck_entities
 from interlock.cli.stuck import is_waiting
 from interlock.cli.terminal import Part
 from interlock.cli.top import fleet_lines, short
 from interlock.model.work import CHILD, Place, Work
 from interlock.ports.sight import Minute
+from interlock.ports.store import Query
 from interlock.ports.work import WorkRow
 from interlock.testing.clock import VirtualClock
 from tests.unit.cli.calls import Caller
@@ -372,6 +373,32 @@ def test_what_has_ended_or_only_repeats_its_children_is_not_told(call: Caller, f
 
     assert (["home", "leg", "leg.drive.fast"], 1) == (sorted(each["state"] for each in trip["states"]), trip["stuck"])
     assert [("trip/1", "leg")] == [(each["entity"], each["state"]) for each in late]
+
+
+async def test_who_was_cancelled_hides_nobody_who_is_stuck() -> None:
+    """A child that its parent left stands where it was, for ever and before all others."""
+    stay = "interlock: 1\nkind: stay\ninitial: booked\nstates: {booked: {expect: {within: 1h}}}\n"
+    trip = """
+interlock: 1
+kind: visit
+initial: planned
+states:
+  planned: {invoke: {id: stay, type: chart, src: stay}, on: {dropped: over}}
+  over: {type: final}
+"""
+    clock, charts = VirtualClock(), [interlock.loads(trip), interlock.loads(stay)]
+    async with interlock.open("memory:", charts=charts, clock=clock) as visits:
+        for number in (1, 2):
+            await visits.create(f"visit/{number}")
+            await clock.advance(1_000)
+            if number == 1:
+                await visits.send("visit/1", "dropped")
+                await clock.advance(1_000)
+        await clock.advance(2 * HOUR_MS)
+        ends = [each.ended for each in (await visits.store.find(Query(kind="stay"))).rows]
+        late = await stuck_entities(visits, None, 1)
+
+    assert (["cancelled", None], 1) == (ends, len(late))
 
 
 def test_without_a_chart_only_work_is_judged(call: Caller, orders: Path) -> None:

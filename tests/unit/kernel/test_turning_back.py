@@ -182,6 +182,38 @@ def test_without_compensation_an_end_leaves_things_as_they_are() -> None:
     assert [] == _names(ended)
 
 
+def test_an_answer_to_a_compensation_that_a_compatible_chart_does_not_have_is_told_and_nothing_is_lost() -> None:
+    """The deed is done, and its work stays until a process has the chart that asked for it."""
+    trip = _trip()
+    ended = trip.step(_after_two(trip).snapshot, CANCEL)
+    renamed = interlock.loads(TRIP.replace("COMPENSATION", "reverse").replace("id: flight", "id: plane"))
+    with pytest.raises(interlock.CorruptionError, match="flight_compensation") as caught:
+        renamed.step(ended.snapshot, interlock.answer(_asked(ended)[0], None))
+
+    assert "snapshot.invokes" == caught.value.code
+
+
+@pytest.mark.parametrize("end", [interlock.Event("went"), CANCEL], ids=["done", "cancelled"])
+def test_an_invoke_that_another_revision_began_is_not_waited_for_behind_the_end(end: interlock.Event) -> None:
+    """A compatible chart may have no such invoke any more: its answer comes to nothing, as any does after the end."""
+    text = """
+interlock: 1
+kind: trip
+initial: planned
+states:
+  planned: {invoke: {id: search, src: search, onDone: over}, on: {went: over}}
+  over: {type: final}
+"""
+    older = interlock.loads(text)
+    newer = interlock.loads(text.replace("invoke: {id: search, src: search, onDone: over}", "expect: {within: 1h}"))
+    began = older.start(entity="trip/1")
+    ended = newer.step(began.snapshot, end)
+    answered = newer.step(ended.snapshot, interlock.answer(_asked(began)[0], None))
+
+    assert (True, ()) == (ended.snapshot.ended is not None, ended.snapshot.invokes)
+    assert ("ignored", "ended") == (answered.outcome, answered.reason)
+
+
 class World(Struct, frozen=True):
     """A trip, what handlers are busy with, and the deeds that stand outside."""
 

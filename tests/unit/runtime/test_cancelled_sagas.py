@@ -184,6 +184,32 @@ async def test_a_refund_that_fails_for_good_waits_for_a_person_and_the_rest_wait
         assert () == await _works(trips, dead=True)
 
 
+@pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/trips.db", "file://{}/trips"])
+async def test_a_refund_that_others_wait_for_is_not_dropped_unless_somebody_insists(
+    address: str, tmp_path: Path
+) -> None:
+    """An entity that has ended takes no event that could set the others going."""
+    bank = Bank(3)
+    bank.closed = True
+    async with interlock.open(address.format(tmp_path), charts=_charts(bank)) as trips:
+        await trips.create("trip/1")
+        async with asyncio.timeout(30):
+            await bank.asked.wait()
+            await trips.send("trip/1", "trip.dropped")
+            while not await _works(trips, dead=True, name="refund"):  # noqa: ASYNC110 - stores tell nobody
+                await asyncio.sleep(0.01)
+        (row,) = await _works(trips, dead=True, name="refund")
+        desk = Desk(trips.store, trips.clock)
+        with pytest.raises(interlock.RejectedError, match="behind the end") as caught:
+            await desk.act("drop", row, principal="ann")
+        kept = await _works(trips, dead=True, name="refund")
+        await desk.act("drop", row, principal="ann", force=True)
+        left = await _works(trips, dead=True, name="refund")
+        bank.let.set()
+
+    assert ("work.compensation", 1, ()) == (caught.value.code, len(kept), left)
+
+
 @pytest.mark.parametrize("address", ["sqlite:///{}/trips.db", "file://{}/trips"], ids=["sqlite", "files"])
 async def test_another_process_goes_on_where_one_stopped_in_the_middle_of_a_refund(
     address: str, tmp_path: Path

@@ -92,6 +92,20 @@ async def test_what_a_compatible_chart_does_otherwise_is_no_damage() -> None:
     assert "was written by revision 1.0.0+" in differs.problem.message
 
 
+async def test_a_journal_that_is_cut_off_is_damage_with_and_without_its_chart() -> None:
+    """What is missing at its end is missing for everybody: nobody takes it for a chart that is not here."""
+    made = await doors()
+    forged(made)._lives["door/1"].records.pop()
+    newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')
+    other = newer.replace("open:\n", "open:\n    after: {5m: closed}\n")
+    problems = [
+        (await verify_entity(made.store, charts, "door/1")).problem
+        for charts in (None, Charts([]), Charts([kernel(other)]), Charts([kernel(DOOR)]))
+    ]
+
+    assert ["journal.short"] * 4 == [None if each is None else each.code for each in problems]
+
+
 async def test_of_long_values_the_place_where_they_differ_is_told() -> None:
     """Two texts that begin alike for eighty characters would say nothing."""
     slow = DOOR.replace("open:\n", "open:\n    after: {5m: closed}\n")

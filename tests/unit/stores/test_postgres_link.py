@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from interlock.stores import postgres_link
 from interlock.stores.postgres_address import parsed
 from interlock.stores.postgres_link import Link
 from tests.support.postgres_server import store_or_skip
@@ -91,3 +92,79 @@ async def test_a_link_that_is_closed_while_a_connection_is_made_lets_go_of_it(ur
     await asyncio.wait_for(link.close(), 30)
 
     assert ([], True) == (link._idle, made.result().is_closed())
+
+
+class Made:
+    """A connection that was made."""
+
+    def is_closed(self) -> bool:
+        """It is not."""
+        return False
+
+    async def close(self) -> None:
+        """Take leave."""
+
+
+async def test_callers_who_go_away_while_a_server_is_slow_leave_no_more_connections_than_are_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever comes next waits for those that are being made; what was made is used, by one caller at a time."""
+    answers, made = asyncio.Event(), list[Made]()
+
+    async def connected(_: object) -> Made:
+        await answers.wait()
+        made.append(Made())
+        return made[-1]
+
+    async def use() -> Made:
+        async with link.connection() as connection:
+            assert isinstance(connection, Made)
+            await asyncio.sleep(0)
+            return connection
+
+    monkeypatch.setattr(postgres_link, "connected", connected)
+    link = Link(parsed("postgresql://nobody@127.0.0.1:1/none?connections=2"))
+    for _ in range(10):
+        asked = [asyncio.ensure_future(use()) for _ in range(2)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        for each in asked:
+            each.cancel()
+        await asyncio.wait(asked)
+    last = [asyncio.ensure_future(use()) for _ in range(2)]
+    await asyncio.sleep(0)
+    answers.set()
+    used = {await each for each in last}
+    await link.close()
+
+    assert (2, set(made)) == (len(made), used)
+    assert [] == link._unclaimed
+
+
+async def test_a_connection_that_cannot_be_made_is_told_to_whoever_waits_for_it_now(
+    monkeypatch: pytest.MonkeyPatch, untold: list[str]
+) -> None:
+    """And to nobody when nobody does."""
+    fails = asyncio.Event()
+
+    async def connected(_: object) -> Made:
+        await fails.wait()
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(postgres_link, "connected", connected)
+    link = await _linked("postgresql://nobody@127.0.0.1:1/none?connections=2", untold)
+    first, second = asyncio.ensure_future(_waits(link)), asyncio.ensure_future(_waits(link))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for each in (first, second):
+        each.cancel()
+    await asyncio.wait({first, second})
+    third = asyncio.ensure_future(_waits(link))
+    await asyncio.sleep(0)
+    fails.set()
+    with pytest.raises(ConnectionError):
+        await third
+    await link.close()
+    gc.collect()
+
+    assert ([], []) == (untold, link._unclaimed)
