@@ -3,7 +3,9 @@
 Rule 1: no test depends on how fast the machine is, so hypothesis has no deadline here.
 Rule 2: a run can be repeated: pytest-randomly prints its seed, hypothesis prints the failing example as a blob.
 Rule 3: a shell's background job ignores Ctrl-C, and so would every process it starts; here it is heard all the same.
-Rule 4: a run ends. pytest-timeout fails a test that hangs; one whose cleaning up hangs as well takes its process with
+Rule 4: what hypothesis draws takes its time, and a timeout in the middle is a failure that it shrinks for minutes more:
+such tests have five of them.
+Rule 5: a run ends. pytest-timeout fails a test that hangs; one whose cleaning up hangs as well takes its process with
 it, and says where every thread stood.
 """
 
@@ -28,6 +30,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[STDERR] = os.dup(sys.stderr.fileno())
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Gives time to tests that hypothesis repeats, unless they say how much they need."""
+    for item in items:
+        drawn = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        if drawn and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.hookimpl(wrapper=True)

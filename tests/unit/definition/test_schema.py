@@ -81,7 +81,6 @@ def test_examples_use_every_key() -> None:
     assert {"dialect", "script"} == keys - used
 
 
-@pytest.mark.timeout(300)  # it is the drawing of documents that takes its time, more so under a tracer
 @given(documents())
 @settings(max_examples=40)
 def test_every_written_document_is_valid(document: Document) -> None:

@@ -48,7 +48,6 @@ def test_random_charts_come_back_equal() -> None:
 
 
 @settings(max_examples=50)
-@pytest.mark.timeout(300)  # it is the drawing of documents that takes its time, more so under a tracer
 @given(document=documents())
 def test_any_document_comes_back_but_for_what_has_no_meaning(document: Document) -> None:
     """Also one that does not compile: with targets that name nothing, states that hold what they cannot, odd texts."""

@@ -252,7 +252,6 @@ def test_functions_of_the_author_take_arguments_of_any_shape(arguments: object) 
     assert document == again(document)
 
 
-@pytest.mark.timeout(300)  # it is the drawing of documents that takes its time, more so under a tracer
 @given(documents())
 @settings(max_examples=60)
 def test_any_document_can_be_written_and_what_is_read_back_is_stable(document: Document) -> None:

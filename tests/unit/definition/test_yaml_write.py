@@ -46,7 +46,6 @@ def on(*events: str, **parts: Any) -> Transition:
     return Transition(events=events, **parts)
 
 
-@pytest.mark.timeout(300)  # it is the drawing of documents that takes its time, more so under a tracer
 @given(documents())
 @settings(max_examples=100)
 def test_a_written_document_reads_back_equal(document: Document) -> None:
