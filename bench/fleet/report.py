@@ -26,9 +26,9 @@ def _cell(fleet: Fleet, name: str) -> str:
 def facts(run: PagesRun) -> list[str]:
     """Where, when and with what: sentences."""
     found = machine_facts(run.date, run.commit, run.python, run.machine)
-    found += [
-        f"{each.entities:,} entities: {each.gigabytes:,.1f} GB, written in {each.fill_s:,.0f} s." for each in run.fleets
-    ]
+    for each in run.fleets:
+        written = "" if each.fill_s is None else f", written in {each.fill_s:,.0f} s"
+        found.append(f"{each.entities:,} entities: {each.gigabytes:,.1f} GB{written}.")
     found.append(f"Files on {run.file_system}.")
     return [*found, *(f"Left out: {key} ({reason})." for key, reason in run.left_out.items())]
 

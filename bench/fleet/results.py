@@ -12,11 +12,12 @@ from bench.results import Machine, keep, newest_whole
 class Fleet(msgspec.Struct, kw_only=True):
     """What pages took on a store of so many entities.
 
-    `pages` maps what was asked to the milliseconds of each time, in order: the first found nothing prepared.
+    `fill_s` is None for a store that was there already. `pages` maps what was asked to the milliseconds of each time,
+    in order: the first found nothing prepared.
     """
 
     entities: int
-    fill_s: float
+    fill_s: float | None
     gigabytes: float
     pages: dict[str, list[float]]
 

@@ -93,25 +93,24 @@ def _measured(size: int) -> Fleet:
     with tempfile.TemporaryDirectory(dir=disk(), prefix="bench-", ignore_cleanup_errors=True) as folder:
         given = os.environ.get("BENCH_FLEET")
         path = Path(given) if given and size == max(FULL) else Path(folder) / "fleet.db"
-        began = time.perf_counter()
-        if not path.exists():
-            _fill(path, size)
-        fill_s = time.perf_counter() - began
+        fill_s = None if path.exists() else _fill(path, size)
         return Fleet(
             entities=size, fill_s=fill_s, gigabytes=path.stat().st_size / 1e9, pages=_asked(path, size, folder)
         )
 
 
-def _fill(path: Path, size: int) -> None:
-    """Raises OSError when the disk has no room for it, ServerFailedError when it could not be written."""
+def _fill(path: Path, size: int) -> float:
+    """How long it took. Raises OSError when the disk has no room, ServerFailedError when it could not be written."""
     free, needed = shutil.disk_usage(path.parent).free, size * BYTES_EACH
     if free < needed:
         raise OSError(f"it takes {needed / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
     command = [sys.executable, "-m", "bench.fleet.make_fleet", str(path), "--entities", str(size), "--only-fill"]
+    began = time.perf_counter()
     with tempfile.TemporaryFile() as errors:
         done = subprocess.run(command, cwd=ROOT, env=environment(), stderr=errors, check=False)
         if done.returncode != 0:
             raise ServerFailedError(last_words(errors))
+    return time.perf_counter() - began
 
 
 def _asked(path: Path, size: int, folder: str) -> dict[str, list[float]]:

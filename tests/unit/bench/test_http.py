@@ -49,7 +49,7 @@ def killed(**changes: float) -> Killed:
 
 def run_of(
     *,
-    rate: float = 300.0,
+    rate: float = 200.0,
     share: float = 0.8,
     minute: Sample | None = None,
     death: Killed | None = None,
@@ -85,7 +85,7 @@ def test_a_run_at_the_bars_passes_every_goal() -> None:
 @pytest.mark.parametrize(
     "run",
     [
-        run_of(rate=299.0),
+        run_of(rate=199.0),
         run_of(share=0.81),
         run_of(minute=sample(p99=50.1)),
         run_of(minute=sample(hot=200.1)),
@@ -146,7 +146,7 @@ def test_the_tables_show_both_lines_the_minute_and_the_kill() -> None:
     assert ["", *report.NAMES.values(), "the same, 60 s without a pause"] == [
         row[0] for row in report.rounds_table(run)
     ]
-    assert "a durable event on SQLite | 300 | 300..300 | 0.30x | 20.0 | 50.0 | 80.0 | 50.0 | 200.0 | 300 | 90 |" in page
+    assert "a durable event on SQLite | 200 | 200..200 | 0.20x | 20.0 | 50.0 | 80.0 | 50.0 | 200.0 | 300 | 90 |" in page
     assert "| 61 | 90,000 | 0 | 0 | 0 | 0 | 64 | 3 | 0.9 |" in page
     assert "bench: 6 pass, 0 MISS, 0 not measured" in report.text(run)
 
