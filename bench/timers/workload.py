@@ -104,7 +104,10 @@ class Noting(SqliteStore):
         self.all_fired = asyncio.Event()
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
-        """Keep, and note."""
+        """Keep, and note: also what a lane stops waiting for, because its renewal finds the timer gone already."""
+        return await asyncio.shield(asyncio.ensure_future(self._noted(append)))
+
+    async def _noted(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         answer = await super().append(append)
         if isinstance(answer, Appended):
             self.late_ms.append(self._shifted.now_ms() - self._due_ms.pop(append.entity))
