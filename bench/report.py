@@ -116,15 +116,17 @@ def text(run: Run) -> str:
     ]
     if run.imports:
         parts.append(aligned(imports_table(run)))
-    judged = verdicts(run)
-    if judged:
-        missed = sum(each.met is False for each in judged)
-        unmeasured = sum(each.met is None for each in judged)
-        count = f"bench: {len(judged) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
-        parts += [aligned(goals_table(judged)), count]
-    else:
-        parts.append("bench: a quick run; nothing was judged")
-    return "\n\n".join(parts) + "\n"
+    return printed(parts, verdicts(run))
+
+
+def printed(parts: list[str], judged: list[Verdict]) -> str:
+    """Parts of a run as they are printed, its goals and their count behind them. A quick run has none."""
+    if not judged:
+        return "\n\n".join([*parts, "bench: a quick run; nothing was judged"]) + "\n"
+    missed = sum(each.met is False for each in judged)
+    unmeasured = sum(each.met is None for each in judged)
+    count = f"bench: {len(judged) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
+    return "\n\n".join([*parts, aligned(goals_table(judged)), count]) + "\n"
 
 
 def aligned(table: Table) -> str:

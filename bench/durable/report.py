@@ -6,7 +6,7 @@ from statistics import median
 
 from bench.durable.goals import verdicts
 from bench.durable.results import DurableRun, Figure
-from bench.report import Table, aligned, goals_table, machine_facts, markdown
+from bench.report import Table, aligned, goals_table, machine_facts, markdown, printed
 
 TITLES = {
     "seq1": "seq1: one order, one caller, one event after the other",
@@ -80,15 +80,7 @@ def text(run: DurableRun) -> str:
     """The run as it is printed."""
     parts = ["\n".join(line.replace("**", "") for line in facts(run))]
     parts += [f"{title}\n{aligned(table)}" for title, table in _tables(run)]
-    judged = verdicts(run)
-    if judged:
-        missed = sum(each.met is False for each in judged)
-        unmeasured = sum(each.met is None for each in judged)
-        count = f"bench: {len(judged) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
-        parts += [aligned(goals_table(judged)), count]
-    else:
-        parts.append("bench: a quick run; nothing was judged")
-    return "\n\n".join(parts) + "\n"
+    return printed(parts, verdicts(run))
 
 
 def section(run: DurableRun) -> list[str]:

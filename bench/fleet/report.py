@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.fleet.goals import verdicts
 from bench.fleet.results import Fleet, PagesRun
-from bench.report import Table, aligned, goals_table, machine_facts, markdown
+from bench.report import Table, aligned, goals_table, machine_facts, markdown, printed
 from bench.results import median
 
 TITLE = "pages: what the console asks, milliseconds (median, and the most)"
@@ -36,15 +36,7 @@ def facts(run: PagesRun) -> list[str]:
 def text(run: PagesRun) -> str:
     """The run as it is printed."""
     parts = ["\n".join(line.replace("**", "") for line in facts(run)), f"{TITLE}\n{aligned(table(run))}"]
-    judged = verdicts(run)
-    if judged:
-        missed = sum(each.met is False for each in judged)
-        unmeasured = sum(each.met is None for each in judged)
-        count = f"bench: {len(judged) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
-        parts += [aligned(goals_table(judged)), count]
-    else:
-        parts.append("bench: a quick run; nothing was judged")
-    return "\n\n".join(parts) + "\n"
+    return printed(parts, verdicts(run))
 
 
 def section(run: PagesRun) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.http.goals import verdicts
 from bench.http.results import HttpRun, Line
-from bench.report import Table, aligned, goals_table, machine_facts, markdown
+from bench.report import Table, aligned, goals_table, machine_facts, markdown, printed
 
 NAMES = {
     "hello": "bare Starlette, a small JSON",
@@ -71,15 +71,7 @@ def text(run: HttpRun) -> str:
     """The run as it is printed."""
     parts = ["\n".join(line.replace("**", "") for line in facts(run))]
     parts += [f"{title}\n{aligned(table)}" for title, table in _tables(run)]
-    judged = verdicts(run)
-    if judged:
-        missed = sum(each.met is False for each in judged)
-        unmeasured = sum(each.met is None for each in judged)
-        count = f"bench: {len(judged) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
-        parts += [aligned(goals_table(judged)), count]
-    else:
-        parts.append("bench: a quick run; nothing was judged")
-    return "\n\n".join(parts) + "\n"
+    return printed(parts, verdicts(run))
 
 
 def section(run: HttpRun) -> list[str]:

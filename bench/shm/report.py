@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from bench.report import Table, aligned, goals_table, machine_facts, markdown
+from bench.report import Table, aligned, goals_table, machine_facts, markdown, printed
 from bench.shm.goals import verdicts
 from bench.shm.results import Figure, SharedRun
 
@@ -62,15 +62,7 @@ def text(run: SharedRun) -> str:
     """The run as it is printed."""
     parts = ["\n".join(line.replace("**", "") for line in facts(run))]
     parts += [f"{TITLES[each][0]}\n{aligned(workload_table(run, each))}" for each in TITLES if each in run.figures]
-    judged = verdicts(run)
-    if judged:
-        missed = sum(each.met is False for each in judged)
-        unmeasured = sum(each.met is None for each in judged)
-        count = f"bench: {len(judged) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
-        parts += [aligned(goals_table(judged)), count]
-    else:
-        parts.append("bench: a quick run; nothing was judged")
-    return "\n\n".join(parts) + "\n"
+    return printed(parts, verdicts(run))
 
 
 def section(run: SharedRun) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.report import Table, aligned, goals_table, machine_facts, markdown
+from bench.report import Table, aligned, goals_table, machine_facts, markdown, printed
 from bench.timers.goals import verdicts
 from bench.timers.results import TimersRun
 
@@ -30,15 +30,7 @@ def facts(run: TimersRun) -> list[str]:
 def text(run: TimersRun) -> str:
     """The run as it is printed."""
     parts = ["\n".join(line.replace("**", "") for line in facts(run)), f"{TITLE}\n{aligned(table(run))}"]
-    judged = verdicts(run)
-    if judged:
-        missed = sum(each.met is False for each in judged)
-        unmeasured = sum(each.met is None for each in judged)
-        count = f"bench: {len(judged) - missed - unmeasured} pass, {missed} MISS, {unmeasured} not measured"
-        parts += [aligned(goals_table(judged)), count]
-    else:
-        parts.append("bench: a quick run; nothing was judged")
-    return "\n\n".join(parts) + "\n"
+    return printed(parts, verdicts(run))
 
 
 def section(run: TimersRun) -> list[str]:
