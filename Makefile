@@ -49,6 +49,7 @@ $(READY_BENCH): $(PINNED)
 
 # A few packages and no compiler needed: whoever only wants to look does not wait for what tests need.
 $(READY_DEMO): $(PINNED)
+	@echo "demo: its own environment comes first, in $(VENV)-demo; that takes a minute, once"
 	@.ci/venv $(VENV)-demo demo
 	@touch $@
 
@@ -129,8 +130,12 @@ torture-shm: $(READY) ## kill -9 storms, all interleavings and the TLA+ model of
 chaos: $(READY) ## the examples under kill -9, late services and repeated events; KILLS=50 for less, SEED=7 for another
 	@$(RUN) -m tests.chaos
 
-nightly: $(READY) node ## the long property run: 100,000 sequences
+ROUNDS ?= 10
+
+nightly: $(READY) node ## the long property run: 100,000 sequences, and new examples for every property; ROUNDS=3 for less
 	@INTERLOCK_SEQUENCES=100000 $(PY) -m pytest -q --timeout 0 -n $(WORKERS) tests/properties $(ARGS)
+	@for round in $$(seq $(ROUNDS)); do \
+	  $(PY) -m pytest -q --timeout 0 -n $(WORKERS) -m hypothesis --hypothesis-profile=explore tests $(ARGS) || exit 1; done
 
 bench: $(READY_BENCH) bench-node ## every workload beside the peers; writes bench/results/
 	@PYTHONPATH=. $(VENV)-bench/bin/python bench/run.py $(ARGS)

@@ -1,7 +1,9 @@
 """Settings that hold for every test.
 
 Rule 1: no test depends on how fast the machine is, so hypothesis has no deadline here.
-Rule 2: a run can be repeated: pytest-randomly prints its seed, hypothesis prints the failing example as a blob.
+Rule 2: a run can be repeated: pytest-randomly prints its seed, and hypothesis draws the same examples each time, so
+that a check speaks of the change it checks. New examples are drawn in `make nightly`, which prints what failed as a
+blob: `--hypothesis-profile=explore`.
 Rule 3: a shell's background job ignores Ctrl-C, and so would every process it starts; here it is heard all the same.
 Rule 4: what hypothesis draws takes its time, and a timeout in the middle is a failure that it shrinks for minutes more:
 such tests have five of them.
@@ -18,7 +20,9 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("interlock", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+EXPLORE = settings(deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", EXPLORE)
+settings.register_profile("interlock", EXPLORE, derandomize=True)
 settings.load_profile("interlock")
 
 GRACE = 120.0

@@ -94,6 +94,7 @@ def _meaningful(state: State) -> State:
                 done=transitions(each.done),
                 error=transitions(each.error),
                 src=meaningful(each.src) if isinstance(each.src, Document) else each.src,
+                id_location=None if each.id_location is None else each.id_location.strip(),
             )
             for each in state.invokes
         ),
