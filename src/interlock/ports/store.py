@@ -10,6 +10,7 @@ CorruptionError.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -23,11 +24,17 @@ PAGE_MAX = 1_000
 """Rows of one answer of `find` and entries of one answer of `read`: longer ones are asked for page by page."""
 
 
+ENDED_AS: Mapping[str | None, str] = {"cancelled": ":cancelled", "failed": ":failed"}
+"""Where an entity stands in lists and counts once it ended without a final state, by how it ended: in no state any
+more, so that states hold the living and those who are done. No chart can name a state so."""
+
+
 class Append(Struct, frozen=True):
     """One step to keep: the entry, the snapshot it leads to, and the version it was computed on (0: creation).
 
     `states` are the ids of all active states after it, compounds too; `tags` those of the active states: for lists
-    and counts. `left` is the work that a store which keeps work (`ports.work`) writes with it. `fence`: only if this
+    and counts, in which an entity that ended without a final state stands in `ENDED_AS` instead, with no tag. `left` is
+    the work that a store which keeps work (`ports.work`) writes with it. `fence`: only if this
     work is still there, and this its newest attempt; else the answer is `Stale`.
     """
 
@@ -80,7 +87,8 @@ class Loaded(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """Which entities to list: by kind, state (atomic or not), age, tag, revision, id prefix; from a cursor on.
+    """Which entities to list: by kind, state (atomic or not; or one of `ENDED_AS`), age, tag, revision, id prefix; from
+    a cursor on.
 
     What has been in its state longest comes first; a list by prefix, where somebody looks for ids, is in their order.
     """

@@ -1,7 +1,7 @@
 """The file store: journals in plain files, durable and safe between processes, with nothing to install or run.
 
-Rule 1: this file holds no rule of its own. The store is synchronous code (`files_journals` and what it uses); each
-request is one hop to a thread, where a flush may take its time.
+Rule 1: the store is synchronous code (`files_journals` and what it uses); each request is one hop to a thread, where a
+flush may take its time. An append that comes alone to a quick disk (`pace`) is done in place, where the hop costs more.
 Rule 2: many processes may open one root; in layout C one of them writes, by a thread of its own that groups steps.
 Rule 3: a forked child opens its journals anew: an inherited descriptor would share its parent's lock.
 Rule 4: work is kept in layout A, and performed by one process at a time (`files_dispatch`). Layout C keeps none.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -38,6 +39,7 @@ from interlock.stores.files_journals import Journals
 from interlock.stores.files_shared import SEGMENT_BYTES_MAX, Settings
 from interlock.stores.files_writer import Writer
 from interlock.stores.filesystem import FileSystem, OperatingSystem
+from interlock.stores.pace import Pace
 from interlock.stores.threads import Threads
 
 THREADS_MAX = 16
@@ -83,7 +85,9 @@ class FileStore:
         self._dispatch = self._journals.dispatch()
         self._leases = self._journals.leases()
         self._writer: Writer | None = None
-        self._guard = Lock()  # of the writer's beginning and end: callers may be in several threads
+        self._guard = Lock()  # of the writer's beginning and end, and the count: callers may be in several threads
+        self._pace = Pace()
+        self._appending = 0
         self._threads = _threads()
         self._closed = False
         _stores.add(self)
@@ -94,7 +98,27 @@ class FileStore:
             writer = self._writer or self._begun_writer(self._journals)
             if writer is not None:
                 return await writer.append(append)
-        return await self._hop(lambda: self._journals.append(append))
+        with self._guard:
+            self._appending += 1
+        try:
+            if self._pace.is_quick:
+                await asyncio.sleep(0)  # others first: many at once are better served side by side, by threads
+                if self._appending == 1 and not self._closed:
+                    answer = self._timed(self._journals.append_at_once, append)
+                    if answer is not None:
+                        return answer
+            return await self._hop(lambda: self._timed(self._journals.append, append))
+        finally:
+            with self._guard:
+                self._appending -= 1
+
+    def _timed(self, rule: Callable[[Append], T], append: Append) -> T:
+        """Tells the pace of what was flushed: an answer without a flush says nothing of the disk."""
+        began = time.perf_counter_ns()
+        answer = rule(append)
+        if isinstance(answer, Appended):
+            self._pace.took(time.perf_counter_ns() - began)
+        return answer
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
         """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
@@ -175,6 +199,7 @@ class FileStore:
     def _after_fork(self) -> None:
         was_closed, self._closed = self._closed, True  # until nothing is the parent's: there may be no descriptor left
         self._writer, self._guard = None, Lock()
+        self._appending = 0
         self._dispatch.abandon()
         self._leases.abandon()
         self._journals.abandon()

@@ -30,9 +30,10 @@ from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicat
 from interlock.stores.files_follow import Follower
 from interlock.stores.files_journal import ENVELOPE_BYTES_MAX
 from interlock.stores.files_journals import Journals, Listed
+from interlock.stores.files_keys import Keys
 from interlock.stores.files_root import WAL, Root
 from interlock.stores.files_shared import Address, Settings, unavailable
-from interlock.stores.files_state import Facts, Mark, remember
+from interlock.stores.files_state import Facts, Mark
 from interlock.stores.files_wal import WHAT, Wal
 from interlock.stores.filesystem import FileSystem
 
@@ -55,7 +56,7 @@ class Life(Struct):
     version: int
     head: str
     durable: int
-    keys: dict[str, int]
+    keys: Keys
     facts: Facts | None
     loaded: Loaded | None
     waiting: list[Record] = []
@@ -157,6 +158,9 @@ class BatchedJournals(Journals):
             raise answer
         return answer
 
+    def append_at_once(self, append: Append) -> None:
+        """Never: an entry goes through the log."""
+
     def commit(self, appends: list[Append]) -> list[Answer | InterlockError]:
         """Keeps a batch; an answer or an error for each, in order. All that it says is durable."""
         with self._writing:
@@ -229,10 +233,10 @@ class BatchedJournals(Journals):
         if seen is None:
             settings = self.shared.settings
             head = genesis(address.entity, tenant=settings.tenant, store_key=settings.store_key)
-            return Life(0, head, 0, {}, None, None)
-        keys = {} if seen.kept is None else seen.kept.known_keys()
+            return Life(0, head, 0, Keys(), None, None)
+        keys = Keys() if seen.kept is None else seen.kept.known_keys()
         for record in seen.records:
-            remember(keys, record.key, record.version)
+            keys.remember(record.key, record.version)
         return Life(seen.mark.version, seen.mark.head, seen.mark.offset, keys, seen.facts, seen.loaded())
 
     def _advance(self, staged: dict[str, _Staged]) -> None:
@@ -245,7 +249,7 @@ class BatchedJournals(Journals):
             assert facts is not None
             with self._guard:
                 for record in stage.records:
-                    remember(life.keys, record.key, record.version)
+                    life.keys.remember(record.key, record.version)
                 life.version, life.head, life.facts = stage.version, stage.head, facts
                 life.loaded = Loaded(stage.version, facts.changed_ms, last.snapshot)
                 life.waiting.extend(stage.records)

@@ -109,11 +109,32 @@ def _newer(error: msgspec.MsgspecError) -> UsageError:
     return UsageError(message, code="store.format", hint="a newer Interlock may know it")
 
 
+class News(Struct, frozen=True):
+    """How the work of an entity stands: all that is unfinished, or what changed since it was told before.
+
+    A place without a row is gone.
+    """
+
+    rows: dict[Place, Row | None]
+    is_whole: bool
+    is_idle: bool
+
+    @staticmethod
+    def whole(rows: tuple[Row, ...]) -> News:
+        """All of it."""
+        return News({each.work.place: each for each in rows}, is_whole=True, is_idle=not rows)
+
+
 class Rows:
-    """The unfinished work of one entity, as its journal tells. In whose hand it is, only the one who performs knows."""
+    """The unfinished work of one entity, as its journal tells. In whose hand it is, only the one who performs knows.
+
+    What changed is noted from the first time that it is told: an entity may have thousands of pieces of work, and a
+    step changes one or two.
+    """
 
     def __init__(self, rows: tuple[Row, ...] = ()) -> None:
         self._rows = {each.work.place: each for each in rows}
+        self._changed: dict[Place, None] | None = None
 
     @staticmethod
     def decoded(data: bytes) -> Rows:
@@ -143,6 +164,16 @@ class Rows:
         """All of them, in the order in which they came."""
         return tuple(self._rows.values())
 
+    def news(self) -> News:
+        """What is to be told."""
+        if self._changed is None:
+            return News.whole(self.listed())
+        return News({place: self._rows.get(place) for place in self._changed}, is_whole=False, is_idle=not self._rows)
+
+    def told(self, *, is_heard: bool) -> None:
+        """Somebody knows how all of it stands; or nobody does any more."""
+        self._changed = {} if is_heard else None
+
     def apply(self, line: Beside) -> None:
         """Goes on by one line."""
         if isinstance(line, WorkLine):
@@ -153,23 +184,29 @@ class Rows:
     def keep(self, left: Left) -> None:
         """What an entry leaves, ends and calls off. What was called off before it was ever begun is gone."""
         for work in left.born:
-            self._rows[work.place] = Row(work)
+            self._put(work.place, Row(work))
         for place in left.ended:
-            self._rows.pop(place, None)
+            self._put(place, None)
         for place in left.cancelled:
             row = self._rows.get(place)
             if row is None:
                 continue
             if row.stand.attempts == 0 or row.stand.dead_ms is not None:
-                del self._rows[place]
+                self._put(place, None)
             else:
                 stand = msgspec.structs.replace(row.stand, cancelled=True, next_ms=None, parked=False)
-                self._rows[place] = Row(row.work, stand)
+                self._put(place, Row(row.work, stand))
 
     def stand(self, place: Place, stand: Stand | None) -> None:
         """How a piece of work stands from now on; None: it is gone."""
         row = self._rows.get(place)
-        if row is not None and stand is not None:
-            self._rows[place] = Row(row.work, stand)
-        elif row is not None:
-            del self._rows[place]
+        if row is not None:
+            self._put(place, None if stand is None else Row(row.work, stand))
+
+    def _put(self, place: Place, row: Row | None) -> None:
+        if row is None:
+            self._rows.pop(place, None)
+        else:
+            self._rows[place] = row
+        if self._changed is not None:
+            self._changed[place] = None

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from interlock.errors import InterlockError
 from interlock.model.work import Lane, Place, Work
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
-from interlock.stores.files_beside import Row, Stand
+from interlock.stores.files_beside import News, Row, Stand
 from interlock.stores.files_handles import Handles
 from interlock.stores.files_pending import Pending
 from interlock.stores.files_reader import Reader
@@ -168,10 +168,10 @@ class Dispatch:
         """The work of one entity, or of all, by who only looks: nothing is locked or flushed for that."""
         table = HeldTable()
         if address is not None:
-            table.tell(address.entity, self._reader.work(address))
+            table.tell(address.entity, News.whole(self._reader.work(address)))
         else:
             for each in self._walked():
-                table.tell(each.entity, self._tried(self._reader.work, each))
+                table.tell(each.entity, News.whole(self._tried(self._reader.work, each)))
         return table
 
     def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
@@ -268,11 +268,11 @@ class Dispatch:
         with self._handles.borrowed(address) as journal:
             return journal.attend()
 
-    def _noted(self, address: Address, rows: tuple[Row, ...], end: tuple[int, int]) -> None:
+    def _noted(self, address: Address, news: News, end: tuple[int, int]) -> None:
         """A journal tells, while it is locked."""
         with self._guard:
-            self._table.tell(address.entity, rows)
-            if rows:
+            self._table.tell(address.entity, news)
+            if not news.is_idle:
                 self._ends[address.name] = end
                 self._idle.pop(address.name, None)
             else:
@@ -311,15 +311,17 @@ class Dispatch:
 def _stood(now: Row, *, row: WorkRow, settled: Settled) -> Stand:
     """How work stands that was let go. Whoever took it up meanwhile has said so already, and knows more than this.
 
-    What only lapsed stands as before, and why is told: an attempt that was not begun is forgotten where that matters.
+    What only lapsed stands as before, and nothing is written; where there is more to say, also from when it is due.
+    An attempt that was not begun is forgotten where that matters.
     """
     if now.stand.attempts > settled.claim.attempt:
         return now.stand
-    if settled.lapsed:
+    again = row.next_ms if settled.verdict == "again" else None
+    if settled.lapsed and settled.verdict == "again":
         is_forgotten = not settled.begun and _is_once(row.work)
         attempts = row.attempts if is_forgotten else now.stand.attempts
-        return replace(now.stand, attempts=attempts, error=row.error, parked=False)
-    again = row.next_ms if settled.verdict == "again" else None
+        stand = replace(now.stand, attempts=attempts, error=row.error, parked=False)
+        return stand if stand == now.stand else replace(stand, next_ms=again)
     facts = (row.attempts, row.failures, again, row.error, row.dead_ms, row.cancelled)
     return Stand(*facts, parked=settled.verdict == "wait")
 

@@ -79,7 +79,7 @@ class ExchangeJournal(WorkJournal):
                 self.facts = facts or self.facts
                 if snapshot is not None and snapshot.version == self.mark.version:
                     self.snapshot = snapshot
-                    if self._snapshot_due(self._kept_version):
+                    if self._snapshot_due(self._kept_version, snapshot):
                         self._keep()
                 if self._is_full():  # only now: the `d` of these records is about the segment they were made for
                     self._rotate(following(self._base, self.mark))

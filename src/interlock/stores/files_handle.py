@@ -47,11 +47,10 @@ class Handle:
             raise unavailable(address.entity, "open", error) from error
         return True
 
-    def _locked(self) -> _Held:
-        """Holds the entity's lock."""
-        return _Held(
-            self, Locked(self._fs, self._directory, self.address.entity, self._settings.lock_ms_max, self._drop)
-        )
+    def _locked(self, ms_max: int | None = None) -> _Held:
+        """Holds the entity's lock. Raises UnavailableError, `LOCKED`, when others do for too long."""
+        wait = self._settings.lock_ms_max if ms_max is None else ms_max
+        return _Held(self, Locked(self._fs, self._directory, self.address.entity, wait, self._drop))
 
     def settle(self, *, is_stale: bool = False) -> None:
         """Rule 1: a handle whose reading failed is closed, now that its lock is given back."""

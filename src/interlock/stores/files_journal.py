@@ -34,11 +34,12 @@ from interlock.model.work import Left
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
 from interlock.stores.files_beside import Beside, Rows, encode_work
 from interlock.stores.files_handle import Handle
+from interlock.stores.files_keys import Keys
 from interlock.stores.files_names import JOURNAL, SNAPSHOT, is_cut, is_leftover, sealed_first
 from interlock.stores.files_rotation import following, put_in_place
 from interlock.stores.files_segments import Base, encode_seal, joined
-from interlock.stores.files_shared import Address, Note, Shared, shard_opened, unavailable, write_whole
-from interlock.stores.files_state import Facts, Kept, Mark, apart, encode_kept, encode_keys, remember
+from interlock.stores.files_shared import LOCKED, Address, Note, Shared, shard_opened, unavailable, write_whole
+from interlock.stores.files_state import Facts, Kept, Mark, apart, encode_kept
 from interlock.stores.files_tail import corrupt, read_kept
 from interlock.stores.files_walk import Active, Chain, PassedError, Walk, active_segment, is_held, unwitnessed
 
@@ -61,12 +62,13 @@ class Journal(Handle):
         self._chain = Chain(address.entity, shared.settings.tenant, shared.settings.store_key)
         self.mark = self._chain.beginning()
         self.durable = 0
-        self._keys: dict[str, int] = {}
+        self._keys = Keys()
         self._walk: Walk | None = None
         self._kept_version = 0
         self._base = self._chain.base()
         self._is_announced = False
         self._announced_to: Note | None = None
+        self._told_to: Note | None = None
         self._records_end = 0
 
     # What a handle does
@@ -79,23 +81,56 @@ class Journal(Handle):
                 return Conflict(0)
             with self._locked():
                 self._catch_up()
-                version = self._keys.get(append.entry.key)
-                if version is not None:
-                    self._confirm()
-                    return Duplicate(version)
-                if self.mark.version != append.expected:
-                    return Conflict(self.mark.version)
-                if append.fence is not None and not self.rows.is_newest(*append.fence):
-                    return Stale(self.mark.version)
-                self._repair()
-                if self._is_full():
-                    self._rotate(following(self._base, self.mark))
-                self._write(append)
-                if self._snapshot_due(self.mark.version - 1):
-                    self._keep()
-                if append.left != NOTHING:
-                    self._tell()
-                return Appended(self.mark.version, self.mark.head)
+                return self._appended(append)
+
+    def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | None:
+        """The same, where nothing is waited for but one flush. None where there is more to do: then nothing was done.
+
+        Another thread that takes the mutex in the moment between is waited for, for as long as its flush takes.
+        """
+        if self._mutex.locked():
+            return None
+        with self._mutex:
+            self._shared.check_poison(self.address)
+            if self._file < 0:
+                return None
+            try:
+                with self._locked(ms_max=0):
+                    if not self._is_short(append):
+                        return None
+                    self._catch_up()
+                    return self._appended(append)
+            except UnavailableError as error:
+                if error.code != LOCKED:
+                    raise
+                return None
+
+    def _appended(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+        version = self._keys.get(append.entry.key)
+        if version is not None:
+            self._confirm()
+            return Duplicate(version)
+        if self.mark.version != append.expected:
+            return Conflict(self.mark.version)
+        if append.fence is not None and not self.rows.is_newest(*append.fence):
+            return Stale(self.mark.version)
+        self._repair()
+        if self._is_full():
+            self._rotate(following(self._base, self.mark))
+        self._write(append)
+        if self._snapshot_due(append.expected, append.snapshot):
+            self._keep()
+        if append.left != NOTHING:
+            self._tell()
+        return Appended(self.mark.version, self.mark.head)
+
+    def _is_short(self, append: Append) -> bool:
+        """Whether a write and its flush is all: nothing to read, to rotate, to announce, and no snapshot due."""
+        if self._fs.size(self._file) != self.mark.offset or self._is_full():
+            return False
+        if append.left.born and not self._has_marker():
+            return False
+        return not self._snapshot_due(append.expected, append.snapshot)
 
     def confirm(self, key: str) -> int | None:
         """The version of a key, once its record is durable; None when the key is not in the journal."""
@@ -137,7 +172,7 @@ class Journal(Handle):
         self._begin(active_segment(fs, self._directory, self._file, self._chain))
         self._sweep()
         self.mark, self.facts, self.snapshot = self._chain.beginning(), None, None
-        self._keys, self._kept_version = {}, 0
+        self._keys, self._kept_version = Keys(), 0
         self.rows, self._is_announced, self._announced_to = Rows(), False, None
         kept = self._read_kept()
         if kept is not None:
@@ -210,7 +245,7 @@ class Journal(Handle):
 
     def _learn(self, record: Record, mark: Mark) -> None:
         self.mark = mark
-        remember(self._keys, record.key, record.version)
+        self._keys.remember(record.key, record.version)
         self.facts = self._shared.shapes.after_record(self.facts, record)
         self.snapshot = None
         if mark.segment == self._base.first:  # an adopted record's `d` is of another journal, but it was durable itself
@@ -314,7 +349,7 @@ class Journal(Handle):
         end = self.mark.offset + len(beside) + len(record.line)
         self.mark = Mark(record.version, end, record.head, self.mark.segment, self.mark.beside + len(beside))
         self.durable = self._records_end = end
-        remember(self._keys, entry.key, entry.version)
+        self._keys.remember(entry.key, entry.version)
         self.facts = self._shared.shapes.after_append(self.facts, append)
         self.snapshot = append.snapshot
         if left != NOTHING:
@@ -354,11 +389,17 @@ class Journal(Handle):
 
     def _tell(self) -> None:
         """Whoever performs hears how the work stands: here and now, or in another process by a hint."""
-        if self._shared.note is None:
+        note, told_to = self._shared.note, self._told_to
+        if note is not told_to or note is None:
+            self._told_to = None
+            self.rows.told(is_heard=False)
+        if note is None:
             self._shared.markers.ring(self.address)
         else:
             self._confirm_records()
-            self._shared.note(self.address, self.rows.listed(), (self.mark.segment, self.mark.offset))
+            note(self.address, self.rows.news(), (self.mark.segment, self.mark.offset))
+            self._told_to = note
+            self.rows.told(is_heard=True)
 
     def _confirm_records(self) -> None:
         """Nothing is performed before its entry is durable; a mark may be lost."""
@@ -367,11 +408,10 @@ class Journal(Handle):
 
     # The snapshot
 
-    def _snapshot_due(self, before: int) -> bool:
+    def _snapshot_due(self, before: int, snapshot: Snapshot) -> bool:
         """Past every so many versions, whoever gets there; at the end of a life; at once when the name tells no id."""
-        assert self.snapshot is not None
         every = apart(self._settings.snapshot_every, len(self._keys))
-        if self.mark.version // every > before // every or self.snapshot.ended is not None:
+        if snapshot.version // every > before // every or snapshot.ended is not None:
             return True
         return self._kept_version == 0 and is_cut(self.address.name)
 
@@ -394,6 +434,6 @@ class Journal(Handle):
     def _replace_state(self, *, is_sure: bool) -> None:
         assert self.snapshot is not None
         assert self.facts is not None
-        kept = Kept(self.snapshot, self.mark, self.facts, encode_keys(self._keys), self.rows.encoded())
+        kept = Kept(self.snapshot, self.mark, self.facts, self._keys.encoded(), self.rows.encoded())
         data = encode_kept(kept, store_key=self._settings.store_key)
         write_whole(self._fs, self._directory, SNAPSHOT, data, is_sure=is_sure)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from interlock.model.codec import encode
 from interlock.model.record import Record
 from interlock.model.snapshot import Ended, Snapshot
 from interlock.ports.store import (
+    ENDED_AS,
     PAGE_MAX,
     Append,
     Appended,
@@ -36,6 +37,7 @@ from interlock.ports.store import (
 )
 from interlock.stores.cursor import decode_cursor, encode_cursor
 from interlock.stores.files_dispatch import Dispatch
+from interlock.stores.files_exchange import ExchangeJournal
 from interlock.stores.files_handles import Handles
 from interlock.stores.files_leases import FileLeases
 from interlock.stores.files_names import kind_prefix, tenant_prefix
@@ -47,6 +49,7 @@ from interlock.stores.files_segments import ARCHIVE_BYTES_MAX
 from interlock.stores.files_shared import Address, Settings, Shared
 from interlock.stores.files_state import Facts, Mark
 from interlock.stores.filesystem import FileSystem, handles_max
+from interlock.stores.listing import since_ms
 
 MARKS_MAX = 1_000
 """Places remembered where a reading ended, so that the next page of a long journal need not begin at its beginning."""
@@ -78,15 +81,17 @@ class Listed(Struct, frozen=True):
     def after(
         entity: str, mark: Mark, facts: Facts, revision: str, configuration: tuple[str, ...], ended: Ended | None
     ) -> Listed:
-        """What a list needs of an entity in this configuration."""
-        times = [facts.entered_ms[each] for each in configuration if each in facts.entered_ms]
+        """What a list needs of an entity in this configuration; one that ended without a final state is in none."""
+        if ended in ENDED_AS:
+            since = facts.changed_ms if facts.ended_ms is None else facts.ended_ms
+            facts = Facts(facts.created_ms, facts.changed_ms, {ENDED_AS[ended]: since})
         row = Row(
             entity,
             mark.version,
             revision,
             configuration,
             facts.created_ms,
-            max(times, default=facts.created_ms),
+            since_ms(facts.entered_ms, configuration, facts.created_ms),
             facts.changed_ms,
             ended,
         )
@@ -121,11 +126,20 @@ class Journals:
 
     def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
+        return self._appended(append, ExchangeJournal.append)
+
+    def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | None:
+        """The same, where nothing is waited for but one flush. None where there is more to do: nothing was done."""
+        if self._handles.peek(self._root.address(append.entity)) is None:
+            return None
+        return self._appended(append, ExchangeJournal.append_at_once)
+
+    def _appended(self, append: Append, rule: Callable[[ExchangeJournal, Append], T]) -> T:
         address = self._root.address(append.entity)
         self._root.check_writable()
         journal = self._handles.borrow(address)
         try:
-            answer = journal.append(append)
+            answer = rule(journal, append)
             if self._is_listing and isinstance(answer, Appended):
                 mark, facts = journal.mark, journal.facts
                 if facts is not None and mark.version == answer.version:

@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from interlock.errors import UnavailableError
-from interlock.stores.files_beside import Row
+from interlock.stores.files_beside import News
 from interlock.stores.files_names import TEMPORARY
 from interlock.stores.files_state import Shapes
 from interlock.stores.filesystem import FileSystem
@@ -63,7 +63,10 @@ class Markers(Protocol):
         """Tells whoever performs that the work of an entity was changed."""
 
 
-Note = Callable[[Address, tuple[Row, ...], tuple[int, int]], None]
+LOCKED = "store.locked"
+"""The code of an error: others held a lock for as long as it was waited for."""
+
+Note = Callable[[Address, News, tuple[int, int]], None]
 """Told of the unfinished work of an entity, once its entries are durable, while the entity is locked; and up to which
 byte of which segment of its journal that holds."""
 
@@ -160,7 +163,7 @@ class Locked:
             self._fs.lock(self._directory, self._ms_max)
         except TimeoutError as error:
             message = f"`{self._entity}` has been locked for {self._ms_max} ms by {error}"
-            raise UnavailableError(message, code="store.locked") from error
+            raise UnavailableError(message, code=LOCKED) from error
         except OSError as error:
             raise unavailable(self._entity, "lock", error) from error
 

@@ -13,16 +13,15 @@ from hashlib import blake2b
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from interlock.model.codec import encode
 from interlock.model.record import HASH_HEX, Record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
+from interlock.stores.files_keys import Keys
 
 FORMAT = 1
-KEYS_MAX = 10_000
-"""Keys that an entity remembers: they stand in `state.json`, which must stay readable in one go."""
-
 KEYS_STEP = 2_500
 """Keys, about 100 KiB of `state.json`, with each of which snapshots become rarer."""
 
@@ -45,13 +44,14 @@ class Mark(Struct, frozen=True):
     beside: int = 0
 
 
-class Facts(Struct, frozen=True):
-    """What lists ask for: when the entity was made and changed, since when it is in each state, its tags."""
+class Facts(Struct, frozen=True, omit_defaults=True):
+    """What lists ask for: when the entity was made and changed, since when it is in each state, its tags, its end."""
 
     created_ms: int
     changed_ms: int
     entered_ms: dict[str, int]
     tags: tuple[str, ...] = ()
+    ended_ms: int | None = None
 
 
 class Kept(Struct, frozen=True):
@@ -66,9 +66,9 @@ class Kept(Struct, frozen=True):
     keys: bytes
     work: bytes = NO_WORK
 
-    def known_keys(self) -> dict[str, int]:
+    def known_keys(self) -> Keys:
         """The keys and their versions, oldest first."""
-        return dict(_keys.decode(self.keys))
+        return Keys.decoded(self.keys)
 
 
 class _Store(Struct, omit_defaults=True):
@@ -87,7 +87,6 @@ class _File(Struct):
 
 
 _files = msgspec.json.Decoder(_File)
-_keys = msgspec.json.Decoder(list[tuple[str, int]])
 _snapshots = msgspec.json.Decoder(Snapshot)
 
 
@@ -117,11 +116,6 @@ def decode_kept(data: bytes, entity: str | None, *, store_key: bytes = b"") -> K
     return Kept(snapshot, mark, store.facts, bytes(store.keys), bytes(store.work))
 
 
-def encode_keys(keys: dict[str, int]) -> bytes:
-    """Keys as `state.json` has them: pairs, since the order of a mapping is not kept."""
-    return msgspec.json.encode(list(keys.items()))  # texts and numbers: the canonical encoding, without the walk
-
-
 def apart(every: int, keys: int) -> int:
     """How many versions snapshots are apart: with many keys more, or they would cost more than the entries."""
     return every * (1 + keys // KEYS_STEP)
@@ -129,13 +123,6 @@ def apart(every: int, keys: int) -> int:
 
 def _own_hash(body: bytes, store_key: bytes) -> bytes:
     return blake2b(body, key=store_key, digest_size=16).hexdigest().encode()
-
-
-def remember(keys: dict[str, int], key: str, version: int) -> None:
-    """Adds a key, and forgets the oldest when there are too many."""
-    keys[key] = version
-    if len(keys) > KEYS_MAX:
-        del keys[next(iter(keys))]
 
 
 class Shapes:
@@ -163,6 +150,8 @@ class Shapes:
     def after_append(self, facts: Facts | None, append: Append) -> Facts:
         """The facts after an append of our own."""
         moved = _moved(facts, append.entry.event.time_ms, append.states, append.tags)
+        if append.snapshot.ended is not None and moved.ended_ms is None:
+            moved = replace(moved, ended_ms=moved.changed_ms)
         self.learn(append.snapshot.revision, append.snapshot.configuration, moved)
         return moved
 
@@ -170,4 +159,5 @@ class Shapes:
 def _moved(facts: Facts | None, now: int, states: tuple[str, ...], tags: tuple[str, ...]) -> Facts:
     known = {} if facts is None else facts.entered_ms
     created = now if facts is None else facts.created_ms
-    return Facts(created, now, {state: known.get(state, now) for state in states}, tags)
+    ended = None if facts is None else facts.ended_ms
+    return Facts(created, now, {state: known.get(state, now) for state in states}, tags, ended)

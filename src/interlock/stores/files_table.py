@@ -1,7 +1,8 @@
 """The table of whoever performs: work of journals in line, and who holds it.
 
-Rule 1: a journal tells how the work of its entity stands, as a whole; the table takes over what is different from what
-it was told before. So nothing depends on hearing every change, or on hearing it once.
+Rule 1: a journal tells how the work of its entity stands; the table takes over what is different from what it was told
+before. So nothing depends on hearing a change once. Whoever was not told the whole by the very same journal is told
+that first, and so is whoever looks after it: nothing depends on having heard every change either.
 Rule 2: work in hand stays in hand: from its journal it only hears that it was called off, or that it is gone.
 Rule 3: not safe for threads by itself: its owner holds a lock.
 """
@@ -12,7 +13,7 @@ from bisect import insort
 
 from interlock.model.work import ORDERED, Left, Place
 from interlock.ports.work import WorkRow
-from interlock.stores.files_beside import Row, Stand
+from interlock.stores.files_beside import News, Row, Stand
 from interlock.stores.work_table import WorkTable
 
 
@@ -23,20 +24,22 @@ class HeldTable(WorkTable):
         super().__init__()
         self._told: dict[str, dict[Place, Row]] = {}
 
-    def tell(self, entity: str, rows: tuple[Row, ...]) -> None:
+    def tell(self, entity: str, news: News) -> None:
         """How the work of an entity stands."""
-        before = self._told.get(entity, {})
-        now = {each.work.place: each for each in rows}
-        for place in before.keys() - now.keys():
-            self._remove(entity, place)
-        self.keep(entity, Left(born=tuple(row.work for place, row in now.items() if place not in before)))
-        for place, row in now.items():
-            if row.stand != (before[place].stand if place in before else Stand()):
+        told = self._told.setdefault(entity, {})
+        rows = news.rows
+        for place in [place for place in (told if news.is_whole else rows) if rows.get(place) is None]:
+            if told.pop(place, None) is not None:
+                self._remove(entity, place)
+        now = [row for row in rows.values() if row is not None]
+        self.keep(entity, Left(born=tuple(row.work for row in now if row.work.place not in told)))
+        for row in now:
+            before = told.get(row.work.place)
+            if row.stand != (Stand() if before is None else before.stand):
                 self._change(entity, row)
-        if now:
-            self._told[entity] = now
-        else:
-            self._told.pop(entity, None)
+            told[row.work.place] = row
+        if not told:
+            del self._told[entity]
 
     def row(self, entity: str, place: Place) -> WorkRow | None:
         """One piece of work as it stands here."""

@@ -51,6 +51,7 @@ class WorkJournal(Journal):
                 self._know()
                 self._confirm_records()
                 if self._shared.note is not None:
+                    self.rows.told(is_heard=False)  # whoever looks after it hears the whole
                     self._tell()
                 return self.rows.listed()
 

@@ -1,16 +1,19 @@
 """Rows of lists, the same for every database: which of them a query takes, and the page they make.
 
-Rule: a row is its place in the order (ms, id), then version, revision, configuration, created, entered, changed, ended,
-active states with their times, tags; every statement that lists gives its columns so.
+Rule 1: a row is its place in the order (ms, id), then version, revision, configuration, created, entered, changed,
+ended, active states with their times, tags; every statement that lists gives its columns so.
+Rule 2: an entity that ended without a final state is in no state and has no tags: it is listed and counted under how
+it ended, since then. Every store that keeps lists asks here where an entity stands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from interlock.ports.store import Page, Query, Row
+from interlock.ports.store import ENDED_AS, Append, Page, Query, Row
 from interlock.stores.cursor import encode_cursor
 
 Found = tuple[Any, ...]
@@ -18,6 +21,20 @@ Found = tuple[Any, ...]
 
 decode_active = msgspec.json.Decoder(dict[str, int]).decode
 decode_texts = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+def standing(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The states and tags under which an entity is listed and counted after a step."""
+    ended = append.snapshot.ended
+    if ended not in ENDED_AS:
+        return append.states, append.tags
+    return (ENDED_AS[ended],), ()
+
+
+def since_ms(active: Mapping[str, int], configuration: tuple[str, ...], default: int) -> int:
+    """Since when an entity is in its configuration: the newest of its atomic states; or since when it has ended."""
+    times = [active[each] for each in configuration if each in active]
+    return max(times or active.values(), default=default)
 
 
 def placed(found: Found, query: Query) -> Found:

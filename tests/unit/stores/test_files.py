@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, RejectedError, UnavailableError, UsageError
 from interlock.ports.store import Appended, Conflict, Duplicate, Loaded, Query, Refusal, RefusalLog, Store
@@ -138,6 +139,28 @@ async def test_entities_are_listed_by_state_prefix_and_age(store: FileStore) -> 
     assert ["order/A-3"] == [row.entity for row in prefixed.rows]
     assert ["order/A-1", "order/A-2"] == [row.entity for row in young.rows]
     assert [()] * 3 == [page.rows for page in none]
+
+
+async def test_who_was_cancelled_is_in_no_state_since_then(tmp_path: Path) -> None:
+    """Also for another process, and when a late result came afterwards; states are of the living and those done."""
+    for layout in ("A", "C"):
+        store = FileStore(tmp_path / layout, layout=layout)
+        await filled(store, 2)
+        await filled(store, 2, entity="order/B")
+        for version in (3, 4):
+            late = step(version, f"k{version}")
+            await store.append(replace(late, snapshot=replace(late.snapshot, ended="cancelled")))
+        rows = [await store.find(query) for query in CANCELLED]
+        await store.close()
+        other = FileStore(tmp_path / layout)
+        again = [await other.find(query) for query in CANCELLED]
+        await other.close()
+
+        assert [[], [ENTITY], ["order/B", ENTITY]] == [[row.entity for row in page.rows] for page in rows]
+        assert (rows, 3) == (again, rows[1].rows[0].entered_ms)
+
+
+CANCELLED = [Query(kind="order", state="s1"), Query(kind="order", state=":cancelled"), Query(kind="order")]
 
 
 async def test_another_process_s_list_is_the_same(store: FileStore, tmp_path: Path) -> None:

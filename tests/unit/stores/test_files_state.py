@@ -7,21 +7,22 @@ from interlock.model.event import Event
 from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
+from interlock.stores.files_keys import Keys
 from interlock.stores.files_state import (
-    KEYS_MAX,
     Facts,
     Kept,
     Mark,
     Shapes,
     decode_kept,
     encode_kept,
-    encode_keys,
-    remember,
 )
 
 SNAPSHOT = Snapshot("order", "order/1", 3, "r1", ("a", "b"), {"total": 5})
 KEPT = Kept(
-    SNAPSHOT, Mark(3, 600, "0" * 32), Facts(1, 3, {"a": 1, "b": 2}, ("open",)), encode_keys({"z": 1, "a": 2, "m": 3})
+    SNAPSHOT,
+    Mark(3, 600, "0" * 32),
+    Facts(1, 3, {"a": 1, "b": 2}, ("open",)),
+    Keys([("z", 1), ("a", 2), ("m", 3)]).encoded(),
 )
 
 
@@ -74,15 +75,6 @@ def test_hashed_bytes_of_another_shape_are_nothing() -> None:
     hashed = b'%b,"h":"%b"}\n' % (empty, blake2b(empty, digest_size=16).hexdigest().encode())
 
     assert (None, None) == (decode_kept(rehashed, "order/1"), decode_kept(hashed, "order/1"))
-
-
-def test_the_oldest_keys_are_forgotten() -> None:
-    """`state.json` must stay readable in one go."""
-    keys: dict[str, int] = {}
-    for number in range(KEYS_MAX + 5):
-        remember(keys, f"k{number}", number)
-
-    assert (KEYS_MAX, "k5") == (len(keys), next(iter(keys)))
 
 
 def test_states_keep_the_time_they_were_entered() -> None:

@@ -80,6 +80,18 @@ class Pair:
         return sorted(node.cache)
 
 
+def test_work_that_waited_and_then_lapsed_is_due_when_that_is_said() -> None:
+    """Not from when it was born: whoever put it back said when."""
+    tables = (WorkTable(), FilesTable())
+    for table in tables:
+        table.keep(ENTITY, Left((charge(),)))
+        (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=7, limit=1)
+        table.settle((Settled(claim, "wait"),), now_ms=0)
+        table.settle((Settled(claim, "again", 5, lapsed=True),), now_ms=0)
+
+    assert [5, 5] == [table.soonest("effect", None) for table in tables]
+
+
 @given(st.data())
 def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
     """Whatever is kept, claimed, renewed, settled, revived and dropped, in whatever order."""

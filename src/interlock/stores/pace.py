@@ -1,0 +1,38 @@
+"""Whether a call to the disk is worth a thread: measured, not guessed.
+
+A hop to a thread and back costs some 150 us. A disk that answers within that is better waited for in place: an event
+loop is away for less than the hop would have taken of it. One that takes milliseconds, or stands still now and then,
+is waited for by threads.
+
+Rule 1: it is in debt at first. A quick call pays one back; a slow one adds as many as quick calls fit into it. So a
+disk that stood still for a tenth of a second is believed again after two hundred quick calls, and never before.
+Rule 2: nothing is locked: calls that end at the same moment may count as one.
+"""
+
+from __future__ import annotations
+
+QUICK_NS = 500_000
+"""A call that takes no longer is quick."""
+
+OWED_FIRST = 16
+"""Quick calls before the first that is waited for in place."""
+
+OWED_MAX = 10_000
+"""The most that is owed, however long something stood still."""
+
+
+class Pace:
+    """How quick the calls of late were."""
+
+    def __init__(self) -> None:
+        self._owed = OWED_FIRST
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the next call may be waited for in place."""
+        return self._owed == 0
+
+    def took(self, ns: int) -> None:
+        """Hears how long a call took."""
+        owed = self._owed
+        self._owed = max(0, owed - 1) if ns <= QUICK_NS else min(OWED_MAX, owed + ns // QUICK_NS)
