@@ -15,15 +15,20 @@ from interlock.model.duration import parse_duration
 from interlock.model.event import RESERVED_NAMES
 from interlock.model.findings import suggestion
 from interlock.ports.sight import COUNT_MAX, MINUTE_MS, Minute, Sight
-from interlock.ports.store import PAGE_MAX, Query, Row
+from interlock.ports.store import ENDED_AS, PAGE_MAX, Query, Row
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.own import OWN_KINDS
 from interlock.runtime.send import Runtime
 from interlock.web.population import population, rates
 
+ENDED_TYPES = ("final", "ended")
+"""Types of states in which nobody goes on."""
+
 
 class StateSight(Struct, frozen=True):
-    """A state and those in it. `stuck` is None where nobody said how long is too long."""
+    """A state and those in it. `stuck` is None where nobody said how long is too long. `is_final`: those in it have
+    ended; they end without a final state, too, and are then told under one of `ENDED_AS`.
+    """
 
     state: str
     entities: int
@@ -111,7 +116,8 @@ async def orphans(runtime: Runtime) -> list[Orphans] | None:
     if not isinstance(store, Sight):
         return None
     for kind in runtime.charts.kinds():
-        final = {each.id for each in runtime.charts.current(kind).chart.states if each.type == "final"}
+        states = runtime.charts.current(kind).chart.states
+        final = {*ENDED_AS.values(), *(each.id for each in states if each.type == "final")}
         counts = await store.counts(kind)
         for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
             try:
@@ -123,7 +129,7 @@ async def orphans(runtime: Runtime) -> list[Orphans] | None:
 
 
 async def _has_living(runtime: Runtime, kind: str, revision: str) -> bool:
-    """Whether an entity of a revision lives: one that was cancelled stands in the counters where it was then.
+    """Whether an entity of a revision lives: one that is done stands in the counters in regions that are not final.
 
     Of the first page only: where that is full, one more is taken for living.
     """
@@ -132,17 +138,25 @@ async def _has_living(runtime: Runtime, kind: str, revision: str) -> bool:
 
 
 async def _known(runtime: Runtime, kind: str) -> KindSight:
-    found = await population(runtime, kind)
+    found, chart = await population(runtime, kind), runtime.charts.current(kind).chart
+    inner = {each.id for each in chart.states if each.type == "final" and each.parent != 0}  # only a region has ended
     counted = isinstance(runtime.store, Sight)
     rate, conflicts = fleet_rate(await rates(runtime, kind), runtime.clock.now_ms()) if counted else (None, None)
     states = tuple(
-        StateSight(each.id, each.entities, each.p95_ms, each.stuck, each.stuck_more, each.type == "final")
+        StateSight(
+            each.id,
+            each.entities,
+            each.p95_ms,
+            each.stuck,
+            each.stuck_more,
+            each.type in ENDED_TYPES and each.id not in inner,
+        )
         for each in found.states
-        if each.entities and _is_told(runtime.charts.current(kind).chart, each.id)
+        if each.entities and _is_told(chart, each.id)
     )
     return KindSight(
         kind,
-        runtime.charts.current(kind).chart.revision,
+        chart.revision,
         found.entities,
         found.partial,
         rate,
@@ -160,7 +174,9 @@ async def _unknown(runtime: Runtime, kind: str) -> KindSight:
     counts: dict[str, int] = {}
     for each in await runtime.store.counts(kind):
         counts[each.state] = counts.get(each.state, 0) + each.entities
-    states = tuple(StateSight(state, entities) for state, entities in sorted(counts.items()))
+    states = tuple(
+        StateSight(state, entities, is_final=state in ENDED_AS.values()) for state, entities in sorted(counts.items())
+    )
     return KindSight(kind, steps_per_second=rate, conflicts=conflicts, states=states)
 
 
@@ -208,7 +224,9 @@ async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list
 
 
 async def _living(runtime: Runtime, query: Query, limit: int) -> list[Row]:
-    """The first entities of a list that live; those that were cancelled stand in it for ever, before all others."""
+    """The first entities of a list that live; on a store without lists of its own those that were cancelled stand in it
+    for ever, before all others.
+    """
     rows, looked_at = list[Row](), 0
     while len(rows) < limit and looked_at < COUNT_MAX:
         page = await runtime.store.find(query)

@@ -139,7 +139,8 @@ def _head(each: KindSight) -> Line:
     if each.revision is not None:
         parts.append((f" {each.revision.partition('+')[0]}", "dim"))
     if each.entities is not None:
-        parts.append(f"   {short(each.entities)}{'+' if each.more else ''} entities")
+        entities = "entity" if each.entities == 1 else "entities"
+        parts.append(f"   {short(each.entities)}{'+' if each.more else ''} {entities}")
     if each.steps_per_second is not None:
         parts.append(f"   {_rate_text(each.steps_per_second)} steps/s")
     if each.conflicts:

@@ -1,6 +1,7 @@
 """How many there are, and how they stand: read off the counters of the store, so that it costs nothing to ask often.
 
-Rule: an entity is in exactly one of the outermost states of its chart, so counting those counts entities.
+Rule: an entity is in exactly one of the outermost states of its chart, or ended in none of them, so counting those
+counts entities.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from msgspec import Struct
 from interlock.errors import InternalError
 from interlock.model.chart import Chart
 from interlock.ports.sight import Sight
-from interlock.ports.store import PAGE_MAX, Store
+from interlock.ports.store import ENDED_AS, PAGE_MAX, Store
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.send import Runtime
 
@@ -41,7 +42,7 @@ async def census(runtime: Runtime) -> Census:
         chart = runtime.charts.current(kind).chart
         counts = await _counts(runtime.store, chart)
         tops = {chart.states[each].id: chart.states[each].type for each in chart.states[0].children}
-        entities += sum(counts.get(each, 0) for each in tops)
+        entities += sum(counts.get(each, 0) for each in (*tops, *ENDED_AS.values()))
         going += sum(counts.get(each, 0) for each, how in tops.items() if how != "final")
         compensated += sum(counts.get(each, 0) for each in COMPENSATED.get(kind, ()))
     return Census(entities, going, compensated, await _dead(runtime.store))
@@ -50,7 +51,8 @@ async def census(runtime: Runtime) -> Census:
 async def entities_of(store: Store, chart: Chart) -> int:
     """How many entities of a chart there are."""
     counts = await _counts(store, chart)
-    return sum(counts.get(chart.states[each].id, 0) for each in chart.states[0].children)
+    tops = (chart.states[each].id for each in chart.states[0].children)
+    return sum(counts.get(each, 0) for each in (*tops, *ENDED_AS.values()))
 
 
 async def _counts(store: Store, chart: Chart) -> dict[str, int]:

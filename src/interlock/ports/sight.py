@@ -44,7 +44,9 @@ MINUTE_MS = 60_000
 
 
 class Count(Struct, frozen=True):
-    """How many entities of a revision are in a state; compounds count too."""
+    """How many entities of a revision are in a state; compounds count too. Those that ended without a final state are
+    in none: they are counted once, under one of `ports.store.ENDED_AS`.
+    """
 
     revision: str
     state: str
@@ -52,7 +54,7 @@ class Count(Struct, frozen=True):
 
 
 class Dwell(Struct, frozen=True):
-    """How long entities stayed in a state before they left it: how many stays in each bucket."""
+    """How long entities stayed in a state before they left it, or ended there: how many stays in each bucket."""
 
     state: str
     stays: tuple[int, ...]

@@ -103,6 +103,10 @@ class Root:
                 with self._noting_read_only():
                     fs.sync_directory(parent)
             return self._kept(fs.open_directory(parent, name))
+        except FileNotFoundError:
+            if self.read_only is None:
+                raise
+            raise UnavailableError(f"there is no {self._root}, and {self.read_only}", code="store.open") from None
         finally:
             fs.close(parent)
 

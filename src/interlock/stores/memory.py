@@ -38,6 +38,7 @@ from interlock.ports.store import (
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.cursor import decode_cursor, encode_cursor
 from interlock.stores.lease_table import LeaseTable
+from interlock.stores.listing import since_ms, standing
 from interlock.stores.tally import BUCKETS, CONFLICTS, REFUSALS, Tally
 from interlock.stores.work_table import WorkTable
 
@@ -114,8 +115,8 @@ class MemoryStore:
             life.size += len(record.line)
             life.head, life.changed_ms = record.head, now
             life.snapshot = append.snapshot
-            life.tags = append.tags
-            active = {state: life.entered_ms.get(state, now) for state in append.states}
+            states, life.tags = standing(append)
+            active = {state: life.entered_ms.get(state, now) for state in states}
             self._tally.step(append.kind, life.entered_ms, active, now)
             life.entered_ms = active
             self._work.keep(append.entity, append.left)
@@ -344,8 +345,7 @@ class MemoryStore:
 
 
 def _entered_ms(life: _Life, state: str | None) -> int:
-    """Since when the entity is in a state, or in its configuration: the newest of its atomic states."""
+    """Since when the entity is in a state, or in its configuration."""
     if state is not None:
         return life.entered_ms[state]
-    times = [life.entered_ms[each] for each in life.snapshot.configuration if each in life.entered_ms]
-    return max(times, default=life.created_ms)
+    return since_ms(life.entered_ms, life.snapshot.configuration, life.created_ms)

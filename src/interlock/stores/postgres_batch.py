@@ -19,7 +19,7 @@ from interlock.model.codec import encode
 from interlock.model.record import Record, encode_record, genesis
 from interlock.model.work import Left
 from interlock.ports.store import Append
-from interlock.stores.listing import decode_active, decode_texts
+from interlock.stores.listing import decode_active, decode_texts, since_ms, standing
 
 NO_FENCE = (None, None, None, None)
 """In place of lane, version, ordinal and attempt: the step is kept whoever holds what."""
@@ -100,15 +100,17 @@ def prepared(append: Append, snapshot: bytes, tip: Tip) -> Ready:
     entry, after = append.entry, append.snapshot
     time_ms = entry.event.time_ms
     record = encode_record(entry, durable=tip.journal_bytes, previous=tip.head)
-    active = {state: before.get(state, time_ms) for state in append.states}
-    entered_ms = max((active[each] for each in after.configuration if each in active), default=time_ms)
-    stays = bool(active) and before.keys() == active.keys() and tags_before == append.tags
+    states, tags = standing(append)
+    active = {state: before.get(state, time_ms) for state in states}
+    entered_ms = since_ms(active, after.configuration, time_ms)
+    stays = bool(active) and before.keys() == active.keys() and tags_before == tags
     changes = None
     if not stays or tip.revision != after.revision:
-        changes = _changes(tip, before, tags_before, append, active, entered_ms)
+        moved_tags = [tag for tag in tags_before if tag not in tags], [tag for tag in tags if tag not in tags_before]
+        changes = _changes(tip, before, active, after.revision, entered_ms, moved_tags)
     body = tip.active if before == active else encode(active)
     size = tip.journal_bytes + len(record.line)
-    led = Tip(entry.version, after.revision, body, encode(append.tags), record.head, size, entered_ms)
+    led = Tip(entry.version, after.revision, body, encode(tags), record.head, size, entered_ms)
     row = (
         *split(append.entity),
         append.expected,
@@ -134,14 +136,13 @@ def prepared(append: Append, snapshot: bytes, tip: Tip) -> Ready:
 def _changes(
     tip: Tip,
     before: dict[str, int],
-    tags_before: tuple[str, ...],
-    append: Append,
     active: dict[str, int],
+    revision: str,
     entered_ms: int,
+    tags: tuple[list[str], list[str]],
 ) -> Changes:
     left = [(state, since) for state, since in before.items() if state not in active]
     entered = [(state, since) for state, since in active.items() if state not in before]
-    revision = append.snapshot.revision
     same = tip.revision == revision
     counts = [(tip.revision, state, -1) for state in ([each for each, _ in left] if same else before)]
     counts += [(revision, state, 1) for state in ([each for each, _ in entered] if same else active)]
@@ -149,13 +150,7 @@ def _changes(
         entered.append((WHOLE, entered_ms))
         if tip.entered_ms is not None:
             left.append((WHOLE, tip.entered_ms))
-    return Changes(
-        left,
-        entered,
-        [tag for tag in tags_before if tag not in append.tags],
-        [tag for tag in append.tags if tag not in tags_before],
-        counts,
-    )
+    return Changes(left, entered, *tags, counts)
 
 
 def _kept(append: Append, time_ms: int) -> Kept | None:

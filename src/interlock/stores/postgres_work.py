@@ -76,20 +76,34 @@ REVIVE = """
     RETURNING true"""
 DROP = "SELECT drop_work($1, $2, $3, $4, $5, $6)"
 
-_LISTED = """
-    SELECT kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
-           cancelled
-    FROM work
-    WHERE tenant = $1 AND (kind, id, lane, version, ordinal) > ($2, $3, $4, $5::bigint, $6::bigint)
-      AND ($7::text IS NULL OR lane = $7) AND ($8::bigint IS NULL OR version = $8)
-      AND ($9::bigint IS NULL OR ordinal = $9) AND ($10::text IS NULL OR name = $10) {narrowed}
-    ORDER BY kind, id, lane, version, ordinal LIMIT $11"""
-WORKS = _LISTED.format(narrowed="")
-LIVING = _LISTED.format(narrowed="AND dead_ms IS NULL")
-DEAD = _LISTED.format(narrowed="AND dead_ms IS NOT NULL")
-WORKS_OF_ONE = _LISTED.format(
-    narrowed="AND kind = $12 AND id = $13 AND ($14::boolean IS NULL OR (dead_ms IS NOT NULL) = $14)"
-)
+_COLUMNS = """
+    kind, id, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms,
+    cancelled"""
+_BEHIND = "tenant = $1 AND (kind, id, lane, version, ordinal) > ($2, $3, $4, $5::bigint, $6::bigint)"
+_WANTED = """
+    ($7::text IS NULL OR lane = $7) AND ($8::bigint IS NULL OR version = $8)
+      AND ($9::bigint IS NULL OR ordinal = $9) AND ($10::text IS NULL OR name = $10)
+      AND ($11::boolean IS NULL OR (dead_ms IS NOT NULL) = $11)"""
+
+# A walk gives what is wanted among the next rows, and the last of them, wanted or not: from there the next one goes on.
+
+_WALK = """
+    WITH walked AS MATERIALIZED (
+      SELECT {columns}, row_number() OVER (ORDER BY kind, id, lane, version, ordinal) AS n
+      FROM work WHERE {behind} {narrowed} ORDER BY kind, id, lane, version, ordinal LIMIT $13),
+    found AS (
+      SELECT {columns}, n, {wanted} AND ($14::text IS NULL OR kind = $14) AS wanted FROM walked)
+    SELECT {columns}, n, wanted FROM found WHERE wanted OR n = $13 ORDER BY n LIMIT $12"""
+WALK = _WALK.format(columns=_COLUMNS, behind=_BEHIND, wanted=_WANTED, narrowed="")
+WALK_DEAD = _WALK.format(columns=_COLUMNS, behind=_BEHIND, wanted=_WANTED, narrowed="AND dead_ms IS NOT NULL")
+WORKS_OF_ONE = f"""
+    SELECT {_COLUMNS} FROM work
+    WHERE {_BEHIND} AND kind = $13 AND id = $14 AND {_WANTED}
+    ORDER BY kind, id, lane, version, ordinal LIMIT $12"""  # noqa: S608 - made of constants
+
+WALK_MAX = 5_000
+"""Rows that one answer reads at most: some ten milliseconds, at any size of the table. A filter by lane or name narrows
+the walk: an index for it would be paid for by every effect, and is asked for by a person now and then."""
 
 START = ("", "", "", 0, 0)
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -170,20 +184,25 @@ async def soonest(
 
 
 async def works(connection: Connection, tenant: str, query: WorkQuery) -> WorkPage:
-    """Work by lane, name, entity and place, page by page."""
+    """Work by lane, name, entity and place, page by page; a page may be short, or empty, and still have a next one."""
     after = (query.kind or "", *START[1:]) if query.after is None else _decoded_cursor(query.after)
     place = (query.lane, None, None) if query.place is None else _parts(query.place)
     limit = max(1, min(query.limit, PAGE_MAX))
-    values: tuple[Any, ...] = (tenant, *after, *place, query.name, limit + 1)
+    values = (tenant, *after, *place, query.name, query.dead, limit + 1)
     if query.entity is not None:
-        values = (*values, *split(query.entity), query.dead)
-        rows = await connection.fetch(WORKS_OF_ONE, *values)
-    else:
-        statement = WORKS if query.dead is None else DEAD if query.dead else LIVING
-        rows = await connection.fetch(statement, *values)
-    rows = [row for row in rows if query.kind in (None, row[0])]  # those of a kind lie together, and begin the answer
-    page = rows[:limit]
-    return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > limit else None)
+        rows = await connection.fetch(WORKS_OF_ONE, *values, *split(query.entity))
+        rows = [row for row in rows if query.kind in (None, row[0])]
+        page = rows[:limit]
+        return WorkPage(tuple(_listed(row) for row in page), _cursor(page[-1]) if len(rows) > limit else None)
+    narrowed = place != (None, None, None) or query.name is not None or query.dead is False
+    reach = WALK_MAX if narrowed else limit + 1
+    rows = await connection.fetch(WALK_DEAD if query.dead else WALK, *values, reach, query.kind)
+    found = [row for row in rows if row[-1]]
+    page = found[:limit]
+    last = page[-1] if len(found) > limit else rows[-1] if rows and rows[-1][-2] == reach else None
+    if last is not None and query.kind not in (None, last[0]):  # its rows lie together: those of others are behind them
+        last = None
+    return WorkPage(tuple(_listed(row[:-2]) for row in page), None if last is None else _cursor(last))
 
 
 async def revive(connection: Connection, tenant: str, entity: str, place: Place) -> bool:

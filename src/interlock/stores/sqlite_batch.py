@@ -24,7 +24,7 @@ from interlock.model.record import encode_record, genesis
 from interlock.model.work import Left
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Refusal, Stale
 from interlock.stores import sqlite_work
-from interlock.stores.listing import decode_active, decode_texts
+from interlock.stores.listing import decode_active, decode_texts, since_ms, standing
 from interlock.stores.tally import CONFLICTS, Tally
 
 SELECT_ENTITY = """
@@ -168,18 +168,19 @@ def _planned(
         return Stale(known.version)
     record = encode_record(entry, durable=known.journal_bytes, previous=known.head)
     time_ms = entry.event.time_ms
-    active = {state: known.active.get(state, time_ms) for state in append.states}
+    states, tags = standing(append)
+    active = {state: known.active.get(state, time_ms) for state in states}
     values = (
         entry.version,
         append.snapshot.revision,
         encode(append.snapshot.configuration),
         append.snapshot.ended,
         encode(active),
-        encode(append.tags),
+        encode(tags),
         snapshot,
         record.head,
         known.journal_bytes + len(record.line),
-        max((active[each] for each in append.snapshot.configuration if each in active), default=time_ms),
+        since_ms(active, append.snapshot.configuration, time_ms),
         time_ms,
     )
     if known.version == 0:
@@ -188,7 +189,7 @@ def _planned(
         rows.swapped.append((*values, *name, known.version))
     rows.journal.append((*name, entry.version, record.line, record.head, time_ms))
     rows.keys.append((*name, entry.key, entry.version, time_ms))
-    _list(rows, name, known, active, append.tags)
+    _list(rows, name, known, active, tags)
     if append.left.born or append.left.ended or append.left.cancelled:
         rows.work.append((name, append.left))
     _count(counts, kind, known, append.snapshot.revision, active)

@@ -261,9 +261,13 @@ def translated(error: sqlite3.Error, path: Path) -> InterlockError:
             message = f"the disk failed under {path.name}: {error}"
             return UnavailableError(message, code="store.io", hint="check the disk, then start the process again")
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return CorruptionError(f"{path.name} is damaged: {error}", code="store.corrupt", hint="keep the file")
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_NOMEM | sqlite3.SQLITE_PERM:
+            message = f"{path.name} is damaged, or no store at all: {error}"
+            return CorruptionError(message, code="store.corrupt", hint="keep the file")
+        case sqlite3.SQLITE_NOMEM:
             return UnavailableError(f"{path.name} cannot be used: {error}", code="store.open")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            hint = "the file and its folder have to be writable, for reading too: SQLite keeps files beside it"
+            return UnavailableError(f"{path.name} cannot be used: {error}", code="store.open", hint=hint)
         case _:
             return InternalError(f"SQLite said no to a statement of ours: {error}", code="store.statement")
 

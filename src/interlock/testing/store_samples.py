@@ -84,6 +84,14 @@ class Life:
         given = Event(event, data, key, key, None, self.time_ms)
         return self._append(self.snapshot, given, self.kernel.step(self.snapshot, given), key)
 
+    def cancelled(self, *, key: str, after_ms: int = 10) -> Append:
+        """The append of a parent's cancel: the entity ends in the state where it is, which is no final one."""
+        if self.snapshot is None:
+            raise LookupError(f"{self.entity} was not created")
+        self.time_ms += after_ms
+        given = Event("_cancel", None, key, key, None, self.time_ms, type="platform")
+        return self._append(self.snapshot, given, self.kernel.step(self.snapshot, given), key)
+
     def _append(self, before: Snapshot | None, event: Event, step: Step, key: str) -> Append:
         after = self.snapshot = step.snapshot
         left = () if before is None else before.configuration

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from interlock.testing import store_crowd, store_leases, store_reading, store_writing
+from interlock.testing import store_crowd, store_leases, store_reading, store_sight, store_writing
 from interlock.testing.store_subject import Subject
 
-__all__ = ("CASES", "Subject", "cases_for", "lease_cases_for")
+__all__ = ("CASES", "SIGHT_CASES", "Subject", "cases_for", "lease_cases_for")
 
 Case = Callable[[Subject], Awaitable[None]]
 
@@ -27,6 +27,9 @@ _SHARED: tuple[Case, ...] = store_crowd.SHARED
 
 CASES: tuple[Case, ...] = (*_ALWAYS, *_DURABLE, *_SHARED)
 """Every case, for a store that keeps its journals when closed and lets several processes in."""
+
+SIGHT_CASES: tuple[Case, ...] = store_sight.CASES
+"""The cases for a store that can be seen as a whole (`ports.sight.Sight`); others are not asked."""
 
 
 def cases_for(*, durable: bool, shared: bool) -> tuple[Case, ...]:

@@ -11,7 +11,7 @@ from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart, State
 from interlock.model.duration import parse_duration
 from interlock.ports.sight import COUNT_MAX, DAY_MS, MINUTE_MS, Minute, Sight
-from interlock.ports.store import PAGE_MAX, Query
+from interlock.ports.store import ENDED_AS, PAGE_MAX, Query, Row
 from interlock.runtime.send import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS
@@ -21,7 +21,8 @@ SPARK_MINUTES = 60
 class StateView(Struct, frozen=True):
     """A state and those in it. `stuck` is None when the chart does not say how long is too long.
 
-    The type `gone` is of a state that the current chart does not have, and entities of other revisions are in.
+    The type `gone` is of a state that the current chart does not have, and entities of other revisions are in; the type
+    `ended` of one of `ENDED_AS`, which is no state: there are those who ended without a final one.
     """
 
     id: str
@@ -70,6 +71,7 @@ async def population(runtime: Runtime, kind: str) -> Population:
     views = [await _state(runtime, kind, each, totals, p95, kernel.chart) for each in kernel.chart.states[1:]]
     views = [each for each in views if each.type != "history"]
     views += [StateView(each, "gone", 1, None, totals[each]) for each in _gone(kernel.chart, totals)]
+    views += [StateView(each, "ended", 1, None, totals[each]) for each in ENDED_AS.values() if totals.get(each)]
     stuck = [each for each in views if each.stuck]
     revisions = _revisions(runtime, kernel, by_revision)
     return Population(
@@ -83,15 +85,17 @@ async def population(runtime: Runtime, kind: str) -> Population:
 
 
 def _gone(chart: Chart, totals: dict[str, int]) -> list[str]:
-    known = {each.id for each in chart.states}
+    known = {*ENDED_AS.values(), *(each.id for each in chart.states)}
     return sorted(each for each in totals if each not in known)
 
 
 def _entities(chart: Chart, totals: dict[str, int]) -> int:
-    """How many there are: each is in one child of the root, or, if that is parallel, in all."""
+    """How many there are: each is in one child of the root, or, if that is parallel, in all; or ended in none."""
     tops = [totals.get(chart.states[each].id, 0) for each in chart.states[0].children]
     found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
-    return found or max(totals.values(), default=0)
+    ended = sum(totals.get(each, 0) for each in ENDED_AS.values())
+    elsewhere = max((entities for state, entities in totals.items() if state not in ENDED_AS.values()), default=0)
+    return (found or elsewhere) + ended
 
 
 def _revisions(runtime: Runtime, kernel: Kernel, by_revision: dict[str, dict[str, int]]) -> tuple[RevisionView, ...]:
@@ -164,11 +168,16 @@ async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]
         for row in page.rows:
             kernel = charts.get(row.revision, current)
             states = found.setdefault(row.revision, {})
-            for name in _with_ancestors(kernel.chart, row.configuration):
+            for name in _standing(kernel.chart, row):
                 states[name] = states.get(name, 0) + 1
         seen, cursor = seen + len(page.rows), page.after
         if cursor is None or seen >= COUNT_MAX:
             return found, cursor is not None
+
+
+def _standing(chart: Chart, row: Row) -> set[str]:
+    """The active states, compounds too; or, of one that ended without a final state, how it ended."""
+    return {ENDED_AS[row.ended]} if row.ended in ENDED_AS else _with_ancestors(chart, row.configuration)
 
 
 def _with_ancestors(chart: Chart, configuration: tuple[str, ...]) -> set[str]:

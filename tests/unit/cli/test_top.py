@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pty
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.cli.fleet import FleetSight, KindSight, StateSight, fleet_rate, stuck_entities
+from interlock.cli.fleet import FleetSight, KindSight, StateSight, fleet, fleet_rate, stuck_entities
 from interlock.cli.stuck import is_waiting
 from interlock.cli.terminal import Part
 from interlock.cli.top import fleet_lines, short
@@ -58,6 +59,20 @@ states:
     states:
       drive: {states: {fast: {}}}
   home: {type: final, expect: {within: 1m}}
+"""
+PAIR = """
+interlock: 1
+kind: pair
+revision: 1.0.0
+initial: both
+states:
+  both:
+    type: parallel
+    onDone: home
+    states:
+      one: {initial: waiting, states: {waiting: {on: {left: done}}, done: {type: final}}}
+      two: {initial: waiting, states: {waiting: {on: {right: done}}, done: {type: final}}}
+  home: {type: final}
 """
 NOW = 1_700_000_000_000
 ADA = {"id": "ada", "roles": ["customer"]}
@@ -243,8 +258,21 @@ def test_top_works_on_a_folder_of_files(call: Caller, folder: Path) -> None:
     ended = call("top", "file:lamps", "--chart", "lamp.yaml")
 
     assert (0, "lamp ") == (ended.code, ended.out[:5])
-    assert "1 entities" in ended.out
+    assert "1 entity\n" in ended.out
     assert "steps/s" not in ended.out
+
+
+def test_only_what_ends_the_whole_entity_counts_as_ended(call: Caller, folder: Path) -> None:
+    """One region is at its end; the entity goes on."""
+    (folder / "pair.yaml").write_text(PAIR, encoding="utf-8")
+    call("create", "sqlite:///pairs.db", "pair/1", "--chart", "pair.yaml")
+    call("send", "sqlite:///pairs.db", "pair/1", "left", "--chart", "pair.yaml")
+    going = call("top", "sqlite:///pairs.db", "--chart", "pair.yaml").out
+    call("send", "sqlite:///pairs.db", "pair/1", "right", "--chart", "pair.yaml")
+    ended = call("top", "sqlite:///pairs.db", "--chart", "pair.yaml").out
+
+    assert (True, False) == ("  both.one.done" in going, "ended" in going), going
+    assert "  ended: home 1\n" in ended
 
 
 @pytest.mark.parametrize(
@@ -375,10 +403,8 @@ def test_what_has_ended_or_only_repeats_its_children_is_not_told(call: Caller, f
     assert [("trip/1", "leg")] == [(each["entity"], each["state"]) for each in late]
 
 
-async def test_who_was_cancelled_hides_nobody_who_is_stuck() -> None:
-    """A child that its parent left stands where it was, for ever and before all others."""
-    stay = "interlock: 1\nkind: stay\ninitial: booked\nstates: {booked: {expect: {within: 1h}}}\n"
-    trip = """
+STAY = "interlock: 1\nkind: stay\ninitial: booked\nstates: {booked: {expect: {within: 1h}}}\n"
+VISIT = """
 interlock: 1
 kind: visit
 initial: planned
@@ -386,19 +412,65 @@ states:
   planned: {invoke: {id: stay, type: chart, src: stay}, on: {dropped: over}}
   over: {type: final}
 """
-    clock, charts = VirtualClock(), [interlock.loads(trip), interlock.loads(stay)]
-    async with interlock.open("memory:", charts=charts, clock=clock) as visits:
-        for number in (1, 2):
-            await visits.create(f"visit/{number}")
-            await clock.advance(1_000)
-            if number == 1:
-                await visits.send("visit/1", "dropped")
-                await clock.advance(1_000)
-        await clock.advance(2 * HOUR_MS)
-        ends = [each.ended for each in (await visits.store.find(Query(kind="stay"))).rows]
+
+
+async def visited(visits: Any, clock: VirtualClock) -> None:
+    """Two visits, each with a stay; the first is dropped, so its stay is cancelled. The other is late."""
+    for number in (1, 2):
+        await visits.create(f"visit/{number}")
+        await stays(visits, clock, [None] if number == 1 else ["cancelled", None])
+        if number == 1:
+            await visits.send("visit/1", "dropped")
+            await stays(visits, clock, ["cancelled"])
+    clock.time_ms += 2 * HOUR_MS
+
+
+async def stays(visits: Any, clock: VirtualClock, ends: list[str | None]) -> None:
+    """Wait until there are stays, and they ended in these ways."""
+    for _ in range(2_000):
+        rows = (await visits.store.find(Query(kind="stay"))).rows
+        if sorted(map(str, ends)) == sorted(str(each.ended) for each in rows):
+            return
+        await clock.advance(10)
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"there are no stays that ended as {ends}")
+
+
+@pytest.mark.parametrize("url", ["memory:", "sqlite:///stays.db", "file:./stays"])
+async def test_who_was_cancelled_hides_nobody_who_is_stuck(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that its parent left is in no state any more; or, where lists are walks, it is passed over."""
+    monkeypatch.chdir(tmp_path)
+    clock, charts = VirtualClock(), [interlock.loads(VISIT), interlock.loads(STAY)]
+    async with interlock.open(url, charts=charts, clock=clock) as visits:
+        await visited(visits, clock)
+        ends = {each.entity: each.ended for each in (await visits.store.find(Query(kind="stay"))).rows}
         late = await stuck_entities(visits, None, 1)
 
-    assert (["cancelled", None], 1) == (ends, len(late))
+    assert {"cancelled", None} == set(ends.values())
+    assert [None] == [ends[each.entity] for each in late]
+
+
+async def test_who_was_cancelled_is_told_among_the_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a chart and without; the bars are of the living, and a list by that word leads to the others."""
+    monkeypatch.chdir(tmp_path)
+    clock, charts = VirtualClock(), [interlock.loads(VISIT), interlock.loads(STAY)]
+    async with interlock.open("sqlite:///stays.db", charts=charts, clock=clock) as visits:
+        await visited(visits, clock)
+        known = await fleet(visits, "stay")
+        off = await visits.store.find(Query(kind="stay", state=":cancelled"))
+    async with interlock.open("sqlite:///stays.db", charts=charts[:1], clock=clock, work=False) as strangers:
+        unknown = await fleet(strangers, "stay")
+    (stay,), (strange,) = known.kinds, unknown.kinds
+
+    assert (2, 1) == (stay.entities, stay.stuck)
+    for kind in (stay, strange):
+        assert {("booked", 1, False), (":cancelled", 1, True)} == {
+            (each.state, each.entities, each.is_final) for each in kind.states
+        }
+    assert "  ended: :cancelled 1" == "".join(map(_plain, list(fleet_lines(known, 80))[-1]))
+    assert ["cancelled"] == [each.ended for each in off.rows]
 
 
 def test_without_a_chart_only_work_is_judged(call: Caller, orders: Path) -> None:

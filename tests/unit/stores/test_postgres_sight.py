@@ -45,13 +45,14 @@ def refusal(number: int, principal: str | None = "ada") -> Refusal:
 
 
 async def lived(store: Store) -> None:
-    """Some parcels: moved after a while, one lost swap, refusals."""
+    """Some parcels: moved after a while, one cancelled, one lost swap, refusals."""
     lives = [Life(f"parcel/{each}", time_ms=NOON_MS) for each in range(5)]
     other = Life("parcel/9", revision="2.0.0", time_ms=NOON_MS + MINUTE_MS)
     await kept(store, *(life.created() for life in (*lives, other)))
     for number, life in enumerate(lives[:3]):
         await kept(store, life.stepped("shipped", key="s", after_ms=50 * 30**number))
     await kept(store, lives[0].stepped("boarded", key="b", after_ms=5_000), lives[0].stepped(key="n", after_ms=DAY_MS))
+    await kept(store, lives[2].cancelled(key="off", after_ms=5_000))
     late = lives[4].stepped(key="late")
     lost = await store.append(replace(late, expected=7, entry=replace(late.entry, version=8)))
     assert isinstance(lost, Conflict)
@@ -88,7 +89,7 @@ async def test_a_server_sees_what_memory_sees(store: PostgresStore) -> None:
         )
 
     assert answers[0] == answers[1]
-    assert 2 == len(answers[0][2])
+    assert 3 == len(answers[0][2])
 
 
 async def test_statistics_of_two_processes_add_up(url: str) -> None:

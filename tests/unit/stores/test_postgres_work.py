@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -198,6 +199,8 @@ ASKED = {
     "soonest": postgres_work.SOONEST,
     "lines": postgres_work.LINES,
     "attempts": postgres_statements.SELECT_ATTEMPTS,
+    "works": postgres_work.WALK,
+    "dead works": postgres_work.WALK_DEAD,
     "works of one": postgres_work.WORKS_OF_ONE,
     "held": """
         UPDATE work SET next_ms = 1
@@ -212,6 +215,8 @@ ALONG = {
     "soonest": "work_by_time .*\\(lane = .*\\(line = ",
     "lines": "work_by_time .*\\(lane = ",
     "attempts": "work_pkey .*\\(ordinal = ",
+    "works": "work_pkey .*ROW\\(kind, id, lane, version, ordinal\\) > ",
+    "dead works": "work_dead .*ROW\\(kind, id, lane, version, ordinal\\) > ",
     "works of one": "work_pkey .*\\(id = ",
     "held": "work_pkey .*\\(ordinal = ",
     "let in": "work_pkey .*\\(lane = ",
@@ -241,6 +246,51 @@ async def test_no_question_about_work_walks_over_what_it_does_not_want(
             assert [] == re.findall(r"Seq Scan on work|Bitmap.*", plan), plan
             assert re.search(ALONG[name], plan.replace("\n", " ")), plan
             assert name != "let in" or "Sort" not in plan, plan
+            assert "works" not in name or "Incremental Sort" not in plan, plan
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wanted", "pages"),
+    [
+        ({"name": "h0"}, [3, 6, 9, 12, 15, 18, 21, 24, 27, 30], 5),
+        ({"name": "nobody"}, [], 5),
+        ({"lane": "timer"}, [], 5),
+        ({"dead": False, "name": "h1", "limit": 2}, [1, 4, 7, 10, 13, 16, 19, 22, 25, 28], 6),
+        ({"dead": True}, [], 1),
+        ({"kind": "parcel", "name": "h2"}, [2, 5, 8, 11, 14, 17, 20, 23, 26, 29], 5),
+        ({"kind": "letter", "name": "h2"}, [], 1),
+        ({"kind": "zebra"}, [31], 1),
+        ({}, [*range(1, 32)], 1),
+    ],
+)
+async def test_a_narrow_list_of_work_reads_some_rows_and_goes_on_from_there(
+    store: PostgresStore,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    narrow: dict[str, Any],
+    wanted: list[int],
+    pages: int,
+) -> None:
+    """No answer reads more rows than its bound, whatever is looked for; the pages together hold all of it, once."""
+    monkeypatch.setattr(postgres_work, "WALK_MAX", 7)
+    asked(
+        url,
+        """INSERT INTO work
+        SELECT '', CASE WHEN n > 30 THEN 'zebra' ELSE 'parcel' END, to_char(n, 'FM00'), 'effect', 1, 0, 'h' || n % 3,
+               CASE WHEN n > 30 THEN 'x' ELSE 'h' || n % 3 END, 'null', n, n, n
+        FROM generate_series(1, 31) AS n""",
+    )
+    query = WorkQuery(**{"limit": 50, **narrow})
+    found: list[list[int]] = []
+    while True:
+        page = await store.works(query)
+        found.append([int(each.entity.partition("/")[2]) for each in page.rows])
+        if page.after is None:
+            break
+        query = replace(query, after=page.after)
+
+    assert wanted == [each for page in found for each in page]
+    assert pages == len(found)
 
 
 # What is damaged, closed or lost

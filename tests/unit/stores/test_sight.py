@@ -13,10 +13,12 @@ import pytest
 import interlock
 from interlock.ports.sight import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, Dwell, RefusalRow, RefusalSight, Sight
 from interlock.runtime.send import Runtime
-from interlock.stores import sqlite_lists, sqlite_sight, sqlite_work
+from interlock.stores import memory, sqlite, sqlite_lists, sqlite_sight, sqlite_work
 from interlock.stores.sqlite_connect import open_writer
 from interlock.stores.tally import BUCKETS, CONFLICTS, Tally
 from interlock.testing.clock import VirtualClock
+from interlock.testing.store_samples import Life
+from interlock.testing.store_subject import kept
 
 CHART = """
 interlock: 1
@@ -102,6 +104,23 @@ async def test_both_stores_tell_the_same(tmp_path: Path) -> None:
             found.append(await seen(runtime.store))
 
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("place", ["memory", "sqlite"])
+async def test_a_stay_ends_when_its_entity_is_cancelled_and_not_later(tmp_path: Path, place: str) -> None:
+    """It lasted until then, however long ago that is, and whatever the entity still hears."""
+    store: Any = memory.MemoryStore() if place == "memory" else sqlite.open_store(f"sqlite:///{tmp_path}/parcels.db")
+    life = Life("parcel/1", time_ms=START_MS)
+    await kept(store, life.created(), life.stepped("shipped", key="s", after_ms=5_000))
+    await kept(store, life.cancelled(key="off", after_ms=500))
+    if place == "sqlite":
+        await store.close()
+        store = sqlite.open_store(f"sqlite:///{tmp_path}/parcels.db")
+    found = {each.state: each.stays for each in await store.dwell("parcel", since_ms=0)}
+    await store.close()
+
+    assert {"packed": 2, "moving": 1, "moving.road": 1} == {state: stays.index(1) for state, stays in found.items()}
+    assert {1} == {sum(stays) for stays in found.values()}
 
 
 async def test_what_was_summed_is_written_when_the_store_closes(tmp_path: Path) -> None:

@@ -93,14 +93,16 @@ def test_another_programs_database_is_refused(path: Path, statement: str) -> Non
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     """The bytes stay as evidence."""
     path.write_bytes(b"not a database, but long enough to be looked at" * 50)
-    with pytest.raises(CorruptionError):
+    with pytest.raises(CorruptionError, match="or no store at all"):
         SqliteStore(path)
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     """The store cannot be opened there, and says so."""
-    with pytest.raises(UnavailableError):
+    with pytest.raises(UnavailableError) as raised:
         SqliteStore(tmp_path)
+
+    assert "the file and its folder have to be writable" in (raised.value.hint or "")
 
 
 async def test_an_address_may_be_escaped_and_name_a_tenant(tmp_path: Path) -> None:

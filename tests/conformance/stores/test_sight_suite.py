@@ -1,0 +1,242 @@
+"""The cases of populations on the stores that keep them; and a database of an earlier release, once it is migrated."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.ports.sight import Count
+from interlock.ports.store import Append, Appended, Query
+from interlock.stores import memory, postgres_batch, postgres_upkeep, sqlite, sqlite_batch, sqlite_connect
+from interlock.stores.postgres import open_store as open_postgres
+from interlock.testing.store_samples import Life
+from interlock.testing.store_subject import kept, listed
+from interlock.testing.store_suite import SIGHT_CASES, Case, Subject
+from tests.conformance.stores.test_store_suite import opened_postgres
+from tests.support.postgres_server import asked, store_or_skip
+
+
+def _named(case: Case) -> str:
+    return getattr(case, "__name__", repr(case))
+
+
+@pytest.mark.parametrize("case", SIGHT_CASES, ids=_named)
+async def test_the_memory_store_is_seen(case: Case) -> None:
+    """It is the reference."""
+    await case(Subject(open=partial(memory.open_store, "memory:")))
+
+
+@pytest.mark.parametrize("case", SIGHT_CASES, ids=_named)
+async def test_the_sqlite_store_is_seen(case: Case, tmp_path: Path) -> None:
+    """From its counters and lists."""
+    await case(Subject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
+
+
+@pytest.mark.parametrize("case", SIGHT_CASES, ids=_named)
+async def test_the_postgres_store_is_seen(case: Case) -> None:
+    """From its counters and lists."""
+    await case(Subject(open=partial(opened_postgres, store_or_skip())))
+
+
+async def test_a_store_that_cannot_be_seen_fails_the_suite() -> None:
+    """Nothing is passed in silence."""
+
+    class Narrow:
+        """A store that keeps steps, and can be closed."""
+
+        async def append(self, append: Append) -> Appended:
+            """Kept nowhere."""
+            return Appended(append.entry.version, "")
+
+        async def close(self) -> None:
+            """Nothing to let go."""
+
+    with pytest.raises(AssertionError, match="cannot be seen as a whole"):
+        await SIGHT_CASES[0](Subject(open=Narrow))  # type: ignore[arg-type]  # the point
+
+
+class KeepsTheEnded(memory.MemoryStore):
+    """Counts whoever ended where it stood."""
+
+    async def append(self, append: Append) -> Any:
+        answer = await super().append(append)
+        life = self._lives[append.entity]
+        life.entered_ms = dict.fromkeys(append.states, append.entry.event.time_ms)
+        return answer
+
+
+class ForgetsTheEnded(memory.MemoryStore):
+    """Counts whoever ended nowhere."""
+
+    async def append(self, append: Append) -> Any:
+        answer = await super().append(append)
+        if append.snapshot.ended == "cancelled":
+            self._lives[append.entity].entered_ms = {}
+        return answer
+
+
+class KeepsTheTags(memory.MemoryStore):
+    """Lists whoever ended by the tags of the states it left."""
+
+    async def append(self, append: Append) -> Any:
+        answer = await super().append(append)
+        self._lives[append.entity].tags = append.tags
+        return answer
+
+
+class MovesTheEnded(memory.MemoryStore):
+    """Takes whatever an ended entity hears for its end."""
+
+    async def append(self, append: Append) -> Any:
+        answer = await super().append(append)
+        if append.snapshot.ended == "cancelled":
+            self._lives[append.entity].entered_ms = {":cancelled": append.entry.event.time_ms}
+        return answer
+
+
+class CallsAllCancelled(memory.MemoryStore):
+    """Does not tell failures apart."""
+
+    async def counts(self, kind: str) -> tuple[Count, ...]:
+        found = await super().counts(kind)
+        return tuple(Count(each.revision, each.state.replace("failed", "cancelled"), each.entities) for each in found)
+
+
+@pytest.mark.parametrize("faulty", [KeepsTheEnded, ForgetsTheEnded, KeepsTheTags, MovesTheEnded, CallsAllCancelled])
+async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
+    """Each of these is found by at least one case."""
+    found = []
+    for case in SIGHT_CASES:
+        try:
+            await case(Subject(open=faulty))
+        except AssertionError:
+            found.append(_named(case))
+
+    assert [] != found
+
+
+# Databases of an earlier release
+
+Reopen = Callable[[], Any]
+
+
+def _as_before(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Where an entity stood in lists and counts before there was a place for those who ended."""
+    return append.states, append.tags
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reopen]:
+    """Opens a store: at first as the release before, with its schema and its lists; the second time as this one."""
+    room, upkeep, last = (
+        (sqlite_batch, sqlite_connect, 6) if request.param == "sqlite" else (postgres_batch, postgres_upkeep, 3)
+    )
+    url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else store_or_skip()
+    migrations = dict(upkeep._migrations())
+    monkeypatch.setattr(room, "standing", _as_before)
+    monkeypatch.setattr(upkeep, "_migrations", lambda: iter([each for each in migrations.items() if each[0] <= last]))
+    opened: list[Any] = []
+
+    async def opening() -> Any:
+        if opened:
+            await opened[-1].close()
+            monkeypatch.undo()
+        opened.append(sqlite.open_store(url) if request.param == "sqlite" else await open_postgres(url))
+        return opened[-1]
+
+    yield opening
+    await opened[-1].close()
+
+
+async def _lived(store: Any, lives: list[Life]) -> None:
+    """Some who are cancelled, one at its very last change, others who are done or live, on two revisions."""
+    for number, life in enumerate(lives):
+        await kept(store, life.created(), life.stepped("shipped", key="s"))
+        if number % 3 == 0:
+            await kept(
+                store, life.stepped(key="n", after_ms=70), life.cancelled(key="off", after_ms=0 if number else 30)
+            )
+        if number % 3 == 1:
+            await kept(store, life.stepped("delivered", key="d"))
+
+
+def _lives() -> list[Life]:
+    return [Life(f"parcel/{n}", revision="2.0.0" if n % 2 else "1.0.0", time_ms=100 + n) for n in range(8)]
+
+
+async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrated(old: Reopen) -> None:
+    """Counts, lists, tags and ages are those of a store that never was old; nothing differs from the journals."""
+    reference = memory.MemoryStore()
+    await _lived(reference, _lives())
+    lives = _lives()
+    await _lived(await old(), lives)
+    store = await old()
+
+    assert await reference.counts("parcel") == tuple(sorted(await store.counts("parcel"), key=_place))
+    for query in (
+        Query(kind="parcel"),
+        *(Query(kind="parcel", state=each) for each in ("moving", "moving.road", "delivered", ":cancelled", "packed")),
+        Query(kind="parcel", tag="outside"),
+        Query(kind="parcel", prefix="3"),
+    ):
+        assert await listed(reference, query) == await listed(store, query), str(query)
+    assert await reference.overdue("parcel", "moving", before_ms=10**9) == await store.overdue(
+        "parcel", "moving", before_ms=10**9
+    )
+    assert () == await store.differences()
+    assert [()] * len(lives) == [await store.differences(each.entity) for each in lives]
+
+
+async def test_entities_of_an_earlier_release_go_on_once_it_is_migrated(old: Reopen) -> None:
+    """Who lives moves on, and may be cancelled; the counters follow."""
+    lives = _lives()
+    await _lived(await old(), lives)
+    store = await old()
+    await kept(store, lives[2].stepped("boarded", key="b"), lives[5].cancelled(key="off"))
+    counts: dict[str, int] = {}
+    for each in await store.counts("parcel"):
+        counts[each.state] = counts.get(each.state, 0) + each.entities
+
+    assert {":cancelled": 4, "delivered": 3, "moving": 1, "moving.sea": 1} == counts
+    assert () == await store.differences()
+
+
+async def test_a_database_in_which_nobody_was_cancelled_stays_as_it_was(old: Reopen) -> None:
+    """The migration finds nothing to do, and leaves nothing behind."""
+    lives = [Life("parcel/1"), Life("letter/1")]
+    before = await old()
+    for life in lives:
+        await kept(before, life.created(), life.stepped("shipped", key="s"))
+    counts = await before.counts("parcel")
+    store = await old()
+
+    assert counts == await store.counts("parcel")
+    assert () == await store.differences()
+
+
+def test_a_file_keeps_nothing_that_the_migration_put_aside(tmp_path: Path) -> None:
+    """Its own tables are gone with it."""
+    connection = sqlite_connect.open_writer(tmp_path / "x.db")
+    try:
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    finally:
+        connection.close()
+
+    assert (True, set()) == ("entity_state" in tables, tables & {"entity_ended", "entity_stood"})
+
+
+async def test_a_server_keeps_nothing_that_the_migration_put_aside() -> None:
+    """Its own table is gone with it."""
+    url = store_or_skip()
+    await (await open_postgres(url)).close()
+    tables = {row[0] for row in asked(url, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")}
+
+    assert (True, set()) == ("entity_state" in tables, tables & {"entity_ended"})
+
+
+def _place(count: Count) -> tuple[str, str]:
+    return count.revision, count.state
