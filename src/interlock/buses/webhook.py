@@ -221,7 +221,9 @@ class WebhookBus:
     def _connect(self, connection: HTTPConnection, late: Signal) -> None:
         """Connect it to an address that may be reached; by https, whoever is there must be who the name says."""
         host = str(self._parts.hostname)
-        connection.sock = reached(host, connection.port, seconds=CONNECT_SECONDS, private=self._private, late=late)
+        connection.sock = reached(
+            host, connection.port, seconds=CONNECT_SECONDS, private=self._private, late=late, within=SECONDS
+        )
         if self._context is not None:
             connection.sock = self._context.wrap_socket(connection.sock, server_hostname=host)
 

@@ -46,20 +46,22 @@ class Children:
                 return Settled(claim, "again", later_ms, error=_not_here(error), lapsed=True, begun=False)
             if isinstance(error, UnavailableError):
                 raise
-            return await self._failed(claim, failed_by(error))
+            return await self._failed(held, failed_by(error))
         if child.ended or timeout is None:
             return Settled(claim, "wait")
         due = child.created_ms + timeout
         if due > self._clock.now_ms():
             return Settled(claim, "again", due, lapsed=True)
-        return await self._timed_out(claim, child, timeout)
+        return await self._timed_out(held, child, timeout)
 
-    async def _timed_out(self, claim: Claim, child: Child, timeout_ms: int) -> Settled | None:
+    async def _timed_out(self, held: Held, child: Child, timeout_ms: int) -> Settled | None:
+        held.bringing = True
         # The child first: killed in between, this is done again; the other way round, the child would live on.
         await self._driver.deliver(child.entity, Event(CANCEL, type="platform"), key=CANCEL)
-        return await self._failed(claim, Failed("timeout", f"no answer in {timeout_ms} ms"))
+        return await self._failed(held, Failed("timeout", f"no answer in {timeout_ms} ms"))
 
-    async def _failed(self, claim: Claim, failed: Failed) -> Settled | None:
+    async def _failed(self, held: Held, failed: Failed) -> Settled | None:
+        claim, held.bringing = held.claim, True
         receipt = await self._driver.deliver(
             claim.entity,
             invoke_failed(

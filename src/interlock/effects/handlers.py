@@ -26,6 +26,7 @@ from typing import Any
 from msgspec import Struct
 
 from interlock.effects.answers import Answers
+from interlock.effects.calling import answer_of, called
 from interlock.effects.lane import Held
 from interlock.effects.retry import (
     CALL_POLICY,
@@ -59,6 +60,9 @@ _LISTENS = 4
 
 Elsewhere = Callable[[Handler, "Attempt"], Awaitable[Any]]
 """Runs a function for an attempt in another process; cancelled, it ends that process."""
+
+Compensates = Callable[[Claim], Awaitable[bool]]
+"""Whether a saga asked for this work to answer one of its deeds, whose key it then put into the input."""
 
 
 class Attempt(Struct, frozen=True):
@@ -102,6 +106,7 @@ class Handlers:
         clock: Clock,
         *,
         key_prefix: str = "",
+        compensates: Compensates | None = None,
         busy: frozenset[str] = frozenset(),
         elsewhere: Elsewhere | None = None,
         heartbeats: Mapping[str, int] | None = None,
@@ -114,6 +119,7 @@ class Handlers:
         self._answers = Answers(driver, clock)
         self._clock = clock
         self._key_prefix = key_prefix
+        self._compensates = compensates
         self._heartbeats = heartbeats or {}
         self._store = store
         self._threads = Threads()
@@ -139,7 +145,7 @@ class Handlers:
             outcome = await self._attempted(held, details)
         else:
             outcome = Spent(failed)
-        claim = held.claim
+        claim, held.bringing = held.claim, True
         if isinstance(outcome, _Later):
             return Settled(claim, "again", outcome.next_ms, error=_facts(held, outcome.failed))
         if isinstance(outcome, Spent):
@@ -171,7 +177,7 @@ class Handlers:
         attempt = Attempt(
             claim.entity,
             claim.work.name,
-            self._input(claim),
+            await self._input(claim),
             self._key(claim),
             claim.attempt,
             claim.work.body.get("timeout_ms"),
@@ -183,9 +189,10 @@ class Handlers:
         try:
             result = await self._run(work, held, attempt)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
-            if not isinstance(error, InterlockError | HandlerFailed):
+            raised = error.__cause__ if isinstance(error, HandlerFailed) else error
+            if raised is not None and not isinstance(raised, InterlockError):
                 facts = {"handler": claim.work.name, "key": claim.key, "attempt": claim.attempt}
-                _log.warning("a handler raised", exc_info=error, extra=facts)
+                _log.warning("a handler raised", exc_info=raised, extra=facts)
             return self._decided(held.claim, failed_by(error))
         if isinstance(result, Failed):  # stopped; what still runs must stay alone
             return Spent(result) if held.runs else self._decided(held.claim, result)
@@ -214,7 +221,7 @@ class Handlers:
                 work.cancel()
                 await self._stopped(work, attempt)
             if work.done() and not work.cancelled():
-                return work.result()
+                return answer_of(work)
             return next((why for each, why in waits.items() if each.done()), Failed("cancelled", "stopped"))
         finally:
             for each in (work, *waits):
@@ -264,7 +271,7 @@ class Handlers:
     def _called(self, function: Handler, attempt: Attempt, held: Held) -> asyncio.Future[Any]:
         """What the function will return; `held.ended` is done when it has really ended."""
         if iscoroutinefunction(function):
-            held.ended = self._begun(asyncio.ensure_future(function(attempt)))
+            held.ended = self._begun(asyncio.ensure_future(called(function(attempt))))
             return held.ended
         if attempt.name not in self._busy:
             work, held.ended = self._threads.run(partial(function, attempt))
@@ -329,12 +336,17 @@ class Handlers:
         key = f"{self._key_prefix}{body.get('key') or claim.key}"
         return f"{key}~{claim.attempt}" if body.get("restore") == "restart" else key
 
-    def _input(self, claim: Claim) -> Any:
-        """What the handler is given; a compensation names the deed it answers by the key that was seen for it."""
+    async def _input(self, claim: Claim) -> Any:
+        """What the handler is given; a compensation names the deed it answers by the key that was seen for it.
+
+        An author's own input may have that name, too; who asked for the work tells them apart.
+        """
         given = claim.work.body.get("input")
-        if self._key_prefix and isinstance(given, dict) and isinstance(given.get("compensates"), str):
-            return {**given, "compensates": f"{self._key_prefix}{given['compensates']}"}
-        return given
+        if not (self._key_prefix and isinstance(given, dict) and isinstance(given.get("compensates"), str)):
+            return given
+        if self._compensates is None or not await self._compensates(claim):
+            return given
+        return {**given, "compensates": f"{self._key_prefix}{given['compensates']}"}
 
 
 class _Value(Struct, frozen=True):

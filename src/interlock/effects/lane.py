@@ -3,8 +3,10 @@
 Rule 1: nothing is polled that can be signalled: an append of this process wakes its loops; what others leave is found
 when it is due or at the next look, whichever is sooner.
 Rule 2: work in hand is renewed at a third of its lease, until nobody here has it in hand any more. What was lost to
-another is stopped; what was called off is told so; what it tells of itself is kept beside it. A process that stood
-still for longer than a lease, and lost nothing to others by that, goes on with what it has: nothing begins beside it.
+another is stopped, unless its end is being brought: that append counts once, whoever else brings it, and a row that is
+gone is most often its doing. What was called off is told so; what it tells of itself is kept beside it. A process that
+stood still for longer than a lease, and lost nothing to others by that, goes on with what it has: nothing begins beside
+it.
 Rule 3: a store that cannot answer makes the loop wait and try again; it never ends the loop.
 Rule 4: behind a door that drains nothing is taken up any more; what is in hand holds a permit until it ends.
 Rule 5: at the end, work that does not finish in time is put back at once, under the same key, without a failure; but
@@ -51,6 +53,7 @@ class Held:
 
     `ended` is done when nothing of the attempt runs any more. `known` stands beside the work in the store: why it last
     failed. `beats` counts signs of life, `told` is the newest of what they said, encoded; both are set from any thread.
+    `bringing`: all that is left to do is an append that ends it; it is held on to, and not stopped any more.
     `settling`: it is being let go: it is not held any longer, and whoever takes the work up now begins anew.
     """
 
@@ -62,6 +65,7 @@ class Held:
         self.beats = 0
         self.told: bytes | None = None
         self.noted: bytes | None = None
+        self.bringing = False
         self.settling = False
         self.stands(claim)
 
@@ -315,11 +319,11 @@ class LaneLoop:
             self._say("leases cannot be renewed", error)
             return
         for (task, held), claim in zip(running.items(), renewed, strict=True):
-            if claim is None:
-                task.cancel()  # another has it, or it is answered
-            else:
+            if claim is not None:
                 held.stands(claim)
                 await self._noted(held)
+            elif not (held.bringing or held.settling):
+                task.cancel()  # another has it, or it is answered
 
     async def _noted(self, held: Held) -> None:
         """Keep what an attempt told since the last time."""

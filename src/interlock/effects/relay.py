@@ -5,6 +5,8 @@ its own entity only, and after `MESSAGE_ATTEMPTS_MAX` tries is a dead letter.
 Rule 2: delivery may happen twice, and counts once: its key is the row's, and the target's journal remembers it.
 Rule 3: a target that is not there, or that may not be sent to, is an error of delivery that the sender hears of;
 `rejected` and `ignored` are answers, and count as delivered.
+Rule 4: the work of a child that is to end is parked first: it waits, and stands for one restart more than there ever
+was. So whoever saw it before that can do nothing to it any more, and answers of the child find that it is not theirs.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from interlock.effects.children import restarted
 from interlock.effects.lane import Held
@@ -32,6 +35,10 @@ _PUT_OFF = Policy(backoff_ms_min=200, backoff_ms_max=60_000)
 _ENDING = {"code": "child.ending", "message": "its state was left; it goes when the child has heard"}
 """What stands beside the work of a child while its end is delivered."""
 
+_NEVER_MS = 36_500 * 86_400_000
+"""A hundred years: for when parked work is due to a store that writes the two words of parking one after the other,
+should it be killed between them."""
+
 
 class Relay:
     """Delivers outboxes."""
@@ -43,7 +50,7 @@ class Relay:
 
     async def perform(self, held: Held) -> Settled | None:
         """Deliver one row."""
-        claim = held.claim
+        claim, held.bringing = held.claim, True
         try:
             return await self._delivered(claim)
         except InterlockError as error:
@@ -99,7 +106,8 @@ class Relay:
             return Settled(claim, "done")
         if row.work.name != CHILD:  # a handler hears nothing, and what is sent after this must not wait for its end
             return await self._undeliverable(claim, "undeliverable")
-        child = await self._driver.find_child(claim.entity, place, row.work.body, restarts=row.failures)
+        restarts = row.failures - _is_ending(row)
+        child = await self._driver.find_child(claim.entity, place, row.work.body, restarts=restarts)
         ready = child is not None if event.name != CANCEL else await self._is_parked(row, begun=child is not None)
         if not ready:
             return self._later(claim, LOOK_MS_MAX // 10)  # about to begin, or to begin anew
@@ -115,12 +123,14 @@ class Relay:
         Removed without that, it could be claimed at the last moment, to begin the child, or to begin it anew because it
         has just failed: that one would live on, and nobody know of it. Killed after this, one finds it so.
         """
-        if row.dead_ms is not None:
+        if row.dead_ms is not None or _is_ending(row):
             return True
         if row.owner is not None and not begun:
             return False
-        parking = Settled(_as_claim(row), "dead", error=_ENDING)
-        (parked,) = await self._store.settle((parking,), now_ms=self._clock.now_ms())
+        seen, now_ms = _as_claim(row), self._clock.now_ms()
+        counted = Settled(seen, "again", now_ms + _NEVER_MS, error=_ENDING)
+        waiting = Settled(replace(seen, failures=seen.failures + 1), "wait", error=_ENDING)
+        parked, _ = await self._store.settle((counted, waiting), now_ms=now_ms)
         return parked
 
     def _later(self, claim: Claim, wait_ms: int) -> Settled:
@@ -153,6 +163,11 @@ class Relay:
 def _is_answer(claim: Claim) -> bool:
     event: dict[str, Any] = claim.work.body["event"]
     return event["name"] == CANCEL or bool(event.get("last")) or bool(event.get("forwarded"))
+
+
+def _is_ending(row: WorkRow) -> bool:
+    """Whether it was parked: by this relay, or by one that was killed."""
+    return row.dead_ms is None and isinstance(row.error, dict) and row.error.get("code") == _ENDING["code"]
 
 
 def _as_claim(row: WorkRow) -> Claim:

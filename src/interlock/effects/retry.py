@@ -60,7 +60,7 @@ class Failed(Struct, frozen=True):
 
 
 class HandlerFailed(Exception):
-    """A handler failed elsewhere, in another process; here is what it said."""
+    """A handler failed in another process, or by what would have ended more than it; here is what it said."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.message)
@@ -102,6 +102,11 @@ def failed_by(error: BaseException) -> Failed:
         return error.failed
     code = error.code if isinstance(error, InterlockError) else type(error).__name__
     return Failed(code, str(error)[:500], "no" if isinstance(error, TERMINAL) else "unknown")
+
+
+def exited(error: BaseException) -> HandlerFailed:
+    """The failure that an exception stands for which is no `Exception`: it may pass, and something may be done."""
+    return HandlerFailed(Failed(type(error).__name__, f"the handler raised {error!r}"[:500]))
 
 
 def decided(

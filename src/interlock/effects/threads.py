@@ -15,6 +15,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+from interlock.effects.calling import failure_of
 from interlock.model.limits import THREADS_MAX
 
 
@@ -61,7 +62,7 @@ def _called(context: contextvars.Context, function: Callable[[], Any]) -> tuple[
         failed.__cause__ = error
         return None, failed
     except BaseException as error:  # noqa: BLE001 - a thread has nobody else to tell, not even of SystemExit
-        return None, error if isinstance(error, Exception) else RuntimeError(f"the handler raised {error!r}")
+        return None, failure_of(error)
 
 
 def _tell(answer: asyncio.Future[Any], ended: asyncio.Future[None], result: Any, error: BaseException | None) -> None:

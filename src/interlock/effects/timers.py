@@ -56,7 +56,7 @@ class Timers:
 
     async def perform(self, held: Held) -> Settled | None:
         """Fire the due timers of the entity; each ends with its own entry."""
-        claim, place = held.claim, held.claim.work.place
+        claim, place, held.bringing = held.claim, held.claim.work.place, True
         timers = await self._driver.fire(claim.entity)
         if place in timers.fired:
             return None

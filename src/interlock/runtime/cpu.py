@@ -17,6 +17,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from interlock.effects.calling import failure_of
 from interlock.effects.handlers import Attempt
 from interlock.effects.retry import Failed, HandlerFailed, failed_by
 from interlock.errors import UsageError
@@ -159,8 +160,8 @@ def _performed(task: dict[str, Any]) -> dict[str, Any]:
         with telling(*task["tells"]) as tell:
             timeout_ms, details = task["timeout_ms"], task["details"]
             value = function(Attempt(entity, handler, given, key, number, timeout_ms, asyncio.Event(), details, tell))
-    except Exception as error:  # noqa: BLE001 - whatever it raises is its answer
-        failed = failed_by(error)
+    except BaseException as error:  # noqa: BLE001 - whatever it raises is its answer
+        failed = failed_by(failure_of(error))
         return {"failed": [failed.code, failed.message, failed.done]}
     problem = payload_refusal(value)
     if problem is not None:

@@ -20,9 +20,13 @@ from interlock.model.results import timer_fired, timer_moved
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.work import Place
 from interlock.ports.driver import Child, Fired
+from interlock.ports.work import Claim
 from interlock.runtime.alive import Alive
 from interlock.runtime.children import child_context, child_entity
 from interlock.runtime.send import Runtime
+
+_ANSWERED_LATE = "compensated"
+"""The reason of an entry that calls the compensation of a deed which nobody waited for any more."""
 
 
 class Deliveries:
@@ -84,6 +88,25 @@ class Deliveries:
             since_ms = entry.event.time_ms
         moved = moved_by(await self._alive.downtimes(since_ms=since_ms), timer, since_ms)
         return None if moved is None else timer_moved(timer, due_ms=moved.due_ms, since_ms=moved.since_ms)
+
+    async def is_compensation(self, claim: Claim) -> bool:
+        """Whether a saga asked for this work, to answer one of its deeds.
+
+        The chart says which states do that; a call does when its entry came of a deed that turned out to be done late.
+        Where its entity, entry or state is gone, with an archive or a revision, it cannot be said, and counts as one.
+        """
+        body, version = claim.work.body, claim.work.place.version
+        if "id" not in body:
+            entries = await self._runtime.journal(claim.entity, after=version - 1, limit=1)
+            return all(entry.version != version or entry.reason == _ANSWERED_LATE for entry in entries)
+        try:
+            snapshot = await self._runtime.state(claim.entity)
+        except NotFoundError:
+            return True
+        states = self._runtime.charts.revision(snapshot.kind, snapshot.revision).chart.states
+        sagas = (each.turn_back for each in states if each.turn_back is not None)
+        answering = {states[each.state].id for saga in sagas for each in saga.compensations}
+        return body["state"] in answering or all(each.id != body["state"] for each in states)
 
     async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
         """The child that an invoke asks for, created unless it is there."""

@@ -20,7 +20,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from interlock.effects.calling import answer_of, called
 from interlock.effects.queue import KeyedQueue
+from interlock.effects.retry import failed_by
 from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError
 from interlock.model.limits import LEASE_MS, RECONCILE_PAGE, RECONCILE_PASS_MAX, STOP_MS_MAX
 from interlock.ports.door import Pass
@@ -271,12 +273,12 @@ class Runner:
 
     async def _called(self, seen: Seen) -> Any:
         """What the function gives. Raises UnavailableError when it takes too long; then it is stopped."""
-        work = asyncio.ensure_future(self._reconciler.function(seen))
+        work = asyncio.ensure_future(called(self._reconciler.function(seen)))
         late = asyncio.ensure_future(self._clock.sleep_ms(self._reconciler.timeout_ms))
         try:
             await asyncio.wait({work, late}, return_when=asyncio.FIRST_COMPLETED)
             if work.done() and not work.cancelled():
-                return work.result()
+                return answer_of(work)
         finally:
             late.cancel()
             await self._stopped(work)
@@ -306,8 +308,7 @@ class Runner:
     def _say(self, message: str, error: Exception, **facts: object) -> None:
         """Tell what went wrong; with its traceback when nobody expected it."""
         expected = isinstance(error, InterlockError)
-        code = error.code if isinstance(error, InterlockError) else type(error).__name__
-        facts |= {"reconciler": self._reconciler.name, "code": code}
+        facts |= {"reconciler": self._reconciler.name, "code": failed_by(error).code}
         _log.warning(message, exc_info=None if expected else error, extra=facts)
 
 

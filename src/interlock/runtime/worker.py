@@ -67,6 +67,7 @@ class Worker:
             driver,
             clock,
             key_prefix=key_prefix,
+            compensates=driver.is_compensation,
             busy=busy,
             elsewhere=self._processes.run,
             heartbeats=heartbeats or {},

@@ -5,8 +5,9 @@ Rule 2: a task is claimed once at a time; a worker that dies has its task run ag
 times. So a handler may run more than once under a kill: give it work that can stand that, or a key.
 Rule 3: every submitted task holds a permit of the region's lifecycle until it has ended; a drain refuses new tasks,
 lets those that are in finish, and then closes, which ends the workers.
-Rule 4: dead workers are reaped when the kernel says so and replaced; a pool whose workers die without ending a task
-gives up and says so.
+Rule 4: dead workers are reaped when the kernel says so and replaced. One that died with a task in hand died of that
+task, which is given up by itself (rule 2). A pool whose workers die of anything else, and end no task, gives up and
+says so; it begins again with the first task after a rest. What was in it then may still be run, as under a kill.
 The owner has seat 0 (`pool_owner`), each worker one of the others (`pool_worker`).
 """
 
@@ -36,7 +37,10 @@ from interlock.shm.word import WAIT_SECONDS_MAX
 
 WORKERS_MAX = 1024
 DEATHS_MAX = 16
-"""Workers that die in a row without one task ending before the pool gives up."""
+"""Workers that die in a row, with no task in hand and without one task ending, before the pool gives up."""
+
+REST_SECONDS = 5.0
+"""How long a pool that gave up starts nothing: what was missing, memory or a file, is there again or is not."""
 
 LIFE_SECONDS = 10.0
 """A worker that lived this long did not die of its beginning."""
@@ -87,8 +91,9 @@ class TaskPool:
         self._room: deque[asyncio.Future[None]] = deque()
         self._processes: dict[int, SpawnProcess] = {}
         self._starting: set[asyncio.Task[None]] = set()
-        self._deaths = self._restarts = 0
+        self._deaths = self._restarts = self._excused = 0
         self._broken: InterlockError | None = None
+        self._gave_up = 0.0
         self._running: Running | None = None
         self._pid = os.getpid()
 
@@ -139,8 +144,9 @@ class TaskPool:
     def submit(self, payload: object, *, priority: int = 0) -> asyncio.Future[Any]:
         """Give a task to the pool; await what comes back for its result, or its error.
 
-        Cancelling the future does not stop the handler. Raises UnavailableError (`pool.full`) when there is no room
-        now, RejectedError when the region drains, UsageError for a payload or priority that cannot be.
+        Cancelling the future does not stop the handler. Raises UnavailableError when there is no room now (`pool.full`)
+        or its workers cannot live (`pool.workers`; later it begins again), RejectedError when the region drains,
+        UsageError for a payload or priority that cannot be.
         """
         running = self._opened()
         if type(priority) is not int or not 0 <= priority < self._shape.priorities:
@@ -149,6 +155,8 @@ class TaskPool:
             )
         data = encode_value(payload)
         permit = running.life.enter()
+        if self._broken is not None:
+            self._begin_again()
         full = len(self._tasks) >= self._shape.range
         task = 0 if full else running.seat.slab.submit(data, priority, False)
         if task in {0, TOO_LARGE}:
@@ -224,7 +232,8 @@ class TaskPool:
         """Reap dead workers, and find what they ended without ringing."""
         running = self._running
         assert running is not None
-        listed, _ = running.seat.reap_dead()
+        listed, given_up = running.seat.reap_dead()
+        self._excused += listed + given_up
         if listed:
             running.seat.slab.ring()
         self.collect()
@@ -246,8 +255,10 @@ class TaskPool:
             return
         if lived > LIFE_SECONDS:
             self._deaths = 0
-        self._restarts += 1
-        self._replace_worker()
+        excused = self._excused > 0
+        self._excused -= excused
+        self._restarts += self._broken is None
+        self._replace_worker(excused=excused)
 
     # Room
 
@@ -271,13 +282,19 @@ class TaskPool:
 
     # Workers
 
-    def _replace_worker(self) -> None:
-        if self._running is None or self._running.ended:
+    def _replace_worker(self, *, excused: bool = False) -> None:
+        if self._running is None or self._running.ended or self._broken is not None:
             return
-        self._deaths += 1
+        self._deaths += not excused
         if self._deaths > DEATHS_MAX:
             self._give_up()
         else:
+            self._start_worker()
+
+    def _begin_again(self) -> None:
+        """Somebody has a task, and the rest is over: start the workers that are missing."""
+        self._broken, self._deaths, self._excused = None, 0, 0
+        for _ in range(self._workers - len(self._processes) - len(self._starting)):
             self._start_worker()
 
     def _start_worker(self) -> None:
@@ -312,8 +329,10 @@ class TaskPool:
         self._broken = UnavailableError(
             f"{DEATHS_MAX} workers of pool `{self._name}` died in a row and ended no task",
             code="pool.workers",
-            hint="start one by hand and look at its error; often the handler's module cannot be imported there",
+            hint="look at what they wrote when they died; often the handler's module cannot be imported there. "
+            f"The pool begins again with the first task after {REST_SECONDS:g} seconds",
         )
+        self._gave_up = monotonic()
         self._fail_tasks(self._broken)
 
     def _fail_tasks(self, error: InterlockError) -> None:
@@ -347,8 +366,6 @@ class TaskPool:
     # Refusing
 
     def _opened(self) -> Running:
-        if self._broken is not None:
-            raise self._broken
         running = self._running
         if running is None or running.ended:
             raise UsageError(
@@ -362,6 +379,8 @@ class TaskPool:
                 code="pool.loop",
                 hint="from a thread: asyncio.run_coroutine_threadsafe(pool.run(...), loop)",
             )
+        if self._broken is not None and monotonic() - self._gave_up < REST_SECONDS:
+            raise self._broken
         return running
 
     def _refusal(self, size: int, *, full: bool) -> InterlockError:

@@ -2,7 +2,8 @@
 
 Rule 1: a worker that has nothing to do sleeps on a word in the region, at most a quarter of a second at a time, and
 reaps dead seats when it wakes for nothing.
-Rule 2: an exception of the handler is a result. Whatever ends the process is not: its task is listed again.
+Rule 2: an exception of the handler is a result, whichever it is: `SystemExit` ends no worker. Whatever ends the process
+is not: its task is listed again.
 Rule 3: the worker ends when the lifecycle is closed and nothing waits, or when its owner is dead
 or another has taken its place.
 Rule 4: an interrupt from the keyboard is for the owner, who drains; workers ignore it.
@@ -210,7 +211,7 @@ class Worker:
         payload = self._slab.payload(task)
         try:
             return DONE, encode_value(self._handler(decode_value(payload or b"")))
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # told to whoever awaits the task
+        except BaseException as error:  # noqa: BLE001  # told to whoever awaits the task
             if self._slab.detached(task):
                 _log.exception("a spawned task failed, and nobody awaits it")
             return FAILED, encode_error(error, self._shape.result_max)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import ssl
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -131,6 +134,126 @@ def test_when_the_time_is_over_no_other_address_is_tried(
         reached("x", listening.getsockname()[1], seconds=5, private=True, late=late)
     with pytest.raises(BlockingIOError):
         listening.accept()
+
+
+class Silent:
+    """A resolver that answers nothing until it is let."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.let, self.asked = threading.Event(), 0
+        self._real = socket.getaddrinfo
+        monkeypatch.setattr(socket, "getaddrinfo", self.answer)
+
+    def answer(self, host: str, port: int, **given: Any) -> list[Any]:
+        """This machine, at last; an address needs no answer."""
+        if host[0].isdigit():
+            return list(self._real(host, port, **given))
+        self.asked += 1
+        assert self.let.wait(50)
+        return list(self._real("127.0.0.2", port, **given))
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silent]:
+    """Its threads end with the test."""
+    found = Silent(monkeypatch)
+    yield found
+    found.let.set()
+    _ended()
+
+
+def _asking() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "interlock-name"]
+
+
+def _ended() -> None:
+    for each in _asking():
+        each.join(50)
+    assert [] == _asking()
+
+
+def test_a_name_that_nobody_resolves_ends_with_the_time_of_the_attempt(silent: Silent) -> None:
+    """However long the resolver of this machine takes; and one thread is in it, however often it is tried."""
+    for _ in range(5):
+        with pytest.raises(TimeoutError, match=r"`hooks\.example`"):
+            reached("hooks.example", 443, seconds=5, private=True, within=0.01)
+
+    assert (1, 1) == (silent.asked, len(_asking()))
+
+
+def test_names_that_nobody_resolves_take_no_thread_beyond_their_number(
+    silent: Silent, monkeypatch: pytest.MonkeyPatch, listening: socket.socket
+) -> None:
+    """Then a name is refused at once, for the time being; an address is reached as ever."""
+    monkeypatch.setattr(reach, "LOOKUPS_MAX", 2)
+    for name in ("a.example", "b.example", "c.example", "d.example"):
+        with pytest.raises(TimeoutError):
+            reached(name, 443, seconds=5, private=True, within=0.01)
+    with reached("127.0.0.2", listening.getsockname()[1], seconds=5, private=True) as own:
+        peer = own.getpeername()[0]
+
+    assert (2, 2, "127.0.0.2") == (silent.asked, len(_asking()), peer)
+
+
+def test_a_name_that_is_resolved_at_last_is_reached_the_next_time(silent: Silent, listening: socket.socket) -> None:
+    """What came too late is forgotten: a name may have moved since."""
+    port = listening.getsockname()[1]
+    with pytest.raises(TimeoutError):
+        reached("hooks.example", port, seconds=5, private=True, within=0.01)
+    silent.let.set()
+    _ended()
+    with reached("hooks.example", port, seconds=5, private=True) as own:
+        peer = own.getpeername()[0]
+
+    assert (2, "127.0.0.2") == (silent.asked, peer)
+
+
+def test_a_name_that_is_not_there_is_told_as_the_resolver_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the thread that asked it."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    with pytest.raises(socket.gaierror, match="not known"):
+        reached("no.example", 443, seconds=5, private=True)
+
+
+def test_a_name_under_way_when_the_process_was_forked_is_asked_for_anew(silent: Silent) -> None:
+    """No thread of the parent's lives in a child: whoever waited for it would wait in vain."""
+    with pytest.raises(TimeoutError):
+        reached("hooks.example", 443, seconds=5, private=True, within=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of forking beside threads
+        child = os.fork()
+    if not child:  # one thread, which asks again and gets its own answer
+        signal.alarm(40)
+        silent.let = threading.Event()
+        silent.let.set()
+        try:
+            found = reach.NAMES.addresses("hooks.example", 443, 20)
+            os._exit(found[0][4][0] != "127.0.0.2")
+        finally:
+            os._exit(3)
+    _, status = os.waitpid(child, 0)
+
+    assert 0 == os.waitstatus_to_exitcode(status)
+
+
+async def test_a_webhook_whose_name_nobody_resolves_is_away_in_its_time(
+    silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that does not answer; and its bus can be closed."""
+    monkeypatch.setenv("INTERLOCK_WEBHOOK_SECRET", "whsec_" + "c2VjcmV0" * 5)
+    monkeypatch.setattr(webhook, "SECONDS", 0.05)
+    bus = webhook.open_bus("https://hooks.example/#private=1")
+    try:
+        with pytest.raises(UnavailableError, match="TimeoutError"):
+            await bus.publish(Message(id="1", source="/s", type="t"))
+    finally:
+        await bus.close()
+
+    assert not silent.let.is_set()
 
 
 async def test_an_attempt_whose_time_is_over_when_it_has_connected_asks_for_nothing(

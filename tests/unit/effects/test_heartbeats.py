@@ -248,19 +248,6 @@ async def test_no_thread_is_begun_beyond_their_number(scene: Scene) -> None:
     assert 0 == len(handlers._threads)
 
 
-async def test_a_thread_that_wants_to_exit_has_failed(scene: Scene) -> None:
-    """`sys.exit` in a handler ends neither the thread's process nor the attempt without a word."""
-
-    def leave(attempt: Attempt) -> None:
-        raise SystemExit(3)
-
-    await scene.performed(leave, invoke())
-
-    assert [("RuntimeError", True)] == [
-        (data["code"], "SystemExit(3)" in data["message"]) for _, data, _ in scene.told()
-    ]
-
-
 async def test_work_in_a_process_is_ended_with_its_attempt_and_tried_again(scene: Scene) -> None:
     """What is given up after its time is killed there: nothing runs on, so another attempt may begin."""
     ended = []

@@ -8,6 +8,7 @@ import pytest
 
 from interlock.effects.lane import Held
 from interlock.effects.relay import Relay
+from interlock.effects.standing import standing
 from interlock.errors import UnavailableError
 from interlock.model.codec import plain
 from interlock.model.entry import Receipt
@@ -313,8 +314,60 @@ async def test_a_relay_killed_while_it_ended_a_child_ends_it_the_next_time() -> 
     scene.driver.deliver = deliver  # type: ignore[method-assign]  # the next one lives
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
-    assert ["child.ending"] == [each.error["code"] for each in rows]
+    assert [("child.ending", "child")] == [(each.error["code"], standing(each, now_ms=NOW).word) for each in rows]
     assert ([("network/net-1", "_cancel")], ()) == (scene.given(), scene.books.table.works(WorkQuery()).rows)
+
+
+async def test_a_child_that_is_ended_is_at_no_moment_a_dead_letter() -> None:
+    """Nothing is wrong with it, and no person has to look; nor can one have it begun again."""
+    scene = Scene()
+    scene.child()
+    settle = scene.books.settle
+    dead: list[WorkRow] = []
+
+    async def seen(*given: Any, **fields: Any) -> tuple[bool, ...]:
+        kept = await settle(*given, **fields)
+        dead.extend(scene.books.table.works(WorkQuery(dead=True)).rows)
+        return kept
+
+    scene.books.settle = seen  # type: ignore[method-assign]  # somebody looks after each change
+    await scene.relayed("child/2/0", event("_cancel", type="platform"))
+
+    assert ([], [("network/net-1", "_cancel")]) == (dead, scene.given())
+
+
+@pytest.mark.parametrize("claims", [0, 1])
+async def test_a_failure_read_before_its_child_is_ended_restarts_nothing_after_that(claims: int) -> None:
+    """Whoever saw the work before it was parked can no longer change it, however often it was taken up since."""
+    scene = Scene()
+    scene.child(retry={"max": 1, "backoff": "0s", "jitter": "none", "on": None})
+    failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
+    works, deliver = scene.books.works, scene.driver.deliver
+
+    async def overtaken(query: WorkQuery) -> WorkPage:
+        """The child's end comes between the look at its work and what follows from that look."""
+        page = await works(query)
+        scene.books.works = works  # type: ignore[method-assign]  # once
+        scene.books.table.claim("effect", None, owner="w", now_ms=9, until_ms=NOW, limit=claims)  # is its time over?
+        scene.driver.deliver = killed  # type: ignore[method-assign]  # so the end is not at its end
+        await scene.relayed("child/2/0", event("_cancel", type="platform"))
+        scene.driver.deliver = deliver  # type: ignore[method-assign]  # the next one lives
+        return page
+
+    async def killed(*_: Any, **__: Any) -> Receipt:
+        raise UnavailableError("killed", code="store.closed")
+
+    scene.books.works = overtaken  # type: ignore[method-assign]  # another worker comes in between
+    ends = [await scene.relayed("entity/order/1", failed, sender="network/net-1") for _ in range(2)]
+    begun = scene.books.table.claim("effect", None, owner="w", now_ms=NOW, until_ms=NOW, limit=1)
+    await scene.relayed("child/2/0", event("_cancel", type="platform"))
+
+    assert ["again", "done"] == [each and each.verdict for each in ends]
+    assert ((), [("network/net-1", "_cancel")], ()) == (
+        begun,
+        scene.given(),
+        scene.books.table.works(WorkQuery()).rows,
+    )
 
 
 async def test_a_child_that_waits_to_be_begun_again_is_not_begun_to_be_ended() -> None:

@@ -26,6 +26,16 @@ def lost(attempt: Attempt) -> None:
     raise ConnectionError("gone")
 
 
+def leaves(attempt: Attempt) -> None:
+    """Wants its process to end."""
+    raise SystemExit(3)
+
+
+def interrupts(attempt: Attempt) -> None:
+    """What nobody at a keyboard did."""
+    raise KeyboardInterrupt
+
+
 def garbage(attempt: Attempt) -> Any:
     """What cannot be kept."""
     return {1: 2}

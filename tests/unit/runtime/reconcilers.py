@@ -45,7 +45,7 @@ class Asked:
     async def look(self, seen: Seen) -> Any:
         """What it was told to answer; an exception is raised."""
         self.seen.append(seen)
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 

@@ -88,12 +88,13 @@ async def test_a_busy_handler_runs_in_another_process_and_its_result_comes_back(
 async def test_errors_come_back_as_what_they_say(processes: Processes) -> None:
     """Refused: not done. Anything else, and what cannot be kept: perhaps done."""
     answers = []
-    for function in (busy.refused, busy.lost, busy.garbage):
+    for function in (busy.refused, busy.lost, busy.garbage, busy.leaves, busy.interrupts):
         with pytest.raises(HandlerFailed) as raised:
             await asyncio.wait_for(processes.run(function, attempt()), 50)
         answers.append((raised.value.failed.code, raised.value.failed.done))
 
-    assert [("card.unknown", "no"), ("ConnectionError", "unknown"), ("result.malformed", "unknown")] == answers
+    assert [("card.unknown", "no"), ("ConnectionError", "unknown"), ("result.malformed", "unknown")] == answers[:3]
+    assert [("SystemExit", "unknown"), ("KeyboardInterrupt", "unknown")] == answers[3:]
 
 
 async def test_a_process_that_dies_has_its_attempt_run_again(processes: Processes, tmp_path: Path) -> None:

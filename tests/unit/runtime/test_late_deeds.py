@@ -11,8 +11,10 @@ import pytest
 
 import interlock
 from interlock.effects.handlers import Attempt
+from interlock.model.work import Place, Work
 from interlock.ports.store import Releasing
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import Claim, WorkQuery, WorkStore
+from interlock.runtime.deliver import Deliveries
 from interlock.testing.clock import VirtualClock
 
 TRIP = """
@@ -63,11 +65,12 @@ def _trip(hotel: Hotel, free: Callable[[Attempt], Awaitable[None]] | None = None
     return chart
 
 
+@pytest.mark.parametrize("prefix", ["", "eu/"])
 @pytest.mark.parametrize("address", ["memory:", "sqlite:///{}/trips.db"], ids=["memory", "sqlite"])
-async def test_a_room_booked_after_the_trip_ended_is_given_back(address: str, tmp_path: Path) -> None:
-    """The journal shows it behind the end, replay proves it, and no work is left."""
+async def test_a_room_booked_after_the_trip_ended_is_given_back(address: str, prefix: str, tmp_path: Path) -> None:
+    """The journal shows it behind the end, replay proves it, and no work is left; by the key that the hotel knows."""
     hotel = Hotel()
-    async with interlock.open(address.format(tmp_path), charts=[_trip(hotel)]) as trips:
+    async with interlock.open(address.format(tmp_path), charts=[_trip(hotel)], key_prefix=prefix) as trips:
         await trips.create("trip/1")
         async with asyncio.timeout(20):
             await hotel.asked.wait()
@@ -77,7 +80,7 @@ async def test_a_room_booked_after_the_trip_ended_is_given_back(address: str, tm
         last = (await trips.journal("trip/1"))[-1]
         proof = await trips.verify("trip/1")
 
-        assert {"compensates": "trip/1/1/booking_pending.room", "room": "r-9"} == freed
+        assert {"compensates": f"{prefix}trip/1/1/booking_pending.room", "room": "r-9"} == freed
         assert ("done.invoke.booking_pending.room", "compensated") == (last.event.name, last.reason)
         assert (("cancelled",), "done") == (last.after, (await trips.state("trip/1")).ended)
         assert (3, None) == (proof.entries, proof.problem)
@@ -121,3 +124,23 @@ async def test_a_deed_may_turn_out_to_be_done_after_its_journal_went_to_an_archi
         assert ["hotel.free"] == [each.name for each in late.effects]
         assert [3] == [each.version for each in await trips.journal("trip/1", after=2)]
         assert None is (await trips.verify("trip/1")).problem
+
+
+async def test_whether_work_answers_a_deed_is_told_by_who_asked_for_it() -> None:
+    """Its name and its input say nothing; where who asked can no longer be known, it counts as an answer."""
+    async with interlock.open("memory:", charts=[_trip(Hotel())], work=False) as trips:
+        await trips.create("trip/1")
+        driver = Deliveries(trips)
+
+        async def answers(entity: str, version: int, **body: Any) -> bool:
+            return await driver.is_compensation(
+                Claim(entity, Work(Place("effect", version, 0), "hotel.free", body, 0), 1)
+            )
+
+        assert not await answers("trip/1", 1, id="x", state="booking_pending.room")
+        assert await answers("trip/1", 1, id="x", state="booking_pending.room_compensation")
+        assert await answers("trip/1", 1, id="x", state="of_another_revision")
+        assert await answers("trip/7", 1, id="x", state="booking_pending.room")
+        assert not await answers("trip/1", 1, name="hotel.free")
+        assert await answers("trip/1", 9, name="hotel.free")
+        assert await answers("trip/7", 1, name="hotel.free")

@@ -200,6 +200,44 @@ async def test_a_prefix_stands_before_keys_of_a_saga_and_before_what_a_compensat
     ] == seen
 
 
+async def test_a_prefix_stands_before_no_input_of_another_kind() -> None:
+    """An author's own input may be called `compensates`, in a call, an invoke, or a step of a saga: it is theirs."""
+    chart = interlock.loads(
+        """
+        interlock: 1
+        kind: claim
+        states:
+          asking:
+            entry: [{do: note, with: {compensates: damage}}]
+            invoke: {id: rate, src: look, input: {compensates: damage}, onDone: paying}
+          paying:
+            saga:
+              steps:
+                - {id: pay, do: {src: pay, input: {compensates: damage}}, compensate: {src: claw}, timeout: 1m}
+              onDone: paid
+              onCompensated: refused
+              onError: refused
+          paid: {type: final}
+          refused: {type: final}
+        """
+    )
+    seen: list[tuple[str, Any]] = []
+
+    async def look(attempt: interlock.Attempt) -> str:
+        seen.append((attempt.name, attempt.input))
+        return "done"
+
+    for name in ("look", "note", "pay", "claw"):
+        chart.handler(name)(look)
+    async with interlock.open("memory:", charts=[chart], key_prefix="eu/") as claims:
+        await claims.create("claim/1")
+        async for entry in claims.watch("claim/1"):
+            if entry.after == ("paid",):
+                break
+
+    assert [(name, {"compensates": "damage"}) for name in ("look", "note", "pay")] == sorted(seen)
+
+
 @pytest.mark.parametrize("prefix", ["x" * 65, 7])
 def test_a_prefix_that_cannot_be_is_refused(prefix: Any) -> None:
     """Where it is written, and not by the service that gets the key."""

@@ -102,8 +102,8 @@ async def test_no_more_calls_than_allowed_run_side_by_side() -> None:
         assert (0, 2, 5) == (running, most, loops._runners[0].last.asked)
 
 
-@pytest.mark.parametrize("problem", [ValueError("no"), UnavailableError("no", code="bank.down")])
-async def test_a_failing_look_delays_its_entity_longer_each_time_and_nobody_else(problem: Exception) -> None:
+@pytest.mark.parametrize("problem", [ValueError("no"), UnavailableError("no", code="bank.down"), SystemExit(3)])
+async def test_a_failing_look_delays_its_entity_longer_each_time_and_nobody_else(problem: BaseException) -> None:
     """It is asked about again in between passes; a pass does not hurry it."""
     clock = VirtualClock()
     failing, fine = Asked(clock, problem), Asked(clock)

@@ -30,6 +30,8 @@ def obey(order: list[Any]) -> Any:
             raise DeniedError("not you", code="test.denied", hint="ask somebody else")
         case ["exit"]:
             raise SystemExit(3)
+        case ["interrupt"]:
+            raise KeyboardInterrupt
         case ["large", size]:
             return b"x" * size
         case ["strange"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import signal
 import sys
@@ -72,6 +73,9 @@ async def test_errors_of_interlock_keep_their_class(region: Region) -> None:
         assert ("test.denied", "ask somebody else") == (denied.value.code, denied.value.hint)
         with pytest.raises(RejectedError, match="SystemExit"):
             await pool.submit(["exit"])
+        with pytest.raises(RejectedError, match="KeyboardInterrupt"):
+            await pool.submit(["interrupt"])
+        assert 0 == pool.restarts
         with pytest.raises(UsageError) as large:
             await pool.submit(["large", 5_000])
         assert "pool.result_bytes" == large.value.code
@@ -247,19 +251,83 @@ async def test_an_error_in_the_block_does_not_wait_for_tasks(region: Region, tmp
     assert isinstance(tasks[0].exception(), UnavailableError)
 
 
-async def test_a_pool_whose_workers_cannot_live_gives_up(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instead of starting processes for ever; whoever waits is told."""
-    monkeypatch.setattr("interlock.shm.pool.DEATHS_MAX", 2)
-    pool = TaskPool(region, OBEY, workers=1, claims_max=255)
-    await pool.start()
-    task = pool.submit(["die"])
+@pytest.fixture
+def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], object]]:
+    """A handler's module that this process has, and no other until this is called: its file is away."""
+    file = tmp_path / "fragile_handler.py"
+    file.write_text("def echo(value):\n    return value\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("fragile_handler")
+    yield partial(file.rename(tmp_path / "away.py").rename, file)
+    del sys.modules["fragile_handler"]
 
-    with pytest.raises(UnavailableError) as caught:
-        await asyncio.wait_for(task, WAIT_SECONDS)
-    assert "pool.workers" == caught.value.code
+
+async def test_a_pool_whose_workers_cannot_live_gives_up_and_begins_again(
+    region: Region, fragile: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instead of starting processes for ever; whoever waits is told. After a rest the next task finds it anew.
+
+    Also when there is no room for that task before those are through which the pool had when it gave up.
+    """
+    monkeypatch.setattr("interlock.shm.pool.DEATHS_MAX", 2)
+    async with TaskPool(region, "fragile_handler:echo", workers=2, tasks_max=1) as pool:
+        with pytest.raises(UnavailableError) as caught:
+            await asyncio.wait_for(pool.submit(b"lost"), WAIT_SECONDS)
+        with pytest.raises(UnavailableError) as resting:
+            pool.submit(b"too early")
+        fragile()
+        monkeypatch.setattr("interlock.shm.pool.REST_SECONDS", 0.0)
+        with pytest.raises(UnavailableError) as full:
+            pool.submit(b"no room")
+        await until(lambda: not _is_full(pool))
+        answer = await asyncio.wait_for(pool.run(b"found"), WAIT_SECONDS)
+
+        assert ["pool.workers", "pool.workers", "pool.full"] == [each.value.code for each in (caught, resting, full)]
+        assert "seconds" in str(resting.value.hint)
+        assert b"found" == answer
+        await until(lambda: len(pool.pids) == 2)
+
+
+def _is_full(pool: TaskPool) -> bool:
+    try:
+        pool.submit(b"asked")
+    except UnavailableError as error:
+        return error.code == "pool.full"
+    return False
+
+
+@pytest.mark.usefixtures("fragile")
+async def test_a_pool_that_gave_up_starts_nothing_while_it_rests(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is asked of it; and closing it is as ever."""
+    monkeypatch.setattr("interlock.shm.pool.DEATHS_MAX", 1)
+    pool = TaskPool(region, "fragile_handler:echo", workers=2)
+    await pool.start()
     with pytest.raises(UnavailableError):
-        pool.submit(["pid"])
+        await asyncio.wait_for(pool.submit(b"lost"), WAIT_SECONDS)
+    await until(lambda: not pool.pids and not pool._starting)
+    for _ in range(3):
+        with pytest.raises(UnavailableError):
+            await pool.run(b"too early")
+
+    assert (0, set()) == (len(pool.pids), pool._starting)
     await pool.close()
+    with pytest.raises(UsageError):
+        pool.submit(b"too late")
+
+
+async def test_poison_does_not_take_the_pool_from_others(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many such tasks there are at once: each is given up by itself, and no worker counts that died of one."""
+    monkeypatch.setattr("interlock.shm.pool.DEATHS_MAX", 1)
+    async with TaskPool(region, OBEY, workers=2, claims_max=2) as pool:
+        poison = [pool.submit(["die"], priority=1) for _ in range(3)]
+        fine = pool.submit(["pid"], priority=2)
+        ended = await asyncio.wait_for(asyncio.gather(*poison, return_exceptions=True), WAIT_SECONDS)
+
+        assert ["task.poisoned"] * 3 == [getattr(each, "code", each) for each in ended]
+        assert isinstance(await asyncio.wait_for(fine, WAIT_SECONDS), int)
+        assert 6 == pool.restarts
 
 
 async def test_a_start_that_is_cancelled_leaves_no_worker(region: Region) -> None:
@@ -335,7 +403,7 @@ async def test_workers_end_when_their_owner_is_killed_and_another_may_follow(tmp
     assert 2 == len(pids)
     await until(begun.exists)
     process.kill()
-    await process.wait()
+    await until(lambda: process.returncode is not None)  # `wait` would wait for the workers, too: they have its output
     with Region.attach("owned") as region:
         async with TaskPool(region, OBEY, workers=2) as pool:  # at once: the old workers still have their seats
             mark.touch()
@@ -344,6 +412,7 @@ async def test_workers_end_when_their_owner_is_killed_and_another_may_follow(tmp
             assert await asyncio.wait_for(pool.submit(["pid"]), WAIT_SECONDS) in pool.pids
             assert set(answers) <= {*pids, *pool.pids}
             assert 0 == pool.restarts
+    await asyncio.wait_for(process.wait(), WAIT_SECONDS)
     Region.unlink("owned")
 
 

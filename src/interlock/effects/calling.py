@@ -1,0 +1,49 @@
+"""Functions of users, called so that whatever they raise is their answer and ends nothing but their own call.
+
+Rule 1: an exception that is no `Exception` is a failure as any other: `SystemExit` of a library that gives up, or what
+one made to get past every `except`. The event loop lets `SystemExit` of a task through, and with it all else that is in
+hand would end; so it is caught inside of the task. What a function starts in tasks of its own is its own matter.
+Rule 2: in the event loop three keep their meaning: `KeyboardInterrupt`, by which a person ends the process;
+`CancelledError`, since whoever waited has given up; `GeneratorExit`, when a coroutine is closed. In a thread or a
+process of its own nobody but the function itself can have raised one of them: there they are failures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from interlock.effects.retry import exited
+
+T = TypeVar("T")
+
+
+async def called(function: Awaitable[T]) -> T:
+    """What a coroutine of a user gives. Raises what it raises, and HandlerFailed for what would end the loop."""
+    try:
+        return await function
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise exited(error) from error
+
+
+def answer_of(work: asyncio.Future[T]) -> T:
+    """What work that has ended, and was not cancelled, came to. Raises as `called` does.
+
+    Here nobody closes anything: a `GeneratorExit` that work ended with is one that a function raised.
+    """
+    error = work.exception()
+    if isinstance(error, GeneratorExit):
+        raise exited(error) from error
+    return work.result()
+
+
+def failure_of(error: BaseException) -> Exception:
+    """What is told, from where there is nobody else to tell, of anything that a function raised."""
+    if isinstance(error, Exception):
+        return error
+    failed = exited(error)
+    failed.__cause__ = error
+    return failed

@@ -1,0 +1,152 @@
+"""Functions of users that raise what usually ends more than themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from interlock.effects.calling import answer_of, called
+from interlock.effects.handlers import Attempt
+from interlock.effects.retry import HandlerFailed
+from interlock.ports.work import Settled
+from tests.unit.effects.scene import NOW, ONE, Scene, invoke
+
+
+class Odd(BaseException):
+    """Of a library that wants to get past every `except Exception`."""
+
+
+EXITS = [SystemExit(3), GeneratorExit("closed"), Odd("timeout")]
+NAMES = ["SystemExit", "GeneratorExit", "Odd"]
+
+
+@pytest.mark.parametrize("error", EXITS, ids=NAMES)
+@pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "thread"])
+async def test_a_handler_that_wants_to_leave_has_failed(
+    error: BaseException, plain: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Like any other exception: it is told and logged, and the loop and its other work go on."""
+    scene = Scene()
+
+    async def leave(attempt: Attempt) -> None:
+        raise error
+
+    def leave_thread(attempt: Attempt) -> None:
+        raise error
+
+    with caplog.at_level(logging.WARNING, "interlock.effects"):
+        await scene.performed(leave_thread if plain else leave, invoke())
+    ((_, data, fenced),) = scene.told()
+
+    assert (type(error).__name__, "unknown", True) == (data["code"], data["done"], fenced)
+    assert repr(error) in data["message"]
+    assert ["a handler raised"] == [each.getMessage() for each in caplog.records]
+
+
+async def test_a_handler_that_wants_to_leave_is_tried_again() -> None:
+    """It may have done its deed, or not: the policy decides, as for any failure."""
+    scene, held = Scene(), invoke(retry=ONE)
+
+    async def leave(attempt: Attempt) -> None:
+        await asyncio.sleep(0)
+        sys.exit("no licence")
+
+    settled = await scene.performed(leave, held)
+
+    assert settled is not None
+    assert Settled(held.claim, "again", NOW + 1_000, settled.error) == settled
+    assert "SystemExit" == settled.error["code"]
+
+
+async def test_a_called_coroutine_that_is_cancelled_is_cancelled() -> None:
+    """Whoever waits has given up: no failure."""
+    begun = asyncio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(called(wait()))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert task.cancelled()
+
+
+async def test_a_called_coroutine_that_is_closed_is_closed() -> None:
+    """As at the end of a process: nothing is raised to nobody."""
+    ends = []
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("closed")
+
+    call = called(wait())
+    call.send(None)
+    call.close()
+
+    assert ["closed"] == ends
+
+
+async def test_what_a_function_gives_or_raises_comes_back_as_it_is() -> None:
+    """Only what would end more than its call is made another."""
+
+    async def give(value: Any) -> Any:
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    lost = LookupError("lost")
+    found = [asyncio.ensure_future(called(give(value))) for value in (3, lost)]
+    await asyncio.wait(found)
+
+    assert 3 == answer_of(found[0])
+    with pytest.raises(LookupError) as raised:
+        answer_of(found[1])
+    assert lost is raised.value
+
+
+async def test_an_exit_keeps_its_cause() -> None:
+    """Whoever looks at the log sees where it came from."""
+    error = SystemExit(3)
+
+    async def leave() -> None:
+        raise error
+
+    with pytest.raises(HandlerFailed) as raised:
+        await called(leave())
+
+    assert (error, "SystemExit") == (raised.value.__cause__, raised.value.failed.code)
+
+
+INTERRUPTED = """
+import asyncio
+from interlock.effects.calling import called
+
+async def handler():
+    raise KeyboardInterrupt
+
+async def main():
+    asyncio.ensure_future(called(handler()))
+    await asyncio.sleep(60)
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_from_the_keyboard_ends_the_loop() -> None:
+    """A person wants the process to end, whichever line it was at."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=50, check=True)
+
+    assert "interrupted\n" == done.stdout

@@ -1,0 +1,209 @@
+"""Work that ends here, by an append, while its lease is renewed: a row that is gone is its end, and no loss."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from interlock.effects.children import Children
+from interlock.effects.handlers import Attempt, Handlers
+from interlock.effects.lane import Held, LaneLoop, Perform
+from interlock.effects.relay import Relay
+from interlock.effects.timers import Timers
+from interlock.errors import RejectedError
+from interlock.model.codec import plain
+from interlock.model.entry import Receipt
+from interlock.model.event import Event
+from interlock.model.work import CHILD, Place, Work
+from interlock.ports.driver import Child, Fired
+from interlock.ports.work import Settled, WorkQuery
+from interlock.testing.clock import VirtualClock
+from tests.unit.effects.scene import NotingDriver
+from tests.unit.effects.test_lane import LEASE_MS, TableStore
+
+NOBODY = {"event": plain(Event("open"))}
+INVOKE = {"id": "net", "src": "network", "type": "chart", "timeout_ms": 0}
+
+
+class SlowDriver(NotingDriver):
+    """Its append is durable long before whoever waits for it goes on; then it tells others, as the driver does."""
+
+    def __init__(self, store: TableStore, clock: VirtualClock) -> None:
+        super().__init__()
+        self.store, self.clock = store, clock
+        self.woken: list[str] = []
+
+    async def deliver(self, entity: str, event: Event, **fields: Any) -> Receipt:
+        """Ends the work that it answers at once."""
+        receipt = await super().deliver(entity, event, **fields)
+        await self._kept(fields.get("answers"))
+        return receipt
+
+    async def fire(self, entity: str) -> Fired:
+        """Ends every timer at once."""
+        rows = self.store.table.works(WorkQuery(lane="timer")).rows
+        for row in rows:
+            await self._kept(row.work.place)
+        return Fired(frozenset(row.work.place for row in rows), {})
+
+    async def _kept(self, answers: Place | None) -> None:
+        if answers is None:
+            return
+        self.store.table.drop("order/1", answers)
+        await self.clock.sleep_ms(LEASE_MS)
+        self.woken.append(answers.lane)
+
+
+def _paid(driver: SlowDriver) -> Perform:
+    async def charge(attempt: Attempt) -> str:
+        return "paid"
+
+    return Handlers({"charge": charge}, driver, driver.clock).perform
+
+
+def _refused(driver: SlowDriver) -> Perform:
+    async def charge(attempt: Attempt) -> str:
+        raise RejectedError("no", code="card.refused")
+
+    return Handlers({"charge": charge}, driver, driver.clock).perform
+
+
+def _late(driver: SlowDriver) -> Perform:
+    driver.children["network/0"] = Child("network/net-1", driver.clock.now_ms(), ended=False)
+    return Children(driver, driver.clock).perform
+
+
+def _unknown(driver: SlowDriver) -> Perform:
+    driver.missing.add("door/7")
+    return Relay(driver.store, driver, driver.clock).perform
+
+
+def _fired(driver: SlowDriver) -> Perform:
+    return Timers(driver, driver.clock).perform
+
+
+def _invoke(name: str, body: dict[str, Any]) -> Work:
+    return Work(Place("effect", 2, 0), name, body, 0)
+
+
+@asynccontextmanager
+async def _working(store: TableStore, work: Work, perform: Perform, clock: VirtualClock) -> AsyncIterator[LaneLoop]:
+    lane = work.place.lane
+    names = (work.name,) if lane == "effect" else None
+    loop = LaneLoop(store, lane, perform, clock, owner="w1", running_max=4, names=names, lease_ms=LEASE_MS)
+    task = asyncio.ensure_future(loop.run())
+    try:
+        yield loop
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("work", "performer"),
+    [
+        (Work(Place("timer", 2, 0), "due", {}, 0), _fired),
+        (_invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), _paid),
+        (_invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), _refused),
+        (_invoke("charge", {"id": "pay", "src": "charge", "type": "handler", "late": True}), _paid),
+        (_invoke("charge", {"name": "charge"}), _refused),
+        (_invoke(CHILD, INVOKE), _late),
+        (Work(Place("outbox", 2, 0), "entity/door/7", NOBODY, 0), _unknown),
+    ],
+    ids=["timer", "answer", "failure", "step of a saga", "call", "child", "send"],
+)
+async def test_a_renewal_that_meets_the_append_stops_nothing(
+    work: Work, performer: Callable[[SlowDriver], Perform]
+) -> None:
+    """What follows the append is done: others are woken, who would otherwise look only later."""
+    clock = VirtualClock(0)
+    store = TableStore(work)
+    driver = SlowDriver(store, clock)
+    async with _working(store, work, performer(driver), clock) as loop:
+        await clock.advance(2 * LEASE_MS)
+
+        assert ([work.place.lane], 0) == (driver.woken, loop.in_hand)
+
+
+@pytest.mark.parametrize("settled", [True, False], ids=["by its settlement", "by nobody here"])
+async def test_a_renewal_that_meets_the_settlement_stops_nothing(settled: bool) -> None:
+    """The question was under way when the work was let go; a row that went otherwise is a loss, and is stopped."""
+    work, clock, ends = _invoke("charge", {}), VirtualClock(0), []
+    store = TableStore(work)
+    settle, renew = store.settle, store.renew
+
+    async def slow_settle(those: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        kept = await settle(those, now_ms=now_ms)
+        await clock.sleep_ms(LEASE_MS)
+        ends.append("settled")
+        return kept
+
+    async def slow_renew(claims: Any, *, until_ms: int) -> Any:
+        await clock.sleep_ms(LEASE_MS / 3)
+        return await renew(claims, until_ms=until_ms)
+
+    async def perform(held: Held) -> Settled:
+        try:
+            await clock.sleep_ms(LEASE_MS / 2 if settled else 10 * LEASE_MS)
+        except asyncio.CancelledError:
+            ends.append("stopped")
+            raise
+        return Settled(held.claim, "done")
+
+    store.settle = slow_settle  # type: ignore[method-assign,assignment]  # a store far away
+    store.renew = slow_renew  # type: ignore[method-assign]  # a store far away
+    async with _working(store, work, perform, clock):
+        await clock.advance(LEASE_MS / 2)
+        if not settled:
+            store.table.drop("order/1", work.place)
+        await clock.advance(2 * LEASE_MS)
+
+    assert ["settled" if settled else "stopped"] == ends
+
+
+async def test_an_attempt_whose_work_another_has_is_stopped_before_it_has_a_result() -> None:
+    """A handler that waits does no second deed beside the newer attempt: it is stopped with the next renewal."""
+    work, clock, ends = _invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), VirtualClock(0), []
+    store = TableStore(work)
+    driver = SlowDriver(store, clock)
+
+    async def charge(attempt: Attempt) -> str:
+        try:
+            await clock.sleep_ms(10 * LEASE_MS)
+        finally:
+            ends.append(clock.now_ms())
+        return "paid"
+
+    async with _working(store, work, Handlers({"charge": charge}, driver, clock).perform, clock):
+        await clock.advance()
+        store.table.claim("effect", ("charge",), owner="w2", now_ms=10**9, until_ms=2 * 10**9, limit=1)
+        await clock.advance(LEASE_MS)
+
+    assert ([LEASE_MS / 3], []) == (ends, driver.given)
+
+
+async def test_an_answer_under_way_is_held_on_to() -> None:
+    """Its append is tried for a while: nobody begins the deed again meanwhile."""
+    work, clock = _invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), VirtualClock(0)
+    store = TableStore(work)
+    driver = SlowDriver(store, clock)
+    kept = driver._kept
+
+    async def slow(answers: Place | None) -> None:
+        await clock.sleep_ms(3 * LEASE_MS)
+        await kept(answers)
+
+    driver._kept = slow  # type: ignore[method-assign]  # the store takes its time before it is durable
+    async with _working(store, work, _paid(driver), clock):
+        await clock.advance(2 * LEASE_MS)
+        (row,) = store.table.works(WorkQuery()).rows
+        await clock.advance(3 * LEASE_MS)
+
+    assert ((1, "w1"), ["effect"]) == ((row.attempts, row.owner), driver.woken)
+    assert row.next_ms is not None
+    assert 2 * LEASE_MS < row.next_ms
+    assert () == store.table.works(WorkQuery()).rows
