@@ -42,6 +42,7 @@ from interlock.stores.files_handles import Handles
 from interlock.stores.files_leases import FileLeases
 from interlock.stores.files_names import kind_prefix, tenant_prefix
 from interlock.stores.files_pending import Pending
+from interlock.stores.files_places import Places
 from interlock.stores.files_reader import Reader, Seen
 from interlock.stores.files_root import Root
 from interlock.stores.files_rotation import taken
@@ -51,8 +52,8 @@ from interlock.stores.files_state import Facts, Mark
 from interlock.stores.filesystem import FileSystem, handles_max
 from interlock.stores.listing import since_ms
 
-MARKS_MAX = 1_000
-"""Places remembered where a reading ended, so that the next page of a long journal need not begin at its beginning."""
+PLACES_MAX = 1_000
+"""Journals of which places are remembered, so that the next page of a long one need not begin at its beginning."""
 
 LISTED_MAX = 100_000
 """Entities remembered for lists; the others are read again for each list."""
@@ -117,7 +118,7 @@ class Journals:
         self.pending = self.shared.markers = Pending(self.shared, opened)
         self._reader = Reader(self.shared)
         self._handles = Handles(self.shared, count_max or handles_max())
-        self._marks: OrderedDict[str, Mark] = OrderedDict()
+        self._places: OrderedDict[str, Places] = OrderedDict()
         self._listed: OrderedDict[str, Listed] = OrderedDict()
         self._is_listing = False
         self._guard = Lock()
@@ -236,10 +237,16 @@ class Journals:
         address = self._root.address(entity)
         if limit < 1:
             return ()
-        start = self._marks.get(address.name)
-        records, mark = self._reader.read(address, start=start, after=after, limit=min(limit, PAGE_MAX))
         with self._guard:
-            _remember(self._marks, address.name, mark, MARKS_MAX)
+            places = self._places.get(address.name) or Places()
+            starts, apart = places.up_to(after), places.apart
+        records, passed = self._reader.read(
+            address, starts=starts, after=after, limit=min(limit, PAGE_MAX), apart=apart
+        )
+        with self._guard:
+            for mark in passed:
+                places.add(mark)
+            _remember(self._places, address.name, places, PLACES_MAX)
         return records
 
     # Lists

@@ -104,36 +104,40 @@ class Reader:
             facts = self._shared.shapes.after_record(facts, record)
         return None if facts is None else Seen(kept, tuple(records), mark, facts, durable)
 
-    def read(self, address: Address, *, start: Mark | None, after: int, limit: int) -> tuple[tuple[Record, ...], Mark]:
-        """The verified records after a version, and the mark behind the last of them.
+    def read(
+        self, address: Address, *, starts: tuple[Mark, ...], after: int, limit: int, apart: int
+    ) -> tuple[tuple[Record, ...], tuple[Mark, ...]]:
+        """The verified records after a version; and the places passed, so many versions apart, and where it ended.
 
-        `start` is a place this process verified before; without one that stands, the reading begins at the beginning.
-        Raises NotFoundError when they were released.
+        `starts` are places this process verified before, the nearest first; without one that stands, the reading begins
+        at the beginning. Raises NotFoundError when they were released.
         """
-        found = self._looked(address, lambda opened: self._read(address, opened, start, after, limit))
-        return ((), self._chain(address).beginning()) if found is None else found
+        found = self._looked(address, lambda opened: self._read(address, opened, starts, after, limit, apart))
+        return ((), ()) if found is None else found
 
     def _read(
-        self, address: Address, opened: _Opened, start: Mark | None, after: int, limit: int
-    ) -> tuple[tuple[Record, ...], Mark]:
+        self, address: Address, opened: _Opened, starts: tuple[Mark, ...], after: int, limit: int, apart: int
+    ) -> tuple[tuple[Record, ...], tuple[Mark, ...]]:
         kept = self._kept(address, opened)
         base = opened.active.base
         if after < base.since - 1:
             raise archived(address.entity, base)
-        first = base.earliest
-        for mark in (start, None if kept is None else kept.mark):
-            if mark is not None and first.version < mark.version <= after and self._is_held(opened, mark):
-                first = mark
-        walk = self._walk(address, opened, first)
+        known = [*starts, *(() if kept is None or kept.mark.version > after else (kept.mark,))]
+        known.sort(key=lambda mark: mark.version, reverse=True)
+        nearer = (mark for mark in known if mark.version > base.earliest.version and self._is_held(opened, mark))
+        walk = self._walk(address, opened, next(nearer, base.earliest))
         records: list[Record] = []
+        passed: list[Mark] = []
         for record in walk:
             if record.version > after:
                 records.append(record)
             if len(records) == limit:
-                return tuple(records), walk.mark
+                return tuple(records), (*passed, walk.mark)
+            if record.version % apart == 0:
+                passed.append(walk.mark)
         more, mark = self._judged(address, opened, walk, kept)
         records += [each for each in more if each.version > after]
-        return tuple(records[:limit]), first if more else mark
+        return tuple(records[:limit]), tuple(passed) if more else (*passed, mark)
 
     def work(self, address: Address) -> tuple[Row, ...]:
         """The unfinished work of an entity, for those who only look: its entry may not be durable yet (rule 2)."""
