@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
+import shlex
+import shutil
 import sys
 import webbrowser
 from collections.abc import AsyncIterator, Iterator
@@ -108,6 +111,8 @@ def demo(
     the folder; there, `interlock top`, `stuck` and all others need no further words. Ctrl-C ends it; started again, it
     goes on where it was.
     """
+    if math.isnan(rate):  # it compares with nothing, so that every range lets it pass
+        raise click.BadParameter("nan is no number", param_hint="'--rate'")
     plan = Plan(
         folder=folder,
         console=not no_console,
@@ -214,10 +219,13 @@ async def _status(progress: Progress, runtime: Runtime, services: Services) -> N
     began_ms = runtime.clock.now_ms()
     while True:  # ends with the demo
         now = await census(runtime)
-        age = sights.age_text((runtime.clock.now_ms() - began_ms) // 1_000 * 1_000)
-        told = f"{age}  {now.entities:,} entities, {now.going:,} under way, {services.done.total():,} effects, "
-        dead = sights.counted(now.dead, "dead letter", "dead letters")
-        progress.line(f"{told}{now.compensated:,} compensated, {dead}  (Ctrl-C ends it)")
+        seconds = (runtime.clock.now_ms() - began_ms) // 1_000
+        age = sights.age_text(seconds * 1_000) if seconds else "0s"
+        effects = sights.counted(services.done.total(), "effect", "effects")
+        told = (
+            f"{age}  {now.entities:,} entities, {now.going:,} under way, {effects}, {now.compensated:,} compensated, "
+        )
+        progress.line(f"{told}{sights.counted(now.dead, 'dead letter', 'dead letters')}  (Ctrl-C ends it)")
         await runtime.clock.sleep_ms(STATUS_MS)
 
 
@@ -241,7 +249,16 @@ def _say_begun(terminal: Terminal, plan: Plan, before: Census) -> None:
     what = "goes on" if before.entities else "begins"
     known = f" with {sights.counted(before.entities, 'entity', 'entities')}" if before.entities else ""
     terminal.message((what, "bold green"), f"{known}: orders and virtual machines on {plan.folder}/demo.db")
-    terminal.message((f"in {plan.folder}, try: interlock top, interlock stuck, interlock tail -f", "dim"))
+    look = f"{_activated()}cd {shlex.quote(str(plan.folder))}, then interlock top, interlock stuck or interlock tail -f"
+    terminal.message((f"in another terminal: {look}", "dim"))
+
+
+def _activated() -> str:
+    """What another terminal has to say first, where this one was started without `interlock` on its path."""
+    script = Path(sys.prefix, "bin", "activate")
+    if shutil.which("interlock") is not None or not script.is_file():
+        return ""
+    return f". {shlex.quote(os.path.relpath(script))} && "
 
 
 def _say_ended(terminal: Terminal, plan: Plan, story: Story) -> None:
@@ -254,4 +271,4 @@ def _say_ended(terminal: Terminal, plan: Plan, story: Story) -> None:
     dead = sights.counted(after.dead, "dead letter", "dead letters")
     back = f", {story.drained.put_back} of their effects put back" if story.drained.put_back else ""
     terminal.report(f"left: {after.going:,} of {after.entities:,} under way{back}, {dead}; nothing is lost")
-    terminal.message((f"run it again and it goes on; rm -r {plan.folder} forgets it", "dim"))
+    terminal.message((f"run it again and it goes on; rm -r {shlex.quote(str(plan.folder))} forgets it", "dim"))

@@ -36,7 +36,7 @@ _SUFFIXES = {
     ".puml": "plantuml",
     ".plantuml": "plantuml",
 }
-_OTHERS = frozenset({".pdf", ".jpg", ".jpeg", ".gif", ".webp"})
+_OTHERS = frozenset({".pdf", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".eps", ".ps"})
 """Suffixes of pictures that are not drawn here, and under which nobody expects the text of a diagram."""
 
 _LOOK_S = 0.3

@@ -354,7 +354,7 @@ def _age(row: WorkRow, now_ms: int) -> str:
     """How long ago it was born; of a timer, nothing: its time is all that is known."""
     if row.work.due_ms is None or row.work.place.lane == "timer":
         return "-"
-    return sights.age_text(now_ms - row.work.due_ms)
+    return f"{sights.age_text(now_ms - row.work.due_ms)} old"
 
 
 def _why(row: WorkRow) -> str:

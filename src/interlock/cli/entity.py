@@ -77,7 +77,10 @@ def create(
         async with opened(url, bound, create=True) as runtime:
             return await runtime.create(entity, given, key=key, principal=_principal(principal))
 
-    return _told(terminal, run(work()), "create", as_json=as_json)
+    code = _told(terminal, run(work()), "create", as_json=as_json)
+    if url.startswith("memory:"):
+        terminal.message(("memory: ends with this command, and so does what was kept in it", "yellow"))
+    return code
 
 
 @example(

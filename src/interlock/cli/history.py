@@ -97,7 +97,7 @@ def _entry(terminal: Terminal, entry: Entry, *, as_json: bool) -> None:
 @click.command(short_help="List entities by kind, state, age and tag.")
 @words("[KIND]")
 @click.option("--kind", metavar="KIND", help="Of this kind; otherwise of every kind.")
-@click.option("--state", metavar="STATE", help="In this state, compound ones too.")
+@click.option("--state", metavar="STATE", help="In this state, compound ones too; or :cancelled, :failed.")
 @click.option("--tag", metavar="TAG", help="In a state with this tag.")
 @click.option("--revision", metavar="REVISION", help="Last written by this revision.")
 @click.option("--older", metavar="DURATION", help="There for longer than this, such as 5m or 2d.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -58,6 +59,8 @@ _SECTIONS = {
 }
 """How `--help` lists the commands: in the order in which one meets them."""
 _COMPLETION = "_INTERLOCK_COMPLETE"
+_NO_NUMBER = re.compile(r"is not a valid (?:float|integer)(?: range)?$")
+"""What click says of `--rate fast`: nobody asked for a range."""
 _REPORT = "this is a bug of Interlock; please report it with the command and the output of -v added to it"
 
 
@@ -188,6 +191,7 @@ def _failed(error: Exception, terminal: Terminal) -> int:
 def _usage(error: click.ClickException, arguments: list[str]) -> str:
     """A wrong command line in one line, with where to read on."""
     text = " ".join(error.format_message().split()).removesuffix(".")
+    text = _NO_NUMBER.sub("is no number", text)
     context = error.ctx if isinstance(error, click.UsageError) else None
     named = next((each for each in arguments if each in _COMMANDS), None)  # what the parser refuses has no context yet
     path = context.command_path if context is not None else f"interlock {named}" if named else "interlock"

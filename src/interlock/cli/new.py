@@ -25,6 +25,9 @@ TEMPLATES = ("order", "blank")
 SUFFIX = ".in"
 SCHEMA = "interlock.schema.json"
 
+NEXT = "cd {folder} && pip install -r requirements.txt && python -m pytest, then README.md"
+"""The environment of a demo has no pytest; one from elsewhere would be found, and find no interlock."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
@@ -46,7 +49,10 @@ def new(terminal: Terminal, folder: Path, *, template: str) -> int:
         hint = "letters, digits, _ and -, beginning with a letter, such as parcel-return"
         raise UsageError(f"`{name}` cannot be the name of a chart", code="new.name", hint=hint)
     _check_free(folder)
-    made = Path(mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    try:
+        made = Path(mkdtemp(prefix=f".{name}-", dir=folder.parent))
+    except OSError as error:  # it would tell of a name that nobody has given
+        raise OSError(error.errno, error.strerror, str(folder)) from error
     try:
         written = _fill(made, template, name)
         made.chmod(0o755)  # mkdtemp keeps others out; a project is an ordinary folder
@@ -56,7 +62,7 @@ def new(terminal: Terminal, folder: Path, *, template: str) -> int:
         raise
     for each in written:
         terminal.report(("  ", "dim"), f"{folder / each}")
-    terminal.message(("made", "bold green"), f" {folder}; next: cd {folder} && pytest, then README.md")
+    terminal.message(("made", "bold green"), f" {folder}; next: {NEXT.format(folder=folder)}")
     return exits.OK
 
 

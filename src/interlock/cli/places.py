@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,6 +79,8 @@ def split_words(given: Sequence[str], *names: str, optional: int = 0) -> tuple[s
     address = rest.pop(0) if rest and _ADDRESS.match(rest[0]) else None
     if len(rest) < len(names) - optional:
         raise click.UsageError(f"missing argument '{names[len(rest)]}'")
+    if address is None and names[:1] != ("KIND",) and rest and _is_file(rest[0]):
+        raise click.UsageError(f'"{rest[0]}" is no address of a store; write sqlite:///{rest[0]}')
     if len(rest) > len(names):
         raise click.UsageError(f'"{rest[len(names)]}" is one word too many')
     return address or default_store(), [*rest, *[None] * (len(names) - len(rest))]
@@ -140,6 +143,7 @@ def charts_of_code(name: str, *, folder: Path | None = None) -> list[BoundChart]
     home = folder or Path.cwd()
     found = _found(name, home)
     if callable(found) and not isinstance(found, BoundChart):
+        _check_callable(name, found)
         try:
             found = found()
         except Exception as error:
@@ -149,6 +153,17 @@ def charts_of_code(name: str, *, folder: Path | None = None) -> list[BoundChart]
         hint = "name what interlock.load gave, a list of those, or a function that returns one"
         raise UsageError(f"`{name}` gives no charts", code="chart.module", hint=hint)
     return charts
+
+
+def _check_callable(name: str, function: Callable[..., Any]) -> None:
+    """Raises UsageError for a function that needs arguments, such as a handler: its own error would blame our line."""
+    try:
+        signature(function).bind()
+    except TypeError as error:
+        hint = "name a chart, a list of charts, or a function that needs nothing and returns them"
+        raise UsageError(f"`{name}` needs arguments: {error}", code="chart.module", hint=hint) from error
+    except ValueError:  # nobody can tell: it is tried
+        return
 
 
 def _found(name: str, folder: Path) -> Any:
@@ -265,6 +280,11 @@ async def kind_note(runtime: Runtime, kind: str | None) -> str:
         return f"; `{kind}` was taken for a kind: write the address of a store, such as sqlite:///{kind}"
     near = suggestion(kind, known) or (f"there are {', '.join(known)}" if known else "there are none")
     return f" of kind `{kind}`; {near}"
+
+
+def _is_file(text: str) -> bool:
+    """Whether a word in the place of an entity can only be meant for a file: `./orders.db`, or one that is there."""
+    return text.startswith((".", "/")) or ("/" not in text and Path(text).is_file())
 
 
 def _is_path(text: str) -> bool:

@@ -29,6 +29,9 @@ CHANGING = ("advance", "done", "fail", "guard", "send")
 LOOKING = ("context", "effects", "events", "timers", "tree")
 COMMANDS = (*CHANGING, *LOOKING, "back", "help", "quit")
 
+STEPS_MAX = 10_000
+"""Steps that one line may lead to, timers and all: a year of hours, and no long wait for who plays."""
+
 NOT_JSON = (msgspec.MsgspecError, RecursionError, UnicodeError)
 """What decoding raises: for other text, for nesting without end, for bytes that are no text."""
 
@@ -70,7 +73,7 @@ class Play:
             self._assume(inline)
 
     def _begun(self) -> Simulation:
-        simulation = Simulation(self._bound.kernel)
+        simulation = Simulation(self._bound.kernel, steps_max=STEPS_MAX)
         simulation.create(self.entity, self._context, kind=self.chart.kind)
         simulation.settle()
         return simulation

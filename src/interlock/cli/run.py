@@ -26,6 +26,8 @@ from interlock.cli.history import duration_ms
 from interlock.cli.options import common, example, pass_terminal
 from interlock.cli.places import charts_of_code, default_store, loaded_charts, run
 from interlock.cli.terminal import Terminal
+from interlock.errors import UsageError
+from interlock.model.limits import LEASE_MS_MIN
 from interlock.opening import open as open_runtime
 from interlock.opening import without_password
 from interlock.runtime.serving import Drained, Signals, until_heard
@@ -110,6 +112,10 @@ def run_command(
     charts = loaded_charts(()) if app is None else charts_of_code(app)
     address = store or default_store()
     drain_ms, lease_ms = duration_ms(drain, "--drain"), duration_ms(lease, "--lease")
+    if lease_ms < LEASE_MS_MIN:
+        raise UsageError(
+            f"--lease is below {LEASE_MS_MIN}ms", code="lease.malformed", hint="write 30s, or leave it out"
+        )
 
     if not logging.getLogger().handlers and not _log.handlers:
         _log.addHandler(Told(terminal))
@@ -163,6 +169,8 @@ def _say_draining(terminal: Terminal, number: int | None, drain_ms: int) -> None
 
 def _say_closed(terminal: Terminal, ended: Drained) -> None:
     told = f": {ended.finished} finished, {ended.put_back} put back for others"
+    if not (ended.finished or ended.put_back or ended.left):
+        told = ": nothing was in hand"
     if ended.left:
         told += f", {ended.left} left running: taken up by others when their leases end"
     if ended.unanswered:

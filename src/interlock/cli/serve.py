@@ -120,6 +120,8 @@ def _user() -> str:
 
 
 def _print_key(terminal: Terminal, access: Any, name: str) -> int:
+    if not name.strip():
+        raise UsageError("--new-key has no id", code="principal.malformed", hint="write --new-key ada")
     key = f"ilk_{SystemClock().token()}{SystemClock().token()}"
     quoted = json.dumps(name, ensure_ascii=False)  # which is how TOML writes a text, too
     terminal.data(f'{key}\n\n[[key]]\nid = {quoted}\nsha256 = "{access.key_digest(key)}"\n')

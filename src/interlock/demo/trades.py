@@ -32,7 +32,7 @@ def settled_in(folder: Path) -> str:
     project = folder / "interlock.toml"
     is_ours = project.is_file() and project.read_text(encoding="utf-8", errors="replace").startswith(MARK)
     if not is_ours and any(folder.iterdir()):
-        hint = "name another with --folder, or remove it if it may go"
+        hint = "name a new or an empty one with --folder"
         raise UsageError(f"{folder} holds something that is not of a demo", code="demo.folder", hint=hint)
     project.write_text(PROJECT, encoding="utf-8")  # first: an interrupted start leaves a folder that is ours
     for name in DEFINITIONS:

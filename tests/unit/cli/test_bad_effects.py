@@ -113,7 +113,9 @@ def test_a_handler_that_raises_is_seen_waiting_for_its_next_try(call: Caller, fo
     asyncio.run(lived(has_failed, chart))
     journal, listed = told(call)
 
-    assert "order/1/1/0  payment.charge  retry 1/3 in T  T  ConnectionError: the bank is away\n" == plain(listed.out)
+    assert "order/1/1/0  payment.charge  retry 1/3 in T  T old  ConnectionError: the bank is away\n" == plain(
+        listed.out
+    )
     assert "error." not in journal
 
 
@@ -165,7 +167,7 @@ def test_a_named_action_that_nobody_answers_for_is_a_dead_letter(call: Caller, f
     _, listed = told(call)
     dropped = call("effects", "drop", STORE, "order/1/1/0")
 
-    assert "order/1/1/0  payment.charge  dead for T  T  card.unknown: no such card\n" == plain(listed.out)
+    assert "order/1/1/0  payment.charge  dead for T  T old  card.unknown: no such card\n" == plain(listed.out)
     assert "1 dead letter waits for a person: interlock effects retry KEY, or drop KEY\n" == listed.err
     assert (0, "") == (dropped.code, call("effects", "ls", STORE).out)
 
@@ -184,8 +186,8 @@ def test_a_missing_handler_is_told_to_whoever_has_the_charts(
     bare = call("effects", "ls", STORE)
     listed = call("effects", "ls", STORE, "--chart", "bare_order:order")
 
-    assert "order/1/1/0  payment.charge  waiting  T\n" == plain(bare.out)
-    assert "order/1/1/0  payment.charge  waiting; nobody here performs it  T\n" == plain(listed.out)
+    assert "order/1/1/0  payment.charge  waiting  T old\n" == plain(bare.out)
+    assert "order/1/1/0  payment.charge  waiting; nobody here performs it  T old\n" == plain(listed.out)
     assert "nobody here performs payment.charge: run a process that does, with interlock run\n" == listed.err
 
 
@@ -196,7 +198,7 @@ def test_a_child_that_never_answers_is_seen_waiting(call: Caller, folder: Path) 
     _, listed = told(call)
     name = child_entity("network", "net", "order/1/1/0")
 
-    assert f"order/1/1/0  child network  waits for its child {name}  T\n" == plain(listed.out)
+    assert f"order/1/1/0  child network  waits for its child {name}  T old\n" == plain(listed.out)
     assert call("journal", STORE, name).out.endswith("_create  → making\n")
 
 
@@ -206,7 +208,7 @@ def test_a_chart_written_in_place_has_a_child_without_a_name_in_the_list(call: C
     asyncio.run(lived(has_a_child, order(child)))
     _, listed = told(call)
 
-    assert "order/1/1/0  child charging.0  waits for its child  T\n" == plain(listed.out)
+    assert "order/1/1/0  child charging.0  waits for its child  T old\n" == plain(listed.out)
 
 
 def test_a_child_that_takes_too_long_is_in_the_journal(call: Caller, folder: Path) -> None:
@@ -274,7 +276,7 @@ states:
 
     assert 0 == ended.code, ended.err
     assert [
-        "  work     order/1/1/0  payment.charge  retry 1/9 in T  T  ConnectionError: the bank is away",
+        "  work     order/1/1/0  payment.charge  retry 1/9 in T  T old  ConnectionError: the bank is away",
         "  next     interlock effects ls --entity order/1",
     ] == plain(ended.out).splitlines()[-2:]
     assert "work" not in past.out

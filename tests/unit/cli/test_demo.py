@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -142,13 +143,29 @@ def test_a_killed_demo_goes_on_too(call: Caller, folder: Path) -> None:
     assert seen <= int(heard.split()[3].replace(",", "")) < numbers(LEFT, again)[1]
 
 
+@pytest.mark.parametrize("on_path", [True, False])
+def test_it_says_how_another_terminal_gets_the_command(
+    call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch, on_path: bool
+) -> None:
+    """`make demo` runs it out of an environment that nobody activated."""
+    environment = folder / "its own"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin" / "activate").touch()
+    monkeypatch.setattr(sys, "prefix", str(environment))
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if on_path else None)
+    said = call("demo", "--no-console", "--duration", "0s").err
+    first = "" if on_path else ". 'its own/bin/activate' && "
+
+    assert f"in another terminal: {first}cd interlock-demo, then interlock top" in said
+
+
 def test_a_folder_of_somebody_else_is_left_alone(call: Caller, folder: Path) -> None:
     """Not one file of it is touched."""
     (folder / "interlock.toml").write_text('store = "sqlite:///mine.db"\n', encoding="utf-8")
     before = {each.name: each.read_bytes() for each in folder.iterdir()}
     ended = call("demo", "--no-console", "--folder", ".")
 
-    assert (2, True) == (ended.code, "name another with --folder" in ended.err)
+    assert (2, True) == (ended.code, "name a new or an empty one with --folder" in ended.err)
     assert before == {each.name: each.read_bytes() for each in folder.iterdir()}
 
 
@@ -172,7 +189,15 @@ sys.exit(main(["demo", "--no-browser"]))
 
 
 @pytest.mark.parametrize(
-    "words", [("--rate", "0"), ("--rate", "1000"), ("--duration", "soon"), ("--port", "99999"), ("--seed", "x")]
+    "words",
+    [
+        ("--rate", "0"),
+        ("--rate", "1000"),
+        ("--rate", "nan"),
+        ("--duration", "soon"),
+        ("--port", "99999"),
+        ("--seed", "x"),
+    ],
 )
 def test_a_wrong_call_makes_nothing(call: Caller, folder: Path, words: tuple[str, str]) -> None:
     """The code is 2."""

@@ -33,18 +33,18 @@ GONE = {"code": "ConnectionError", "message": "gone\naway", "attempts": 2, "done
 
 
 LISTED = """\
-order/A-1/1/0  waits                 due for 1m, nobody took it up                    1m
-order/A-1/1/1  held                  in hand by wwwwwwwwwwww, 30s left                1m
-order/A-1/1/2  fails                 retry 2/5 in 3s                                  1m  ConnectionError: gone\\naway
-order/A-1/1/3  mail                  dead for 2h                                      1m30s  ConnectionError
-order/A-1/1/4  child network         waits for its child network/i4-de1295ca80a17a95  1m
-order/A-1/1/5  child storage         due in 1s; nobody here performs it               1m  kind.unknown: no `storage`
-order/A-1/1/6  left                  called off                                       1m
-order/A-1/1/8  outbox entity/lamp/1  waiting                                          5s
-order/A-1/1/9  outbox entity/lamp/2  waits for those before it                        5s
+order/A-1/1/0  waits                 due for 1m, nobody took it up                    1m old
+order/A-1/1/1  held                  in hand by wwwwwwwwwwww, 30s left                1m old
+order/A-1/1/2  fails                 retry 2/5 in 3s                                  1m old  ConnectionError: gone\\naway
+order/A-1/1/3  mail                  dead for 2h                                      1m30s old  ConnectionError
+order/A-1/1/4  child network         waits for its child network/i4-de1295ca80a17a95  1m old
+order/A-1/1/5  child storage         due in 1s; nobody here performs it               1m old  kind.unknown: no `storage`
+order/A-1/1/6  left                  called off                                       1m old
+order/A-1/1/8  outbox entity/lamp/1  waiting                                          5s old
+order/A-1/1/9  outbox entity/lamp/2  waits for those before it                        5s old
 order/A-1/1/7  timer after.1h.new    due in 1h                                        -
-order/B/2/1/0  mail                  dead for 2h                                      1m  ConnectionError
-"""
+order/B/2/1/0  mail                  dead for 2h                                      1m old  ConnectionError
+"""  # noqa: E501 - as it is printed
 
 
 class FixedClock(SystemClock):

@@ -52,7 +52,7 @@ def test_every_command_works_in_it_without_further_words(
 
     assert (0, 0) == (made.code, sent.code), made.err + sent.err
     assert "shop/1 order.placed applied: charge_pending" in sent.out
-    assert "shop 1.0.0   1 entities" in call("top").out
+    assert "shop 1.0.0   1 entity   " in call("top").out
 
 
 def test_nothing_is_overwritten(call: Caller, folder: Path) -> None:

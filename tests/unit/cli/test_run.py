@@ -258,7 +258,7 @@ def test_processes_of_one_life_stop_as_one(orders: Path) -> None:
         busy.process.send_signal(signal.SIGTERM)
         ends = busy.ended(), idle.ended()
 
-    assert [(0, "closed: 0 finished, 1 put back for others"), (0, "closed: 0 finished, 0 put back for others")] == [
+    assert [(0, "closed: 0 finished, 1 put back for others"), (0, "closed: nothing was in hand")] == [
         (code, said.partition(";")[0]) for code, said in ends
     ]
     assert ([key], ("paid",)) == asyncio.run(settled())
@@ -274,7 +274,7 @@ def test_what_nobody_here_performs_is_said_at_once(orders: Path) -> None:
 
     assert "`payment.charge` of order has no handler here" in missing
     assert "interlock run MODULE:NAME" in advice
-    assert (0, True) == (code, said.startswith("closed: 0 finished, 0 put back"))
+    assert (0, True) == (code, said.startswith("closed: nothing was in hand; it took "))
 
 
 @pytest.mark.parametrize("verbose", [False, True])
