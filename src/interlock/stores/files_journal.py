@@ -98,7 +98,7 @@ class Journal(Handle):
                 with self._locked(ms_max=0):
                     if not self._is_short(append):
                         return None
-                    self._catch_up()
+                    self._none_torn()
                     return self._appended(append)
             except UnavailableError as error:
                 if error.code != LOCKED:
@@ -220,11 +220,16 @@ class Journal(Handle):
                 raise corrupt(self.address.entity, self.mark, "the journal became shorter")
             elif size > self.mark.offset:
                 self._read_tail()
-            elif self._walk is not None:
-                self._walk.rest = b""  # somebody cut the torn tail that was seen here
+            else:
+                self._none_torn()
         except InterlockError:
             self._is_stale = True
             raise
+
+    def _none_torn(self) -> None:
+        """The journal ends with the last known record: if a torn tail was seen here, somebody has cut it."""
+        if self._walk is not None:
+            self._walk.rest = b""
 
     def _read_tail(self) -> None:
         while self._read_to_the_end():  # at most twice: nobody else rotates while we hold the lock

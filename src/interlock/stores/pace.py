@@ -6,13 +6,17 @@ is waited for by threads.
 
 Rule 1: it is in debt at first. A quick call pays one back; a slow one adds as many as quick calls fit into it. So a
 disk that stood still for a tenth of a second is believed again after two hundred quick calls, and never before.
-Rule 2: nothing is locked: calls that end at the same moment may count as one.
+Rule 2: whoever waits in place gives others their turn after a millisecond at most, however many calls that was.
+Rule 3: nothing is locked: calls that end at the same moment may count as one.
 """
 
 from __future__ import annotations
 
 QUICK_NS = 500_000
 """A call that takes no longer is quick."""
+
+TURN_NS = 1_000_000
+"""How long calls may follow one another in place before others get their turn."""
 
 OWED_FIRST = 16
 """Quick calls before the first that is waited for in place."""
@@ -26,11 +30,19 @@ class Pace:
 
     def __init__(self) -> None:
         self._owed = OWED_FIRST
+        self._turn_ns = 0
 
     @property
     def is_quick(self) -> bool:
         """Whether the next call may be waited for in place."""
         return self._owed == 0
+
+    def is_turn_over(self, now_ns: int) -> bool:
+        """Whether others are to get their turn before the next call; it begins with this."""
+        if now_ns - self._turn_ns < TURN_NS:
+            return False
+        self._turn_ns = now_ns
+        return True
 
     def took(self, ns: int) -> None:
         """Hears how long a call took."""

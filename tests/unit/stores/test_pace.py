@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.stores.pace import OWED_FIRST, OWED_MAX, QUICK_NS, Pace
+from interlock.stores.pace import OWED_FIRST, OWED_MAX, QUICK_NS, TURN_NS, Pace
 
 
 def quick_calls(pace: Pace) -> int:
@@ -38,6 +38,14 @@ def test_even_an_hour_is_forgiven() -> None:
     pace.took(3_600_000_000_000)
 
     assert OWED_MAX == quick_calls(pace)
+
+
+def test_others_get_their_turn_after_a_millisecond() -> None:
+    """However many calls were waited for in place meanwhile."""
+    pace = Pace()
+    times = [TURN_NS, TURN_NS + 1, 2 * TURN_NS - 1, 2 * TURN_NS, 2 * TURN_NS + 1]
+
+    assert [True, False, False, True, False] == [pace.is_turn_over(each) for each in times]
 
 
 def test_a_quick_disk_stays_quick() -> None:
