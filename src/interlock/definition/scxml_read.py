@@ -39,7 +39,8 @@ from interlock.model.document import (
 from interlock.model.field import UNSET, Field
 from interlock.model.findings import Findings, suggestion
 
-_DESCRIPTOR = re.compile(r"\*|[^\s.,*=]+(?:\.[^\s.,*=]+)*(?:\.\*?)?")
+_DESCRIPTOR = re.compile(r"\*|[^\s.,*=#]+(?:\.[^\s.,*=#]+)*(?:\.\*?)?")
+_ID = re.compile(r"[^\s.,*=#]+(?:\.[^\s.,*=#]+)*")
 _FIELD = re.compile(r"[^\s.]+")
 _NOT_KIND = re.compile(r"[^\w.-]+")
 
@@ -120,6 +121,9 @@ class DocumentReader:
         made = []
         for element in elements:
             name, kind = element.get("id"), cast(StateType, tag(element))
+            if name is not None and not _ID.fullmatch(name):
+                message = f'"{name}" is no id: dotted words without white space, comma, *, = or #'
+                self.findings.error("name.invalid", message, element.at("id"))
             key = keys.anonymous(kind) if name is None else keys.named(name, self.extension.text(element, "key"))
             path = f"{keys.prefix}{key}"
             state = self._state(element, kind=kind, key=key, path=path, children=own_states(element))

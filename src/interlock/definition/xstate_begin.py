@@ -83,8 +83,9 @@ def with_default(source: Source, node: Node, made: State) -> State:
     if initial.targets == (node.name,):
         message = "the parent begins in this history, and this history falls back to where the parent begins"
         source.error("history.cycle", message, node.written.place, "give the history a `target`")
-    begin = next(each for each in node.parent.children.values() if each.name == initial.targets[0])
-    return replace(made, targets=(f"#{begin.id}",), actions=initial.actions)
+    begin = next((each for each in node.parent.children.values() if (each.name,) == initial.targets), None)
+    # Only our own extension lets a state begin deeper, or in several; such targets mean the same in a history of it.
+    return replace(made, targets=initial.targets if begin is None else (f"#{begin.id}",), actions=initial.actions)
 
 
 def _default(source: Source, parent: Node, located: Located) -> Node | None:

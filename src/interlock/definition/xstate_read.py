@@ -133,7 +133,7 @@ def state_of(source: Source, node: Node) -> State:
         exit=_blocks(block_of(source, node, content.get("exit"))),
         invokes=_invokes(source, node),
         output=value_of(content["output"]) if kind == "final" and "output" in content else None,
-        description=source.text(content.get("description"), "a description"),
+        description=source.description(content),
         tags=source.texts(content.get("tags"), "tags"),
         meta=_meta(source, content),
         place=written.place,
@@ -280,7 +280,7 @@ def _transition(source: Source, node: Node, located: Located) -> Transition | No
         guard=guard_of(source, node, content.get("guard")),
         actions=block_of(source, node, content.get("actions")),
         reenter=reenter if inward or not source.four else None,
-        description=source.text(content.get("description"), "a description"),
+        description=source.description(content),
         meta=_meta(source, content),
         place=located.place,
     )

@@ -53,6 +53,16 @@ class Source:
         self.wrong(located, wish)
         return None
 
+    def description(self, content: dict[str, Located]) -> str | None:
+        """What `description` says, be it nothing; None when absent, and with a finding when it is no text."""
+        located = content.get("description")
+        if located is None:
+            return None
+        if isinstance(located.value, str):
+            return located.value
+        self.wrong(located, "a description")
+        return None
+
     def texts(self, located: Located | None, wish: str) -> tuple[str, ...]:
         """One text or a list of them, as a tuple."""
         if located is None:

@@ -111,8 +111,10 @@ class ActionWriter:
             params["to"] = written_value(action.to)
         if action.delay is not None:
             params["delay"] = written_delay(action.delay)
-        said = {"id": action.id, "idLocation": action.id_location, "type": action.type, "restore": action.restore}
-        params |= {key: written_value(each) for key, each in said.items() if each is not None}
+        # A field's name is no value: it is read as it stands, so nothing in it is escaped.
+        values = {"id": written_value(action.id), "idLocation": action.id_location}
+        values |= {"type": written_value(action.type), "restore": action.restore}
+        params |= {key: each for key, each in values.items() if each is not None}
         raised = action.to is None and action.delay is not None
         return self._built_in("xstate.raise" if raised else "xstate.sendTo", params)
 

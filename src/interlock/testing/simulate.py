@@ -83,7 +83,7 @@ class Simulation:
         self.trace: list[Record] = []
         self.logs: list[tuple[str, str | None, Any]] = []
         self.messages: list[tuple[str, str, Any]] = []
-        self.pending: list[tuple[str, Effect]] = []
+        self._pending: dict[str, tuple[str, Effect]] = {}
         self.handlers: dict[str, Handler] = {}
         self.charts: dict[str, Kernel] = {}
         for given in kernels:
@@ -103,6 +103,11 @@ class Simulation:
         self._steps = 0
 
     # What a test does
+
+    @property
+    def pending(self) -> list[tuple[str, Effect]]:
+        """The invokes and calls that nobody has answered, each with its entity, in order."""
+        return list(self._pending.values())
 
     def create(self, entity: str, context: Mapping[str, Any] | None = None, *, kind: str | None = None) -> Step:
         """Start an entity. Its chart is `kind`, else what stands before the `/` of its id, else the first one given."""
@@ -218,7 +223,7 @@ class Simulation:
 
     def _fire_timeout(self, entity: str, key: str) -> None:
         invoke = next(each for each in self.snapshots[entity].invokes if each.key == key)
-        self.pending = [each for each in self.pending if each[1].key != key]
+        self._pending.pop(key, None)
         why = "the invoke took too long"
         self._step(entity, invoke_failed(invoke.id, key, "timeout", why, done="unknown", time_ms=self.time_ms))
         self._cancel(key)
@@ -235,7 +240,7 @@ class Simulation:
             case "invoke":
                 self._invoke(entity, effect)
             case "invoke_cancel":
-                self.pending = [each for each in self.pending if each[1].key != payload["key"]]
+                self._pending.pop(payload["key"], None)
                 self._cancel(payload["key"])
             case "forward":
                 self._forward(entity, effect)
@@ -294,7 +299,7 @@ class Simulation:
     def _ask(self, entity: str, effect: Effect) -> None:
         handler = self.handlers.get(effect.name or "")
         if handler is None:
-            self.pending.append((entity, effect))
+            self._pending[effect.key] = (entity, effect)
             return
         timeout_ms, key = effect.payload.get("timeout_ms"), effect.payload.get("key") or effect.key
         attempt = Attempt(entity, effect.name or "", effect.input, key, 1, timeout_ms, asyncio.Event())
@@ -312,11 +317,9 @@ class Simulation:
                 self._failure(entity, effect, Failed("result.malformed", problem))
 
     def _taken(self, key: str) -> tuple[str, Effect]:
-        found = next((each for each in self.pending if each[1].key == key), None)
-        if found is None:
+        if key not in self._pending:
             raise NotFoundError(f"no pending effect `{key}`", code="effect.unknown")
-        self.pending.remove(found)
-        return found
+        return self._pending.pop(key)
 
     def _result(self, entity: str, effect: Effect, result: Any) -> None:
         if effect.type == "invoke":
@@ -343,7 +346,7 @@ class Simulation:
         try:
             kernel = self._chart(entity, effect.payload.get("src"))
             if kernel is None:
-                self.pending.append((entity, effect))
+                self._pending[effect.key] = (entity, effect)
                 return
             if self._depth(entity) >= CHILD_DEPTH_MAX:
                 raise UsageError(f"charts invoke charts more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")

@@ -28,6 +28,11 @@ from tests.unit.definition.scxml_reading import codes, read, scxml
         ('<state><history type="wide"><transition target="a"/></history><state id="a"/></state>', "", ["scxml.value"]),
         ('<state><transition type="extern"/></state>', "", ["scxml.value"]),
         ('<state><transition event=".* a"/></state>', "", ["warning scxml.event"]),
+        ('<state><transition event="#a"/></state>', "", ["warning scxml.event"]),
+        ('<state id="a b"/>', "", ["name.invalid"]),
+        ('<state id=""/>', "", ["name.invalid"]),
+        ('<parallel id="a,b"/>', "", ["name.invalid"]),
+        ('<final id="a..b"/>', "", ["name.invalid"]),
         ('<state/><datamodel><data id="a.b"/></datamodel>', "", ["scxml.data"]),
         ('<state/><datamodel><data id="a" src="x"/></datamodel>', "", ["scxml.src"]),
         ('<state/><datamodel><data id="a" interlock:field=\'{"type": 1}\'/></datamodel>', "", ["scxml.extension"]),
@@ -107,7 +112,7 @@ def test_an_expression_that_is_too_long_is_left_alone() -> None:
 
 def test_many_states_may_want_the_same_key() -> None:
     """Ids that differ only in signs that a key cannot hold get numbers."""
-    ids = [f"{number:011b}".replace("0", ".").replace("1", ":") for number in range(1_500)]
+    ids = [f"{number:011b}".replace("0", "·").replace("1", ":") for number in range(1_500)]
     document = read("".join(f'<state id="{each}"/>' for each in ids))
 
     assert 1_500 == len({each.key for each in document.root.states})

@@ -252,6 +252,39 @@ def test_functions_of_the_author_take_arguments_of_any_shape(arguments: object) 
     assert document == again(document)
 
 
+@pytest.mark.parametrize("name", ["=", "= context.n", "\\=", "\\", "sent"])
+def test_the_field_that_takes_the_id_of_a_send_comes_back_as_it_was(name: str) -> None:
+    """It is a name, not a value: no `=` in it makes an expression, and none is escaped."""
+    send = Send(event="go", to="parent", id_location=name)
+    states = (State(key="a", transitions=(Transition(events=("E",), actions=(send,)),)), State(key="b"))
+    root = State(initial=Initial(targets=("a",)), states=states)
+    document = Document(kind="m", dialect="xstate", unhandled="ignore", root=root)
+
+    assert document == again(document)
+
+
+@pytest.mark.parametrize("targets", [("#deep",), ("x.y",)])
+def test_a_history_without_default_falls_back_to_a_deep_initial(targets: tuple[str, ...]) -> None:
+    """Only an extension says where such a parent begins; its history takes the same targets, and stays so."""
+    inner = State(key="x", states=(State(key="w"), State(key="y", id="deep")), initial=Initial(targets=("w",)))
+    outer = State(key="a", initial=Initial(targets=targets), states=(inner, State(key="h", type="history")))
+    root = State(initial=Initial(targets=("a",)), states=(outer, State(key="b")))
+    back = again(Document(kind="m", dialect="xstate", unhandled="ignore", root=root))
+
+    assert back.root.states[0].initial is not None
+    assert back.root.states[0].initial.targets == back.root.states[0].states[1].targets
+    assert back == again(back)
+
+
+def test_a_description_may_be_empty() -> None:
+    """Whoever clears the field of an editor leaves one behind; it is no mistake, and it comes back."""
+    states = (State(key="a", description="", transitions=(Transition(events=("E",), description=""),)), State(key="b"))
+    root = State(initial=Initial(targets=("a",)), states=states, description="")
+    document = Document(kind="m", dialect="xstate", unhandled="ignore", root=root)
+
+    assert document == again(document)
+
+
 @given(documents())
 @settings(max_examples=60)
 def test_any_document_can_be_written_and_what_is_read_back_is_stable(document: Document) -> None:
