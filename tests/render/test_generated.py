@@ -4,6 +4,7 @@
 """
 
 import os
+from random import Random
 
 import pytest
 
@@ -15,6 +16,7 @@ from interlock.render.compare import compared
 from interlock.render.depict import depicted, drawn
 from interlock.render.svg import Look, svg
 from interlock.render.tree import tree
+from tests.properties.charts import document
 from tests.render.generated import generated
 
 DRAWINGS = int(os.environ.get("INTERLOCK_DRAWINGS", "300"))
@@ -36,6 +38,18 @@ def test_a_chart_made_by_chance_is_drawn_within_the_rules(part: int) -> None:
 
     assert [] == troubles
     assert count > DRAWINGS / PARTS * 0.8
+
+
+@pytest.mark.parametrize("seed", [19, 20, 93, 142, 247, 263, 322, 1415])
+def test_a_chart_with_regions_of_every_sort_is_drawn_within_the_rules(seed: int) -> None:
+    """Charts made by chance for the kernel: parallel states in parallel states, final states as regions."""
+    chart = compile_document(document(Random(seed))).chart
+    assert chart is not None
+    for depth in (None, 1, 2):
+        picture = depicted(collapsed(tree(chart), depth=depth))
+
+        assert "" == picture.trouble
+        assert svg(picture, Look(theme="bare")).startswith("<svg")
 
 
 def test_the_largest_chart_is_drawn() -> None:

@@ -12,8 +12,9 @@ from dataclasses import replace
 from interlock.render.tree import Box, BoxKind, Label, Mark, Tree, Wire, drawable
 
 _HOLDERS = ("group", "parallel", "niche")
-_HOMES = {"initial": ("group",), "fork": ("group",), "niche": ("parallel",)}
-"""What is no state fits into some boxes only; where the box around it has become another, it is left out."""
+_RINGS = ("group", "niche")
+_HOMES = {"initial": ("group",), "fork": ("group",), "niche": ("parallel",), "final": _RINGS, "history": _RINGS}
+"""What is no plain state fits into some boxes only; where the box around it has become another, it is left out."""
 
 
 def compared(old: Tree, new: Tree) -> Tree:

@@ -226,6 +226,7 @@ class Composer:
                     beyond=max(looped.beyond, badge_room(plate.box) if down and not plate.aside else 0.0),
                     low=low,
                     high=high,
+                    is_round=plate.box.kind in ("initial", "final", "history"),
                 )
             )
         links = []

@@ -67,6 +67,7 @@ class Item:
     beyond: float = 0.0
     low: float = 0.0
     high: float = 0.0
+    is_round: bool = False
     pins: dict[int, float] = field(default_factory=dict)
 
 

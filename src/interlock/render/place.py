@@ -7,15 +7,17 @@ Rule 2: blocks first drift toward the mean of what they are linked to. Pushing a
 and taking the middle of both keeps every distance, for the distances are linear.
 Rule 3: then they settle: a block, or several that straight lines join, move to where another line becomes straight, as
 long as all bends together get shorter.
+Rule 4: last, the only line of what is round moves to its middle, if there is room and it bends at its other end anyway.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
 
-from interlock.render.ends import Span, sides_of, span, spread
+from interlock.render.ends import Side, Span, sides_of, span, spread
 from interlock.render.layers import Layered
 from interlock.render.level import ITEM_GAP, LINE_GAP, PORT_GAP, Budget, Item
 
@@ -25,6 +27,8 @@ _PUSH_ROUNDS = 4
 _PUSH_MAX = 40.0
 """How far others are pushed aside to straighten a line."""
 _EXACT = 0.01
+_BEND_MIN = 16.0
+"""Between two bends: room for two round corners."""
 _BEND_COST = 30.0
 """What a bend costs, in pixels across: of two ways of the same length the one with fewer bends is better."""
 
@@ -254,6 +258,25 @@ class Blocks:
             self.x[each] += shift
         return True
 
+    def shift(self, vertex: int, by: float) -> bool:
+        """Move the block of a vertex if nothing is in the way; say whether it moved."""
+        block = self.block[vertex]
+        low, high = self._room([block], {block})
+        if not low <= by <= high:
+            return False
+        self.x[block] += by
+        return True
+
+    def bends(self, number: int, end: int, ends: list[list[float]], off: float) -> bool:
+        """Whether a link is one straight line but for a bend at its other end, wide enough to stay one if it moves."""
+        chain = self.made.chains[number]
+        line = self.block[chain[1]]
+        if any(self.block[each] != line for each in chain[1:-1]):
+            return False
+        away = self.x[line] - self.x[self.block[chain[0 if end else -1]]] - ends[number][1 - end]
+        sign = 1.0 if away > 0 else -1.0
+        return min(sign * away, sign * (away - off)) >= _BEND_MIN
+
     def _room(self, group: list[int], inside: set[int]) -> tuple[float, float]:
         """How far a group can move to either side before it meets another block."""
         low, high = float("-inf"), float("inf")
@@ -315,8 +338,23 @@ def placed(made: Layered, items: list[Item], rows: list[list[int]], budget: Budg
             wishes = [blocks.x[blocks.block[vertex]] - middle for _, _, vertex in side.links]
             spread(side, items, ends, wishes, wish=wishes)
         blocks.settle(blocks.joints(_exact(ends)))
+    for item, number, end in _lonely(sides, items):
+        middle = (items[item].low + items[item].high - items[item].across) / 2
+        off = ends[number][end] - middle
+        if blocks.bends(number, end, ends, off) and blocks.shift(made.chains[number][1], -off):
+            ends[number][end] = middle
     places = [blocks.x[each] for each in blocks.block]
     return Placed(places, ends)
+
+
+def _lonely(sides: list[Side], items: list[Item]) -> Iterator[tuple[int, int, int]]:
+    """What is round and has one line only, that line, and which end of it."""
+    links: dict[int, list[tuple[int, int, int]]] = {}
+    for side in sides:
+        links.setdefault(side.item, []).extend(side.links)
+    for item, found in links.items():
+        if items[item].is_round and len(found) == 1:
+            yield item, found[0][0], found[0][1]
 
 
 def _exact(ends: list[list[float]]) -> list[list[Span]]:

@@ -88,11 +88,13 @@ def framed(
         return Plate(box=box, width=content[0], height=content[1], bare=True), 0.0, 0.0
     width, height = header_size(box)
     top = height + (_BELOW_HEADER if height else PADDING)
-    whole = max(content[0] + 2 * PADDING + lead, width)
-    x = max((whole - lead - content[0]) / 2, PADDING) + lead
+    whole = max(content[0] + 2 * PADDING, width)
+    x = max((whole - content[0]) / 2, PADDING)
     title, missing = title_place(width, whole, [x + door for door in doors])
-    if missing:
-        whole, x = whole + missing, x + missing
+    if missing or lead:
+        # The room kept free comes on top: else what asks for it would see nothing move until the title has its own.
+        whole, x = whole + missing + lead, x + missing + lead
+        title, _ = title_place(width, whole, [x + door for door in doors])
     return Plate(box=box, width=whole, height=top + content[1] + PADDING, title=title), x, top
 
 

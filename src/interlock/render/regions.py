@@ -24,20 +24,27 @@ _TITLE_ROUNDS = 6
 
 def regions(box: Box, ways: Ways, region: Callable[[str, float], Plate], *, down: bool, lead: float) -> Plate:
     """A parallel state laid out. `region` lays out one of its regions, with room kept free before its content."""
-    plates = [region(child, 0.0 if number else lead) for number, child in enumerate(box.children)]
+    plates = [region(child, 0.0) for child in box.children]
     pieces = ways.pieces.get(box.key, [])
     width, height = header_size(box)
-    title, room = 0.0, lead
-    for _ in range(_TITLE_ROUNDS):
+
+    def titled() -> tuple[float, float]:
         spots = _Spots(box, plates, pieces, down=down, before=0.0 if down else height)
         doors = [spots.port(piece) for piece in pieces if _is_door(box, ways, piece)] if down else []
-        whole = fsum(plate.width for plate in plates)
-        title, missing = title_place(width, max(whole, width), doors)
+        return title_place(width, max(fsum(plate.width for plate in plates), width), doors)
+
+    (title, missing), room = titled(), 0.0
+    for _ in range(_TITLE_ROUNDS):
         if not missing:
             break
         # Twice as much: a line that ends at a region's border does so in its middle, and moves half as far.
         room += 2 * missing
         plates[0] = region(box.children[0], room)
+        title, missing = titled()
+    if lead:
+        # Beyond what the own title needs: else the two would overlap, and the lines of the state around not move.
+        plates[0] = region(box.children[0], room + lead)
+        title, _ = titled()
     return _joined(box, ways, plates, pieces, (title, width, height), down=down)
 
 

@@ -6,6 +6,7 @@
 4. A line passes through no box but those around its ends, and through no title.
 5. Every end of a line lies on the outline of its box.
 6. A label is near its own line, and nearer to it than to any other.
+7. Every line has a length, and its label if there is something to say.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ def broken_rules(picture: Picture) -> Iterator[str]:
     sight = _Sight(picture)
     yield from _boxes_apart(sight)
     for number, path in enumerate(picture.paths):
+        if len(path.points) < 2:
+            yield f"line {number} from {path.wire.source} to {path.wire.target} has no length"
+            continue
         yield from _line_rules(sight, number, path)
         if path.label is not None:
             yield from _label_rules(sight, number, path.label)
@@ -135,6 +139,8 @@ def _boxes_apart(sight: _Sight) -> Iterator[str]:
 
 def _line_rules(sight: _Sight, number: int, path: Path) -> Iterator[str]:
     name = f"line {number} from {path.wire.source} to {path.wire.target}"
+    if path.lines and path.label is None:
+        yield f"{name} has lost its label"
     legal = {*sight.around(path.wire.source), *sight.around(path.wire.target)}
     ends = (path.wire.source, path.wire.target)
     for (x, y), (other_x, other_y) in pairwise(path.points):

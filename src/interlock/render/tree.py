@@ -1,11 +1,12 @@
 """The drawing tree: which boxes a picture of a chart has, one inside the other, and which wires run between them.
 
 Rule 1: document order throughout; a box is known by a key that says what it is: `s/<state id>`, `i/<state id>` for the
-dot a compound begins at, `f/...` for the bar of a transition with several targets, `h/...` for what holds the histories
-of a parallel state.
+dot a compound begins at, `f/...` for the bar of a transition with several targets, `h/...` for a niche: a region
+that is no state, but holds the histories of a parallel state, or a final state that is itself a region.
 Rule 2: a wire joins two boxes. Transitions with the same ends and style are one wire with a label for each.
 Rule 3: what cannot be a line between two boxes is a note inside one: no target, from or to the root, from a region to
-another region as a whole, several targets inside one parallel state.
+another region as a whole, several targets inside one parallel state. Regions touch each other and the border around
+them, so that a line which runs in parallel states only would have no length, and its label no place.
 Rule 4: nothing here knows a size or a place.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from interlock.model.action import Block, guard_text
@@ -126,15 +128,20 @@ def tree(chart: Chart) -> Tree:
 
 
 def _boxes(chart: Chart, state: State) -> Iterator[Box]:
-    """The box of a state, with its dot and the niche of its histories."""
+    """The box of a state, with its dot, the niche of its histories and the one around itself."""
     key, histories = state_key(state.id), _histories(chart, state)
-    children = [state_key(chart.states[each].id) for each in state.children if each not in histories]
+    inside = [chart.states[each] for each in state.children if each not in histories]
+    children = [f"h/{each.id}" if _has_niche(chart, each) else state_key(each.id) for each in inside]
     kind = _kind(chart, state)
     if kind == "group" and state.initial:
         children.insert(0, f"i/{state.id}")
     if histories:
         children.append(f"h/{state.id}")
     parent = None if state.parent < 0 else _parent(chart, state)
+    alone = _has_niche(chart, state)
+    if alone:
+        yield Box(key=f"h/{state.id}", kind="niche", parent=parent, children=(key,), region=True)
+        parent = f"h/{state.id}"
     yield Box(
         key=key,
         kind=kind,
@@ -143,13 +150,22 @@ def _boxes(chart: Chart, state: State) -> Iterator[Box]:
         parent=parent,
         children=tuple(children),
         notes=tuple(_notes(chart, state)),
-        region=state.parent >= 0 and state.history is None and chart.states[state.parent].type == "parallel",
+        region=not alone and state.history is None and _is_region(chart, state),
     )
     if kind == "group" and state.initial:
         yield Box(key=f"i/{state.id}", kind="initial", parent=key)
     if histories:
-        inside = tuple(state_key(chart.states[each].id) for each in histories)
-        yield Box(key=f"h/{state.id}", kind="niche", parent=key, children=inside, region=True)
+        kept = tuple(state_key(chart.states[each].id) for each in histories)
+        yield Box(key=f"h/{state.id}", kind="niche", parent=key, children=kept, region=True)
+
+
+def _is_region(chart: Chart, state: State) -> bool:
+    return state.parent >= 0 and chart.states[state.parent].type == "parallel"
+
+
+def _has_niche(chart: Chart, state: State) -> bool:
+    """Whether a state stands in a niche of its own: a final one is a ring, which cannot be as large as a region."""
+    return state.type == "final" and _is_region(chart, state)
 
 
 def _histories(chart: Chart, state: State) -> tuple[int, ...]:
@@ -230,8 +246,8 @@ def _is_wired(chart: Chart, state: State, targets: tuple[int, ...]) -> bool:
     if len(targets) > 1:
         return False
     if state.index == common:
-        return chart.states[targets[0]].parent != common
-    return state.parent != common or state.history is not None
+        return chart.states[targets[0]].parent != common and _has_room(chart, targets[0], common)
+    return _has_room(chart, state.index, common)
 
 
 def _common(chart: Chart, source: int, targets: tuple[int, ...]) -> int:
@@ -240,6 +256,21 @@ def _common(chart: Chart, source: int, targets: tuple[int, ...]) -> int:
     while not all(common <= each <= chart.states[common].last for each in targets):
         common = chart.states[common].parent
     return common
+
+
+def _has_room(chart: Chart, inner: int, outer: int) -> bool:
+    """Whether a box between a state and one around it has layers: there a line has a length, and its label a place.
+
+    A niche has.
+    """
+    state = chart.states[inner]
+    if state.history is not None or state.type == "final":
+        return True
+    while state.parent != outer:
+        state = chart.states[state.parent]
+        if state.type != "parallel":
+            return True
+    return False
 
 
 def _label(chart: Chart, state: State, transition: Transition) -> Label:
@@ -319,7 +350,10 @@ def drawable(made: Tree) -> Tree:
 
 
 def _has_way(made: Tree, wire: Wire) -> bool:
-    """Whether a wire can be drawn: in the level of a parallel state it must begin inside a region, or end in one."""
+    """Whether a wire can be drawn: in the level of a parallel state it must begin inside a region, or end in one.
+
+    The same question as of `_has_room`: a box on its way must have layers.
+    """
     source = made.boxes[wire.source]
     if source.kind == "final":
         return False
@@ -328,6 +362,5 @@ def _has_way(made: Tree, wire: Wire) -> bool:
     container = made.container(wire.source, wire.target)
     if made.boxes[container].kind != "parallel":
         return True
-    if wire.source == container:
-        return made.boxes[wire.target].parent != container
-    return source.parent != container
+    around = made.above(wire.target if wire.source == container else wire.source)
+    return any(made.boxes[each].kind != "parallel" for each in takewhile(lambda each: each != container, around))

@@ -6,7 +6,7 @@ Rule 2: on which side a border is crossed follows from the structure alone: with
 leaves at the end of a box, against it the other way round. Between regions of one parallel state lines leave and enter
 at the end.
 Rule 3: a label stands on the middle piece, except in a parallel state, whose level has no layers: there it stands on
-the outermost piece inside the region.
+the outermost piece in a level that has, on the source's side if it can.
 """
 
 from __future__ import annotations
@@ -91,9 +91,8 @@ def _add(found: Ways, tree: Tree, number: int) -> None:
         levels.append(outer)
     found.levels[number] = levels
     middle = levels.index(container)
-    if tree.boxes[container].kind == "parallel":
-        middle += -1 if middle else 1
-    found.labelled[number] = levels[middle]
+    outwards = (*levels[middle::-1], *levels[middle + 1 :])
+    found.labelled[number] = next(each for each in outwards if tree.boxes[each].kind != "parallel")
 
 
 def _until(tree: Tree, key: str, container: str) -> list[str]:

@@ -52,6 +52,26 @@ def test_a_short_chain_is_drawn_to_the_right() -> None:
     assert frame_of(picture, "s/a").area.right < frame_of(picture, "s/b").area.x
 
 
+def test_the_only_line_to_a_final_state_ends_in_the_middle_of_its_ring() -> None:
+    """The line bends at its other end anyway, so it is the line that moves."""
+    picture = sound(
+        picture_of(
+            State(key="unpaid", transitions=(on("late", "expired"), on("payment", "paid"), on("cancelled", "gone"))),
+            State(key="paid", transitions=(on("parcel.shipped", "shipped"), on("cancelled", "refund"))),
+            State(key="refund", transitions=(on("done", "gone"), on("failed", "refund_failed"))),
+            State(key="refund_failed", transitions=(on("retried", "refund"),)),
+            *(State(key=each, type="final") for each in ("expired", "shipped", "gone")),
+        )
+    )
+    off = []
+    for source, target in (("unpaid", "expired"), ("paid", "shipped")):
+        (path,) = paths_of(picture, source, target)
+        ring = frame_of(picture, f"s/{target}").area
+        off.append(round(path.points[-1][0] - ring.x - ring.width / 2, 1))
+
+    assert [0.0, 0.0] == off
+
+
 def test_a_line_into_a_compound_crosses_its_border_without_a_bend() -> None:
     """Both halves share the port, so no slanted piece and no jog is left there."""
     inner = State(key="c", states=(State(key="x"), State(key="y", transitions=(on("back", "#a"),))))
@@ -124,6 +144,16 @@ def test_a_box_widens_for_its_title_and_nothing_else_moves_apart() -> None:
 
     assert wide.width - narrow.width == pytest.approx(shifted - x)
     assert shifted > x
+
+
+@pytest.mark.parametrize("doors", [[], [10.0, 30.0, 50.0], [55.0]])
+def test_room_before_the_content_comes_on_top_of_what_the_title_needs(doors: list[float]) -> None:
+    """What asks for a little room sees its lines move by as much; else it would have to guess how much to ask for."""
+    box = tree(nested()).boxes["s/setup"]
+    plain, x, top = framed(box, (60.0, 50.0), doors)
+    roomy, moved, same = framed(box, (60.0, 50.0), doors, lead=3.0)
+
+    assert pytest.approx((x + 3.0, top, plain.width + 3.0, plain.height)) == (moved, same, roomy.width, roomy.height)
 
 
 def test_a_title_of_regions_gives_way_too() -> None:

@@ -88,6 +88,24 @@ def test_a_slanted_line_is_seen() -> None:
     )
 
 
+def test_a_line_without_length_is_seen() -> None:
+    """There is nothing to look at, and an arrow would point nowhere."""
+    picture = good()
+    number = line(picture, "go")
+
+    assert "has no length" in said(led(picture, number, picture.paths[number].points[:1]))
+
+
+def test_a_lost_label_is_seen() -> None:
+    """A line that has something to say must say it."""
+    picture = good()
+    number = line(picture, "go")
+    paths = list(picture.paths)
+    paths[number] = replace(paths[number], label=None)
+
+    assert "has lost its label" in said(replace(picture, paths=tuple(paths)))
+
+
 def test_a_line_that_ends_nowhere_is_seen() -> None:
     """Its end must lie on the border."""
     picture = good()

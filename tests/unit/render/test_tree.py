@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from interlock.model.action import Do
-from interlock.model.document import Initial, State, Transition
+from interlock.model.document import Document, Initial, State, Transition
 from interlock.render.tree import Box, Tree, Wire, drawable, tree
-from tests.unit.render.charts import expression, flat, nested, on, parallel_root
+from tests.unit.render.charts import compiled, expression, flat, nested, on, parallel_root
 from tests.unit.render.pictures import chart_of
 
 
@@ -126,6 +126,48 @@ def test_between_whole_regions_there_are_notes() -> None:
 
     assert (["y → d"], ["me → r"], ["r → r"]) == (notes(made, "s/p.l"), notes(made, "s/r"), notes(made, "s/p"))
     assert [("s/p", "s/d"), ("s/p.l.a", "s/r")] == [ends for ends in wires(made) if ends[0][0] == "s"]
+
+
+def test_what_runs_in_parallel_states_only_is_a_note() -> None:
+    """Regions in regions touch the border around all of them: a line to one would have no length."""
+    inner = State(key="q", type="parallel", states=(State(key="r", id="r"), State(key="s", id="s")))
+    deep = State(key="g", states=(State(key="c", id="c", transitions=(on("z", "#r"),)),))
+    more = replace(inner, transitions=(on("a", "#r"),), states=(*inner.states, deep))
+    left = replace(
+        more, states=(replace(inner.states[0], transitions=(on("b", "#p"), on("d", "#t"))), *more.states[1:])
+    )
+    both = State(
+        key="p",
+        id="p",
+        type="parallel",
+        states=(left, State(key="t", id="t")),
+        transitions=(on("e", "#r"), on("f", "#c")),
+    )
+    made = tree(chart_of(both))
+
+    assert (["e → r"], ["b → p", "d → t"]) == (notes(made, "s/p"), notes(made, "s/r"))
+    assert [("s/p", "s/c"), ("s/c", "s/r")] == [ends for ends in wires(made) if ends[0][0] == "s"]
+
+
+def test_a_final_region_stands_in_a_niche_of_its_own() -> None:
+    """It is a ring, and lines end at the ring; a region is as large as those beside it."""
+    final = State(key="end", id="end", type="final")
+    both = State(key="p", type="parallel", states=(final, State(key="q", states=(State(key="x"),))))
+    start = State(key="a", transitions=(on("go", "#end"),))
+    made = tree(compiled(Document(kind="sample", dialect="xstate", root=State(states=(start, both)))))
+
+    assert ("h/end", "s/p.q") == made.boxes["s/p"].children
+    assert ("niche", True, ("s/end",)) == (
+        made.boxes["h/end"].kind,
+        made.boxes["h/end"].region,
+        made.boxes["h/end"].children,
+    )
+    assert ("final", False, "h/end") == (
+        made.boxes["s/end"].kind,
+        made.boxes["s/end"].region,
+        made.boxes["s/end"].parent,
+    )
+    assert ("s/a", "s/end") in wires(made)
 
 
 def test_a_parallel_root_is_the_frame_of_its_regions() -> None:
