@@ -85,6 +85,16 @@ def test_a_read_only_store_is_read_and_takes_no_append(tmp_path: Path) -> None:
     assert loaded.version == 2
 
 
+def test_where_nothing_can_be_written_no_store_begins(tmp_path: Path) -> None:
+    """It says that the disk is the reason, and not only that nothing is there."""
+    with tmpfs(tmp_path / "disk", "4m") as disk:
+        make_read_only(disk)
+        with pytest.raises(UnavailableError, match=r"there is no .*new, and it cannot be written: Read-only") as caught:
+            store(disk / "new")
+
+    assert "store.open" == caught.value.code
+
+
 def test_the_work_of_a_read_only_store_is_seen(tmp_path: Path) -> None:
     """Without its marker, only by whoever asks for the entity."""
     with tmpfs(tmp_path / "disk", "4m") as disk:

@@ -3,7 +3,7 @@
     python -m tests.web.screenshots [folder]
 
 Three worlds: `demo`, which runs and fails by itself until it has a thousand entities; `one`, a single entity; `none`, a
-chart without any. Each page in light and dark, in a wide window and in one of 400 pixels.
+chart without any. Each page in light and dark, in a wide window and in one of 360 pixels.
 Rule: what it starts it ends, by its id; everything goes over loopback.
 """
 
@@ -25,7 +25,7 @@ from tests.web.browsers import ARGUMENTS, CHROMIUM, Visitor, served
 from tests.web.worlds import interrupted
 
 FOLDER = Path("build/screenshots")
-WIDTHS = {"wide": 1280, "narrow": 400}
+WIDTHS = {"wide": 1280, "narrow": 360}
 HIGH = 900
 ENTITIES = 1_000
 WAIT_LOOKS = 120
@@ -42,8 +42,15 @@ PAGES = {
     "audit": "/audit",
     "diff": "/k/order/diff",
     "lab": "/k/order/lab",
+    "labs": "/lab",
     "unknown": "/nowhere",
 }
+
+NEXT = (
+    ORDER.replace("2.0.0", "2.1.0").replace("48h", "72h").replace("shipped: shipped}", "shipped: under_way}")
+    + "  under_way: {expect: {within: 5d}, on: {parcel.shipped: shipped}}\n"
+)
+"""The next revision of the chart: a timer that changed, and a state more."""
 
 COUNTED = """async () => {
   const found = await (await fetch("/api/v1/kinds")).json();
@@ -88,9 +95,10 @@ def none(home: Path) -> Iterator[str]:
 
 @contextmanager
 def one(home: Path) -> Iterator[str]:
-    """A server with one entity, and a bulk that another one did not end."""
+    """A server with one entity, a bulk that another one did not end, and a revision that is about to come."""
     interrupted(home)
-    with served(home, "sqlite:///o.db", "--chart", "order.yaml") as link:
+    (home / "next.yaml").write_text(NEXT, encoding="utf-8")
+    with served(home, "sqlite:///o.db", "--chart", "order.yaml", "--chart", "next.yaml") as link:
         yield link
 
 
@@ -135,6 +143,8 @@ def taken(browser: Any, link: str, folder: Path, world: str) -> None:
         if name == "bulk" and world != "none":
             tab.click("main table button.link")
             tab.wait_for_selector("main .report")
+        if name == "lab":
+            played(tab)
         for width, pixels in WIDTHS.items():
             tab.set_viewport_size({"width": pixels, "height": HIGH})
             for theme in ("light", "dark"):
@@ -145,6 +155,14 @@ def taken(browser: Any, link: str, folder: Path, world: str) -> None:
         tab.emulate_media(color_scheme="light")
     tab.close()
     context.close()
+
+
+def played(tab: Any) -> None:
+    """Begin in the lab, where the chart asks for something."""
+    for each in tab.query_selector_all("main form [required]"):
+        each.fill("5")
+    tab.click("button:has-text('Begin')")
+    tab.wait_for_selector("main .events")
 
 
 def worked(visitor: Visitor) -> None:

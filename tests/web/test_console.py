@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -146,6 +147,29 @@ def test_an_operator_goes_from_the_fleet_to_the_oldest_entity_and_through_its_pa
     tab.wait_for_selector("form.filters")
 
 
+def test_who_has_ended_is_told_apart_from_those_who_go_on(visitor: Visitor) -> None:
+    """On the fleet's cards: the bar and the legend are of the living, and a line below leads to the others."""
+
+    def with_ended(route: Any) -> None:
+        fleet = route.fetch().json()
+        (orders,) = fleet["kinds"]
+        final = next(each for each in orders["states"] if each["type"] == "final")
+        final["entities"] = 3
+        orders["states"].append({**final, "id": ":cancelled", "type": "ended", "entities": 2})
+        route.fulfill(json=fleet)
+
+    visitor.tab.route("**/api/v1/kinds", with_ended)
+    tab = visitor.open("/")
+    line = tab.locator("section.kind p.ended")
+    bar = tab.get_attribute("section.kind .bar", "aria-label")
+
+    assert re.fullmatch(r"ended: \w+ 3, cancelled \(no final state\) 2", line.inner_text())
+    assert ("unpaid" in bar, "cancelled" in bar) == (True, False)
+    line.locator("a").last.click()
+    tab.wait_for_selector("form.filters")
+    assert tab.url.endswith("/entities?state=%3Acancelled")
+
+
 def test_a_link_to_a_version_shows_that_version(visitor: Visitor) -> None:
     """Everything that matters is in the address."""
     tab = visitor.open("/e/order/A-1?version=1")
@@ -258,6 +282,8 @@ INJECTED = "[data-xss], main img, main script, main iframe"
 CONTROLS = "main button, main a, main input, main select, main textarea, header button, header a, header input"
 SETTLED = """Promise.all(document.getAnimations()
   .filter(each => each.effect.getTiming().iterations < 9).map(each => each.finished))"""
+CUT = """[...document.querySelectorAll('main .scroll')]
+  .filter(each => each.scrollWidth > each.clientWidth).map(each => each.firstChild.ariaLabel)"""
 NAMELESS = f"""() => [...document.querySelectorAll('{CONTROLS}')].filter(each =>
   !(each.getAttribute('aria-label') || each.textContent.trim() || (each.labels && each.labels.length) || each.title)
 ).map(each => each.outerHTML)"""
@@ -276,7 +302,8 @@ def judged(tab: Any) -> list[str]:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_is_clean_in_both_themes_and_on_a_small_screen(visitor: Visitor, path: str, tmp_path: Path) -> None:
-    """No error, no request to elsewhere, a name for every control, nothing injected, no sideways scrolling at 360 px.
+    """No error, no request to elsewhere, a name for every control, nothing injected; at 360 px neither page nor table
+    scrolls sideways.
 
     With INTERLOCK_SHOTS=folder the pictures stay there for people to look at.
     """
@@ -292,6 +319,7 @@ def test_every_page_is_clean_in_both_themes_and_on_a_small_screen(visitor: Visit
     tab.wait_for_function("innerWidth === 360")
 
     assert 360 == tab.evaluate("document.documentElement.scrollWidth")
+    assert [] == tab.evaluate(CUT)
 
 
 def test_nothing_that_people_wrote_becomes_part_of_a_page(visitor: Visitor) -> None:

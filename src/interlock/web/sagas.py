@@ -19,7 +19,9 @@ _BACK = "_compensation"
 
 
 class StepView(Struct, frozen=True):
-    """A step of a saga: `waiting`, `running`, `done`, `compensating`; `clear`: nothing of it is left to make up for."""
+    """A step of a saga: `waiting`, `running`, `done`, `compensating`; `clear`: nothing of it is left to make up for;
+    `skipped`: a later one has its turn already.
+    """
 
     id: str
     status: str
@@ -76,15 +78,21 @@ def _view(saga: Saga, active: dict[str, State], snapshot: Snapshot) -> SagaView:
     done = {key for key, deed in listed.items() if deed is not None} if isinstance(listed, dict) else set()
     backward = any(key.endswith(_BACK) or key in ("compensation", "compensated") for key in inside)
     phase = "blocked" if "blocked" in inside else "compensation" if backward else "forward"
-    steps = (StepView(each, _status(each, inside, done, phase), each in saga.compensated) for each in saga.steps)
+    reached = max((at for at, each in enumerate(saga.steps) if each in inside or each in done), default=0)
+    steps = (
+        StepView(each, _status(each, inside, done, phase, passed=at < reached), each in saga.compensated)
+        for at, each in enumerate(saga.steps)
+    )
     return SagaView(saga.state.id, phase, tuple(steps))
 
 
-def _status(step: str, inside: set[str], done: set[str], phase: str) -> str:
+def _status(step: str, inside: set[str], done: set[str], phase: str, *, passed: bool) -> str:
     if step + _BACK in inside:
         return "compensating"
     if step in inside:
         return "running"
     if step in done:
         return "done"
-    return "waiting" if phase == "forward" else "clear"
+    if phase != "forward":
+        return "clear"
+    return "skipped" if passed else "waiting"

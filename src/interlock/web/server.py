@@ -7,6 +7,7 @@ Rule 2: the first signal drains: streams end, requests in hand are answered. A s
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,10 @@ from interlock.web.console import Console
 DRAIN_SECONDS = 10
 BACKLOG = 128
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_CURES = {
+    errno.EADDRINUSE: "another program has it: name another with --port, or 0 for any",
+    errno.EACCES: "it is kept for the system: name one above 1023 with --port, or 0 for any",
+}
 
 
 async def serve(
@@ -90,7 +95,7 @@ def bound(host: str, port: int) -> socket.socket:
         listening.listen(BACKLOG)  # now, so that whoever reads the address can connect
     except OSError as error:
         listening.close()
-        hint = "another program has it: name another with --port, or 0 for any"
+        hint = _CURES.get(error.errno or 0, "name an address of this machine with --host")
         raise UnavailableError(f"port {port} of {host}: {error.strerror}", code="serve.port", hint=hint) from None
     return listening
 

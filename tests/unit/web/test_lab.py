@@ -118,6 +118,18 @@ async def test_a_saga_shows_what_is_done_what_runs_and_what_waits() -> None:
     assert "compensation" in back.json()["configuration"][0]
 
 
+async def test_a_step_of_a_saga_that_was_passed_over_does_not_wait() -> None:
+    """There is an address already, so the first step had nothing to do and the second runs."""
+    boss = {"id": "boss", "roles": ["system"]}
+    async with opened(charts=(vm(),)) as client:
+        await client.runtime.create("vm/1", {"image": "debian", "address": "10.0.0.7"})
+        await client.runtime.send("vm/1", "quota.granted", principal=boss)
+        listed = await client.json("sagas")
+
+    (saga,) = listed["sagas"][0]["entities"][0]["sagas"]
+    assert ["skipped", "running", "waiting"] == [each["status"] for each in saga["steps"]]
+
+
 async def pending(client: Client, acts: list[dict[str, Any]]) -> str:
     """Gives the key of the effect that a play waits for."""
     view = (await client.post("kinds/vm/lab", {"acts": acts, "context": {"image": "debian"}})).json()

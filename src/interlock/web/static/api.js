@@ -82,7 +82,12 @@ function logIn() {
       required: true,
       id: "key",
     });
-    const note = h("p.muted", "Or open the link that ", h("code", "interlock serve"), " printed: it works once.");
+    const note = h(
+      "p.muted",
+      "Or open the link that ",
+      h("code", "interlock serve"),
+      " printed. It works once; start it again for a new one.",
+    );
     const form = h(
       "form.card.login",
       {onsubmit: submit},
@@ -129,8 +134,8 @@ export function live(inside, path, handlers, poll) {
       timer = null;
     };
     source.onerror = () => {
-      show("off");
       if (source && source.readyState === EventSource.CLOSED) close();
+      show("off");
       if (!timer && poll) timer = setInterval(() => document.hidden || poll(), 5000);
     };
     for (const [name, act] of Object.entries(handlers)) {
@@ -140,7 +145,7 @@ export function live(inside, path, handlers, poll) {
   function close() {
     if (source) source.close();
     source = null;
-    show("off");
+    show("none");
   }
   const turn = () => (document.hidden ? close() : (open(), poll && poll()));
   document.addEventListener("visibilitychange", turn);

@@ -158,14 +158,13 @@ class Diagram extends HTMLElement {
 
   /** Counts in the badge slots, heat by share, a sign where some are stuck. */
   heat(states) {
-    const atoms = states.filter((each) => each.type !== "compound" && each.type !== "parallel");
+    const atoms = states.filter((each) => !["compound", "parallel", "ended"].includes(each.type));
     const most = Math.max(1, ...atoms.map((each) => each.entities));
     for (const each of states) {
       const node = this.nodes.get(each.id);
       if (!node) continue;
-      for (const name of [...node.classList]) if (name.startsWith("heat-")) node.classList.remove(name);
-      const level = each.entities ? Math.min(9, Math.round((9 * Math.log1p(each.entities)) / Math.log1p(most))) : 0;
-      if (each.entities && atoms.includes(each)) node.classList.add(`heat-${level}`);
+      node.classList.toggle("heat", each.entities > 0 && atoms.includes(each));
+      node.style.setProperty("--share", `${Math.round(4 + (38 * Math.log1p(each.entities)) / Math.log1p(most))}%`);
       node.classList.toggle("stuck", Boolean(each.stuck));
       const stuck = each.stuck ? `, ${number(each.stuck)} stuck` : "";
       node.setAttribute("aria-label", `${each.id}, ${number(each.entities)} entities${stuck}`);

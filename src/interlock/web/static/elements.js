@@ -2,7 +2,7 @@
 // Text becomes text nodes, so nothing that a user or a chart wrote can become part of the page.
 
 const SVG = "http://www.w3.org/2000/svg";
-const BARE = new Set(["svg", "path", "polyline", "circle", "rect", "line"]);
+const BARE = new Set(["svg", "path", "rect", "title"]);
 
 /** An element: `h("a.link", {href: "/"}, "text", child, [children])`. Null and false are left out. */
 export function h(tag, ...rest) {

@@ -2,7 +2,7 @@
 
 import {get, may, post, query} from "/static/api.js";
 import {fill, h, keepQuery, later, onLeave, page} from "/static/elements.js";
-import {entityLink, more, num, problemNote, row, table, time} from "/static/parts.js";
+import {entityLink, more, num, problemNote, REASONS, row, table, time} from "/static/parts.js";
 import {entityPath, many, number} from "/static/words.js";
 
 page("/audit", async (main, _, given) => {
@@ -21,16 +21,21 @@ page("/audit", async (main, _, given) => {
       found.kept
         ? table(
             "Refusals",
-            [["No", "num"], "Time", "Outcome", "Event", "Entity", "By", "Reason"],
+            [["No", "num"], "Time", "Outcome", "Event", "Entity", ["By", ""], "Reason"],
             rows.map((each) =>
               row(
                 num(each.sequence),
                 time(each.time_ms),
-                h("span", {class: each.outcome === "denied" ? "bad" : "warn"}, `✗ ${each.outcome}`),
+                h(
+                  "span",
+                  {class: each.outcome === "denied" ? "bad" : "warn"},
+                  each.outcome === "ignored" ? "○ " : "✗ ",
+                  each.outcome,
+                ),
                 h("b", each.event),
                 each.entity.includes("/") ? entityLink(each.entity) : "",
-                each.principal || "—",
-                h("code", each.reason),
+                each.principal || "",
+                [h("code", each.reason), h("span.muted", ` ${REASONS[each.reason] || ""}`)],
               ),
             ),
             "Nobody was refused.",

@@ -8,12 +8,13 @@ import {clock, many, number} from "/static/words.js";
 /** Entities of a report that are shown unfolded. */
 const SAMPLES = 10;
 
+/** Names, labels, and what there is to choose from. */
 const FILTERS = [
-  ["state", "State"],
-  ["revision", "Revision"],
-  ["tag", "Tag"],
-  ["older", "Here longer than"],
   ["q", "Id begins with"],
+  ["state", "State", (view) => view.states.map((each) => each.id)],
+  ["older", "Here longer than", null, "2h"],
+  ["tag", "Tag", (view) => [...new Set(view.states.flatMap((each) => each.tags))]],
+  ["revision", "Revision", (view) => view.revisions.map((each) => each.revision)],
 ];
 
 page("/bulk", async (main, _, given) => {
@@ -29,9 +30,11 @@ page("/bulk", async (main, _, given) => {
   if (known.includes(given.get("kind"))) kind.value = given.get("kind");
   const event = h("select", {id: "bulk-event", onchange: payload});
   const filters = Object.fromEntries(
-    FILTERS.map(([name]) => [
+    FILTERS.map(([name, , choices, placeholder]) => [
       name,
-      h("input", {id: `bulk-${name}`, value: given.get(name) || "", autocomplete: "off", size: 12}),
+      choices
+        ? h("select", {id: `bulk-${name}`})
+        : h("input", {id: `bulk-${name}`, value: given.get(name) || "", autocomplete: "off", size: 12, placeholder}),
     ]),
   );
   const slot = h("div");
@@ -48,6 +51,17 @@ page("/bulk", async (main, _, given) => {
     const found = await get(`kinds/${encodeURIComponent(wanted)}`);
     if (kind.value !== wanted) return;
     declared = found.events;
+    for (const [name, , choices] of FILTERS) {
+      if (!choices) continue;
+      const asked = wanted === given.get("kind") && given.get(name);
+      const listed = [...new Set([...choices(found.kind), ...(asked ? [asked] : [])])];
+      fill(
+        filters[name],
+        h("option", {value: ""}, "any"),
+        listed.map((each) => h("option", {value: each}, each)),
+      );
+      filters[name].value = asked || "";
+    }
     change(begin, {disabled: !may("bulk")});
     fill(
       event,
@@ -127,7 +141,7 @@ page("/bulk", async (main, _, given) => {
       list,
       table(
         "Jobs",
-        ["Job", "By", "Status", ["Seen", "num"], "Outcomes", ""],
+        ["Job", ["By", ""], "Status", ["Seen", "num"], "Outcomes", ""],
         found.jobs.map((each) =>
           row(
             [
@@ -150,7 +164,7 @@ page("/bulk", async (main, _, given) => {
     if (job.ended_ms !== null || !may("bulk")) return [];
     const act = (name) =>
       h(
-        "button.quiet",
+        "button",
         {
           onclick: async () => {
             try {
@@ -205,13 +219,11 @@ const statusPill = (job) =>
     job.status === "interrupted" ? `⚠ ${job.status}` : job.status,
   );
 
+const tone = (outcome) => ({applied: "good", proven: "good", ignored: ""})[outcome] ?? "bad";
+
 const outcomes = (job) =>
   Object.entries(job.outcomes).map(([word, count]) =>
-    h(
-      "span.pill",
-      {class: word === "applied" || word === "proven" ? "good" : word === "ignored" ? "" : "bad"},
-      `${word} ${number(count)}`,
-    ),
+    h("span.pill", {class: tone(word)}, `${word} ${number(count)}`),
   );
 
 function report(job, next = null) {
@@ -232,14 +244,19 @@ function report(job, next = null) {
     h(
       "div",
       h("h4", title),
-      h(
-        "ul.plain",
-        Object.entries(counts).map(([name, count]) => h("li", h("span.mono", name), " ", h("b", number(count)))),
+      table(
+        title,
+        [],
+        Object.entries(counts)
+          .sort(([, one], [, other]) => other - one)
+          .map(([name, count]) => row(h("span.mono", name), num(number(count)))),
+        "",
+        "tally",
       ),
     );
   const rows = [...job.samples, ...job.problems].map((each) =>
     row(entityLink(each.entity), states(each.configuration || []), [
-      each.outcome || (each.code && h("code", each.code)),
+      each.outcome ? h("span", {class: tone(each.outcome)}, each.outcome) : each.code && h("code", each.code),
       (each.reason || each.message) && h("span.muted", ` ${each.reason || each.message}`),
     ]),
   );
@@ -253,6 +270,7 @@ function report(job, next = null) {
     job.error && problemNote({detail: job.error}),
     h("div.columns", share("By state", job.states), share("By revision", job.revisions)),
     next,
+    rows.length > 0 && h("h4", "Samples"),
     rows.length > SAMPLES + 1
       ? [
           listed(rows.slice(0, SAMPLES)),

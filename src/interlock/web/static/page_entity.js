@@ -101,7 +101,14 @@ page("/e/(.+)", async (main, [entity], given) => {
       head,
       h(
         "div.title",
-        h("h1", h("a.crumb", {href: kindPath(shown.kind)}, shown.kind), " / ", h("span.mono", shown.id)),
+        h(
+          "h1",
+          h("a.crumb", {href: "/"}, "Fleet"),
+          " / ",
+          h("a.crumb", {href: kindPath(shown.kind)}, shown.kind),
+          " / ",
+          h("span.mono", shown.id),
+        ),
         h(
           "div.actions",
           may("send") &&
@@ -300,7 +307,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         }),
       table(
         "Journal",
-        [["Version", "num"], "Time", "Event", "From → to", "By", "Effects"],
+        [["Version", "num"], "Time", "Event", "From → to", ["By", ""], ["Effects", ""]],
         found.slice(0, state.rows).map(line),
         "No entry matches.",
       ),
@@ -330,7 +337,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         ? h("span.muted", "stays")
         : [states(each.before), " → ", states(each.after)],
       [
-        each.principal || h("span.muted", each.source ? each.source.split("/")[0] : "—"),
+        each.principal || (each.source && h("span.muted", each.source.split("/")[0])),
         each.said && h("span.muted", ` “${each.said}”`),
       ],
       effectNames(each.effects.filter((one) => one.type === "call" || one.type === "invoke").map(effectName)),
@@ -480,7 +487,7 @@ page("/e/(.+)", async (main, [entity], given) => {
 });
 
 export function steps(saga) {
-  const signs = {done: "✓", running: "●", waiting: "○", compensating: "↩", clear: "∅"};
+  const signs = {done: "✓", running: "●", waiting: "○", compensating: "↩", clear: "∅", skipped: "∅"};
   return h(
     "ol.steps",
     saga.steps.map((each) =>

@@ -3,7 +3,7 @@
 import {get, live} from "/static/api.js";
 import {fill, h, page} from "/static/elements.js";
 import {rate, spark} from "/static/parts.js";
-import {kindPath, many, number, revision, short} from "/static/words.js";
+import {isOver, kindPath, many, number, revision, short, stateName} from "/static/words.js";
 
 page("/", async (main) => {
   document.title = "Fleet · Interlock";
@@ -48,15 +48,17 @@ function card(kind, nowMs) {
       h("p.muted", "There are entities, but this server has no chart of them. Start it with --chart."),
     );
   }
-  const tops = kind.states.filter((each) => each.depth === 1);
+  const tops = kind.states.filter((each) => each.depth === 1 && each.entities);
+  tops.sort((one, other) => other.entities - one.entities);
+  const ended = tops.filter(isOver);
+  const shown = tops.filter((each) => !isOver(each));
   const sum = Math.max(
     1,
-    tops.reduce((all, each) => all + each.entities, 0),
+    shown.reduce((all, each) => all + each.entities, 0),
   );
-  const shown = tops.filter((each) => each.entities).sort((one, other) => other.entities - one.entities);
   const bar = h(
     "div.bar",
-    {role: "img", "aria-label": shown.map((each) => `${each.id} ${each.entities}`).join(", ") || "no entities"},
+    {role: "img", "aria-label": shown.map((each) => `${each.id} ${each.entities}`).join(", ") || "nobody"},
     shown.map((each, at) =>
       h("i", {
         class: `tone-${at % 8}`,
@@ -97,7 +99,23 @@ function card(kind, nowMs) {
             ),
           ),
         ),
+      shown.length > 5 && h("li.muted", `and ${many(shown.length - 5, "other state")}`),
     ),
+    ended.length > 0 &&
+      h(
+        "p.muted.ended",
+        "ended: ",
+        ended.map((each, at) => [
+          at > 0 && ", ",
+          h(
+            "a",
+            {href: kindPath(kind.kind, `/entities?state=${encodeURIComponent(each.id)}`)},
+            stateName(each),
+            " ",
+            short(each.entities),
+          ),
+        ]),
+      ),
     h(
       "footer",
       spark(kind.minutes, nowMs),

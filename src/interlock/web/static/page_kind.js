@@ -18,11 +18,12 @@ import {
   table,
   time,
 } from "/static/parts.js";
-import {bound, entityPath, kindPath, many, number, revision, span} from "/static/words.js";
+import {bound, entityPath, kindPath, many, number, revision, span, stateName} from "/static/words.js";
 
 const base = (kind) => `kinds/${encodeURIComponent(kind)}`;
 
-function title(kind, here, extra) {
+/** The head of the pages of a kind. */
+export function title(kind, here, extra) {
   const tabs = [
     ["", "Overview"],
     ["/entities", "Entities"],
@@ -62,8 +63,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
       h(
         "p.facts",
         h("span", many(view.entities, "entity", "entities"), view.partial && "+"),
-        h("span", h("b", rate(view.minutes, detail.now_ms)), " steps/s"),
-        spark(view.minutes, detail.now_ms),
+        h("span.pace", spark(view.minutes, detail.now_ms), h("b", rate(view.minutes, detail.now_ms)), " steps/s"),
         view.stuck > 0
           ? h("span.bad", `⚠ ${number(view.stuck)}${view.stuck_more ? "+" : ""} stuck`)
           : h("span.good", "✓ nothing stuck"),
@@ -99,6 +99,8 @@ page("/k/([^/]+)", async (main, [kind]) => {
                   ),
                 ),
               ),
+              "",
+              "",
             )
           : h("p.empty", "Nobody waits longer than the chart expects."),
       ),
@@ -120,18 +122,23 @@ function population(kind, view) {
   const most = Math.max(1, ...view.states.map((each) => each.entities));
   return table(
     "Entities by state",
-    ["State", ["Entities", "num"], ["", "share"], ["p95", "num"], ["Stuck", "num"]],
+    ["State", ["Entities", "num"], ["", "share"], ["p95 stay", "num"], ["Stuck", "num"]],
     view.states.map((each) =>
       h(
         "tr",
         {class: each.entities ? "" : "faint"},
         h(
           "td",
-          {style: {"padding-left": `${(each.depth - 1) * 14 + 10}px`}},
           h(
             "a",
-            {href: kindPath(kind, `/entities?state=${encodeURIComponent(each.id)}`), title: each.description},
-            each.type === "gone" ? `${each.id} (gone)` : each.id.split(".").pop(),
+            {
+              href: kindPath(kind, `/entities?state=${encodeURIComponent(each.id)}`),
+              title: each.description,
+              style: {display: "inline-block", "margin-left": `${(each.depth - 1) * 14}px`},
+            },
+            stateName(each)
+              .split(/(?<=_)/)
+              .map((part) => [part, h("wbr")]),
           ),
         ),
         num(number(each.entities)),
@@ -144,6 +151,8 @@ function population(kind, view) {
         ),
       ),
     ),
+    "",
+    "",
   );
 }
 
@@ -156,7 +165,7 @@ function revisions(kind, view) {
     row(
       h("span.mono", {title: each.revision}, each.revision),
       num(number(each.entities)),
-      h("td.share", h("i", {style: {width: `${(100 * each.entities) / all}%`}})),
+      h("td.share", each.entities > 0 && h("i", {style: {width: `${(100 * each.entities) / all}%`}})),
       each.current
         ? h("span.pill.good", "current")
         : each.here
@@ -173,7 +182,7 @@ function revisions(kind, view) {
           : h("span.muted", "no chart here"),
     ),
   );
-  return table("Entities by revision", ["Revision", ["Entities", "num"], "", ""], rows);
+  return table("Entities by revision", ["Revision", ["Entities", "num"], ["", "share"], ""], rows, "", "");
 }
 
 function create(kind, detail) {
@@ -214,6 +223,9 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
   const detail = await get(base(kind));
   const filter = Object.fromEntries(FILTERS.map((each) => [each, given.get(each) || ""]));
   const body = h("div");
+  const patience = new Map(detail.kind.states.map((each) => [each.id, each.expect_ms]));
+  const isStuck = ({ended, configuration, entered_ms: since}) =>
+    !ended && configuration.some((each) => patience.get(each) && since + patience.get(each) < Date.now());
   let rows = [];
   async function load(after) {
     const found = await get(`${base(kind)}/entities${query({...filter, after})}`);
@@ -227,12 +239,16 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
       body,
       table(
         `Entities of ${kind}`,
-        ["Entity", "State", ["Here for", "num"], ["Version", "num"], "Revision", "Last change"],
+        ["Entity", "State", ["Here for", "num"], ["Version", "num"], ["Revision", ""], ["Last change", ""]],
         rows.map((each) =>
           row(
             entityLink(each.entity),
-            [states(each.configuration), each.ended && h("span.muted", ` ended ${each.ended}`)],
-            num(age(each.entered_ms)),
+            [states(each.configuration), each.ended && h("span.muted", ` ■ ended: ${each.ended}`)],
+            h(
+              "td.num",
+              isStuck(each) && h("span.bad", {title: "Longer than the chart expects"}, "⚠ "),
+              age(each.entered_ms),
+            ),
             num(each.version),
             h("span.muted", revision(each.revision)),
             time(each.changed_ms),
@@ -318,7 +334,11 @@ page("/k/([^/]+)/diff", async (main, [kind], given) => {
       title(kind, "/diff"),
       h(
         "section.card",
-        h("p.empty", "This server has one revision of this chart. Start it with both (--chart twice) to compare them."),
+        h(
+          "p.empty",
+          "This server knows one revision of this chart. To compare two, start it with both: ",
+          h("code", "interlock serve --chart old.yaml --chart new.yaml"),
+        ),
       ),
     );
   const asked = query({from, to});

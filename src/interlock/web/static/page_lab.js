@@ -10,12 +10,14 @@ import {
   dialog,
   eventList,
   guardNote,
+  num,
   problemNote,
   row,
   schemaForm,
   states,
   table,
 } from "/static/parts.js";
+import {title} from "/static/page_kind.js";
 import {kindPath, span} from "/static/words.js";
 
 page("/lab", async (main) => {
@@ -28,9 +30,18 @@ page("/lab", async (main) => {
     h(
       "section.card",
       h("p.muted", "Play a chart without a store: click events, move the clock, answer effects."),
-      h(
-        "ul.plain",
-        known.map((each) => h("li", h("a.row", {href: kindPath(each.kind, "/lab")}, each.kind))),
+      table(
+        "Charts",
+        ["Chart", ["States", "num"], ["Revision", ""]],
+        known.map((each) =>
+          row(
+            h("a.row", {href: kindPath(each.kind, "/lab")}, each.kind),
+            num(each.states.length),
+            h("span.mono", each.revision),
+          ),
+        ),
+        "No chart is here.",
+        "",
       ),
     ),
   );
@@ -140,7 +151,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
                 h(
                   "button.quiet",
                   {onclick: () => act({advance_ms: Math.max(0, each.due_ms - view.time_ms)})},
-                  `⏵ ${each.event}`,
+                  `▶ ${each.event}`,
                 ),
                 h("span.muted", ` in ${span(each.due_ms - view.time_ms)}`),
               ),
@@ -198,7 +209,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
       h("h2", "What happened"),
       table(
         "Steps",
-        ["At", "Event", "Outcome", "From → to", "Effects"],
+        [["At", ""], "Event", "Outcome", "From → to", ["Effects", ""]],
         view.turns
           .slice()
           .reverse()
@@ -237,11 +248,11 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
   }
   fill(
     main,
-    h("div.title", h("h1", h("a.crumb", {href: kindPath(kind)}, kind), " / lab")),
+    title(kind, "/lab"),
     h("div.split", h("section.card.picture", {"aria-label": "Diagram"}, picture), side),
     turns,
   );
-  fill(turns, h("h2", "What happened"), h("p.empty", "Nothing yet."));
+  fill(turns, h("h2", "What happened"), h("p.empty", "Nothing yet. What is done here is kept nowhere else."));
   const needs = (detail.context.required || []).length > 0;
   return needs ? begin() : play();
 });

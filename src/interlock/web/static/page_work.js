@@ -24,9 +24,9 @@ page("/effects", async (main, _, given) => {
       found.kept
         ? table(
             "Work",
-            ["Status", "Lane", "What", "Entity", ["Tries", "num"], "Next", "Error", ""],
+            ["Status", "Lane", "What", "Entity", ["Tries", "num"], "When", "Error", ""],
             rows.map(line),
-            "Nothing to do.",
+            filter.dead === "true" ? "No dead letters." : "No effect, timer or message waits here.",
           )
         : h("p.empty", "This store keeps no work: effects are not performed from it."),
       more(found.after, () => load(found.after)),
@@ -43,7 +43,7 @@ page("/effects", async (main, _, given) => {
     const [sign, tone] = words[each.status];
     const act = (what, label, text) =>
       h(
-        "button.quiet",
+        "button",
         {
           onclick: () =>
             confirmed(`${label} ${each.name}`, text, label, async (reason) => {
@@ -62,7 +62,7 @@ page("/effects", async (main, _, given) => {
       );
     return row(
       h("span", {class: tone}, `${sign} ${each.status}`),
-      each.lane,
+      h("span.kind", each.lane),
       h("b.mono", each.name),
       entityLink(each.entity),
       num(`${each.attempts}${each.retries ? ` / ${each.retries}` : ""}`),
@@ -140,6 +140,8 @@ page("/effects", async (main, _, given) => {
   await load(null);
 });
 
+const PHASES = ["blocked", "compensation", "forward"];
+
 page("/sagas", async (main) => {
   document.title = "Sagas · Interlock";
   const found = await get("sagas");
@@ -153,35 +155,34 @@ page("/sagas", async (main) => {
             h(
               "h2",
               h("a", {href: kindPath(each.kind)}, each.kind),
-              " / ",
-              each.state,
-              h("small.muted", ` ${each.steps.join(" → ")}`),
+              ` / ${each.state} `,
+              h("small.muted", each.steps.join(" → ")),
             ),
-            each.entities.length
-              ? h(
-                  "ul.sagas",
-                  each.entities.map((one) =>
-                    h(
-                      "li",
-                      entityLink(one.entity),
-                      h("span.muted", age(one.entered_ms)),
-                      one.sagas
-                        .filter((saga) => saga.state === each.state)
-                        .map((saga) => [
-                          h("span.pill", {class: saga.phase === "forward" ? "good" : "bad"}, saga.phase),
-                          steps(saga),
-                        ]),
-                    ),
-                  ),
-                )
-              : h("p.empty", "Nobody is in it."),
+            plans(each),
             each.more &&
               h(
                 "p.more",
-                h("a", {href: kindPath(each.kind, `/entities?state=${encodeURIComponent(each.state)}`)}, "all of them"),
+                h("a", {href: kindPath(each.kind, `/entities?state=${encodeURIComponent(each.state)}`)}, "All of them"),
               ),
           ),
         )
       : h("section.card", h("p.empty", "No chart here has a saga.")),
   );
 });
+
+/** Those in a saga, and how far each has come; first those that do not go forward. */
+function plans({state, entities}) {
+  const listed = entities
+    .map((each) => [each, each.sagas.find((saga) => saga.state === state)])
+    .filter(([, saga]) => saga)
+    .sort(([, one], [, other]) => PHASES.indexOf(one.phase) - PHASES.indexOf(other.phase))
+    .map(([each, saga]) =>
+      row(
+        entityLink(each.entity),
+        h("span.pill", {class: saga.phase === "forward" ? "good" : "bad"}, saga.phase),
+        num(age(each.entered_ms)),
+        steps(saga),
+      ),
+    );
+  return table(`In ${state}`, ["Entity", "Phase", ["In it for", "num"], "Steps"], listed, "Nobody is in it.");
+}

@@ -1,7 +1,7 @@
 // Parts that several pages share: tables, ages, sparklines, JSON and its differences, forms from schemas, dialogs.
 
 import {post} from "/static/api.js";
-import {fill, h, toast} from "/static/elements.js";
+import {change, fill, h, toast} from "/static/elements.js";
 import {clock, entityPath, iso, number, span} from "/static/words.js";
 
 /** A duration that goes on counting: since a time, or until one. */
@@ -44,13 +44,16 @@ export function folded(items, one, more = `${one}s`, limit = 8) {
   );
 }
 
-/** A table: heads (a text, or [text, class]) and rows of cells. */
-export function table(label, heads, rows, empty = "Nothing here.") {
+/** A table: heads (a text, or [text, class]) and rows of cells. In a narrow window the cells of a `flow` follow each
+    other like words, those under a head with a class after its text; others stay columns. */
+export function table(label, heads, rows, empty = "Nothing here.", shape = "flow") {
   if (!rows.length) return h("p.empty", empty);
+  for (const one of rows)
+    heads.forEach((each, at) => Array.isArray(each) && each[0] && change(one.cells[at], {"data-label": each[0]}));
   const head = heads.map((each) =>
     Array.isArray(each) ? h("th", {class: each[1], scope: "col"}, each[0]) : h("th", {scope: "col"}, each),
   );
-  return h("div.scroll", h("table", {"aria-label": label}, h("thead", h("tr", head)), h("tbody", rows)));
+  return h("div.scroll", h("table", {"aria-label": label, class: shape}, h("thead", h("tr", head)), h("tbody", rows)));
 }
 
 export const row = (...cells) =>
@@ -60,16 +63,19 @@ export const row = (...cells) =>
   );
 export const num = (value) => h("td.num", value);
 
-/** A line of what each minute brought. */
-export function spark(minutes, nowMs, wide = 150, high = 28) {
+/** What each minute of the last hour brought, a bar each. */
+export function spark(minutes, nowMs) {
+  const [wide, high] = [150, 24];
   const last = Math.floor(nowMs / 60000);
   const steps = new Map(minutes.map((each) => [each.minute_ms / 60000, each.steps]));
   const values = Array.from({length: 60}, (_, at) => steps.get(last - 59 + at) || 0);
   const most = Math.max(1, ...values);
-  const points = values.map(
-    (value, at) => `${((at * wide) / 59).toFixed(1)},${(high - 2 - ((high - 4) * value) / most).toFixed(1)}`,
-  );
+  const bars = values.map((value, at) => {
+    const tall = 1 + ((high - 1) * value) / most;
+    return `M${(at + 0.5) * 2.5} ${high}v-${tall.toFixed(1)}`;
+  });
   const sum = values.reduce((one, other) => one + other, 0);
+  const told = `${number(sum)} steps in the last hour`;
   return h(
     "svg.spark",
     {
@@ -77,10 +83,10 @@ export function spark(minutes, nowMs, wide = 150, high = 28) {
       width: wide,
       height: high,
       role: "img",
-      "aria-label": `${number(sum)} steps in the last hour`,
+      "aria-label": told,
     },
-    h("polyline.area", {points: `0,${high} ${points.join(" ")} ${wide},${high}`}),
-    h("polyline.line", {points: points.join(" ")}),
+    h("title", told),
+    h("path", {d: bars.join("")}),
   );
 }
 
@@ -170,9 +176,8 @@ function control(name, shape, required) {
   const label = h(
     "label",
     {for: id},
-    name,
-    required && h("span.muted", " required"),
-    types.includes("null") && h("span.muted", " may be empty"),
+    h("b", name),
+    ` ${[type, required ? "required" : "optional"].filter(Boolean).join(", ")}`,
   );
   const note = shape.description && h("p.muted", shape.description);
   const preset = shape.default === undefined || shape.default === null ? "" : shape.default;
@@ -267,6 +272,19 @@ export function confirmed(title, text, label, act) {
   reason.focus();
 }
 
+/** Why an event was refused, or changed nothing. */
+export const REASONS = {
+  no_transition: "No transition of the active states takes it.",
+  no_content: "It is taken, and changes nothing.",
+  guard: "A guard said no.",
+  roles: "The roles of its sender may not send it.",
+  permit: "A policy says no to its sender.",
+  undeclared: "The chart declares no such event.",
+  payload: "Its payload is refused.",
+  failed: "Its step failed.",
+  ended: "The entity has ended.",
+};
+
 /** A problem in a few lines; a refusal with the guards that said no and what they read. */
 export function problemNote(problem) {
   const receipt = problem.receipt;
@@ -279,14 +297,7 @@ export function problemNote(problem) {
     ),
   ];
   if (receipt) {
-    const why = {
-      no_transition: "No transition of the active states takes it.",
-      guard: "A guard said no.",
-      roles: "Your roles may not send it.",
-      permit: "Its policy says no to you.",
-      unknown_event: "The chart declares no such event.",
-      payload: "Its payload is refused.",
-    }[receipt.reason];
+    const why = REASONS[receipt.reason];
     if (why) lines.push(h("p", why));
     for (const each of receipt.guards) lines.push(guardNote(each));
     for (const each of receipt.faults) lines.push(h("p", each));

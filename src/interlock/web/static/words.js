@@ -7,11 +7,11 @@ const UNITS = [
   [1000, "s"],
 ];
 
-/** How long: its two largest units, `2d 4h`, `12m 41s`, `80 ms`. */
+/** How long: its two largest units, `2d 4h`, `12m 41s`, `80ms`. */
 export function span(ms) {
   if (ms === null || ms === undefined) return "—";
   if (ms < 0) ms = 0;
-  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 1000) return `${Math.round(ms)}ms`;
   let left = Math.floor(ms / 1000) * 1000;
   const parts = [];
   for (const [size, unit] of UNITS) {
@@ -55,6 +55,15 @@ export function clock(ms, now = Date.now()) {
 
 export const date = (ms) => new Date(ms).toISOString().slice(0, 10);
 export const iso = (ms) => new Date(ms).toISOString();
+
+/** Whether those in a state have ended: in a final one, or in none at all. */
+export const isOver = (state) => state.type === "final" || state.type === "ended";
+
+/** A state in a table of states; what is no state of the chart says so. */
+export function stateName(state) {
+  if (state.type === "ended") return `${state.id.slice(1)} (no final state)`;
+  return state.type === "gone" ? `${state.id} (gone)` : state.id.split(".").pop();
+}
 
 /** A label of a revision: `3.1.0`, and the hash only when it has none. */
 export const revision = (text) => (text ? text.split("+")[0] || text : "—");
