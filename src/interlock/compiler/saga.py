@@ -39,7 +39,8 @@ from interlock.model.findings import Findings
 RESERVED = ("completed", "compensated", "blocked", "compensation")
 """Names of generated states that no step may have."""
 
-_NOT_DONE = "event.data != null and get(event.data, 'done') == 'no'"
+NOT_DONE = "event.data != null and get(event.data, 'done') == 'no'"
+"""What the error of a step says that certainly did nothing."""
 
 
 class _Names(NamedTuple):
@@ -226,7 +227,7 @@ class _Writer:
     def errors(self, step: SagaStep, position: int) -> tuple[Transition, ...]:
         """Turn back: a step that certainly was not done is not listed, one that perhaps was done is."""
         place = step.do.place
-        without = replace(self.to(self.back(position), place), guard=self.guard(_NOT_DONE, place))
+        without = replace(self.to(self.back(position), place), guard=self.guard(NOT_DONE, place))
         perhaps = self.to(self.back(position + 1), place, self.assign(place, self.listed(step)))
         return (without, perhaps)
 

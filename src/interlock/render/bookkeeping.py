@@ -1,4 +1,4 @@
-"""Leaves out of a drawing what sagas note for themselves.
+"""Leaves out of a drawing what sagas note for themselves, and says in words what they ask themselves.
 
 The compiler writes a saga out as states that keep, in a context field of their own, which steps are done. Such notes
 say nothing to a reader: the states and transitions are the drawing. The chart that runs is not touched.
@@ -6,13 +6,17 @@ say nothing to a reader: the states and transitions are the drawing. The chart t
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from interlock.model.action import Action, Assign, Block, If
+from interlock.compiler.saga import NOT_DONE
+from interlock.model.action import Action, Assign, Block, Guard, GuardAll, GuardExpression, GuardName, If
 from interlock.model.chart import Chart
 from interlock.model.field import Field
 
 _NOTES = {"step", "key", "done"}
+_SKIPPED = re.compile(r"context\.(?P<field>\w+)\.step == null")
+_NOT_LISTED = re.compile(r"context\.(?P<field>\w+)\.done\[(?P<quote>['\"])(?P<step>.+)(?P=quote)\] == null")
 
 
 def without_notes(chart: Chart) -> Chart:
@@ -28,12 +32,37 @@ def without_notes(chart: Chart) -> Chart:
         )
         for state in chart.states
     )
-    transitions = tuple(replace(each, block=_visible(each.block, fields)) for each in chart.transitions)
+    transitions = tuple(
+        replace(each, block=_visible(each.block, fields), guard=_worded(each.guard, fields))
+        for each in chart.transitions
+    )
     return replace(chart, states=states, transitions=transitions)
 
 
 def _is_made(field: Field) -> bool:
     return field.name.startswith("saga_") and isinstance(field.default, dict) and field.default.keys() == _NOTES
+
+
+def _worded(guard: Guard | None, fields: frozenset[str]) -> Guard | None:
+    """The guard as a person would say it, where the compiler made it."""
+    match guard:
+        case GuardExpression():
+            words = _words(guard.expression.text, fields)
+            return guard if words is None else GuardName(name=words, place=guard.place)
+        case GuardAll():
+            parts = (_worded(each, fields) for each in guard.guards)
+            return replace(guard, guards=tuple(each for each in parts if each is not None))
+        case _:
+            return guard
+
+
+def _words(text: str, fields: frozenset[str]) -> str | None:
+    if text == NOT_DONE:
+        return "surely not done"
+    found = _NOT_LISTED.fullmatch(text) or _SKIPPED.fullmatch(text)
+    if found is None or found["field"] not in fields:
+        return None
+    return f"{found['step']} not done" if "step" in found.groupdict() else "skipped"
 
 
 def _visible(block: Block, fields: frozenset[str]) -> Block:

@@ -36,6 +36,34 @@ def test_a_saga_is_drawn_without_its_notes() -> None:
     assert "/ flight = event.data" in text
 
 
+def test_what_a_saga_asks_itself_is_said_in_words() -> None:
+    """No reader knows the compiler's field, or how an error says that nothing was done."""
+    text = mermaid(loads(SAGA).chart)
+    asked = set(re.findall(r"\[[^\]]*(?:done|skipped)[^\]]*\]", text))
+
+    assert {"[flight not done]", "[surely not done]", "[skipped]"} <= asked
+    assert "saga_booked" not in text
+    assert "get(event.data" not in text
+
+
+def test_an_author_s_guard_stands_as_it_was_written() -> None:
+    """Also one that looks at what a saga did, and one that only looks like the compiler's own."""
+    chart = loads(
+        SAGA.replace(
+            "done: {type: final}",
+            """done:
+    on:
+      a: {target: failed, guard: "= context.saga_booked.done['hotel'] != null"}
+      b: {target: failed, guard: "= context.flight == null"}
+""",
+        )
+    ).chart
+    text = mermaid(chart)
+
+    assert "context.saga_booked.done" in text
+    assert "context.flight == null" in text
+
+
 def test_a_chart_without_sagas_is_drawn_as_it_is() -> None:
     """A field that only sounds like one is the author's."""
     chart = loads("interlock: 1\nkind: k\ncontext: {saga_x: {type: any}}\nstates: {a: {}}\n").chart
