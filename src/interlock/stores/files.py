@@ -36,7 +36,7 @@ from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicat
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.files_batched import BatchedJournals, opened_journals
 from interlock.stores.files_journals import Journals
-from interlock.stores.files_shared import SEGMENT_BYTES_MAX, Settings
+from interlock.stores.files_shared import LOCKED, SEGMENT_BYTES_MAX, Settings
 from interlock.stores.files_writer import Writer
 from interlock.stores.filesystem import FileSystem, OperatingSystem
 from interlock.stores.pace import Pace
@@ -114,11 +114,18 @@ class FileStore:
                 self._appending -= 1
 
     def _timed(self, rule: Callable[[Append], T], append: Append) -> T:
-        """Tells the pace of what was flushed: an answer without a flush says nothing of the disk."""
+        """Tells the pace of what was flushed, or could not be: an answer without a flush says nothing of the disk."""
         began = time.perf_counter_ns()
-        answer = rule(append)
-        if isinstance(answer, Appended):
-            self._pace.took(time.perf_counter_ns() - began)
+        is_of_disk = False
+        try:
+            answer = rule(append)
+            is_of_disk = isinstance(answer, Appended)
+        except UnavailableError as error:  # a disk that dies takes its time for each of its last answers
+            is_of_disk = error.code != LOCKED
+            raise
+        finally:
+            if is_of_disk:
+                self._pace.took(time.perf_counter_ns() - began)
         return answer
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:

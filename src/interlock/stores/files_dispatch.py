@@ -233,7 +233,8 @@ class Dispatch:
             names, too_many = self._pending.heard()
         for address in filter(None, map(self._pending.address, names)):
             self._queue[address.name] = address
-        if too_many or self._walked_ms is None or self._now_ms >= self._walked_ms + WALK_MS:
+        walked_ms = self._walked_ms
+        if too_many or walked_ms is None or self._now_ms >= walked_ms + WALK_MS:
             self._walked_ms = self._now_ms
             self._queue.update({address.name: address for address in self._walked()})
 
@@ -271,13 +272,22 @@ class Dispatch:
     def _noted(self, address: Address, news: News, end: tuple[int, int]) -> None:
         """A journal tells, while it is locked."""
         with self._guard:
-            self._table.tell(address.entity, news)
+            try:
+                self._table.tell(address.entity, news)
+            except BaseException:  # Ctrl-C, where an append was done in place: nobody knows how much was heard
+                self._begin_anew()
+                raise
             if not news.is_idle:
                 self._ends[address.name] = end
                 self._idle.pop(address.name, None)
             else:
                 self._ends.pop(address.name, None)
                 self._idle.setdefault(address.name, (address, self._now_ms))
+
+    def _begin_anew(self) -> None:
+        """As after a death: what was in hand is nobody's, and every journal tells the whole, to somebody else."""
+        self._table, self._idle, self._ends, self._walked_ms = HeldTable(), {}, {}, None
+        self._shared.note = self._noted
 
     def _retire(self) -> None:
         """Markers of entities that have had no work for a while go."""
@@ -303,8 +313,8 @@ class Dispatch:
     def abandon(self) -> None:
         """In a forked child: the lock is the parent's."""
         self._guard, self._looking = Lock(), Lock()
-        self._table, self._queue, self._walked_ms = HeldTable(), {}, None
-        self._idle, self._ends = {}, {}
+        self._queue = {}
+        self._begin_anew()
         self.close()
 
 

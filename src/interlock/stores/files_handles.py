@@ -76,6 +76,17 @@ class Handles:
         """The journal if it is open; for a look at what it knows, not to be used."""
         return self._journals.get(address.name)
 
+    def touched(self, address: Address) -> ExchangeJournal | None:
+        """The journal if it is open, used just now; it may be closed meanwhile, and whoever asks does not open it.
+
+        Nothing is to be given back: an exception at any instruction leaves nothing behind that a closing waits for.
+        """
+        with self._guard:
+            journal = self._journals.get(address.name)
+            if journal is not None:
+                self._journals.move_to_end(address.name)
+            return journal
+
     def close(self) -> None:
         """Waits for handles in use, then closes all of them."""
         with self._guard:

@@ -86,7 +86,9 @@ class Journal(Handle):
     def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | None:
         """The same, where nothing is waited for but one flush. None where there is more to do: then nothing was done.
 
-        Another thread that takes the mutex in the moment between is waited for, for as long as its flush takes.
+        Another thread that takes the mutex in the moment between is waited for, for as long as it has it. This may be
+        the main thread, where Ctrl-C is raised between any two instructions: then the handle, which may have advanced
+        by half a step, is closed, and its lock goes with it.
         """
         if self._mutex.locked():
             return None
@@ -100,10 +102,13 @@ class Journal(Handle):
                         return None
                     self._none_torn()
                     return self._appended(append)
-            except UnavailableError as error:
+            except InterlockError as error:
                 if error.code != LOCKED:
                     raise
                 return None
+            except BaseException:
+                self._drop()
+                raise
 
     def _appended(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         version = self._keys.get(append.entry.key)
@@ -125,8 +130,13 @@ class Journal(Handle):
         return Appended(self.mark.version, self.mark.head)
 
     def _is_short(self, append: Append) -> bool:
-        """Whether a write and its flush is all: nothing to read, to rotate, to announce, and no snapshot due."""
+        """Whether a write and its flush is all: nothing to read, to rotate, to announce, and no snapshot due.
+
+        Nor a hint for another process, which may have to wait for its turn.
+        """
         if self._fs.size(self._file) != self.mark.offset or self._is_full():
+            return False
+        if append.left != NOTHING and self._shared.note is None:
             return False
         if append.left.born and not self._has_marker():
             return False

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Lock
 from typing import TypeVar
 
@@ -127,27 +127,27 @@ class Journals:
 
     def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
-        return self._appended(append, ExchangeJournal.append)
-
-    def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | None:
-        """The same, where nothing is waited for but one flush. None where there is more to do: nothing was done."""
-        if self._handles.peek(self._root.address(append.entity)) is None:
-            return None
-        return self._appended(append, ExchangeJournal.append_at_once)
-
-    def _appended(self, append: Append, rule: Callable[[ExchangeJournal, Append], T]) -> T:
         address = self._root.address(append.entity)
         self._root.check_writable()
         journal = self._handles.borrow(address)
         try:
-            answer = rule(journal, append)
-            if self._is_listing and isinstance(answer, Appended):
-                mark, facts = journal.mark, journal.facts
-                if facts is not None and mark.version == answer.version:
-                    self._list(address, Listed.of(append.entity, mark, facts, append.snapshot))
-            return answer
+            return self._listed_too(journal, append, journal.append(append))
         finally:
             self._handles.give_back(address)
+
+    def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | None:
+        """The same, where nothing is waited for but one flush. None where there is more to do: nothing was done."""
+        address = self._root.address(append.entity)
+        self._root.check_writable()
+        journal = self._handles.touched(address)
+        return None if journal is None else self._listed_too(journal, append, journal.append_at_once(append))
+
+    def _listed_too(self, journal: ExchangeJournal, append: Append, answer: T) -> T:
+        if self._is_listing and isinstance(answer, Appended):
+            mark, facts = journal.mark, journal.facts
+            if facts is not None and mark.version == answer.version:
+                self._list(journal.address, Listed.of(append.entity, mark, facts, append.snapshot))
+        return answer
 
     def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
         """Keep verified records as they are, byte for byte, after those already here; give the version reached."""

@@ -47,8 +47,15 @@ class Keys:
         return self._versions.get(key)
 
     def remember(self, key: str, version: int) -> None:
-        """Adds a key, and forgets the oldest when there are too many."""
+        """Adds a key as the newest, and forgets the oldest when there are too many.
+
+        One that is known may come again in adopted records: other stores forget by age. Then all are encoded anew.
+        """
         versions = self._versions
+        if key in versions:
+            del versions[key]
+            self._pieces.clear()
+            self._encoded, self._fresh = 0, len(versions)
         versions[key] = version
         self._fresh += 1
         if len(versions) > KEYS_MAX:

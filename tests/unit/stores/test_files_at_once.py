@@ -13,16 +13,23 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import UnavailableError
+from interlock.model.work import Work
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Stale
 from interlock.stores import files, pace
 from interlock.stores.files import FileStore
+from interlock.stores.files_beside import Rows
+from interlock.stores.files_dispatch import WALK_MS
+from interlock.stores.files_journals import Journals
+from interlock.stores.files_keys import Keys
 from interlock.stores.files_names import directory_name
 from interlock.stores.files_shared import Settings
+from interlock.stores.files_state import Shapes
+from interlock.stores.files_table import HeldTable
 from interlock.stores.filesystem import OperatingSystem
 from interlock.stores.pace import Pace
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated import Simulated, World
-from tests.unit.stores.test_files_work import CHARGE, Process, charge, leaving
+from tests.unit.stores.test_files_work import CHARGE, Pair, Process, charge, leaving, other
 
 SELDOM = Settings(snapshot_every=1_000)
 
@@ -33,10 +40,13 @@ class Watched(OperatingSystem):
     def __init__(self) -> None:
         super().__init__()
         self.flushed_by: list[int] = []
+        self.is_dying = False
 
     def fdatasync(self, file: int) -> None:
         """Notes who waits for the disk."""
         self.flushed_by.append(threading.get_ident())
+        if self.is_dying:
+            raise OSError(errno.EIO, "the disk is dying")
         super().fdatasync(file)
 
 
@@ -80,9 +90,12 @@ async def test_a_lone_caller_waits_for_a_quick_disk_itself(quick: tuple[FileStor
     assert [threading.get_ident()] * 4 == fs.flushed_by
 
 
-async def test_many_callers_are_served_by_threads(quick: tuple[FileStore, Watched]) -> None:
+async def test_many_callers_are_served_by_threads(
+    quick: tuple[FileStore, Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Side by side their flushes share the disk; and no loop waits for all of them, one by one."""
     store, fs = quick
+    monkeypatch.setattr(pace, "TURN_NS", 0)
     answers = await asyncio.gather(*(store.append(step(2, "k2", entity=each)) for each in (ENTITY, "order/B")))
 
     assert [2, 2] == [answer.version for answer in answers]
@@ -101,7 +114,7 @@ async def test_a_slow_disk_is_waited_for_by_threads(tmp_path: Path, monkeypatch:
 
 
 async def test_it_is_measured_which_disk_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every flush is, by a thread or in place; what needed none says nothing of the disk."""
+    """Every flush is, by a thread or in place, and one that fails; what needed none says nothing of the disk."""
     took = list[int]()
 
     class Noting(Quick):
@@ -109,14 +122,18 @@ async def test_it_is_measured_which_disk_it_is(tmp_path: Path, monkeypatch: pyte
             took.append(ns)
 
     monkeypatch.setattr(files, "Pace", Noting)
-    store, _ = await begun(tmp_path)
+    store, fs = await begun(tmp_path)
     by_threads = len(took)
     await store.append(step(2, "k2"))
     await store.append(step(2, "k2"))
     await store.append(step(2, "other"))
+    answered = len(took)
+    fs.is_dying = True
+    with pytest.raises(UnavailableError):
+        await store.append(step(3, "k3"))
     await store.close()
 
-    assert (2, 3, True) == (by_threads, len(took), min(took) > 0)
+    assert (2, 3, 4, True) == (by_threads, answered, len(took), min(took) > 0)
 
 
 async def test_others_get_their_turn_between_appends(
@@ -158,9 +175,12 @@ async def test_what_another_process_holds_is_waited_for_by_a_thread(
     assert threading.get_ident() not in fs.flushed_by
 
 
-async def test_a_caller_that_is_cancelled_before_its_turn_has_done_nothing(quick: tuple[FileStore, Watched]) -> None:
+async def test_a_caller_that_is_cancelled_before_its_turn_has_done_nothing(
+    quick: tuple[FileStore, Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And does not count as one of many afterwards."""
     store, fs = quick
+    monkeypatch.setattr(pace, "TURN_NS", 0)
     task = asyncio.ensure_future(store.append(step(2, "k2")))
     await asyncio.sleep(0)
     task.cancel()
@@ -215,12 +235,15 @@ def test_nothing_is_done_where_more_is_to_do() -> None:
     _, _, full = journal_of(settings=Settings(snapshot_every=1_000, segment_bytes_max=1))
     world, _, ending = journal_of()
     image = world.image()
+    process = Process(World(), 1)
+    process.take()
+    process.journals.append(step(1, "k1"))
 
     assert fresh.append_at_once(step(1, "k1")) is None
     assert due(step(2, "k2")) is None
     assert full(step(2, "k2")) is None
     assert ending(step(2, "k2", ended=True)) is None
-    assert ending(leaving(2, charge(2))) is None
+    assert process.journals.append_at_once(leaving(2, charge(2))) is None
     assert image == world.image()
 
 
@@ -237,6 +260,17 @@ def test_nothing_is_done_beside_another_process() -> None:
 
     assert (None, None) == (held, append(step(3, "k3")))
     assert image == world.image()
+
+
+def test_nothing_is_done_where_another_process_is_to_hear_of_work() -> None:
+    """A hint waits for its turn among those of others."""
+    pair = Pair()
+    pair.two.journals.append(leaving(1, charge(1)))
+    append = pair.two.journals.append_at_once
+
+    assert append(leaving(2, charge(2))) is None
+    assert append(leaving(2, ended=(CHARGE,))) is None
+    assert isinstance(append(step(2, "k2")), Appended)
 
 
 def test_nothing_is_done_while_a_thread_has_the_journal() -> None:
@@ -280,3 +314,74 @@ def test_work_is_told_at_once_where_its_marker_stands() -> None:
     assert isinstance(answer, Appended)
     assert [1, 2] == [claim.work.place.version for claim in process.take()]
     assert isinstance(process.journals.load(ENTITY), Loaded)
+
+
+def sent(version: int) -> Work:
+    """What an entity sends, in order."""
+    return other("outbox", version)
+
+
+CALLS = ("lock", "size", "write", "fdatasync", "unlock")
+CUTS: list[tuple[type, str]] = [
+    *((Simulated, name) for name in CALLS),
+    *((Keys, "remember"), (Shapes, "after_append"), (Rows, "keep"), (Rows, "news"), (Rows, "told")),
+    *((HeldTable, "_remove"), (HeldTable, "keep"), (HeldTable, "tell")),
+]
+"""What an append at once goes through, beginning with what is known of the disk and ending with what is told."""
+
+
+@pytest.mark.parametrize(("owner", "name"), CUTS)
+def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
+    owner: type, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is raised in the main thread, which may be the one that appends: whoever goes on finds what the disk has."""
+    world = World()
+    process, rival = Process(world, 1), Process(world, 2)
+    process.take()
+    process.journals.append(leaving(1, charge(1), sent(1)))
+    call = getattr(owner, name)
+
+    def cut(*args: object, **facts: object) -> None:
+        monkeypatch.undo()
+        call(*args, **facts)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, cut)
+    with pytest.raises(KeyboardInterrupt):
+        process.journals.append_at_once(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).place)))
+    beside = rival.journals.append(step(9, "k9"))
+    answer = process.journals.append(leaving(2, charge(2), sent(2), ended=(CHARGE, sent(1).place)))
+    process.take(now_ms=WALK_MS)
+    rows = [row.work.place for row in process.rows()]
+    process.journals.append(leaving(3, ended=(charge(2).place, sent(2).place)))
+    left = process.rows()
+    process.journals.close()
+    records = opened(Simulated(world, process=3)).read(ENTITY)
+
+    assert isinstance(beside, Conflict)
+    assert isinstance(answer, Appended | Duplicate)
+    assert (2, ["k1", "k2", "k3"]) == (answer.version, [record.key for record in records])
+    assert ([charge(2).place, sent(2).place], ()) == (rows, left)
+
+
+def test_no_handle_is_closed_in_place() -> None:
+    """One too many is closed by a thread: that may take a lock, a snapshot and its flush."""
+    journals = Journals("store", Simulated(World()), SELDOM, count_max=1, shard_digits=0)
+    journals.append(step(1, "k1"))
+    address = journals._root.address(ENTITY)
+    with journals._handles.borrowed(journals._root.address("order/B")):
+        answer = journals.append_at_once(step(2, "k2"))
+        stays = journals._handles.peek(address)
+
+    assert (True, True) == (isinstance(answer, Appended), stays is not None)
+
+
+def test_what_is_appended_in_place_counts_as_used() -> None:
+    """Else the busiest journal were closed first."""
+    journals = Journals("store", Simulated(World()), SELDOM, count_max=2, shard_digits=0)
+    for entity in (ENTITY, "order/B"):
+        journals.append(step(1, "k1", entity=entity))
+    journals.append_at_once(step(2, "k2"))
+    journals.append(step(1, "k1", entity="order/C"))
+
+    assert journals._handles.peek(journals._root.address(ENTITY)) is not None

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.model.record import Bad, Record, decode_record
 from interlock.stores import files_tail
-from interlock.stores.files_places import PLACES_MAX, Places
+from interlock.stores.files_places import ENDS_MAX, PLACES_MAX, Places
 from interlock.stores.files_shared import Settings
 from interlock.stores.files_state import Mark
 from tests.crash.life import ENTITY, opened, step
@@ -37,12 +37,12 @@ def test_the_nearest_place_comes_first() -> None:
 
 
 def test_a_journal_of_any_length_has_few_places_far_enough_apart() -> None:
-    """None of them is farther from the next than twice what they are apart."""
+    """None of them is farther from the next than what they are apart."""
     places = walked(range(1, 1_000_001))
     versions = [mark.version for mark in reversed(places.up_to(1_000_000))]
 
-    assert PLACES_MAX / 2 <= len(versions) <= PLACES_MAX
-    assert max(later - sooner for sooner, later in pairwise(versions)) <= 2 * places.apart
+    assert PLACES_MAX // 2 <= len(versions) <= PLACES_MAX
+    assert max(later - sooner for sooner, later in pairwise(versions)) <= places.apart
 
 
 def test_a_place_of_another_journal_is_replaced() -> None:
@@ -51,6 +51,18 @@ def test_a_place_of_another_journal_is_replaced() -> None:
     places.add(Mark(256, 1, "other"))
 
     assert (Mark(256, 1, "other"),) == places.up_to(300)
+
+
+def test_who_follows_a_journal_crowds_out_no_place() -> None:
+    """Each of its readings ends at another version; it goes on from the last, and the others are where they were."""
+    places = walked(range(1, 1_001))
+    for version in range(1_001, 1_280):
+        places.add(Mark(version, version * 100, ""))
+    nearest = [mark.version for mark in places.up_to(1_279)]
+
+    assert 256 == places.apart
+    assert ([1_279, 1_278], [1_024, 768, 512, 256]) == (nearest[:2], nearest[-4:])
+    assert len(nearest) == ENDS_MAX + 4
 
 
 def test_a_page_of_a_long_journal_is_read_from_a_place_near_it(monkeypatch: pytest.MonkeyPatch) -> None:
