@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import click
+from msgspec.structs import replace
 
 from interlock.cli import exits, sights
 from interlock.cli.options import common, example, json_option, pass_terminal
@@ -101,7 +102,10 @@ def ls(
 
     async def work() -> tuple[WorkPage, int]:
         async with _desk(url) as (_, store, clock):
-            return await store.works(query), clock.now_ms()
+            page = await store.works(query)
+            while not page.rows and page.after is not None:  # ends with a row or the last page: one may be empty
+                page = await store.works(replace(query, after=page.after))
+            return page, clock.now_ms()
 
     page, now_ms = run(work())
     if as_json:

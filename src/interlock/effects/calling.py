@@ -11,18 +11,22 @@ process of its own nobody but the function itself can have raised one of them: t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from interlock.effects.retry import exited
 
+G = TypeVar("G")
 T = TypeVar("T")
 
 
-async def called(function: Awaitable[T]) -> T:
-    """What a coroutine of a user gives. Raises what it raises, and HandlerFailed for what would end the loop."""
+async def called(function: Callable[[G], Awaitable[T]], given: G) -> T:
+    """What a coroutine of a user gives. Raises what it raises, and HandlerFailed for what would end the loop.
+
+    The coroutine is made here, and not by the caller: a task that is cancelled before it begins leaves none unawaited.
+    """
     try:
-        return await function
+        return await function(given)
     except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:

@@ -40,7 +40,7 @@ from interlock.effects.retry import (
     policy_of,
 )
 from interlock.effects.threads import Threads
-from interlock.errors import InterlockError, RejectedError, UsageError
+from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.codec import encode
 from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.model.payload import payload_refusal
@@ -57,6 +57,8 @@ _log = logging.getLogger("interlock.effects")
 _LISTENS = 4
 """How often an attempt is listened to within its heartbeat: silence is noticed a quarter late at most."""
 
+NO_PROCESS = frozenset({"pool.workers", "pool.full"})
+"""What those processes say that cannot take an attempt now."""
 
 Elsewhere = Callable[[Handler, "Attempt"], Awaitable[Any]]
 """Runs a function for an attempt in another process; cancelled, it ends that process."""
@@ -188,7 +190,9 @@ class Handlers:
         work = self._called(function, attempt, held)
         try:
             result = await self._run(work, held, attempt)
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
+        except Exception as error:  # whatever a handler raises is its answer
+            if isinstance(error, UnavailableError) and error.code in NO_PROCESS and attempt.name in self._busy:
+                raise  # it is put off: nothing says that the handler was even called
             raised = error.__cause__ if isinstance(error, HandlerFailed) else error
             if raised is not None and not isinstance(raised, InterlockError):
                 facts = {"handler": claim.work.name, "key": claim.key, "attempt": claim.attempt}
@@ -271,7 +275,7 @@ class Handlers:
     def _called(self, function: Handler, attempt: Attempt, held: Held) -> asyncio.Future[Any]:
         """What the function will return; `held.ended` is done when it has really ended."""
         if iscoroutinefunction(function):
-            held.ended = self._begun(asyncio.ensure_future(called(function(attempt))))
+            held.ended = self._begun(asyncio.ensure_future(called(function, attempt)))
             return held.ended
         if attempt.name not in self._busy:
             work, held.ended = self._threads.run(partial(function, attempt))

@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from interlock.effects.retry import failed_by
 from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.model.work import Lane
@@ -283,8 +284,8 @@ class LaneLoop:
 
     def _put_off(self, held: Held, error: Exception) -> Settled:
         if held.claim.attempt >= ATTEMPTS_MAX and not isinstance(error, ConflictError | UnavailableError):
-            code = error.code if isinstance(error, InterlockError) else type(error).__name__
-            return Settled(held.claim, "dead", error={"code": code, "message": str(error)[:500]})
+            failed = failed_by(error)
+            return Settled(held.claim, "dead", error={"code": failed.code, "message": failed.message})
         wait = LOOK_MS_MAX * self._clock.jitter()
         return Settled(held.claim, "again", self._clock.now_ms() + round(wait), error=held.facts(), lapsed=True)
 

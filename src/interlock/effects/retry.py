@@ -8,6 +8,7 @@ but what keeps killing its workers ends after `ATTEMPTS_MAX` attempts.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -101,12 +102,22 @@ def failed_by(error: BaseException) -> Failed:
     if isinstance(error, HandlerFailed):
         return error.failed
     code = error.code if isinstance(error, InterlockError) else type(error).__name__
-    return Failed(code, str(error)[:500], "no" if isinstance(error, TERMINAL) else "unknown")
+    return Failed(code, _shown(error, str), "no" if isinstance(error, TERMINAL) else "unknown")
 
 
 def exited(error: BaseException) -> HandlerFailed:
     """The failure that an exception stands for which is no `Exception`: it may pass, and something may be done."""
-    return HandlerFailed(Failed(type(error).__name__, f"the handler raised {error!r}"[:500]))
+    return HandlerFailed(Failed(type(error).__name__, f"the handler raised {_shown(error, repr)}"[:500]))
+
+
+def _shown(error: BaseException, how: Callable[[object], str]) -> str:
+    """What an exception says of itself, so that it can be kept. What it holds is the handler's own: it may have no text
+    at all, or one with half a character in it, such as the name of a file that is no UTF-8.
+    """
+    try:
+        return how(error)[:500].encode(errors="backslashreplace").decode()
+    except Exception:  # noqa: BLE001 - whatever its text fails by, its class is known
+        return f"{type(error).__name__}, which cannot be shown"
 
 
 def decided(

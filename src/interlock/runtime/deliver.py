@@ -96,10 +96,10 @@ class Deliveries:
         Where its entity, entry or state is gone, with an archive or a revision, it cannot be said, and counts as one.
         """
         body, version = claim.work.body, claim.work.place.version
-        if "id" not in body:
-            entries = await self._runtime.journal(claim.entity, after=version - 1, limit=1)
-            return all(entry.version != version or entry.reason == _ANSWERED_LATE for entry in entries)
         try:
+            if "id" not in body:
+                entries = await self._runtime.journal(claim.entity, after=version - 1, limit=1)
+                return all(entry.version != version or entry.reason == _ANSWERED_LATE for entry in entries)
             snapshot = await self._runtime.state(claim.entity)
         except NotFoundError:
             return True

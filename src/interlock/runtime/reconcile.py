@@ -273,7 +273,7 @@ class Runner:
 
     async def _called(self, seen: Seen) -> Any:
         """What the function gives. Raises UnavailableError when it takes too long; then it is stopped."""
-        work = asyncio.ensure_future(called(self._reconciler.function(seen)))
+        work = asyncio.ensure_future(called(self._reconciler.function, seen))
         late = asyncio.ensure_future(self._clock.sleep_ms(self._reconciler.timeout_ms))
         try:
             await asyncio.wait({work, late}, return_when=asyncio.FIRST_COMPLETED)

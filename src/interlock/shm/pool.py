@@ -28,7 +28,7 @@ from interlock.errors import ConflictError, InterlockError, RejectedError, Unava
 from interlock.shm.door import Permit, Phase
 from interlock.shm.draining import DrainReport
 from interlock.shm.lifecycle import Lifecycle
-from interlock.shm.pool_owner import Running, resolve
+from interlock.shm.pool_owner import Running, fresh, resolve
 from interlock.shm.pool_worker import OWNER, Handler, Inherited, checked_handler, main
 from interlock.shm.region import Region
 from interlock.shm.seat import RESULT_BYTES_MIN, Seat, encode_value
@@ -341,7 +341,7 @@ class TaskPool:
         tasks, self._tasks = self._tasks, {}
         for answer, permit in tasks.values():
             if not answer.done():
-                answer.set_exception(type(error)(error.message, code=error.code, hint=error.hint))
+                answer.set_exception(fresh(error))
             running.life.exit(permit)
         self._tell_room(len(self._room))
 
@@ -380,7 +380,7 @@ class TaskPool:
                 hint="from a thread: asyncio.run_coroutine_threadsafe(pool.run(...), loop)",
             )
         if self._broken is not None and monotonic() - self._gave_up < REST_SECONDS:
-            raise self._broken
+            raise fresh(self._broken)
         return running
 
     def _refusal(self, size: int, *, full: bool) -> InterlockError:

@@ -102,3 +102,8 @@ def resolve(answer: asyncio.Future[Any], state: int, data: bytes, claims_max: in
         answer.set_exception(poisoned(claims_max))
     else:
         answer.set_exception(decode_error(data))
+
+
+def fresh(error: InterlockError) -> InterlockError:
+    """The same once more: one that is raised again and again would hold on to the frames of all who heard it."""
+    return type(error)(error.message, code=error.code, hint=error.hint)

@@ -146,14 +146,16 @@ def decode_value(data: bytes) -> Any:
 
 def encode_error(error: BaseException, bytes_max: int) -> bytes:
     """An exception of a handler as bytes, with as much of its traceback as there is room for."""
-    known = isinstance(error, InterlockError)
+    known = error if isinstance(error, InterlockError) else None
     told = {
-        "class": type(error).__name__ if known else "",
-        "message": str(getattr(error, "message", error) if known else f"{type(error).__qualname__}: {error}"),
-        "code": getattr(error, "code", "") if known else "",
-        "hint": getattr(error, "hint", None) if known else None,
+        "class": "" if known is None else type(known).__name__,
+        "message": f"{type(error).__qualname__}: {_shown(error)}" if known is None else str(known.message),
+        "code": "" if known is None else known.code,
+        "hint": None if known is None else known.hint,
         "trace": "".join(traceback.format_exception(error)),
     }
+    # Half a character, as of a file's name that is no UTF-8, cannot be told as it is.
+    told = {name: text and str(text).encode(errors="backslashreplace").decode() for name, text in told.items()}
     data = ERROR + msgspec.msgpack.encode(told)
     if len(data) > bytes_max:
         told["message"] = str(told["message"])[:MESSAGE_CHARACTERS_MAX]
@@ -164,6 +166,14 @@ def encode_error(error: BaseException, bytes_max: int) -> bytes:
     if len(data) > bytes_max:  # a message of characters that are four bytes long
         data = ERROR + msgspec.msgpack.encode({"class": "", "message": "an error too long to tell", "code": ""})
     return data
+
+
+def _shown(error: BaseException) -> str:
+    """What an exception says of itself; what it holds may have no text."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever its text fails by, its class is told
+        return "it cannot be shown"
 
 
 def decode_error(data: bytes) -> InterlockError:

@@ -61,8 +61,13 @@ class Transaction(Protocol):
 class Connection(Protocol):
     """What we use of the driver's connections."""
 
-    async def execute(self, query: str, *values: Any) -> str:
-        """Run a statement, or several when there are no values."""
+    async def execute(
+        self,
+        query: str,
+        *values: Any,
+        timeout: float | None = None,  # noqa: ASYNC109  # so the driver calls it
+    ) -> str:
+        """Run a statement, or several when there are no values; in `ANSWER_SECONDS` unless it says otherwise."""
 
     async def fetch(self, query: str, *values: Any) -> list[Any]:
         """All rows."""

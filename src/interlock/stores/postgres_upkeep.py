@@ -30,6 +30,9 @@ PURGE_MAX = 1_000
 MIGRATE_TRIES = 5
 """Tries to bring the schema up to date: of processes that open a new database at once, one does it."""
 
+MIGRATE_SECONDS = 3_600.0
+"""How long one migration may take: it walks whole tables, and what it did is lost when it is given up."""
+
 RACING = frozenset({"23505", "42P06", "42P07"})
 """What two hear that make the same schema or table at once: they meet in the server's own catalogue."""
 
@@ -37,6 +40,13 @@ SELECT_PLACE = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass('schema_vers
 SELECT_SCHEMA = "SELECT coalesce(max(version), 0) FROM schema_version"
 INSERT_SCHEMA = "INSERT INTO schema_version (version, name) VALUES ($1, $2)"
 LOCK_MIGRATION = "SELECT pg_advisory_xact_lock(hashtextextended('interlock/migrate/' || current_schema(), 0))"
+MIGRATION_SETTINGS = (
+    "SET LOCAL lock_timeout = '10s'",
+    "SET LOCAL statement_timeout = 0",
+    "SET LOCAL enable_seqscan = on",
+)
+"""For what changes whole tables; those of the connection are for steps."""
+
 LOCK_PARTITIONS = "SELECT pg_try_advisory_xact_lock(hashtextextended('interlock/partitions/' || current_schema(), 0))"
 KEEP_PARTITIONS = "SELECT keep_partitions($1)"
 
@@ -89,7 +99,8 @@ async def _current(connection: Connection, address: Address) -> int:
 
 
 async def _upgrade(connection: Connection, address: Address, migrations: dict[int, tuple[str, str]]) -> None:
-    await connection.execute("SET LOCAL lock_timeout = '10s'")
+    for setting in MIGRATION_SETTINGS:
+        await connection.execute(setting)
     has_schema, _ = await connection.fetchrow(SELECT_PLACE, address.schema)
     if not has_schema:
         await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{address.schema}"')
@@ -97,7 +108,7 @@ async def _upgrade(connection: Connection, address: Address, migrations: dict[in
     current = await _current(connection, address)
     for version in range(current + 1, max(migrations) + 1):
         name, text = migrations[version]
-        await connection.execute(text)
+        await connection.execute(text, timeout=MIGRATE_SECONDS)
         await connection.execute(INSERT_SCHEMA, version, name)
 
 

@@ -235,7 +235,7 @@ async def test_a_server_keeps_nothing_that_the_migration_put_aside() -> None:
     await (await open_postgres(url)).close()
     tables = {row[0] for row in asked(url, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")}
 
-    assert (True, set()) == ("entity_state" in tables, tables & {"entity_ended"})
+    assert (True, set()) == ("entity_state" in tables, tables & {"entity_ended", "entity_stood"})
 
 
 def _place(count: Count) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from interlock.opening import opened_store
 from interlock.ports.clock import SystemClock
 from interlock.ports.work import Settled, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.desk import Desk
+from interlock.stores import postgres_work
 from interlock.stores.sqlite import open_store
 from interlock.testing.store_samples import Life
 from tests.support.postgres_server import store_or_skip
@@ -318,6 +319,28 @@ def test_work_is_the_same_to_a_person_on_every_store(call: Caller, folder: Path,
     assert 2 == listed.out.count("  ConnectionError: gone\n")
     assert (0, 0) == (retried.code, dropped.code)
     assert [("order/1/1/0", 0, None)] == [(each["key"], each["attempts"], each["dead_ms"]) for each in left]
+
+
+def test_work_behind_much_that_is_not_asked_for_is_found(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server walks a bounded number of rows for each page, and may give an empty one: that is not the end."""
+    monkeypatch.setattr(postgres_work, "WALK_MAX", 1)
+    url = store_or_skip()
+    asyncio.run(_dead_letters(url))
+    asyncio.run(_left(url, "order/2", "call"))
+    listed = call("effects", "ls", url, "--name", "call")
+    none = call("effects", "ls", url, "--name", "nobody")
+
+    assert ["order/2/1/0"] == [line.split()[0] for line in listed.out.splitlines()]
+    assert ("", "nothing is left to do\n") == (none.out, none.err)
+
+
+async def _left(url: str, entity: str, name: str) -> None:
+    store, now_ms = await opened_store(url), SystemClock().now_ms()
+    try:
+        work = Work(Place("effect", 1, 0), name, {"name": name}, now_ms)
+        await store.append(replace(Life(entity, time_ms=now_ms).created(), left=Left((work,))))
+    finally:
+        await store.close()
 
 
 async def _dead_letters(url: str) -> None:

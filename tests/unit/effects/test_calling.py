@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -67,11 +69,11 @@ async def test_a_called_coroutine_that_is_cancelled_is_cancelled() -> None:
     """Whoever waits has given up: no failure."""
     begun = asyncio.Event()
 
-    async def wait() -> None:
+    async def wait(_: None) -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(called(wait()))
+    task = asyncio.ensure_future(called(wait, None))
     await begun.wait()
     task.cancel()
     await asyncio.wait({task})
@@ -79,17 +81,34 @@ async def test_a_called_coroutine_that_is_cancelled_is_cancelled() -> None:
     assert task.cancelled()
 
 
+async def test_a_call_that_is_cancelled_before_it_begins_never_was() -> None:
+    """As when a loop ends at once: no coroutine is left that nobody awaits, which the interpreter would tell."""
+    begun = []
+
+    async def begin(given: str) -> None:
+        begun.append(given)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        task = asyncio.ensure_future(called(begin, "now"))
+        task.cancel()
+        await asyncio.wait({task})
+        gc.collect()
+
+    assert ([], []) == (begun, [str(each.message) for each in told if issubclass(each.category, RuntimeWarning)])
+
+
 async def test_a_called_coroutine_that_is_closed_is_closed() -> None:
     """As at the end of a process: nothing is raised to nobody."""
     ends = []
 
-    async def wait() -> None:
+    async def wait(_: None) -> None:
         try:
             await asyncio.Event().wait()
         finally:
             ends.append("closed")
 
-    call = called(wait())
+    call = called(wait, None)
     call.send(None)
     call.close()
 
@@ -105,7 +124,7 @@ async def test_what_a_function_gives_or_raises_comes_back_as_it_is() -> None:
         return value
 
     lost = LookupError("lost")
-    found = [asyncio.ensure_future(called(give(value))) for value in (3, lost)]
+    found = [asyncio.ensure_future(called(give, value)) for value in (3, lost)]
     await asyncio.wait(found)
 
     assert 3 == answer_of(found[0])
@@ -118,11 +137,11 @@ async def test_an_exit_keeps_its_cause() -> None:
     """Whoever looks at the log sees where it came from."""
     error = SystemExit(3)
 
-    async def leave() -> None:
+    async def leave(_: None) -> None:
         raise error
 
     with pytest.raises(HandlerFailed) as raised:
-        await called(leave())
+        await called(leave, None)
 
     assert (error, "SystemExit") == (raised.value.__cause__, raised.value.failed.code)
 
@@ -131,11 +150,11 @@ INTERRUPTED = """
 import asyncio
 from interlock.effects.calling import called
 
-async def handler():
+async def handler(given):
     raise KeyboardInterrupt
 
 async def main():
-    asyncio.ensure_future(called(handler()))
+    asyncio.ensure_future(called(handler, None))
     await asyncio.sleep(60)
 
 try:
@@ -150,3 +169,33 @@ def test_an_interrupt_from_the_keyboard_ends_the_loop() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=50, check=True)
 
     assert "interrupted\n" == done.stdout
+
+
+class Mute:
+    """What an exception may hold, and cannot be shown: a row whose connection is gone, say."""
+
+    def __repr__(self) -> str:
+        raise LookupError("the row is detached")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(Mute()), Odd(Mute()), ValueError("half \udcff"), Odd("half \udcff")],
+    ids=["mute", "odd and mute", "half a character", "odd half a character"],
+)
+@pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "thread"])
+async def test_an_exception_that_cannot_say_what_it_is_is_an_answer(error: BaseException, plain: bool) -> None:
+    """By its class at least: neither is the work put off instead, nor does anybody wait for its thread for ever."""
+    scene = Scene()
+
+    async def fail(attempt: Attempt) -> None:
+        raise error
+
+    def fail_thread(attempt: Attempt) -> None:
+        raise error
+
+    await scene.performed(fail_thread if plain else fail, invoke())
+    ((_, data, _),) = scene.told()
+
+    assert type(error).__name__ == data["code"]
+    assert data["message"].isprintable(), "it can be kept"

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import logging
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from interlock.effects.handlers import Attempt, Handler, Handlers
 from interlock.effects.lane import Held
 from interlock.effects.threads import Threads
+from interlock.errors import UnavailableError
 from interlock.model.limits import DETAILS_BYTES_MAX, STOP_MS_MAX
 from interlock.model.work import Left
 from interlock.ports.work import Settled
@@ -267,6 +268,22 @@ async def test_work_in_a_process_is_ended_with_its_attempt_and_tried_again(scene
     assert ([1], False) == (ended, held.runs)
     assert settled is not None
     assert ("again", "timeout") == (settled.verdict, settled.error["code"])
+
+
+@pytest.mark.parametrize(("code", "told"), [("pool.workers", []), ("pool.full", []), ("bank.away", ["bank.away"])])
+async def test_work_that_no_process_can_take_is_put_off(scene: Scene, code: str, told: list[str]) -> None:
+    """Processes that cannot live are no failure of the handler, which nobody has called; what it says itself is."""
+
+    async def elsewhere(function: Handler, attempt: Attempt) -> None:
+        raise UnavailableError("not now", code=code)
+
+    def busy(attempt: Attempt) -> None:
+        raise AssertionError
+
+    with nullcontext() if told else pytest.raises(UnavailableError, match="not now"):
+        await scene.performed(busy, invoke(), busy=frozenset({"charge"}), elsewhere=elsewhere)
+
+    assert told == [data["code"] for _, data, _ in scene.told()]
 
 
 async def test_work_in_a_process_that_will_not_end_stays_alone(scene: Scene) -> None:

@@ -144,3 +144,7 @@ async def test_whether_work_answers_a_deed_is_told_by_who_asked_for_it() -> None
         assert not await answers("trip/1", 1, name="hotel.free")
         assert await answers("trip/1", 9, name="hotel.free")
         assert await answers("trip/7", 1, name="hotel.free")
+        await trips.send("trip/1", "trip.cancelled")
+        assert isinstance(trips.store, Releasing)
+        assert await trips.store.release("trip/1", version=2, archive="file:///elsewhere")
+        assert await answers("trip/1", 1, name="hotel.free")

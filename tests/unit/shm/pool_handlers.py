@@ -19,6 +19,13 @@ def echo(value: Any) -> Any:
     return value
 
 
+class Mute:
+    """What cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise LookupError("detached")
+
+
 def obey(order: list[Any]) -> Any:
     """Does what the first word says."""
     match order:
@@ -32,6 +39,10 @@ def obey(order: list[Any]) -> Any:
             raise SystemExit(3)
         case ["interrupt"]:
             raise KeyboardInterrupt
+        case ["half a character"]:
+            raise ValueError("half \udcff")
+        case ["mute"]:
+            raise ValueError(Mute())
         case ["large", size]:
             return b"x" * size
         case ["strange"]:

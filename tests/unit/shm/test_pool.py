@@ -75,6 +75,10 @@ async def test_errors_of_interlock_keep_their_class(region: Region) -> None:
             await pool.submit(["exit"])
         with pytest.raises(RejectedError, match="KeyboardInterrupt"):
             await pool.submit(["interrupt"])
+        with pytest.raises(RejectedError, match=r"ValueError: half \\udcff"):
+            await pool.submit(["half a character"])
+        with pytest.raises(RejectedError, match="ValueError: it cannot be shown"):
+            await pool.submit(["mute"])
         assert 0 == pool.restarts
         with pytest.raises(UsageError) as large:
             await pool.submit(["large", 5_000])
@@ -307,11 +311,14 @@ async def test_a_pool_that_gave_up_starts_nothing_while_it_rests(
     with pytest.raises(UnavailableError):
         await asyncio.wait_for(pool.submit(b"lost"), WAIT_SECONDS)
     await until(lambda: not pool.pids and not pool._starting)
+    heard = []
     for _ in range(3):
-        with pytest.raises(UnavailableError):
+        with pytest.raises(UnavailableError) as early:
             await pool.run(b"too early")
+        heard.append(len(early.traceback))
 
     assert (0, set()) == (len(pool.pids), pool._starting)
+    assert 1 == len(set(heard)), "what one hears holds on to nobody who heard it before"
     await pool.close()
     with pytest.raises(UsageError):
         pool.submit(b"too late")

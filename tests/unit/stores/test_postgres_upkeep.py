@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from interlock.ports.store import Duplicate
@@ -76,3 +78,26 @@ async def test_upkeep_that_fails_stops_no_step(store: PostgresStore, url: str) -
     await (await open_store(url)).close()
 
     assert 2 == len(await store.read("parcel/1"))
+
+
+async def test_a_migration_is_bound_by_no_limit_of_a_step(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It walks whole tables: given up after some seconds, a large database could never be opened again."""
+    migrations = dict(postgres_upkeep._migrations())
+    text = "CREATE TABLE limits AS SELECT name, setting FROM pg_settings WHERE name = 'statement_timeout'"
+    execute, allowed = asyncpg.Connection.execute, list[Any]()
+
+    async def executed(connection: Any, query: str, *values: Any, **options: Any) -> str:
+        if query == text:
+            allowed.append(options.get("timeout"))
+        answer: str = await execute(connection, query, *values, **options)
+        return answer
+
+    more = {**migrations, max(migrations) + 1: ("limits", text)}
+    monkeypatch.setattr(postgres_upkeep, "_migrations", more.items)
+    monkeypatch.setattr(asyncpg.Connection, "execute", executed)
+    await (await open_store(url)).close()
+
+    assert [postgres_upkeep.MIGRATE_SECONDS] == allowed
+    assert [("statement_timeout", "0")] == asked(url, "SELECT name, setting FROM limits")
