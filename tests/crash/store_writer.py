@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 import time
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from urllib.parse import urlsplit
 
 from interlock.assemble import loads
 from interlock.errors import ConflictError, InterlockError, UnavailableError
@@ -26,7 +29,8 @@ from interlock.model.entry import Receipt
 from interlock.opening import open as opening
 from interlock.runtime.send import Runtime
 from interlock.stores import files, sqlite, sqlite_connect
-from interlock.stores.files import FileStore
+from interlock.stores.files_names import JOURNAL, sealed_first
+from interlock.stores.files_shared import Settings
 from interlock.stores.filesystem import OperatingSystem
 from interlock.stores.sqlite_writer import COMMIT
 from interlock.testing.store_samples import PARCEL
@@ -49,9 +53,17 @@ def plain(url: str) -> str:
 def settled(url: str) -> str:
     """The address as a store knows it, after setting up this process as the address asks."""
     if url.endswith(ROTATING):
-        tuned = partial(FileStore, segment_bytes_max=SEGMENT_BYTES, snapshot_every=10)
-        patch.object(files, "FileStore", tuned).start()
+        patch.object(files, "Settings", partial(Settings, segment_bytes_max=SEGMENT_BYTES, snapshot_every=10)).start()
     return plain(url)
+
+
+def unsealed(url: str) -> list[str]:
+    """What is wrong with a store of small segments: an entity that never sealed one was not what the row says."""
+    if not url.endswith(ROTATING):
+        return []
+    journals = Path(urlsplit(plain(url)).path).glob(f"resources/*/*/{JOURNAL}")
+    names = {each.parent.name: {other.name for other in each.parent.iterdir()} for each in journals}
+    return [f"other: {each} sealed no segment" for each, found in names.items() if not any(map(sealed_first, found))]
 
 
 def parcels() -> Any:
@@ -66,6 +78,7 @@ def entity_of(number: int) -> str:
 
 def writes(pipe: Connection, url: str, name: str, starts: tuple[int, ...], fault: str) -> None:
     """Sends without end, a task per start; the caller ends the process."""
+    logging.disable(logging.WARNING)  # what fails here does so on purpose
     if fault == "early":
         _answer_early()
     elif fault == "lockless":

@@ -16,7 +16,7 @@ from interlock.opening import open as opening
 from interlock.opening import opened_store
 from interlock.testing.store_subject import journal, snapshot
 from tests.crash.crowd import ANSWER_SECONDS_MAX, Worker, started
-from tests.crash.store_writer import ENTITIES, TASKS, entity_of, parcels, plain, writes
+from tests.crash.store_writer import ENTITIES, TASKS, entity_of, parcels, plain, unsealed, writes
 
 WRITERS = 4
 BORN = "born"
@@ -156,4 +156,5 @@ async def judge(url: str, outcome: Outcome) -> None:
     finally:
         await store.close()
     outcome.lost = [f"lost: {key} of {place}" for key, place in outcome.kept.items() if found.get(key) != place]
+    outcome.other += unsealed(url)
     outcome.phantoms = [f"phantom: {key}" for key in found if key not in outcome.asked]
