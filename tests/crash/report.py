@@ -31,7 +31,7 @@ from tests.crash.histories import RENAMING, checked
 from tests.crash.mutants import retried_flush
 from tests.crash.rivals import SCENES, SEED, Scene
 from tests.crash.stories import Family, Mutant
-from tests.crash.storm import WRITERS, Outcome, storm
+from tests.crash.storm import STORMS_MAX, WRITERS, Outcome, storm
 from tests.crash.table import Row, Table
 from tests.crash.test_damage import MASKS, content, journal, reading
 from tests.support.postgres_server import NoServerError, new_schema, server_url
@@ -206,8 +206,8 @@ def _storm_row(outcome: Any) -> Row:
 
 
 def _is_stormed(fault: str, store: str, writers: int, folder: Path) -> bool:
-    url = URLS[store].format(_made(folder / f"faulty-{fault}"))
-    return bool(storm(url, kills=10, seed=SEED_NUMBER, writers=writers, fault=fault).found())
+    urls = (URLS[store].format(_made(folder / f"faulty-{fault}-{number}")) for number in range(STORMS_MAX))
+    return any(storm(url, kills=10, seed=SEED_NUMBER, writers=writers, fault=fault).found() for url in urls)
 
 
 def _starve(table: Table, folder: Path) -> None:

@@ -144,7 +144,7 @@ def _lock_nothing() -> None:
     real = OperatingSystem.write
 
     def slow(self: OperatingSystem, file: int, data: bytes) -> int:
-        time.sleep(0.002)
+        time.sleep(0.01)
         return real(self, file, data)
 
     patch.object(OperatingSystem, "lock", lambda self, directory, ms_max: None).start()

@@ -19,6 +19,9 @@ from tests.crash.crowd import ANSWER_SECONDS_MAX, Worker, started
 from tests.crash.store_writer import ENTITIES, TASKS, entity_of, parcels, plain, unsealed, writes
 
 WRITERS = 4
+STORMS_MAX = 8
+"""Within so many a faulty store must be found out: how its writers meet is chance."""
+
 BORN = "born"
 
 

@@ -18,10 +18,9 @@ from tests.crash.disks import make_read_only, tmpfs
 from tests.crash.errand_storm import stormed
 from tests.crash.full_disk import ADDRESSES, LAYOUT_C, writers_of
 from tests.crash.life import ENTITY, step
-from tests.crash.storm import WRITERS, storm
+from tests.crash.storm import STORMS_MAX, WRITERS, storm
 
 KILLS = int(os.environ.get("INTERLOCK_KILLS", "40"))
-STORMS_MAX = 8  # within so many a faulty store must be found out: how its writers meet is chance
 
 
 def store(root: Path) -> Journals:
