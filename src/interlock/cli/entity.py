@@ -166,7 +166,7 @@ def show(
         async with opened(url, bound) as runtime:
             snapshot = await runtime.state(entity, at=None if at is None else _at(at))
             note = await _since(runtime, snapshot) if at is None else f"  as at {at}"
-            chart = runtime.charts.revision(snapshot.kind, snapshot.revision).chart
+            chart = runtime.charts.of(snapshot).chart
             now_ms = runtime.clock.now_ms()
             lines = [*sights.entity_lines(chart, snapshot, now_ms=now_ms, whole=whole)]
             if at is None and isinstance(runtime.store, WorkStore):
@@ -207,7 +207,7 @@ def can(
     async def work() -> tuple[Any, ...]:
         async with opened(url, bound) as runtime:
             snapshot = await runtime.state(entity)
-            kernel = runtime.charts.revision(snapshot.kind, snapshot.revision)
+            kernel = runtime.charts.of(snapshot)
             return kernel.chart, snapshot, kernel.candidates(snapshot)
 
     with known_kind(entity, bound):

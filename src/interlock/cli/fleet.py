@@ -121,19 +121,27 @@ async def orphans(runtime: Runtime) -> list[Orphans] | None:
         counts = await store.counts(kind)
         for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
             try:
-                runtime.charts.revision(kind, revision)
+                chart = runtime.charts.revision(kind, revision).chart
             except UnavailableError as error:
                 if await _has_living(runtime, kind, revision):
                     found.append(Orphans(kind, revision, error.hint))
+                continue
+            has = {*ENDED_AS.values(), *(each.id for each in chart.states)}
+            there = (each.state for each in counts if each.revision == revision and each.entities)
+            for state in sorted(set(there) - has):
+                if await _has_living(runtime, kind, revision, state):
+                    lacks = f"{chart.revision} calls itself compatible and has no state `{state}`"
+                    found.append(Orphans(kind, revision, f"{lacks}: load that revision too"))
+                    break
     return found
 
 
-async def _has_living(runtime: Runtime, kind: str, revision: str) -> bool:
+async def _has_living(runtime: Runtime, kind: str, revision: str, state: str | None = None) -> bool:
     """Whether an entity of a revision lives: one that is done stands in the counters in regions that are not final.
 
     Of the first page only: where that is full, one more is taken for living.
     """
-    page = await runtime.store.find(Query(kind=kind, revision=revision, limit=PAGE_MAX))
+    page = await runtime.store.find(Query(kind=kind, state=state, revision=revision, limit=PAGE_MAX))
     return page.after is not None or any(each.ended is None for each in page.rows)
 
 

@@ -14,6 +14,7 @@ from interlock.model.codec import plain
 from interlock.model.duration import parse_duration
 from interlock.model.entry import Entry
 from interlock.model.snapshot import Snapshot
+from interlock.model.step import Fault
 from interlock.ports.store import PAGE_MAX, Page, Query, Row
 from interlock.runtime.replay import repeated
 from interlock.runtime.request import checked_entity
@@ -235,14 +236,15 @@ def _again(
     """Replay one entry and show it; gives the code, and the snapshot after it."""
     kernel = runtime.charts.revision(entity.partition("/")[0], entry.revision)
     after: Snapshot | None = None
+    faults: tuple[Fault, ...] = ()
     try:
         step = repeated(kernel, entity, before, entry)
-        after = step.snapshot
+        after, faults = step.snapshot, step.faults
         problem = difference(entry, before, step)
     except InterlockError as error:
         problem = f"the step fails: {error.message}"
     if as_json:
-        told = {"entry": plain(entry), "agrees": problem is None, "difference": problem}
+        told = {"entry": plain(entry), "agrees": problem is None, "difference": problem, "faults": plain(faults)}
         terminal.data(sights.json_line({**told, "snapshot": None if after is None else plain(after)}))
     else:
         mark = ("✓", "green") if problem is None else ("✗", "red")
@@ -251,6 +253,8 @@ def _again(
             {} if before is None else before.context, {} if after is None else after.context
         )
         for line in changes if after is not None else ():
+            terminal.report("      ", *line)
+        for line in scene.problem_lines((), faults):
             terminal.report("      ", *line)
     if problem is not None:
         terminal.failure(f"the journal of `{entity}` diverges at version {entry.version}: {problem}")

@@ -37,6 +37,8 @@ def check_events(review: Review) -> None:
     for state in review.chart.states:
         if state.expect is not None and state.expect.then != "alert":
             _check_caused(review, declared, state.expect.then, None, state.place)
+            message = f'nobody sends "{state.expect.then}" yet: `then` of `expect` is kept for a later release'
+            review.lint("expect.unsent", message, state.index, hint="write `after` with what shall happen then")
     if review.chart.events is not None:
         _lint_unused(review)
         _lint_roles(review)

@@ -26,6 +26,7 @@ LINTS: dict[str, Severity] = {
     "event.undeclared": "warning",
     "event.unused": "warning",
     "events.swallowed": "warning",
+    "expect.unsent": "warning",
     "expression.unknown_field": "warning",
     "guard.constant": "warning",
     "guard.unmarked": "warning",

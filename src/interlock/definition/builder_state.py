@@ -56,12 +56,19 @@ _WITHIN = Text(
 
 
 def expect(within: str, *, then: str = "alert") -> Expect:
-    """When an entity counts as stuck here: after a duration, or `forever` not; `then` is `alert` or an event."""
+    """When an entity counts as stuck here: after a duration, or `forever` not.
+
+    `then` is `alert`, or an event that is kept for a later release: nobody sends it yet.
+    """
     return Expect(within=text(within, _WITHIN, "`within`"), then=text(then, EVENT, "`then`"))
 
 
 def hidden(neutral: str | None = None, *, fields: Texts = (), roles: Texts | None = None) -> Sensitive:
-    """The state itself is hidden behind a neutral name, and these fields are masked, except for these roles."""
+    """The state itself is hidden, and these fields are masked.
+
+    The console shows neither without its right `read:sensitive`; the neutral name and the roles are kept for a later
+    release, and only checked.
+    """
     return Sensitive(
         fields=texts(fields, FIELD_PATH, "a field"),
         hidden=True,

@@ -94,7 +94,7 @@ BLOCK_SHAPES: dict[str, Shape] = {
                 description="Stuck after this long; forever: resting here is normal.",
                 required=True,
             ),
-            Key(name="then", shape=EVENT, description="alert (default), or an event that the system sends."),
+            Key(name="then", shape=EVENT, description="alert (default), or an event, which nobody sends yet."),
         ),
     ),
     "invoke": Record(

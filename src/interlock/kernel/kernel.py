@@ -197,6 +197,19 @@ class Kernel:
             return ()
         return self.explainer.candidates(snapshot, self._configuration(snapshot), event)
 
+    def has(self, snapshot: Snapshot) -> bool:
+        """Whether the chart has the states in which an entity is, together, and those that its histories remember.
+
+        Of an entity that ended, the states in which it did, each by itself.
+        """
+        known = self.planner.by_id
+        if snapshot.ended is not None:
+            return all(name in known for name in snapshot.configuration)
+        remembered = (name for names in (snapshot.history or {}).values() for name in names)
+        return all(name in known for name in remembered) and (
+            self.planner.configuration(snapshot.configuration) is not None
+        )
+
     def active(self, snapshot: Snapshot) -> tuple[State, ...]:
         """All active states in document order, the root left out; of an ended entity, where it ended."""
         found = self.planner.structure.active(self.planner.by_id[name] for name in snapshot.configuration)

@@ -7,6 +7,7 @@ Rule 2: a call runs in the context of its caller: what traces and logs take from
 Rule 3: whoever has handed over a call is answered, also when the runtime is closed meanwhile.
 Rule 4: a signal handler may call in the middle of a call of its own thread: nothing on the way is held that it needs.
 Rule 5: a forked child opens its own: the loop is not there, and what it waits by would be rung for its parent.
+Rule 6: a coroutine handler runs in the loop: a call from there would wait for itself for ever, and is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from contextvars import copy_context
-from threading import Lock, RLock, Thread
+from threading import Lock, RLock, Thread, get_ident
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock.errors import UnavailableError, UsageError
@@ -72,6 +73,12 @@ class BlockingRuntime:
             coroutine.close()
             message = "this runtime was opened before the process was forked"
             raise UsageError(message, code="runtime.forked", hint="open one in each process")
+        if get_ident() == self._thread.ident:
+            coroutine.close()
+            message = "a coroutine of this runtime's own loop cannot wait for it"
+            raise UsageError(
+                message, code="runtime.loop", hint="make the handler a plain function: it runs in a thread"
+            )
         call = _Call(coroutine, self._bell())
         try:
             with self._gate:  # what is handed over before the end is answered; afterwards nothing is

@@ -1,7 +1,8 @@
 """The charts a runtime has: which kernel runs an entity, by its kind and the revision it was last written by.
 
 Rule 1: an entity runs on the revision that wrote it, else on a chart that says it is compatible with that; never on a
-guess.
+guess. A chart that says so and lacks the states in which an entity is does not run it: that is no damage, and other
+processes may have the right one.
 Rule 2: the package's own kinds (`own`) are known to all, and listed among none.
 """
 
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.kernel.kernel import Kernel
 from interlock.model.findings import suggestion
+from interlock.model.snapshot import Snapshot
 from interlock.runtime.children import inline_kernels
 from interlock.runtime.own import OWN_KINDS, own_kernel
 
@@ -81,6 +83,22 @@ class Charts:
         message = f"this process has no chart for revision {revision} of `{kind}`"
         hint = f"load that revision too, or declare `compatible` in {current.chart.revision}"
         raise UnavailableError(message, code="revision.unknown", hint=hint)
+
+    def of(self, snapshot: Snapshot) -> Kernel:
+        """The chart for an entity as it stands. Raises UnavailableError when none here may run it, or has its states.
+
+        A snapshot that its own revision does not have is left to the step: that is damage.
+        """
+        found = self.revision(snapshot.kind, snapshot.revision)
+        if found.chart.revision != snapshot.revision and not found.has(snapshot):
+            states = ", ".join(f"`{each}`" for each in snapshot.configuration)
+            message = (
+                f"`{snapshot.entity}` is in {states}: revision {found.chart.revision} does not have that, or what a "
+                f"history remembers, though it calls itself compatible with {snapshot.revision}"
+            )
+            hint = "load the chart of that revision too, or keep its states until no entity is in them"
+            raise UnavailableError(message, code="revision.unknown", hint=hint)
+        return found
 
 
 def is_within(label: str, bounds: str) -> bool:

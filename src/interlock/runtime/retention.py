@@ -122,7 +122,7 @@ async def _adopted(store: Store, charts: Charts, entity: str, version: int, targ
 def _append(charts: Charts, snapshot: Snapshot, records: tuple[Record, ...]) -> Append:
     """What the last of these records leads to."""
     entry = records[-1].entry
-    states = charts.revision(snapshot.kind, snapshot.revision).active(snapshot)
+    states = charts.of(snapshot).active(snapshot)
     tags = tuple(sorted({tag for each in states for tag in each.tags}))
     ids = tuple(each.id for each in states)
     return Append(snapshot.kind, snapshot.entity, entry.version - 1, entry, snapshot, ids, tags)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.effects.lane import Stopped
-from interlock.errors import NotFoundError, RejectedError, UnavailableError
+from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
 from interlock.model.entry import Entry, Receipt
@@ -169,7 +169,7 @@ class Runtime:
         cached = self._steps.snapshots.get(entity)
         try:
             snapshot, _ = cached if cached is not None else await self._steps.loaded(entity)
-            self.charts.revision(snapshot.kind, snapshot.revision)
+            self.charts.of(snapshot)
         except NotFoundError:
             return True
         except UnavailableError as error:
@@ -212,7 +212,10 @@ class Runtime:
         return await shown(self, what, entries=entries)
 
     async def list(self, query: Query) -> Page:
-        """Entities by kind, state, age and tag, page by page."""
+        """Entities by kind, state, age and tag, page by page. Raises UsageError for anything but a Query."""
+        if not isinstance(cast("object", query), Query):
+            hint = 'write interlock.Query(kind="order")'
+            raise UsageError(f"`list` takes a Query, not {query!r:.80}", code="query.malformed", hint=hint)
         return await self.store.find(query)
 
     async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncGenerator[Entry, None]:
@@ -240,7 +243,7 @@ class Runtime:
     async def can(self, entity: str) -> tuple[Candidate, ...]:
         """The transitions in question now, with the verdict of each guard and what it read."""
         snapshot = await self.state(entity)
-        return self.charts.revision(snapshot.kind, snapshot.revision).candidates(snapshot)
+        return self.charts.of(snapshot).candidates(snapshot)
 
     async def verify(self, entity: str) -> Proof:
         """What is proven of an entity: every link of its journal, and every entry replayed. Damage is an answer."""

@@ -47,9 +47,7 @@ async def _entity(runtime: Source, entity: str, entries: int) -> ShownEntity:
         last = await runtime.journal(entity, after=after, limit=entries) if entries else ()
     except NotFoundError:  # an archive has them
         last = ()
-    return ShownEntity(
-        chart=runtime.charts.revision(snapshot.kind, snapshot.revision).chart, snapshot=snapshot, entries=last
-    )
+    return ShownEntity(chart=runtime.charts.of(snapshot).chart, snapshot=snapshot, entries=last)
 
 
 async def _kind(runtime: Source, kind: str) -> ShownKind:

@@ -5,11 +5,13 @@ Rule 2: a refusal is only ever given on a fresh snapshot, and only when the key 
 after the entity moved on, is `duplicate`.
 Rule 3: what a step leaves to do is written in the append of its entry, where the store keeps work; whoever performs it
 hears of it afterwards, and not before.
+Rule 4: an error of the chart that no transition took is told to the log: most steps have no sender who reads a receipt.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +45,8 @@ from interlock.runtime.replay import replayed
 from interlock.runtime.request import dedupe_key
 from interlock.runtime.turns import Busy, Level, Turn
 from interlock.trust.authorize import Authorizer
+
+_log = logging.getLogger("interlock.runtime")
 
 NOTHING = Left()
 
@@ -115,6 +119,7 @@ class Steps:
             result = await self.store.append(self._append(kernel, 0, entry, step.snapshot, work))
             if isinstance(result, Appended):
                 self._keep(step.snapshot, now, work)
+                _tell_faults(entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
                 return Receipt(entity, "duplicate", result.version)
@@ -136,7 +141,7 @@ class Steps:
     async def rehearse(self, entity: str, given: Given) -> Receipt:
         """What `give` would answer now; nothing is written, not even a refusal."""
         snapshot, last_ms = await self.loaded(entity)
-        kernel = self.charts.revision(snapshot.kind, snapshot.revision)
+        kernel = self.charts.of(snapshot)
         event, key = self._stamped(kernel, snapshot, given, last_ms)
         verdict = self._verdict(kernel, snapshot, event, given)
         if verdict != "roles" and isinstance(found := await self.store.load(entity, key=key), Duplicate):
@@ -147,7 +152,7 @@ class Steps:
         """One try; None when the swap was lost."""
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.loaded(entity)
-        kernel = self.charts.revision(snapshot.kind, snapshot.revision)
+        kernel = self.charts.of(snapshot)
         event, key = self._stamped(kernel, snapshot, given, last_ms)
         verdict = self._verdict(kernel, snapshot, event, given)
         if isinstance(verdict, Step) and verdict.snapshot.version > snapshot.version:
@@ -198,6 +203,7 @@ class Steps:
         result = await self.store.append(append)
         if isinstance(result, Appended):
             self._keep(step.snapshot, event.time_ms, work)
+            _tell_faults(entry, step)
             return Receipt(
                 snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
             )
@@ -318,6 +324,13 @@ def _entry(event: Event, before: tuple[str, ...], step: Step, key: str, trace: s
     if len(encode(snapshot)) > SNAPSHOT_BYTES_MAX:
         raise RejectedError(f"the snapshot would have more than {SNAPSHOT_BYTES_MAX:,} bytes", code="snapshot.size")
     return entry
+
+
+def _tell_faults(entry: Entry, step: Step) -> None:
+    """Warn of what went wrong inside a step that was kept. Without its message: that may quote what a sender gave."""
+    for fault in step.faults:
+        facts = {"entity_id": step.snapshot.entity, "version": entry.version, "event": entry.event.name}
+        _log.warning("no transition took an error", extra={**facts, "code": fault.code, "place": fault.place})
 
 
 def _receipt(snapshot: Snapshot, verdict: Step | str) -> Receipt:

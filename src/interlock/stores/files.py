@@ -40,7 +40,7 @@ from interlock.stores.files_shared import LOCKED, SEGMENT_BYTES_MAX, Settings
 from interlock.stores.files_writer import Writer
 from interlock.stores.filesystem import FileSystem, OperatingSystem
 from interlock.stores.pace import Pace
-from interlock.stores.threads import Threads
+from interlock.stores.threads import Threads, closed_apart
 
 THREADS_MAX = 16
 """Threads of a store: they wait for the disk, which groups their flushes; sixteen gave twice the rate of four."""
@@ -182,7 +182,7 @@ class FileStore:
             if self._closed:
                 return
             self._closed = True
-        await asyncio.to_thread(self._close_now)
+        await closed_apart(self._close_now)
 
     def _close_now(self) -> None:
         if self._writer is not None:

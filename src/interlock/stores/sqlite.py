@@ -50,7 +50,7 @@ from interlock.stores.sqlite_connect import open_reader, open_writer, translated
 from interlock.stores.sqlite_lists import find, kinds
 from interlock.stores.sqlite_upkeep import Chore, archived, gone, release
 from interlock.stores.sqlite_writer import Waiting, Writer
-from interlock.stores.threads import Threads
+from interlock.stores.threads import Threads, closed_apart
 
 READERS_MAX = 4
 """Threads that read: more only queue for the interpreter's lock."""
@@ -281,7 +281,7 @@ class SqliteStore:
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
         if os.getpid() == self._process:  # else all of it is of the process that was forked
-            await asyncio.to_thread(self._close)
+            await closed_apart(self._close)
 
     def _close(self) -> None:
         self._writer.close()

@@ -112,3 +112,13 @@ def _give(future: asyncio.Future[Any], answer: Any, error: BaseException | None)
         future.set_exception(error)
     else:
         future.set_result(answer)
+
+
+async def closed_apart(close: Callable[[], None]) -> None:
+    """Wait in a thread for something to close; here, where Python is about to end and begins no thread any more."""
+    try:
+        closing = asyncio.get_running_loop().run_in_executor(None, close)
+    except RuntimeError:  # as in `atexit`
+        close()
+    else:
+        await closing

@@ -103,7 +103,7 @@ async def one_entity(asked: Asked) -> EntityView:
     latest = await runtime.state(entity)
     console.past.keep(latest)
     shown = await _shown(asked, latest)
-    kernel = runtime.charts.revision(kind, shown.revision)
+    kernel = runtime.charts.of(shown)
     hidden = masks(kernel.chart, asked.person)
     entries, before, damage = await _past(asked, shown)
     entry = entries[-1] if entries else None
@@ -207,7 +207,7 @@ async def accepted(asked: Asked) -> tuple[Acceptance, ...]:
     asked.console.check_kind(asked.person, checked_entity(entity))
     runtime = asked.console.runtime
     snapshot = await runtime.state(entity)
-    kernel = runtime.charts.revision(snapshot.kind, snapshot.revision)
+    kernel = runtime.charts.of(snapshot)
     return masked_acceptances(acceptances(kernel, snapshot, asked.person.principal), masks(kernel.chart, asked.person))
 
 

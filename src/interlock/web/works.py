@@ -154,7 +154,7 @@ async def saga_list(asked: Asked) -> SagasView:
 async def _saga_views(asked: Asked, entity: str) -> tuple[SagaView, ...]:
     runtime = asked.console.runtime
     snapshot = await runtime.state(entity)
-    return saga_views(runtime.charts.revision(snapshot.kind, snapshot.revision), snapshot)
+    return saga_views(runtime.charts.of(snapshot), snapshot)
 
 
 ENDPOINTS = (

@@ -98,6 +98,20 @@ states: {a: {expect: {within: 1h, then: stuck}, on: {e: {}, stuck: {}}}}
     assert [] == told(good, "event.undeclared")
 
 
+def test_an_event_that_nobody_sends_when_stuck_is_told() -> None:
+    """`then` is kept for later: until then a chart that relies on it would wait in vain."""
+    bad = "states: {a: {expect: {within: 1h, then: late}, on: {e: {}, late: {}}}}\n"
+    good = bad.replace("late}, on", "alert}, on")
+
+    assert [
+        (
+            'warning 3:10 nobody sends "late" yet: `then` of `expect` is kept for a later release; '
+            "write `after` with what shall happen then"
+        ),
+    ] == told(bad, "expect.unsent")
+    assert [] == told(good, "expect.unsent")
+
+
 def test_a_transition_waits_for_declared_events() -> None:
     """An event that is not declared is rejected and never arrives."""
     bad = """\

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from threading import Event, Thread, get_ident
 from types import FrameType
 from typing import Any
@@ -321,6 +323,30 @@ def test_code_in_the_loop_that_means_to_end_the_program_ends_itself() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
+def test_a_coroutine_of_its_own_loop_is_refused_and_does_not_hang() -> None:
+    """A coroutine handler that calls a waiting method would stop the loop that has to answer it."""
+
+    async def opened() -> Runtime:
+        return runtime()
+
+    async def inside() -> str:
+        with pytest.raises(UsageError) as raised:
+            doors.create("door/2")
+        with pytest.raises(UsageError):
+            next(doors.watch("door/1"))
+        with pytest.raises(UsageError):
+            doors.close()
+        return raised.value.code
+
+    doors = BlockingRuntime(opened)
+    doors.create("door/1")
+    code = asyncio.run_coroutine_threadsafe(inside(), doors._loop).result(SECONDS_MAX)  # where handlers run
+    alive = doors.state("door/1").configuration
+    doors.close()
+
+    assert ("runtime.loop", ("closed",)) == (code, alive)
+
+
 def test_a_forked_child_is_told_to_open_its_own() -> None:
     """What it would wait by is its parent's; the parent goes on, and a close in the child closes nothing."""
     doors = _opened()
@@ -341,3 +367,23 @@ def test_a_forked_child_is_told_to_open_its_own() -> None:
     doors.close()
 
     assert (0, [1, 1, 1]) == (os.waitstatus_to_exitcode(status), versions)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///doors.db", "file:doors"])
+def test_a_runtime_may_be_closed_when_python_ends(url: str, tmp_path: Path) -> None:
+    """In `atexit` no thread can be begun any more; it closes all the same, and says nothing."""
+    program = f"""
+import atexit
+import interlock
+
+door = interlock.loads("{{interlock: 1, kind: door, states: {{closed: {{}}}}}}")
+doors = interlock.open({url!r}, charts=[door]).__enter__()
+atexit.register(print, "closed")
+atexit.register(doors.close)
+doors.create("door/1")
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
+    )
+
+    assert (0, "closed\n", "") == (ended.returncode, ended.stdout, ended.stderr)

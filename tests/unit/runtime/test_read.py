@@ -66,6 +66,14 @@ async def test_a_journal_is_read_in_order_by_pages() -> None:
     assert [2] == [each.version for each in await doors.journal("door/1", after=1, limit=1)]
 
 
+async def test_a_list_of_anything_but_a_query_says_what_to_write() -> None:
+    """The name of a kind is the likely slip."""
+    with pytest.raises(UsageError) as raised:
+        await runtime().list("door")  # type: ignore[arg-type]  # the slip in question
+
+    assert ("query.malformed", 'write interlock.Query(kind="order")') == (raised.value.code, raised.value.hint)
+
+
 async def test_entities_are_listed_by_state() -> None:
     """The driver hands the question to its store."""
     doors = runtime()

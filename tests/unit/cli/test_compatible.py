@@ -1,0 +1,60 @@
+"""Commands on an entity whose state a chart that calls itself compatible lacks, and on errors that nobody took."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.unit.cli.calls import LAMP, Caller
+
+STORE = "sqlite:///lamps.db"
+OLD = LAMP.replace("kind: lamp", "kind: lamp\nrevision: 1.0.0")
+NEW = OLD.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1 <2"').replace("dark", "black")
+
+
+def test_a_state_that_is_gone_is_told_as_a_missing_chart(call: Caller, folder: Path) -> None:
+    """Neither damage nor a bug of ours: code 7, with the chart to load."""
+    (folder / "old.yaml").write_text(OLD)
+    (folder / "new.yaml").write_text(NEW)
+    call("create", STORE, "lamp/1", "--chart", "old.yaml")
+    calls = (("show",), ("can",), ("send", "press"))
+    ended = [call(name, STORE, "lamp/1", *more, "--chart", "new.yaml") for name, *more in calls]
+    both = call("show", STORE, "lamp/1", "--chart", "old.yaml", "--chart", "new.yaml")
+
+    assert [7, 7, 7] == [each.code for each in ended]
+    assert all("load the chart of that revision too" in each.err for each in ended)
+    assert (0, True) == (both.code, "● dark" in both.out)
+
+
+def test_doctor_finds_entities_in_a_state_that_is_gone(call: Caller, folder: Path) -> None:
+    """Before one of them is sent anything; those in states that are still there are none of its business."""
+    (folder / "old.yaml").write_text(OLD)
+    (folder / "new.yaml").write_text(NEW)
+    call("create", STORE, "lamp/1", "--chart", "old.yaml")
+    call("send", STORE, "lamp/1", "press", "--chart", "old.yaml")
+    well = _revisions(call)
+    call("create", STORE, "lamp/2", "--chart", "old.yaml")
+
+    assert ("ok", "look") == (well["mark"], _revisions(call)["mark"])
+    assert "has no state `dark`" in json.dumps(_revisions(call))
+
+
+def _revisions(call: Caller) -> dict[str, str]:
+    """What doctor says about revisions."""
+    found = json.loads(call("doctor", STORE, "--chart", "new.yaml", "--json").out)
+    (check,) = [each for each in found["checks"] if each["name"] == "revisions"]
+    return dict(check)
+
+
+def test_replay_shows_errors_that_no_transition_took(call: Caller, folder: Path) -> None:
+    """The journal does not keep them: the step does, whenever it is done again."""
+    text = LAMP.replace("kind: lamp", "kind: lamp\ncontext: {n: {type: integer, default: 0}}")
+    text = text.replace("{press: bright}", "{press: {target: bright, actions: [{assign: {n: '= event.data.n'}}]}}")
+    (folder / "faulty.yaml").write_text(text)
+    call("create", STORE, "lamp/1", "--chart", "faulty.yaml")
+    call("send", STORE, "lamp/1", "press", '{"m": 1}', "--chart", "faulty.yaml")
+    shown = call("replay", STORE, "lamp/1", "--chart", "faulty.yaml")
+    lines = call("replay", STORE, "lamp/1", "--chart", "faulty.yaml", "--json").out.splitlines()
+
+    assert (0, 1) == (shown.code, shown.out.count("  fault    "))
+    assert [0, 1] == [len(json.loads(each)["faults"]) for each in lines]

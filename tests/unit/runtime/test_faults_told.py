@@ -1,0 +1,54 @@
+"""Errors of a chart that no transition took, in steps whose receipt nobody reads: the log has them."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import interlock
+from interlock.runtime.charts import Charts
+from interlock.runtime.send import Runtime
+from interlock.runtime.worker import Worker
+from interlock.stores.memory import MemoryStore
+from interlock.testing.clock import VirtualClock
+
+CAREFUL = """
+interlock: 1
+kind: count
+context: {n: {type: integer, default: 0, max: 3}}
+initial: low
+states:
+  low: {after: {1s: {target: high, actions: [{assign: {n: "= context.n + 10"}}]}}}
+  high: {on: {error.execution: low}}
+"""
+CARELESS = CAREFUL.replace("on: {error.execution: low}", "on: {set: {actions: [{assign: {n: '= event.data.n'}}]}}")
+
+
+async def told(text: str, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What the log says of faults once the timer has fired."""
+    clock = VirtualClock()
+    runtime = Runtime(MemoryStore(), Charts([interlock.loads(text).kernel]), clock)
+    worker = Worker(runtime, {})
+    await worker.start()
+    await runtime.create("count/1")
+    with caplog.at_level(logging.WARNING, logger="interlock.runtime"):
+        await clock.advance(1_000)
+    await worker.stop()
+    return [each for each in caplog.records if each.getMessage() == "no transition took an error"]
+
+
+async def test_an_error_in_a_timers_step_is_told_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Which entity, which version, which event, which error and where; but not what was in it."""
+    (record,) = await told(CARELESS, caplog)
+    facts = {name: vars(record)[name] for name in ("entity_id", "version", "event", "code", "place")}
+
+    assert ("count/1", 2, "after.1s.low") == (facts["entity_id"], facts["version"], facts["event"])
+    assert not any("at most" in str(value) for value in vars(record).values())
+    assert "assign.refused" == facts["code"]
+    assert facts["place"].startswith("states.low")
+
+
+async def test_an_error_that_a_transition_takes_is_nobodys_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """The chart has dealt with it."""
+    assert [] == await told(CAREFUL, caplog)
