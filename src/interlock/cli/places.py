@@ -46,11 +46,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What the project's file says: the store, and its charts as paths or as `module:name`; and where it stands."""
+    """What the project's file says: the store, its charts as paths or as `module:name`, and what stands before the keys
+    that handlers see; and where it stands.
+    """
 
     store: str | None = None
     charts: tuple[str, ...] = ()
+    key_prefix: str = ""
     folder: Path | None = None
+
+
+def key_prefix_option(command: F) -> F:
+    """Give a command that performs `--key-prefix`; without it, what the project says (`key_prefix_of`)."""
+    told = "Stands before the keys that handlers see; the same in every process of a store, for ever."
+    return click.option("--key-prefix", metavar="TEXT", help=told)(command)
+
+
+def key_prefix_of(given: str | None) -> str:
+    """What stands before the keys that handlers see: as given, else by the project, else nothing."""
+    return project().key_prefix if given is None else given
 
 
 def words(text: str) -> Callable[[F], F]:
@@ -221,19 +235,21 @@ def _table(file: Path, path: tuple[str, ...]) -> dict[str, Any] | None:
 
 
 def _project(file: Path, table: dict[str, Any]) -> Project:
-    store, charts = table.get("store"), table.get("charts", [])
+    store, charts, prefix = table.get("store"), table.get("charts", []), table.get("key_prefix", "")
     name = os.path.relpath(file)
-    unknown = sorted(set(table) - {"store", "charts"})
+    unknown = sorted(set(table) - {"store", "charts", "key_prefix"})
     if unknown:
-        hint = "the keys are `store` and `charts`"
+        hint = "the keys are `store`, `charts` and `key_prefix`"
         raise UsageError(f"{name} has an unknown key `{unknown[0]}`", code="project.key", hint=hint)
     if not isinstance(charts, list) or not all(isinstance(each, str) for each in charts):
         raise UsageError(f"`charts` of {name} is no list of texts", code="project.charts")
     if store is not None and (not isinstance(store, str) or not _ADDRESS.match(store)):
         raise UsageError(f"`store` of {name} is no address", code="project.store", hint='write "sqlite:///orders.db"')
+    if not isinstance(prefix, str):
+        raise UsageError(f"`key_prefix` of {name} is no text", code="project.key_prefix", hint='write "eu/"')
     named = (each if _CODE.fullmatch(each) else os.path.relpath(file.parent / each) for each in charts)
     address = None if store is None else _from(file.parent, store)
-    return Project(store=address, charts=tuple(named), folder=file.parent)
+    return Project(store=address, charts=tuple(named), key_prefix=prefix, folder=file.parent)
 
 
 def _from(folder: Path, address: str) -> str:

@@ -24,7 +24,14 @@ from interlock.cli import exits, sights
 from interlock.cli.fleet import orphans
 from interlock.cli.history import duration_ms
 from interlock.cli.options import common, example, pass_terminal
-from interlock.cli.places import charts_of_code, default_store, loaded_charts, run
+from interlock.cli.places import (
+    charts_of_code,
+    default_store,
+    key_prefix_of,
+    key_prefix_option,
+    loaded_charts,
+    run,
+)
 from interlock.cli.terminal import Terminal
 from interlock.errors import UsageError
 from interlock.model.limits import LEASE_MS_MIN
@@ -91,6 +98,7 @@ def _fact(name: str, value: object) -> str:
 @click.option("--drain", default="30s", metavar="DURATION", help="How long work may take to finish at the end (30s).")
 @click.option("--lease", default="30s", metavar="DURATION", help="How long work of a dead process waits (30s).")
 @click.option("--life", metavar="NAME", help="Stop as one with all processes of this name on this machine.")
+@key_prefix_option
 @common
 @pass_terminal
 def run_command(
@@ -102,6 +110,7 @@ def run_command(
     drain: str,
     lease: str,
     life: str | None,
+    key_prefix: str | None,
 ) -> int:
     """Call handlers, fire timers and deliver what entities send, until SIGTERM or Ctrl-C.
 
@@ -110,7 +119,7 @@ def run_command(
     ends with 0. A second signal ends it at once: what it had in hand is taken up by others when its lease ends.
     """
     charts = loaded_charts(()) if app is None else charts_of_code(app)
-    address = store or default_store()
+    address, prefix = store or default_store(), key_prefix_of(key_prefix)
     drain_ms, lease_ms = duration_ms(drain, "--drain"), duration_ms(lease, "--lease")
     if lease_ms < LEASE_MS_MIN:
         raise UsageError(
@@ -127,7 +136,9 @@ def run_command(
             # From the first moment to the last: a signal while it still opens is a signal, too.
             signals = stack.enter_context(Signals(lambda _: loop.call_soon_threadsafe(heard.set)))
             door = None if life is None else stack.enter_context(shared_life(life))
-            opening = open_runtime(address, charts=charts, work=True, life=door, bus=bus, lease_ms=lease_ms)
+            opening = open_runtime(
+                address, charts=charts, work=True, life=door, bus=bus, lease_ms=lease_ms, key_prefix=prefix
+            )
             async with opening as runtime:
                 _say_running(terminal, charts, address)
                 for each in await orphans(runtime) or ():

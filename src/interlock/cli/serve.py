@@ -13,7 +13,16 @@ import click
 from interlock.assemble import BoundChart
 from interlock.cli import exits
 from interlock.cli.options import common, example, pass_terminal
-from interlock.cli.places import chart_option, check_store, loaded_charts, run, split_words, words
+from interlock.cli.places import (
+    chart_option,
+    check_store,
+    key_prefix_of,
+    key_prefix_option,
+    loaded_charts,
+    run,
+    split_words,
+    words,
+)
 from interlock.cli.terminal import Terminal
 from interlock.errors import MissingExtraError, UsageError
 from interlock.opening import open as open_runtime
@@ -37,6 +46,7 @@ PORT = 8470
 @click.option("--new-key", metavar="ID", help="Print a new key and what the key file keeps of it, and end.")
 @click.option("--principal", metavar="ID[:ROLE,...]", help="Who sends, without a key file. Default: you, every role.")
 @click.option("--origin", "origins", multiple=True, metavar="URL", help="How browsers reach it behind a proxy.")
+@key_prefix_option
 @chart_option
 @common
 @pass_terminal
@@ -52,6 +62,7 @@ def serve(
     new_key: str | None,
     principal: str | None,
     origins: tuple[str, ...],
+    key_prefix: str | None,
     charts: tuple[str, ...],
 ) -> int:
     """Show the entities of a store in a browser, and answer programs by the same interface.
@@ -63,6 +74,7 @@ def serve(
         return _print_key(terminal, access, new_key)
     url, _ = split_words(words)
     bound = loaded_charts(charts)
+    prefix = key_prefix_of(key_prefix)
     server = web_module("interlock.web.server")
     clock = SystemClock()
     if key_file is None:
@@ -77,7 +89,7 @@ def serve(
 
     async def serving() -> None:
         await check_store(url)
-        async with open_runtime(url, charts=bound, clock=clock, work=work) as runtime:
+        async with open_runtime(url, charts=bound, clock=clock, work=work, key_prefix=prefix) as runtime:
             await server.serve(runtime, doors, host=host, port=port, origins=origins, read_only=read_only, ready=ready)
 
     run(serving())

@@ -181,6 +181,19 @@ def test_work_that_does_not_finish_is_put_back_for_others(orders: Path) -> None:
     assert ([key], ("paid",)) == asyncio.run(settled())
 
 
+def test_handlers_see_keys_behind_the_prefix_of_the_project_or_of_the_call(orders: Path) -> None:
+    """Each worker of a store must put the same before them: a service knows a deed by its key."""
+    (orders / "interlock.toml").write_text('key_prefix = "eu/"\n')
+    keys = []
+    for options in ((), ("--key-prefix", "us/"), ("--key-prefix", "")):
+        with worker(orders, "hangs", "--drain", "100ms", *options) as process:
+            keys.append(process.begun())
+            process.process.send_signal(signal.SIGTERM)
+            process.ended()
+
+    assert ["eu/order/1/2/0", "us/order/1/2/0", "order/1/2/0"] == keys
+
+
 def test_a_thread_that_cannot_be_stopped_keeps_its_lease_and_holds_nothing_up(orders: Path) -> None:
     """The process ends all the same; another takes the work up when the lease is over."""
     with worker(orders, "thread", "--drain", "100ms", "--lease", "2s") as process:

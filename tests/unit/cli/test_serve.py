@@ -16,7 +16,9 @@ import httpx
 import pytest
 
 import interlock
+from interlock.cli import serve
 from interlock.cli.main import main
+from interlock.errors import UsageError
 from interlock.web.access import read_keys
 
 CHART = (
@@ -138,6 +140,24 @@ def test_a_store_that_is_not_there_is_not_made(
     assert 6 == main(["serve", "sqlite:///none.db", "--chart", "lamp.yaml", "--port", "0"])
     assert "there is no store" in capsys.readouterr().err
     assert not (tmp_path / "none.db").exists()
+
+
+def test_it_performs_behind_the_prefix_of_the_call_or_of_the_project(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As every other worker of the store does."""
+    asked = list[tuple[bool, str]]()
+
+    def opening(url: str, *, work: bool, key_prefix: str, **_: object) -> None:
+        asked.append((work, key_prefix))
+        raise UsageError(f"{url} is enough", code="test.enough")
+
+    monkeypatch.setattr(serve, "open_runtime", opening)
+    with (folder / "interlock.toml").open("a", encoding="utf-8") as file:
+        file.write('key_prefix = "eu/"\n')
+    codes = [main(["serve", "--work", *options]) for options in ((), ("--key-prefix", "us/"))]
+
+    assert ([2, 2], [(True, "eu/"), (True, "us/")]) == (codes, asked)
 
 
 def test_a_new_key_goes_into_a_key_file_and_opens_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,6 +82,7 @@ def test_a_project_is_found_from_a_folder_below(call: Caller, lamps: Path, folde
         ('charts = "a.yaml"', "project.charts"),
         ("charts = [1]", "project.charts"),
         ("chart = []", "project.key"),
+        ("key_prefix = 1", "project.key_prefix"),
         ("= 3", "project.malformed"),
     ],
 )
