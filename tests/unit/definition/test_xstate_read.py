@@ -74,6 +74,14 @@ def test_a_definition_is_an_object(text: str) -> None:
     assert ["xstate.root"] == [each.code for each in reading.diagnostics]
 
 
+def test_a_description_is_a_text_be_it_empty() -> None:
+    """Our own writer makes an empty one; anything else is told."""
+    empty, said, wrong = (simple({"description": each}) for each in ("", "why", 1))
+
+    assert ["", "why"] == [read(each).root.states[0].description for each in (empty, said)]
+    assert ([], [], ["value.type"]) == (codes(empty), codes(said), codes(wrong))
+
+
 def test_the_inner_form_of_a_machine_is_refused() -> None:
     """What `machine.toJSON()` gives has lost its eventless transitions."""
     assert ["xstate.definition"] == codes(simple(order=-1, transitions=[]))

@@ -1,6 +1,7 @@
 """The end of an entity: reached, cancelled by its parent, or failed; what runs, what is said, what is kept (S10)."""
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.model.event import Event
 from tests.unit.kernel.charts import PARENT, calls, effect_of, faults, kernel_of, last_step, payloads, started
@@ -31,6 +32,17 @@ def test_the_entity_ends_in_a_final_child_of_the_root() -> None:
 
     assert ("applied", "done", ("f",)) == (step.outcome, step.snapshot.ended, step.snapshot.configuration)
     assert {"n": 5, "here": False} == step.snapshot.output
+
+
+def test_a_chart_has_the_states_of_an_entity_or_not() -> None:
+    """Of one that lives, its states together and what its histories remember; of one that ended, each by itself."""
+    kernel = kernel_of(CHART)
+    living, ended = started(kernel), last_step(kernel, "end").snapshot
+    places = [("a.x",), ("f",), ("gone",)]
+
+    assert [True, False] == [kernel.has(replace(living, configuration=each)) for each in (places[0], places[2])]
+    assert [True, True, False] == [kernel.has(replace(ended, configuration=each)) for each in places]
+    assert not kernel.has(replace(living, history={"h": ("gone",)}))
 
 
 def test_exit_blocks_run_and_queued_events_are_dropped() -> None:
