@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from interlock.errors import InternalError
 from interlock.model.chart import Chart
-from interlock.ports.sight import Sight
-from interlock.ports.store import ENDED_AS, PAGE_MAX, Store
+from interlock.ports.sight import Sight, entities_in
+from interlock.ports.store import PAGE_MAX, Store
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.send import Runtime
 
@@ -42,7 +42,7 @@ async def census(runtime: Runtime) -> Census:
         chart = runtime.charts.current(kind).chart
         counts = await _counts(runtime.store, chart)
         tops = {chart.states[each].id: chart.states[each].type for each in chart.states[0].children}
-        entities += sum(counts.get(each, 0) for each in (*tops, *ENDED_AS.values()))
+        entities += entities_in(chart, counts)
         going += sum(counts.get(each, 0) for each, how in tops.items() if how != "final")
         compensated += sum(counts.get(each, 0) for each in COMPENSATED.get(kind, ()))
     return Census(entities, going, compensated, await _dead(runtime.store))
@@ -50,9 +50,7 @@ async def census(runtime: Runtime) -> Census:
 
 async def entities_of(store: Store, chart: Chart) -> int:
     """How many entities of a chart there are."""
-    counts = await _counts(store, chart)
-    tops = (chart.states[each].id for each in chart.states[0].children)
-    return sum(counts.get(each, 0) for each in (*tops, *ENDED_AS.values()))
+    return entities_in(chart, await _counts(store, chart))
 
 
 async def _counts(store: Store, chart: Chart) -> dict[str, int]:

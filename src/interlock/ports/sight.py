@@ -9,11 +9,13 @@ Rule 3: a store without these is still a store; whoever asks does without.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from interlock.ports.store import Refusal
+from interlock.model.chart import Chart
+from interlock.ports.store import ENDED_AS, Refusal
 
 COUNT_MAX = 10_000
 """Where counting along an index stops: some milliseconds. One more than this means "and more"."""
@@ -120,3 +122,15 @@ class RefusalSight(Protocol):
 
     async def prove_refusals(self) -> RefusalProof:
         """Follow the chain of refusals from its beginning."""
+
+
+def entities_in(chart: Chart, counts: Mapping[str, int]) -> int:
+    """How many entities these counts of states are of.
+
+    Each is in one child of the root, or, if that is parallel, in all; or where no state is now; or ended in none.
+    """
+    tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
+    found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
+    ended = sum(counts.get(each, 0) for each in ENDED_AS.values())
+    elsewhere = max((entities for state, entities in counts.items() if state not in ENDED_AS.values()), default=0)
+    return (found or elsewhere) + ended

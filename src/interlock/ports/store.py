@@ -29,6 +29,11 @@ ENDED_AS: Mapping[str | None, str] = {"cancelled": ":cancelled", "failed": ":fai
 more, so that states hold the living and those who are done. No chart can name a state so."""
 
 
+def stands_in(ended: str | None, states: tuple[str, ...]) -> tuple[str, ...]:
+    """Where an entity stands in lists and counts: in its states, or, ended without a final one, by how it ended."""
+    return (ENDED_AS[ended],) if ended in ENDED_AS else states
+
+
 class Append(Struct, frozen=True):
     """One step to keep: the entry, the snapshot it leads to, and the version it was computed on (0: creation).
 

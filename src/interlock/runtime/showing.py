@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from interlock.errors import NotFoundError, UsageError
-from interlock.model.chart import Chart
 from interlock.model.entry import Entry
 from interlock.model.snapshot import Snapshot
-from interlock.ports.sight import COUNT_MAX, Sight
-from interlock.ports.store import ENDED_AS, PAGE_MAX, Query, Store
+from interlock.ports.sight import COUNT_MAX, Sight, entities_in
+from interlock.ports.store import PAGE_MAX, Query, Store, stands_in
 from interlock.render.shown import ShownEntity, ShownKind
 from interlock.runtime.charts import Charts
 
@@ -57,24 +56,13 @@ async def _kind(runtime: Source, kind: str) -> ShownKind:
         more = False
         for each in await runtime.store.counts(kind):
             counts[each.state] = counts.get(each.state, 0) + each.entities
-        entities = _entities(chart, counts)
+        entities = entities_in(chart, counts)
     else:
         counts, entities, more = await _walked(runtime.store, kind)
     known = [each.id for each in chart.states[1:] if each.type != "history"]
     gone = sorted(set(counts) - set(known))
     states = tuple((name, counts.get(name, 0)) for name in [*known, *gone])
     return ShownKind(chart=chart, entities=entities, states=states, more=more)
-
-
-def _entities(chart: Chart, counts: dict[str, int]) -> int:
-    """How many there are: each is in one child of the root, or, if that is parallel, in all; or where none is now; or
-    ended in none.
-    """
-    tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
-    found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
-    ended = sum(counts.get(each, 0) for each in ENDED_AS.values())
-    elsewhere = max((entities for state, entities in counts.items() if state not in ENDED_AS.values()), default=0)
-    return (found or elsewhere) + ended
 
 
 async def _walked(store: Store, kind: str) -> tuple[dict[str, int], int, bool]:
@@ -84,7 +72,7 @@ async def _walked(store: Store, kind: str) -> tuple[dict[str, int], int, bool]:
     while True:  # ends with the last page, or at the bound
         page = await store.find(Query(kind=kind, after=cursor, limit=PAGE_MAX))
         for row in page.rows:
-            for name in (ENDED_AS[row.ended],) if row.ended in ENDED_AS else row.configuration:
+            for name in stands_in(row.ended, row.configuration):
                 counts[name] = counts.get(name, 0) + 1
         seen, cursor = seen + len(page.rows), page.after
         if cursor is None or seen >= COUNT_MAX:

@@ -52,7 +52,7 @@ from interlock.stores.files_state import Facts, Mark
 from interlock.stores.filesystem import FileSystem, handles_max
 from interlock.stores.listing import since_ms
 
-PLACES_MAX = 1_000
+PLACED_MAX = 1_000
 """Journals of which places are remembered, so that the next page of a long one need not begin at its beginning."""
 
 LISTED_MAX = 100_000
@@ -246,7 +246,7 @@ class Journals:
         with self._guard:
             for mark in passed:
                 places.add(mark)
-            _remember(self._places, address.name, places, PLACES_MAX)
+            _remember(self._places, address.name, places, PLACED_MAX)
         return records
 
     # Lists

@@ -18,7 +18,7 @@ import msgspec
 
 from interlock.model.codec import decode_snapshot
 from interlock.model.limits import KEY_WINDOW_MS
-from interlock.ports.store import ENDED_AS
+from interlock.ports.store import stands_in
 from interlock.stores.listing import decode_active, decode_texts
 from interlock.stores.postgres_batch import WHOLE, split
 from interlock.stores.postgres_connect import Connection
@@ -163,7 +163,7 @@ def _columns(found: Any) -> Iterator[str]:
     for column, kept, given in told:
         if kept != given:
             yield f"its column `{column}` says {kept!r}, and its snapshot {given!r}"
-    states = (ENDED_AS[snapshot.ended],) if snapshot.ended in ENDED_AS else snapshot.configuration
+    states = stands_in(snapshot.ended, snapshot.configuration)
     missing = [each for each in states if each not in decode_active(active)]
     if missing:
         yield f"its column `active` lacks {', '.join(missing)}"

@@ -10,7 +10,7 @@ from msgspec import Struct
 from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart, State
 from interlock.model.duration import parse_duration
-from interlock.ports.sight import COUNT_MAX, DAY_MS, MINUTE_MS, Minute, Sight
+from interlock.ports.sight import COUNT_MAX, DAY_MS, MINUTE_MS, Minute, Sight, entities_in
 from interlock.ports.store import ENDED_AS, PAGE_MAX, Query, Row
 from interlock.runtime.send import Runtime
 
@@ -89,15 +89,6 @@ def _gone(chart: Chart, totals: dict[str, int]) -> list[str]:
     return sorted(each for each in totals if each not in known)
 
 
-def _entities(chart: Chart, totals: dict[str, int]) -> int:
-    """How many there are: each is in one child of the root, or, if that is parallel, in all; or ended in none."""
-    tops = [totals.get(chart.states[each].id, 0) for each in chart.states[0].children]
-    found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
-    ended = sum(totals.get(each, 0) for each in ENDED_AS.values())
-    elsewhere = max((entities for state, entities in totals.items() if state not in ENDED_AS.values()), default=0)
-    return (found or elsewhere) + ended
-
-
 def _revisions(runtime: Runtime, kernel: Kernel, by_revision: dict[str, dict[str, int]]) -> tuple[RevisionView, ...]:
     here = runtime.charts.revisions(kernel.chart.kind)
     names = dict.fromkeys([*here, *sorted(by_revision)])
@@ -106,7 +97,7 @@ def _revisions(runtime: Runtime, kernel: Kernel, by_revision: dict[str, dict[str
             each,
             each in here,
             each == kernel.chart.revision,
-            _entities((here.get(each) or kernel).chart, by_revision.get(each, {})),
+            entities_in((here.get(each) or kernel).chart, by_revision.get(each, {})),
             by_revision.get(each, {}),
         )
         for each in names
