@@ -25,14 +25,14 @@ from interlock.stores.files_batched import BatchedJournals
 from interlock.stores.files_root import Root
 from interlock.stores.files_shared import Settings
 from interlock.stores.filesystem import FileSystem
-from tests.crash.life import ENTITY, Ledger, StuckError, record_violations, send, step
+from tests.crash.life import BLOCK_BYTES, ENTITY, Ledger, StuckError, record_violations, send, step
 from tests.crash.simulated import Killed, Simulated, World, crashes
 from tests.crash.stories import FAULTS, Family, JournalChangedError, Moment, Processes, Story
 
 OTHER = "order/B-2"
-BATCHED = Settings(snapshot_every=2, wal_bytes_max=900)
+BATCHED = Settings(snapshot_every=2, wal_bytes_max=900, block_bytes=BLOCK_BYTES)
 """So little that a life makes checkpoints of itself."""
-BATCHED_ROTATING = Settings(snapshot_every=2, wal_bytes_max=900, segment_bytes_max=300)
+BATCHED_ROTATING = Settings(snapshot_every=2, wal_bytes_max=900, segment_bytes_max=300, block_bytes=BLOCK_BYTES)
 
 
 def opened_c(fs: FileSystem, settings: Settings = BATCHED) -> BatchedJournals:

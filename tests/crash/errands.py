@@ -26,13 +26,13 @@ from interlock.ports.work import Claim, Settled
 from interlock.stores.files_dispatch import RETIRE_MS, WALK_MS, Dispatch
 from interlock.stores.files_journals import Journals
 from interlock.stores.files_shared import Settings
-from tests.crash.life import ENTITY, SETTINGS, Ledger, opened, step
+from tests.crash.life import BLOCK_BYTES, ENTITY, SETTINGS, Ledger, opened, step
 from tests.crash.simulated import Directory, File, Killed, Simulated, World
 from tests.crash.stories import FAULTS, Family, Moment, Processes, Story
 
-ROTATING = Settings(snapshot_every=4, segment_bytes_max=500)
+ROTATING = Settings(snapshot_every=4, segment_bytes_max=500, block_bytes=BLOCK_BYTES)
 """So small that every other entry begins a segment."""
-SEALING = Settings(snapshot_every=4, segment_bytes_max=1_400)
+SEALING = Settings(snapshot_every=4, segment_bytes_max=1_400, block_bytes=BLOCK_BYTES)
 """So large that a segment ends with a mark, behind the last snapshot."""
 
 BARE = Settings(snapshot_every=1_000)

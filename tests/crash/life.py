@@ -22,8 +22,10 @@ from interlock.stores.filesystem import FileSystem
 from tests.crash.simulated import Directory, File, Simulated, World
 
 ENTITY = "order/A-1"
-SETTINGS = Settings(snapshot_every=2)
-ROTATING = Settings(snapshot_every=4, segment_bytes_max=300)
+BLOCK_BYTES = 512
+"""So small that every other entry needs more room."""
+SETTINGS = Settings(snapshot_every=2, block_bytes=BLOCK_BYTES)
+ROTATING = Settings(snapshot_every=4, segment_bytes_max=300, block_bytes=BLOCK_BYTES)
 """So small that every second entry begins a segment, and snapshots name older ones."""
 
 
@@ -97,8 +99,8 @@ def record_bytes(world: World) -> int:
     names = directory.cache if isinstance(directory, Directory) else {}
     nodes = {node for name, node in names.items() if name == JOURNAL or sealed_first(name) is not None}
     files = [world.nodes[node] for node in nodes]
-    lines = [line for file in files if isinstance(file, File) for line in file.cache.splitlines(keepends=True)]
-    return sum(len(line) for line in lines if not line.startswith(b'{"t":'))
+    lines = [line for file in files if isinstance(file, File) for line in file.cache.splitlines()]
+    return sum(len(line.rstrip()) for line in lines if not line.startswith(b'{"t":'))
 
 
 def _content(world: World, name: str) -> bytes | None:

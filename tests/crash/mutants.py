@@ -22,8 +22,9 @@ from interlock.stores.files_reader import Reader, Seen
 from interlock.stores.files_rotation import put_in_place
 from interlock.stores.files_segments import Base
 from interlock.stores.files_shared import Shared
+from interlock.stores.files_spare import BLANKS
 from interlock.stores.files_state import Kept, Mark
-from interlock.stores.files_tail import corrupt, stands
+from interlock.stores.files_tail import READ_BYTES, corrupt, stands
 from interlock.stores.files_wal import Line, Wal
 from interlock.stores.files_walk import Active, PassedError, Walk
 from tests.crash import errand_mutants
@@ -90,7 +91,13 @@ class CounterNames(Simulated):
 
 def no_truncation() -> AbstractContextManager[Any]:
     """A torn tail stays, and the next entry is written behind it."""
-    return patch.object(Journal, "_repair", lambda self: None)
+
+    def pass_by(self: Journal) -> None:
+        if self._walk is not None and self._walk.rest:
+            mark = self.mark
+            self.mark = Mark(mark.version, self._fs.size(self._file), mark.head, mark.segment, mark.beside)
+
+    return patch.object(Journal, "_repair", pass_by)
 
 
 def unsynced_duplicate() -> AbstractContextManager[Any]:
@@ -200,7 +207,7 @@ def wrong_order() -> AbstractContextManager[Any]:
 
     def kept(self: Reader, address: Any, opened: Any) -> Kept | None:
         active = opened.active
-        size = self._fs.size(active.file)
+        size = len(self._fs.read(active.file, 0, READ_BYTES).rstrip(BLANKS)) + 1
         found = self._read_kept(address, active.directory)
         if found is not None and (found.mark.offset > size or not stands(self._fs, active.file, found.mark)):
             raise corrupt(address.entity, found.mark, "the snapshot is ahead")
@@ -310,6 +317,11 @@ def adopted_by_appending() -> AbstractContextManager[Any]:
             real(self, base, body)
 
     return patch.object(Journal, "_rotate", rotate)
+
+
+def end_by_size() -> AbstractContextManager[Any]:
+    """A file that did not grow is taken for one that nobody wrote: another's entry is written over."""
+    return patch("interlock.stores.files_journal.ends_at", lambda fs, file, offset: fs.size(file) >= offset)
 
 
 def _of(cls: type[Simulated]) -> Processes:
@@ -511,6 +523,7 @@ SWEPT_WORK = errand_mutants.SWEPT_WORK
 
 INTERLEAVED = {
     "no_lock": (Mutant(_of(NoLock)), "two appends"),
+    "end_by_size": (Mutant(process, end_by_size), "two times two appends"),
     "judge_unlocked": (Mutant(process, unlocked_judgement), "torn tail and reader"),
     "no_second_look": (Mutant(process, no_second_look), "release and read"),
     "wrong_read_order": (Mutant(process, wrong_order), "append and read"),

@@ -13,6 +13,7 @@ from interlock.errors import InterlockError
 from interlock.model.work import Left, Place, Work
 from interlock.ports.store import Appended, Conflict, Duplicate
 from interlock.stores.files_shared import Settings
+from interlock.stores.files_spare import BLANKS
 from interlock.stores.filesystem import FileSystem
 from tests.crash.interleave import Answer, Exploration, Explorer, Operation, Program
 from tests.crash.life import ENTITY, ROTATING, SETTINGS, opened, step
@@ -42,7 +43,8 @@ def prepared(*, entries: int, torn: bytes = b"", settings: Settings = SETTINGS, 
     if torn:
         address = journals._root.address(ENTITY)
         directory = fs.open_directory(address.resources, address.name)
-        fs.write(fs.open_append(directory, "events.log"), torn)
+        journal = fs.open_update(directory, "events.log")
+        fs.write_at(journal, len(fs.read(journal, 0, 1 << 20).rstrip(BLANKS)) + 1, torn)
     fs.die()
     return world
 

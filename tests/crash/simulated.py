@@ -21,6 +21,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
+from interlock.stores.files_spare import BLANKS
+
 Write = tuple[int, bytes]
 Operation = Write | int  # a write at an offset, or a truncation to a size
 Change = tuple[tuple[str, int | None], ...]  # names that are set, or removed
@@ -104,10 +106,12 @@ def file_crashes(file: File) -> list[bytes]:
     for position, operation in enumerate(file.pending):
         if not isinstance(operation, int):
             offset, data = operation
-            half, size = len(data) // 2, len(data)
-            cuts = (1, size // 4, half, size - size // 4, size - 1)
+            size = len(data.rstrip(BLANKS))  # in the blank lines behind it no cut makes a difference
+            half, whole = size // 2, len(data)
+            cuts = (1, size // 4, half, size - size // 4, size - 1, size, (size + whole) // 2)
             torn = [data[:cut] for cut in cuts]
-            torn += [b"\0" * size, data[:half] + b"\0" * (size - half), b"\0" * half + data[half:]]
+            torn += [b"\0" * whole, data[:half] + b"\0" * (whole - half), b"\0" * half + data[half:]]
+            torn += [content[offset : offset + half].ljust(half, b"\0") + data[half:]]
             found += [applied(content, (offset, part)) for part in torn]
         later = file.pending[position + 1 :]
         if later:
@@ -227,10 +231,12 @@ class Simulated:
         if name in {"fdatasync", "fsync", "sync_directory"}:
             number = self._opened[arguments[0]]
             self.world.nodes[number] = self.world.nodes[number]._replace(pending=())
-        if name == "write" and self.fault == self.SHORT:
-            file, data = arguments
-            self._append(self._opened[file], data[: len(data) // 2])
-            return len(data) // 2
+        if name in {"write", "write_at"} and self.fault == self.SHORT:
+            file, data = arguments[0], arguments[-1]
+            half = len(data.rstrip(BLANKS)) // 2
+            place = arguments[1] if name == "write_at" else len(self._file(file).cache)
+            self._write(self._opened[file], place, data[:half])
+            return half
         code = errno.ENOSPC if self.fault == self.SHORT else self.fault
         raise OSError(code, os.strerror(code))
 
@@ -283,11 +289,11 @@ class Simulated:
         self._opened[self._next] = number
         return self._next
 
-    def _append(self, number: int, data: bytes) -> None:
+    def _write(self, number: int, offset: int, data: bytes) -> None:
         file = self.world.nodes[number]
         assert isinstance(file, File)
-        pending = (*file.pending, (len(file.cache), data))
-        self.world.nodes[number] = File(file.cache + data, file.disk, pending)
+        operation = (offset, data)
+        self.world.nodes[number] = File(applied(file.cache, operation), file.disk, (*file.pending, operation))
 
     # The protocol
 
@@ -319,6 +325,11 @@ class Simulated:
         return self._descriptor(self._make(at, name, File(b"", b"", ())) if found is None else found)
 
     @call
+    def open_update(self, at: int, name: str) -> int:
+        found = self._directory(at).cache.get(name)
+        return self._descriptor(self._make(at, name, File(b"", b"", ())) if found is None else found)
+
+    @call
     def create(self, at: int, name: str) -> int:
         return self._descriptor(self._make(at, name, File(b"", b"", ())))
 
@@ -336,7 +347,12 @@ class Simulated:
 
     @call
     def write(self, file: int, data: bytes) -> int:
-        self._append(self._opened[file], data)
+        self._write(self._opened[file], len(self._file(file).cache), data)
+        return len(data)
+
+    @call
+    def write_at(self, file: int, offset: int, data: bytes) -> int:
+        self._write(self._opened[file], offset, data)
         return len(data)
 
     @call

@@ -141,14 +141,14 @@ def _answer_early() -> None:
 
 def _lock_nothing() -> None:
     """Appends of several processes meet: nobody locks, and writing takes long enough for others to come in between."""
-    real = OperatingSystem.write
+    real = OperatingSystem.write_at
 
-    def slow(self: OperatingSystem, file: int, data: bytes) -> int:
+    def slow(self: OperatingSystem, file: int, offset: int, data: bytes) -> int:
         time.sleep(0.01)
-        return real(self, file, data)
+        return real(self, file, offset, data)
 
     patch.object(OperatingSystem, "lock", lambda self, directory, ms_max: None).start()
-    patch.object(OperatingSystem, "write", slow).start()
+    patch.object(OperatingSystem, "write_at", slow).start()
 
 
 def _flush_nothing() -> None:

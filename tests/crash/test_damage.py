@@ -6,6 +6,7 @@ from interlock.errors import CorruptionError
 from interlock.model.record import Record
 from interlock.stores.files_names import JOURNAL, directory_name
 from interlock.stores.files_shared import Settings
+from interlock.stores.files_spare import BLANKS
 from tests.crash.life import ENTITY, Ledger, append_blindly, opened, step
 from tests.crash.simulated import File, Simulated, World
 
@@ -25,10 +26,15 @@ def journal(*, snapshot: bool) -> tuple[World, int]:
 
 
 def content(world: World, number: int) -> bytes:
-    """The bytes of a file."""
+    """The bytes of a file, without the spare room behind its lines."""
     node = world.nodes[number]
     assert isinstance(node, File)
-    return node.cache
+    return written(node)
+
+
+def written(file: File) -> bytes:
+    """The lines of a file."""
+    return file.cache.rstrip(BLANKS) + b"\n"
 
 
 def reading(world: World, number: int, data: bytes) -> tuple[Record, ...] | None:
@@ -80,13 +86,35 @@ def test_every_flipped_byte_of_every_segment_is_seen() -> None:
         silent = []
         for number, node in sorted(world.nodes.items()):
             if isinstance(node, File) and b'"k":"k' in node.cache and not node.cache.startswith(b'{"kind"'):
-                last = len(node.cache) - len(records[-1].line) if node.cache.endswith(records[-1].line) else None
-                for place in range(len(node.cache)):
-                    found = reading(world, number, _flipped(node.cache, place, 0x01))
+                data = written(node)
+                last = len(data) - len(records[-1].line) if data.endswith(records[-1].line) else None
+                for place in range(len(data)):
+                    found = reading(world, number, _flipped(data, place, 0x01))
                     if found is not None and (snapshot or last is None or place < last or found != records[:-1]):
                         silent.append((number, place))
 
         assert [] == silent
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_a_flipped_byte_of_the_spare_room_is_no_loss(mask: int, snapshot: bool) -> None:
+    """Nothing stood there: everything is read, the next entry is taken, and the room is blank again."""
+    world, number = journal(snapshot=snapshot)
+    data = content(world, number)
+    node = world.nodes[number]
+    assert isinstance(node, File)
+    good = reading(world, number, data)
+    for place in (len(data), len(data) + 1, (len(data) + len(node.cache)) // 2, len(node.cache) - 1):
+        flipped = _flipped(node.cache, place, mask)
+        changed = world.copy()
+        changed.nodes[number] = File(flipped, flipped, ())
+        journals = opened(Simulated(changed, process=2))
+        found = journals.read(ENTITY)
+        append_blindly(journals, Ledger(), "k11", ENTRIES + 1)
+        after = content(changed, number)
+
+        assert (good, data, 1) == (found, after[: len(data)], after[len(data) :].count(b"\n"))
 
 
 @pytest.mark.parametrize("snapshot", [True, False])

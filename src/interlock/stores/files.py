@@ -66,7 +66,7 @@ class FileStore:
         fs: FileSystem | None = None,
         tenant: str = "",
         store_key: bytes = b"",
-        snapshot_every: int = 100,
+        snapshot_every: int = 400,
         lock_ms_max: int = 5_000,
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
         handles_max: int | None = None,

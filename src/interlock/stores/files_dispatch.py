@@ -252,7 +252,7 @@ class Dispatch:
         """Rule 5."""
         end = self._ends.get(address.name)
         try:
-            return end is None or end != self._reader.end(address)
+            return end is None or not self._reader.is_end(address, end)
         except InterlockError:
             return True
 

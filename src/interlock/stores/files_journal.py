@@ -9,7 +9,7 @@ The order of an append, under a mutex of this process and the lock of the entity
 4. Bytes that are no record: damage is raised, a torn tail is cut off. A segment that is full is sealed and the next
    one put in place (`files_rotation`); one that is found sealed was left by a process that died, and is followed up.
 5. The marker of an entity that is left with work (`files_pending`). One write of the whole line, with that of its work
-   before it, then fdatasync. Only now the receipt may be given, and the work be performed (`files_work`).
+   before it, over the spare room (`files_spare`), then fdatasync. Only now the receipt may be given, and the work be performed (`files_work`).
 6. A snapshot when it is due. Its errors are logged, never raised: the entry holds.
 
 Rule 1: a flush that failed is never tried again. The write is cut off again, and the entity is poisoned for the life
@@ -39,6 +39,7 @@ from interlock.stores.files_names import JOURNAL, SNAPSHOT, is_cut, is_leftover,
 from interlock.stores.files_rotation import following, put_in_place
 from interlock.stores.files_segments import Base, encode_seal, joined
 from interlock.stores.files_shared import LOCKED, Address, Note, Shared, shard_opened, unavailable, write_whole
+from interlock.stores.files_spare import ends_at, spare
 from interlock.stores.files_state import Facts, Kept, Mark, apart, encode_kept
 from interlock.stores.files_tail import corrupt, read_kept
 from interlock.stores.files_walk import Active, Chain, PassedError, Walk, active_segment, is_held, unwitnessed
@@ -70,6 +71,7 @@ class Journal(Handle):
         self._announced_to: Note | None = None
         self._told_to: Note | None = None
         self._records_end = 0
+        self._end = 0
 
     # What a handle does
 
@@ -134,7 +136,7 @@ class Journal(Handle):
 
         Nor a hint for another process, which may have to wait for its turn.
         """
-        if self._fs.size(self._file) != self.mark.offset or self._is_full():
+        if not self._is_at_end() or self._is_full():
             return False
         if append.left != NOTHING and self._shared.note is None:
             return False
@@ -160,7 +162,7 @@ class Journal(Handle):
         with self._mutex:
             if self._file >= 0 and self._is_snapshot_newer() and not self._shared.is_poisoned(self.address):
                 with contextlib.suppress(UnavailableError), self._locked():
-                    if self._fs.size(self._file) == self.mark.offset:
+                    if self._is_at_end():
                         self._confirm()
                         self._keep()
             self._drop()
@@ -171,7 +173,7 @@ class Journal(Handle):
         """Step 1, under the lock: nobody writes meanwhile, so what is flushed here is known durable."""
         fs, address, shared = self._fs, self.address, self._shared
         try:
-            self._file = fs.open_append(self._directory, JOURNAL)
+            self._file = fs.open_update(self._directory, JOURNAL)
         except OSError as error:
             raise unavailable(address.entity, "open", error) from error
         self._sync_names()
@@ -198,7 +200,7 @@ class Journal(Handle):
     def _begin(self, active: Active) -> None:
         """From now on this is the active segment."""
         self._active, self._file, self._base = active, active.file, active.base
-        self.durable, self._records_end = active.base.durable_end, 0
+        self.durable, self._records_end, self._end = active.base.durable_end, 0, 0
 
     def _sweep(self) -> None:
         """Removes what nobody needs: files that somebody was writing who died, segments whose records were released."""
@@ -223,18 +225,20 @@ class Journal(Handle):
     def _catch_up(self) -> None:
         """Step 2: everything that others appended since."""
         try:
-            size = -1 if self._file < 0 else self._fs.size(self._file)
-            if size < 0:
+            if self._file < 0:
                 self._open()
-            elif size < self.mark.offset:
-                raise corrupt(self.address.entity, self.mark, "the journal became shorter")
-            elif size > self.mark.offset:
-                self._read_tail()
-            else:
+            elif self._is_at_end():
                 self._none_torn()
+            elif self._fs.size(self._file) < self.mark.offset:
+                raise corrupt(self.address.entity, self.mark, "the journal became shorter")
+            else:
+                self._read_tail()
         except InterlockError:
             self._is_stale = True
             raise
+
+    def _is_at_end(self) -> bool:
+        return ends_at(self._fs, self._file, self.mark.offset)
 
     def _none_torn(self) -> None:
         """The journal ends with the last known record: if a torn tail was seen here, somebody has cut it."""
@@ -277,7 +281,7 @@ class Journal(Handle):
     def _pass_seal(self) -> None:
         """Goes on in the segment that is the active one now; there may be none yet, if its maker died."""
         fs = self._fs
-        file = fs.open_append(self._directory, JOURNAL)
+        file = fs.open_update(self._directory, JOURNAL)
         if fs.identity(file) == fs.identity(self._file):
             fs.close(file)
             self._put_in_place(following(self._base, self.mark))
@@ -311,11 +315,15 @@ class Journal(Handle):
         why = walk.judgement(self._read_kept())
         if why is not None:
             raise corrupt(self.address.entity, self.mark, why)
+        self._cut(self.mark.offset)
+        walk.rest = b""
+
+    def _cut(self, size: int) -> None:
         try:
-            self._fs.truncate(self._file, self.mark.offset)
+            self._fs.truncate(self._file, size)
         except OSError as error:
             raise unavailable(self.address.entity, "truncate", error) from error
-        walk.rest = b""
+        self._end = size
 
     def _is_full(self) -> bool:
         return self.mark.offset >= self._settings.segment_bytes_max and self.mark.version >= self._base.first
@@ -326,7 +334,9 @@ class Journal(Handle):
             self._confirm()
             self._keep()
         key = self._settings.store_key
-        self._write_line(encode_seal(self._base.first, self.mark, self.durable, store_key=key))
+        seal = encode_seal(self._base.first, self.mark, self.durable, store_key=key)
+        self._write_line(seal)
+        self._cut(self.mark.offset + len(seal))
         self._flush_line()
         self._put_in_place(base, body)
         self._read_tail()
@@ -335,7 +345,7 @@ class Journal(Handle):
         """A handle that fails in between knows too little to go on, and is opened anew."""
         try:
             put_in_place(self._shared, self.address, self._active, self.mark, base, body)
-            self._switch(self._fs.open_append(self._directory, JOURNAL))
+            self._switch(self._fs.open_update(self._directory, JOURNAL))
         except OSError as error:
             self._is_stale = True
             raise unavailable(self.address.entity, "rotate", error) from error
@@ -372,13 +382,18 @@ class Journal(Handle):
             self._is_announced = (self._is_announced or bool(left.born)) and len(self.rows) > 0
 
     def _write_line(self, line: bytes) -> None:
+        """Over the spare room, with more of it behind where there is not enough (`files_spare`)."""
+        offset = self.mark.offset
+        end = offset + len(line)
+        data = line if end <= self._end else line + spare(end, self._settings.block_bytes)
         try:
-            written = self._fs.write(self._file, line)
+            written = self._fs.write_at(self._file, offset, data)
             if written < len(line):
                 raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were taken")
         except OSError as error:
             self._undo()
             raise unavailable(self.address.entity, "write", error) from error
+        self._end = max(self._end, offset + written)
 
     def _flush_line(self) -> None:
         try:
@@ -392,6 +407,7 @@ class Journal(Handle):
 
         If even that fails, what is left is a torn tail, or a whole record that a retry will find by its key.
         """
+        self._end = self.mark.offset
         with contextlib.suppress(OSError):
             self._fs.truncate(self._file, self.mark.offset)
 

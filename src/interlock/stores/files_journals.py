@@ -312,7 +312,7 @@ class Journals:
         with self._guard:
             listed = self._listed.get(address.name)
         try:
-            if listed is not None and listed.end == self._reader.end(address):
+            if listed is not None and self._reader.is_end(address, listed.end):
                 return listed
             seen = self._reader.load(address)
         except CorruptionError as error:

@@ -22,6 +22,7 @@ from interlock.ports.store import Loaded
 from interlock.stores.files_beside import Beside, Row, Rows
 from interlock.stores.files_names import JOURNAL, SNAPSHOT
 from interlock.stores.files_shared import Address, Locked, Shared, shard_opened, unavailable
+from interlock.stores.files_spare import ends_at
 from interlock.stores.files_state import Facts, Kept, Mark
 from interlock.stores.files_tail import Hear, corrupt, hear_nothing, read_kept
 from interlock.stores.files_walk import (
@@ -164,10 +165,11 @@ class Reader:
             kept = None if directory is None else self._read_kept(address, directory)
         return "" if kept is None else kept.snapshot.entity
 
-    def end(self, address: Address) -> tuple[int, int]:
-        """Which segment is the active one, and its bytes; what is listed of an entity holds while they are the same."""
+    def is_end(self, address: Address, end: tuple[int, int]) -> bool:
+        """Whether an entity's journal ends at this byte of this segment: then what was seen of it holds."""
+        segment, offset = end
         with self._directory(address) as directory, self._active(address, directory) as active:
-            return (0, 0) if active is None else (active.base.first, self._fs.size(active.file))
+            return active is not None and active.base.first == segment and ends_at(self._fs, active.file, offset)
 
     # Parts
 

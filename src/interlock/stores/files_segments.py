@@ -15,7 +15,7 @@ head of the chain at that place, `c` the line's own hash. A journal that was nev
 segment begins with version 1.
 
 Rule 1: records are chained to each other across segments; a base or a seal is no link of that chain.
-Rule 2: nothing stands behind a seal, ever.
+Rule 2: nothing but spare room stands behind a seal, ever.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from msgspec import Struct
 from interlock.errors import UnavailableError
 from interlock.stores.files_beside import News
 from interlock.stores.files_names import TEMPORARY
+from interlock.stores.files_spare import BLOCK_BYTES
 from interlock.stores.files_state import Shapes
 from interlock.stores.filesystem import FileSystem
 
@@ -35,9 +36,10 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     tenant: str = ""
     store_key: bytes = b""
-    snapshot_every: int = 100
+    snapshot_every: int = 400
     lock_ms_max: int = 5_000
     segment_bytes_max: int = SEGMENT_BYTES_MAX
+    block_bytes: int = BLOCK_BYTES
     wal_bytes_max: int = WAL_BYTES_MAX
 
 

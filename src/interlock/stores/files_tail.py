@@ -18,6 +18,7 @@ from interlock.model.record import Bad, Record, decode_record, genesis
 from interlock.stores.files_beside import MARK, WORK, Beside, MarkLine, WorkLine, decode_beside, is_beside
 from interlock.stores.files_names import JOURNAL, SNAPSHOT
 from interlock.stores.files_segments import SEAL, is_seal
+from interlock.stores.files_spare import without_spare
 from interlock.stores.files_state import Kept, Mark, decode_kept
 from interlock.stores.filesystem import FileSystem
 
@@ -55,7 +56,7 @@ class Tail:
     """The records behind a mark, in one file.
 
     Once they are used up, `mark` is behind the last good one and `rest` the bytes behind it that are none; a seal ends
-    the reading, and what stands behind it is the rest.
+    the reading, and what stands behind it is the rest. Spare room is none.
     """
 
     def __init__(
@@ -85,13 +86,13 @@ class Tail:
                 record = self._next(line)
                 if isinstance(record, Bad):
                     self.is_sealed = is_seal(line, self.mark, store_key=self._store_key)
-                    self.rest = held[end if self.is_sealed else start :] + self._remaining(position)
+                    self.rest = without_spare(held[end if self.is_sealed else start :] + self._remaining(position))
                     return
                 start = end
                 if record is not None:
                     yield record
             held = held[start:]
-        self.rest = held
+        self.rest = without_spare(held)
 
     def _next(self, line: bytes) -> Record | Bad | None:
         """Goes on by a record, with the `work` line before it if it has one; None: by a mark."""

@@ -28,7 +28,8 @@ LOCK_PAUSE_MS_MAX = 16
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_UPDATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = _UPDATE | os.O_APPEND
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -53,6 +54,9 @@ class FileSystem(Protocol):
     def open_append(self, at: int, name: str) -> int:
         """A file to read and to append to, made when it is missing."""
 
+    def open_update(self, at: int, name: str) -> int:
+        """A file to read and to write at any place, made when it is missing."""
+
     def create(self, at: int, name: str) -> int:
         """A new file to write. FileExistsError when the name is taken."""
 
@@ -67,6 +71,9 @@ class FileSystem(Protocol):
 
     def write(self, file: int, data: bytes) -> int:
         """Appends in one call; the number of bytes that were taken."""
+
+    def write_at(self, file: int, offset: int, data: bytes) -> int:
+        """Writes at a place of a file opened to update, in one call; the number of bytes that were taken."""
 
     def truncate(self, file: int, size: int) -> None:
         """Cuts a file."""
@@ -141,6 +148,9 @@ class OperatingSystem:
     def open_append(self, at: int, name: str) -> int:
         return os.open(name, _APPEND, 0o600, dir_fd=at)
 
+    def open_update(self, at: int, name: str) -> int:
+        return os.open(name, _UPDATE, 0o600, dir_fd=at)
+
     def create(self, at: int, name: str) -> int:
         return os.open(name, _NEW, 0o600, dir_fd=at)
 
@@ -155,6 +165,9 @@ class OperatingSystem:
 
     def write(self, file: int, data: bytes) -> int:
         return os.write(file, data)
+
+    def write_at(self, file: int, offset: int, data: bytes) -> int:
+        return os.pwrite(file, data, offset)
 
     def truncate(self, file: int, size: int) -> None:
         os.ftruncate(file, size)

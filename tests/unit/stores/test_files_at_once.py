@@ -212,7 +212,7 @@ def test_one_write_and_one_flush_is_all() -> None:
     before = len(fs.calls)
 
     assert isinstance(append(step(2, "k2")), Appended)
-    assert ["lock", "size", "write", "fdatasync", "unlock"] == fs.calls[before:]
+    assert ["lock", "read", "write_at", "fdatasync", "unlock"] == fs.calls[before:]
 
 
 def test_it_answers_what_any_append_answers() -> None:
@@ -299,7 +299,7 @@ def test_a_failure_is_what_it_is_in_any_append(call: int) -> None:
     except UnavailableError as error:
         after = error.code
 
-    expected = {"write": ("store.write", True), "fdatasync": ("store.flush", "store.poisoned")}
+    expected = {"write_at": ("store.write", True), "fdatasync": ("store.flush", "store.poisoned")}
     assert expected[name] == (failed.value.code, after if isinstance(after, str) else isinstance(after, Appended))
 
 
@@ -321,7 +321,7 @@ def sent(version: int) -> Work:
     return other("outbox", version)
 
 
-CALLS = ("lock", "size", "write", "fdatasync", "unlock")
+CALLS = ("lock", "read", "write_at", "fdatasync", "unlock")
 CUTS: list[tuple[type, str]] = [
     *((Simulated, name) for name in CALLS),
     *((Keys, "remember"), (Shapes, "after_append"), (Rows, "keep"), (Rows, "news"), (Rows, "told")),

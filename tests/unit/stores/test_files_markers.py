@@ -194,7 +194,7 @@ def test_a_marker_without_work_harms_nobody_and_goes() -> None:
     """Its maker died before the entry."""
     pair = Pair()
     fs = pair.two.fs
-    fs.watch = lambda name: kill(fs) if name == "write" else None
+    fs.watch = lambda name: kill(fs) if name == "write_at" else None
     with pytest.raises(Killed):
         pair.two.journals.append(leaving(1, charge()))
 

@@ -22,6 +22,7 @@ from interlock.stores.files_journals import Journals
 from interlock.stores.files_names import JOURNAL, directory_name
 from interlock.stores.files_segments import closed_line
 from interlock.stores.files_shared import Settings
+from interlock.stores.files_spare import BLANKS
 from interlock.stores.work_table import WorkTable
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated import Directory, File, Killed, Simulated, World
@@ -411,7 +412,7 @@ def test_work_whose_beginning_cannot_be_written_is_not_given_out() -> None:
     fs = process.fs
     fs.fault = errno.ENOSPC
     process.take("timer")
-    fs.watch = lambda name: fail(fs) if name == "write" else None
+    fs.watch = lambda name: fail(fs) if name == "write_at" else None
     with pytest.raises(UnavailableError) as caught:
         process.take()
 
@@ -444,7 +445,7 @@ def test_work_of_a_newer_release_is_refused_and_not_cut_off() -> None:
     world = process.fs.world
     number = world.found("store", "resources", directory_name(ENTITY), JOURNAL)
     assert number is not None
-    data = _bytes(world.nodes[number])
+    data = _bytes(world.nodes[number]).rstrip(BLANKS) + b"\n"
     head = data[-35:-3].decode()
     data += closed_line(b'{"t":"mark","d":0,"p":{"lane":"dream","version":1,"ordinal":0}', head, b"")
     world.nodes[number] = File(data, data, ())
@@ -511,7 +512,7 @@ def leave_silently(process: Process, append: Append) -> None:
     """Appends, and dies between the flush of the entry and the hint."""
     fs = process.fs
     before = len(fs.calls)
-    fs.watch = lambda name: kill(fs) if "write" in fs.calls[before:-2] and fs.calls[-2] == "fdatasync" else None
+    fs.watch = lambda name: kill(fs) if "write_at" in fs.calls[before:-2] and fs.calls[-2] == "fdatasync" else None
     with pytest.raises(Killed):
         process.journals.append(append)
 

@@ -56,9 +56,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def seen(store: Any) -> dict[str, Any]:
     """Gives all that a store tells of lamps, once it has written what it sums."""
     for _ in range(PATIENCE):
-        dwell = await store.dwell("lamp", since_ms=0)
         minutes = await store.rates("lamp", since_ms=0)
         if sum(each.steps for each in minutes) >= 6:
+            dwell = await store.dwell("lamp", since_ms=0)  # only now: both are written in one go, between any two reads
             counts = {(each.state, each.entities) for each in await store.counts("lamp")}
             return {"counts": counts, "dwell": {each.state: each.stays for each in dwell}, "minutes": minutes}
         await asyncio.sleep(0.01)
