@@ -53,9 +53,17 @@ def _number(value: float) -> str:
 def facts(run: SharedRun) -> list[str]:
     """Where, when and with what: sentences."""
     found = machine_facts(run.date, run.commit, run.python, run.machine)
-    found.append(f"Median of {run.rounds} rounds.")
+    found.append(f"Median of {run.rounds} rounds{_others(run)}.")
     found += [f"Left out: {key} ({reason})." for key, reason in run.left_out.items()]
     return found
+
+
+def _others(run: SharedRun) -> str:
+    """The workloads that had another number of rounds."""
+    counts = {workload: {len(each.samples) for each in row.values()} for workload, row in run.figures.items()}
+    return "".join(
+        f", of {workload} {max(found)}" for workload, found in counts.items() if max(found, default=0) > run.rounds
+    )
 
 
 def text(run: SharedRun) -> str:
@@ -81,6 +89,7 @@ Permits, queues and pools between processes of one machine, called from Python a
 
 METHOD = """\
 - Every line is a process of its own; in each round every line is asked once, and ratios are taken round by round.
+  wake has more rounds, and shorter ones: a slow spell of the machine, which lasts about as long, spoils few of them.
 - pair, with and operations are CPU time of the process. The C loop is the package's own `core.h`, compiled for the run.
 - "Bare pair" is `bare()`: enter and exit without a permit. "Permit" makes one, which is good for one exit.
 - atomicshm does a swap and a subtraction on a cell, its fastest form, without a check of phase or overflow.

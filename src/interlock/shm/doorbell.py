@@ -23,9 +23,16 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.shm.liveness import reopened_after_fork
 from interlock.shm.word import WAIT_SECONDS_MAX, Words
 
+NO_EVENTFD = -1
+"""The `eventfd` of a bell that has none, or has none any more."""
+
 
 class Doorbell(Protocol):
     """A bell: producers ring, one consumer listens."""
+
+    @property
+    def eventfd(self) -> int:
+        """What whoever has just published may write to instead of calling `ring`; NO_EVENTFD: call it."""
 
     def ring(self) -> None:
         """Wake the listener. Never waits, never fails because nobody listens."""
@@ -52,7 +59,7 @@ class EventBell:
                 "this system has no eventfd", code="bell.eventfd", hint="name the region, or doorbell='waiter'"
             )
         if descriptor is None:
-            self._descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            self.eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             return
         try:
             what = Path(f"/proc/self/fd/{descriptor}").readlink()
@@ -62,8 +69,8 @@ class EventBell:
             raise UsageError(
                 f"descriptor {descriptor} is no eventfd", code="bell.descriptor", hint="pass `EventBell.fd`"
             )
-        self._descriptor = os.dup(descriptor)
-        os.set_blocking(self._descriptor, False)
+        self.eventfd = os.dup(descriptor)
+        os.set_blocking(self.eventfd, False)
 
     @property
     def fd(self) -> int:
@@ -72,7 +79,7 @@ class EventBell:
 
     def ring(self) -> None:
         try:  # not `suppress`, and nobody asked first: between a push and its message every line counts
-            os.eventfd_write(self._descriptor, 1)
+            os.eventfd_write(self.eventfd, 1)
         except BlockingIOError:
             return  # the counter is full: it has been rung
         except (OSError, ValueError):
@@ -87,24 +94,25 @@ class EventBell:
             os.eventfd_read(self._opened())
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.eventfd = self.eventfd, NO_EVENTFD
         if descriptor >= 0:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        if hasattr(self, "_descriptor"):
+        if hasattr(self, "eventfd"):
             self.close()
 
     def _opened(self) -> int:
-        if self._descriptor < 0:
+        if self.eventfd < 0:
             raise UsageError("the doorbell is closed", code="bell.closed", hint="open the inbox again")
-        return self._descriptor
+        return self.eventfd
 
 
 class SocketBell:
     """A datagram socket in the private directory of the regions. The consumer binds it; producers know its name."""
 
     kind = 2
+    eventfd = NO_EVENTFD
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -168,6 +176,7 @@ class WaiterBell:
     """A word in the region; the consumer's side is a thread that sleeps on it and passes every ring on to a pipe."""
 
     kind = 3
+    eventfd = NO_EVENTFD
 
     def __init__(self, words: Words, rings: int) -> None:
         self._words = words

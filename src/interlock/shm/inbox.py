@@ -18,9 +18,9 @@ import asyncio
 import os
 import select
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from time import monotonic, perf_counter_ns
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from interlock.errors import ConflictError, UnavailableError
 from interlock.shm.doorbell import Doorbell, EventBell
@@ -138,36 +138,14 @@ class Inbox:
         self._awake()
         return lanes.waiting()
 
-    async def batches(self, *, budget_us: int = DRAIN_US_MAX, limit: int = BATCH_MAX) -> AsyncIterator[Batch]:
+    def batches(self, *, budget_us: int = DRAIN_US_MAX, limit: int = BATCH_MAX) -> AsyncIterator[Batch]:
         """Batches for ever, as they come, until the inbox is closed.
 
         Other tasks of the loop get their turn when the budget is spent. Raises what `take` raises, and ConflictError
         while another task waits for this inbox; a task that waits when it is closed is cancelled.
         """
         budget_ns = 1000 * checked("budget_us", budget_us, 1, 10_000_000)
-        checked("limit", limit, 1, 1_000_000)
-        lanes = self._lanes if self._lanes is not None else self._become_consumer()
-        sleeper = self._sleeper_here()
-        end = perf_counter_ns() + budget_ns
-        while True:
-            if perf_counter_ns() > end:
-                await asyncio.sleep(0)  # with nothing in our hands: whoever is cancelled here loses no message
-                end = perf_counter_ns() + budget_ns
-            if self._lanes is not lanes:
-                return
-            batch = lanes.take(limit)
-            if batch is None:
-                if sleeper.rang:
-                    sleeper.hush()
-                if self._disarmed_by_message(lanes):
-                    await asyncio.sleep(0)  # whoever never sleeps still lets the others run
-                else:
-                    await sleeper
-                end = perf_counter_ns() + budget_ns
-                continue
-            yield batch
-            if sleeper.rang and self._lanes is lanes:
-                sleeper.hush()
+        return _Batches(self._following, budget_ns, checked("limit", limit, 1, 1_000_000))
 
     async def serve(
         self,
@@ -254,6 +232,31 @@ class Inbox:
         self._bell.clear()
         self._region.words.store(self._asleep, 0)
 
+    async def _following(self, batches: _Batches) -> Batch:
+        """The next batch of an iteration. Raises StopAsyncIteration when the inbox was closed."""
+        lanes, sleeper = batches.lanes, batches.sleeper
+        if lanes is None or sleeper is None:
+            batches.lanes = lanes = self._lanes if self._lanes is not None else self._become_consumer()
+            batches.sleeper = sleeper = self._sleeper_here()
+            batches.end = perf_counter_ns() + batches.budget_ns
+        elif sleeper.rang and self._lanes is lanes:  # for the batch before this one
+            sleeper.hush()
+        if perf_counter_ns() > batches.end:
+            await asyncio.sleep(0)  # with nothing in our hands: whoever is cancelled here loses no message
+            batches.end = perf_counter_ns() + batches.budget_ns
+        while self._lanes is lanes:
+            batch = lanes.take(batches.limit)
+            if batch is not None:
+                return batch
+            if sleeper.rang:
+                sleeper.hush()
+            if self._disarmed_by_message(lanes):
+                await asyncio.sleep(0)  # whoever never sleeps still lets the others run
+            else:
+                await sleeper
+            batches.end = perf_counter_ns() + batches.budget_ns
+        raise StopAsyncIteration
+
     def _sleeper_here(self) -> Sleeper:
         """Where tasks of the running loop sleep."""
         loop = asyncio.get_running_loop()
@@ -266,6 +269,24 @@ class Inbox:
     def _forget(self) -> None:
         # In a forked child: the parent is still the consumer, and its loop is not ours.
         self._locks, self._lanes, self._sleeper = None, None, None
+
+
+class _Batches:
+    """What `batches` gives. No generator: what one wraps around each batch is on the way from a ring to its message."""
+
+    __slots__ = ("_following", "budget_ns", "end", "lanes", "limit", "sleeper")
+
+    def __init__(self, following: Callable[[_Batches], Coroutine[Any, Any, Batch]], budget_ns: int, limit: int) -> None:
+        self._following = following
+        self.budget_ns, self.limit, self.end = budget_ns, limit, 0
+        self.lanes: Lanes | None = None
+        self.sleeper: Sleeper | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Coroutine[Any, Any, Batch]:
+        return self._following(self)
 
 
 def _again(region: Region, name: str, producers: int, priorities: int, ring_bytes: int) -> Inbox:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from bench.shm.line import WrongResultError, check, children
 from bench.shm.lines import c_loop
 from bench.shm.lines.lock_gate import LockGate
 from bench.shm.lines.queues import drives, name_of
-from bench.shm.measure import COMMANDS, QUICK, WORKLOADS, driven, started
+from bench.shm.measure import COMMANDS, FULL, QUICK, SHORTER, WORKLOADS, driven, started
 from bench.shm.results import Figure
 from tests.unit.bench.shm_runs import FIGURES, good_run
 
@@ -67,6 +68,15 @@ def test_ratios_are_taken_round_by_round() -> None:
     run.figures["with"]["lock-gate"].samples = [100.0, 1_000.0, 100.0]
 
     assert 0.3 == run.ratio("with", "interlock-gate", "lock-gate")
+
+
+def test_a_slow_spell_of_one_line_spoils_a_round_and_not_the_ratio() -> None:
+    """Of many short rounds it hits a few; of five long ones it would hit one, and drag the others along."""
+    run = good_run()
+    run.figures["wake"]["interlock-inbox"].samples = [22.0] * 30 + [66.0] * 10
+    run.figures["wake"]["threadsafe"].samples = [20.0] * 40
+
+    assert 1.1 == run.ratio("wake", "interlock-inbox", "threadsafe")
 
 
 @pytest.mark.parametrize("key", ["atomicshm", "faster-fifo", "c-gate", "interlock-flock", "interlock-callback"])
@@ -139,6 +149,17 @@ def test_the_page_has_every_workload_with_unit_and_spread(tmp_path: Path) -> Non
     assert "| `with` permit, gate, to a gate with threading.Lock | <= 0.35x | 0.35x (35.0 to 100.0 ns) | pass |" in page
 
 
+def test_the_rounds_are_told() -> None:
+    """Those of all, and of the workloads that had more."""
+    run = good_run()
+
+    assert "Median of 3 rounds." in report.facts(run)
+
+    run.figures["wake"]["threadsafe"].samples *= 8
+
+    assert "Median of 3 rounds, of wake 24." in report.facts(run)
+
+
 def test_a_failure_stands_in_its_line() -> None:
     """A wrong result is not a time."""
     run = good_run()
@@ -179,6 +200,40 @@ def test_every_workload_has_a_title_and_every_goal_its_lines() -> None:
     assert set(COMMANDS) == {key for row in FIGURES.values() for key in row}
     assert {f"interlock-{mode}" for mode in FALLBACKS} <= set(COMMANDS)
     assert all(COMMANDS[key].count(workload) > 0 for workload, row in FIGURES.items() for key in row)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_rounds_may_be_shorter_but_then_there_are_more(workload: str) -> None:
+    """No line does less of a workload for it, all do as much as each other, and one repeat asked for is still many."""
+    keys = list(FIGURES[workload])
+    plain = [FULL.rounds * COMMANDS[key].count(workload) for key in keys]
+    times = SHORTER.get(workload, 1)
+
+    assert plain == [FULL.rounds_of(workload) * FULL.count(key, workload) for key in keys]
+    assert (times * FULL.rounds, times) == (FULL.rounds_of(workload), replace(FULL, rounds=1).rounds_of(workload))
+    assert all(QUICK.count(key, workload) >= 10 for key in keys)
+
+
+def test_every_line_is_asked_once_in_each_short_round() -> None:
+    """In turn, after a round that warms up; every answer but that one is kept."""
+    asked: list[tuple[str, int]] = []
+
+    class Asked:
+        line = good_run().lines["threadsafe"].__class__(name="", version="", workloads=["wake"])
+
+        def __init__(self, key: str) -> None:
+            self.key = key
+
+        def ask(self, workload: str, count: int) -> dict[str, object]:
+            asked.append((self.key, count))
+            return {"value": float(len(asked))}
+
+    keys = ["interlock-inbox", "threadsafe"]
+    figures = driven("wake", {key: Asked(key) for key in keys}, FULL)  # type: ignore[misc]  # asks as a process does
+
+    assert [(key, 31) for key in keys] + [(key, 125) for _ in range(80) for key in keys] == asked
+    assert [float(number) for number in range(3, 163, 2)] == figures["interlock-inbox"].samples
+    assert (125, 80) == (figures["threadsafe"].count, len(figures["threadsafe"].samples))
 
 
 # Processes

@@ -11,10 +11,14 @@ from time import monotonic, sleep
 import pytest
 
 from interlock.errors import MissingExtraError, UsageError
+from interlock.shm.doorbell import EventBell
 from interlock.shm.inbox import Inbox
 from interlock.shm.modes import MODES, chosen_mode
 
 WAIT_SECONDS = 20.0
+
+EVENTFD_MAX = (1 << 64) - 2
+"""What an eventfd holds; one ring more does not fit."""
 
 
 def working_modes() -> list[str]:
@@ -71,6 +75,14 @@ def taken(inbox: Inbox) -> list[bytes]:
     while (batch := inbox.take()) is not None:
         found += batch
     return found
+
+
+def rings(bell: EventBell) -> int:
+    """How often it was rung since it was read."""
+    try:
+        return os.eventfd_read(bell.fd)
+    except BlockingIOError:
+        return 0
 
 
 async def asleep(inbox: Inbox) -> None:

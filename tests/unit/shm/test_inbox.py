@@ -19,7 +19,7 @@ from interlock.shm.inbox import Inbox
 from interlock.shm.inbox_lanes import SKIPS_MAX, Batch
 from interlock.shm.lane import LANE_HEAD, LINE, Producer
 from interlock.shm.region import Region
-from tests.unit.shm.queues import WAIT_SECONDS, forked, killed, refused, taken, working_modes
+from tests.unit.shm.queues import EVENTFD_MAX, WAIT_SECONDS, forked, killed, refused, rings, taken, working_modes
 
 
 @pytest.fixture(params=working_modes())
@@ -104,31 +104,63 @@ def test_no_level_waits_for_ever(quick: Region) -> None:
 
 
 def test_a_producer_rings_only_who_sleeps(quick: Region) -> None:
-    """While the consumer is awake nobody pays for a bell."""
-    inbox = Inbox(quick, producers=1)
-    rings: list[int] = []
+    """While the consumer is awake nobody pays for a bell; and an eventfd is rung without asking the bell."""
 
-    class Counting(EventBell):
+    class Unasked(EventBell):
         def ring(self) -> None:
-            rings.append(1)
+            raise AssertionError("it has been rung")
 
+    inbox = Inbox(quick, producers=1)
+    bell = Unasked()
     producer = inbox.producer()
-    producer._bell = Counting()
+    producer._bell = bell
     producer.push(b"1")
-    assert not rings
+    assert 0 == rings(bell)
     assert inbox.wait(0)  # something is there: it does not lie down
     producer.push(b"2")
-    assert not rings
+    assert 0 == rings(bell)
     taken(inbox)
     assert not inbox.wait(0)
     producer.push(b"3")
-    assert not rings  # it looked, and is up again
+    assert 0 == rings(bell)  # it looked, and is up again
     quick.words.store(inbox._asleep, 1)
     producer.push(b"4")
 
-    assert [1] == rings
+    assert 1 == rings(bell)
     assert 1 == quick.words.load(inbox._asleep)
     inbox.close()
+    bell.close()
+
+
+def test_a_push_with_a_full_bell_is_a_push(quick: Region) -> None:
+    """It has been rung already; nobody waits for room in it."""
+    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
+        bell = inbox.doorbell
+        assert isinstance(bell, EventBell)
+        os.eventfd_write(bell.fd, EVENTFD_MAX)
+        quick.words.store(inbox._asleep, 1)
+
+        assert producer.push(b"heard")
+        assert EVENTFD_MAX == rings(bell)
+        assert [b"heard"] == taken(inbox)
+
+
+def test_a_push_after_the_bell_was_closed_touches_no_other_file(quick: Region, tmp_path: Path) -> None:
+    """The number of its descriptor may be another file's by then; the push says that the bell is closed."""
+    with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
+        bell = inbox.doorbell
+        assert isinstance(bell, EventBell)
+        number = bell.fd
+        quick.words.store(inbox._asleep, 1)
+        bell.close()
+        other = os.open(tmp_path / "other", os.O_CREAT | os.O_RDWR)
+        os.dup2(other, number)
+        with refused("bell.closed"):
+            producer.push(b"published")
+
+        assert b"" == (tmp_path / "other").read_bytes()
+        for descriptor in {other, number}:
+            os.close(descriptor)
 
 
 def test_the_place_of_a_killed_producer_is_taken_over_where_it_stopped(region: Region) -> None:

@@ -7,17 +7,16 @@ import functools
 import itertools
 import struct
 import threading
-from collections.abc import Callable
 
 import pytest
 
-from interlock.errors import ConflictError
+from interlock.errors import ConflictError, CorruptionError
 from interlock.shm import inbox as inbox_module
 from interlock.shm import wakeup
 from interlock.shm.doorbell import EventBell, SocketBell, WaiterBell
 from interlock.shm.inbox import Inbox
 from interlock.shm.region import Region
-from tests.unit.shm.queues import WAIT_SECONDS, asleep, forked, killed, refused, taken, until
+from tests.unit.shm.queues import WAIT_SECONDS, asleep, forked, killed, refused, rings, taken, until
 
 
 @pytest.mark.parametrize("doorbell", ["socket", "waiter", "eventfd"])
@@ -147,18 +146,11 @@ async def test_a_wake_up_costs_one_ring_and_one_reading(quick: Region, monkeypat
     """Also when the consumer comes back for more each time; and while it is busy elsewhere nobody rings or reads."""
     monkeypatch.setattr(wakeup, "WAIT_SECONDS_MAX", 3_600.0)
     with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
-        bell, calls = inbox.doorbell, list[str]()
-        ring, clear = bell.ring, bell.clear
-
-        def noted(name: str, call: Callable[[], None]) -> None:
-            calls.append(name)
-            call()
-
-        monkeypatch.setattr(bell, "ring", functools.partial(noted, "ring", ring))
-        monkeypatch.setattr(bell, "clear", functools.partial(noted, "clear", clear))
+        bell, found = inbox.doorbell, list[int]()
+        assert isinstance(bell, EventBell)
         stream = inbox.batches()
         inbox.take()  # becomes the consumer, which reads the bell once
-        calls.clear()
+        monkeypatch.setattr(bell, "clear", lambda: found.append(rings(bell)))
         for number in range(20):
             next_batch = asyncio.ensure_future(anext(stream))
             await asleep(inbox)
@@ -169,9 +161,9 @@ async def test_a_wake_up_costs_one_ring_and_one_reading(quick: Region, monkeypat
         for _ in range(20):
             await asyncio.sleep(0)
 
-        assert ["ring", "clear"] * 20 == calls
+        assert [1] * 20 == found
+        assert 0 == rings(bell)
         assert [b"unheard"] == (await anext(stream)).messages
-        await stream.aclose()  # type: ignore[attr-defined]  # an iterator that is a generator
 
 
 async def test_a_task_cancelled_at_the_turn_of_others_has_taken_nothing(
@@ -205,6 +197,54 @@ async def test_closing_in_the_middle_ends_the_stream(quick: Region) -> None:
         assert [b"last"] == await asyncio.wait_for(waiting, WAIT_SECONDS)
     with Inbox(quick, producers=1) as heir:
         assert [b"for the next"] == taken(heir)
+
+
+async def test_a_stream_that_has_ended_stays_ended(quick: Region) -> None:
+    """Also when the inbox has a consumer again: that one has a stream of its own."""
+    inbox = Inbox(quick, producers=1, doorbell="waiter")
+    with inbox.producer() as producer:
+        producer.push(b"first")
+        stream = inbox.batches()
+        assert [b"first"] == (await anext(stream)).messages
+        inbox.close()
+        producer.push(b"second")
+        assert await anext(stream, None) is None
+        assert [b"second"] == taken(inbox)
+        producer.push(b"third")
+
+        assert await anext(stream, None) is None
+        assert [b"third"] == taken(inbox)
+    inbox.close()
+
+
+async def test_a_cancelled_task_leaves_the_stream_to_the_next(quick: Region) -> None:
+    """Nothing is lost with it, and who waits after it is woken."""
+    with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
+        stream = inbox.batches()
+        cut_off = asyncio.ensure_future(anext(stream))
+        await asleep(inbox)
+        cut_off.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cut_off
+        quick.words.store(inbox._asleep, 0)  # or the next would be taken for asleep before it is
+        waiting = asyncio.ensure_future(anext(stream))
+        await asleep(inbox)
+        producer.push(b"heard")
+
+        assert [b"heard"] == (await asyncio.wait_for(waiting, WAIT_SECONDS)).messages
+
+
+async def test_a_damaged_lane_does_not_end_the_stream(quick: Region) -> None:
+    """It is told of once; the other lanes go on."""
+    with Inbox(quick, producers=2) as inbox, inbox.producer() as damaged, inbox.producer() as producer:
+        damaged.push(b"damaged")
+        stream = inbox.batches()
+        quick.words.store(inbox._lane_offset(damaged.index, 0), 4)
+        producer.push(b"sound")
+        with pytest.raises(CorruptionError):
+            await anext(stream)
+
+        assert [b"sound"] == (await anext(stream)).messages
 
 
 async def _heard_until_closed(inbox: Inbox) -> list[bytes]:

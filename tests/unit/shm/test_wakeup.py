@@ -169,6 +169,66 @@ async def test_a_task_that_sleeps_while_another_does_is_refused(bell: Bell) -> N
     sleeper.close()
 
 
+async def test_who_is_cancelled_twice_leaves_once(bell: Bell) -> None:
+    """The second time finds nobody asleep; the place is free as soon as the task has gone."""
+    sleeper = bell.sleeper()
+
+    async def sleeps() -> str:
+        await sleeper
+        return "rung"
+
+    first = asyncio.ensure_future(sleeps())
+    await passes(1)
+    assert sleeper.cancel()
+    assert not sleeper.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    second = asyncio.ensure_future(sleeps())
+    await passes(1)
+    bell.ring()
+
+    assert "rung" == await asyncio.wait_for(second, WAIT_SECONDS)
+    sleeper.close()
+
+
+async def test_whoever_asked_but_never_slept_is_not_in_the_way(bell: Bell) -> None:
+    """A coroutine that is closed before a task has taken it on leaves nothing behind."""
+    sleeper = bell.sleeper()
+
+    async def sleeps() -> str:
+        await sleeper
+        return "rung"
+
+    dropped = sleeps()
+    dropped.send(None)
+    dropped.close()
+    task = asyncio.ensure_future(sleeps())
+    await passes(1)
+    bell.ring()
+
+    assert "rung" == await asyncio.wait_for(task, WAIT_SECONDS)
+    sleeper.close()
+
+
+async def test_a_ring_on_the_way_to_who_leaves_wakes_nobody(bell: Bell) -> None:
+    """The task that was cancelled ends so; the bell is read, or the loop would hear of it for ever."""
+    sleeper = bell.sleeper()
+
+    async def sleeps() -> None:
+        await sleeper
+
+    task = asyncio.ensure_future(sleeps())
+    await passes(1)
+    bell.ring()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await passes(5)
+
+    assert ["read"] == bell.heard
+    sleeper.close()
+
+
 async def test_an_exception_of_the_task_stays_in_the_task(bell: Bell) -> None:
     """The loop goes on, and the bell is read."""
     sleeper = bell.sleeper()
