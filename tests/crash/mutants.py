@@ -321,7 +321,7 @@ def adopted_by_appending() -> AbstractContextManager[Any]:
 
 def end_by_size() -> AbstractContextManager[Any]:
     """A file that did not grow is taken for one that nobody wrote: another's entry is written over."""
-    return patch("interlock.stores.files_journal.ends_at", lambda fs, file, offset: fs.size(file) >= offset)
+    return patch("interlock.stores.files_journal.ends_at", lambda fs, file, mark: fs.size(file) >= mark.offset)
 
 
 def _of(cls: type[Simulated]) -> Processes:

@@ -34,6 +34,7 @@ from interlock.stores.files_pending import Pending
 from interlock.stores.files_reader import Reader
 from interlock.stores.files_root import Root
 from interlock.stores.files_shared import Address, Shared, unavailable
+from interlock.stores.files_state import Mark
 from interlock.stores.files_table import HeldTable
 from interlock.stores.files_work import Change
 
@@ -69,7 +70,7 @@ class Dispatch:
         self._looking = Lock()
         self._queue: dict[str, Address] = {}
         self._idle: dict[str, tuple[Address, int]] = {}
-        self._ends: dict[str, tuple[int, int]] = {}
+        self._ends: dict[str, Mark] = {}
         self._walked_ms: int | None = None
         self._now_ms = 0
 
@@ -269,7 +270,7 @@ class Dispatch:
         with self._handles.borrowed(address) as journal:
             return journal.attend()
 
-    def _noted(self, address: Address, news: News, end: tuple[int, int]) -> None:
+    def _noted(self, address: Address, news: News, end: Mark) -> None:
         """A journal tells, while it is locked."""
         with self._guard:
             try:

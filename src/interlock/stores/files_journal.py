@@ -9,7 +9,8 @@ The order of an append, under a mutex of this process and the lock of the entity
 4. Bytes that are no record: damage is raised, a torn tail is cut off. A segment that is full is sealed and the next
    one put in place (`files_rotation`); one that is found sealed was left by a process that died, and is followed up.
 5. The marker of an entity that is left with work (`files_pending`). One write of the whole line, with that of its work
-   before it, over the spare room (`files_spare`), then fdatasync. Only now the receipt may be given, and the work be performed (`files_work`).
+   before it, over the spare room (`files_spare`), then fdatasync. Only now the receipt may be given, and the work be
+   performed (`files_work`).
 6. A snapshot when it is due. Its errors are logged, never raised: the entry holds.
 
 Rule 1: a flush that failed is never tried again. The write is cut off again, and the entity is poisoned for the life
@@ -41,7 +42,7 @@ from interlock.stores.files_segments import Base, encode_seal, joined
 from interlock.stores.files_shared import LOCKED, Address, Note, Shared, shard_opened, unavailable, write_whole
 from interlock.stores.files_spare import ends_at, spare
 from interlock.stores.files_state import Facts, Kept, Mark, apart, encode_kept
-from interlock.stores.files_tail import corrupt, read_kept
+from interlock.stores.files_tail import corrupt, read_kept, stands
 from interlock.stores.files_walk import Active, Chain, PassedError, Walk, active_segment, is_held, unwitnessed
 
 ENVELOPE_BYTES_MAX = 2_048
@@ -102,7 +103,6 @@ class Journal(Handle):
                 with self._locked(ms_max=0):
                     if not self._is_short(append):
                         return None
-                    self._none_torn()
                     return self._appended(append)
             except InterlockError as error:
                 if error.code != LOCKED:
@@ -227,23 +227,17 @@ class Journal(Handle):
         try:
             if self._file < 0:
                 self._open()
-            elif self._is_at_end():
-                self._none_torn()
-            elif self._fs.size(self._file) < self.mark.offset:
-                raise corrupt(self.address.entity, self.mark, "the journal became shorter")
-            else:
+            elif not self._is_at_end():
+                if self.mark.offset > 0 and not stands(self._fs, self._file, self.mark):
+                    raise corrupt(self.address.entity, self.mark, "the journal became shorter, or was replaced")
                 self._read_tail()
         except InterlockError:
             self._is_stale = True
             raise
 
     def _is_at_end(self) -> bool:
-        return ends_at(self._fs, self._file, self.mark.offset)
-
-    def _none_torn(self) -> None:
-        """The journal ends with the last known record: if a torn tail was seen here, somebody has cut it."""
-        if self._walk is not None:
-            self._walk.rest = b""
+        """Whether all is known. A torn tail that was seen here may begin with blanks, and is looked for once more."""
+        return not (self._walk is not None and self._walk.rest) and ends_at(self._fs, self._file, self.mark)
 
     def _read_tail(self) -> None:
         while self._read_to_the_end():  # at most twice: nobody else rotates while we hold the lock
@@ -307,16 +301,17 @@ class Journal(Handle):
     # Writing
 
     def _repair(self) -> None:
-        """Step 4: cuts a torn tail. Raises CorruptionError when the bytes had been durable."""
+        """Step 4: cuts a torn tail. Raises CorruptionError when the bytes had been durable, or all are gone."""
         walk = self._walk
         assert walk is not None
-        if not walk.rest:
+        if not walk.rest and self.mark.version > 0:
             return
         why = walk.judgement(self._read_kept())
         if why is not None:
             raise corrupt(self.address.entity, self.mark, why)
-        self._cut(self.mark.offset)
-        walk.rest = b""
+        if walk.rest:
+            self._cut(self.mark.offset)
+            walk.rest = b""
 
     def _cut(self, size: int) -> None:
         try:
@@ -334,9 +329,8 @@ class Journal(Handle):
             self._confirm()
             self._keep()
         key = self._settings.store_key
-        seal = encode_seal(self._base.first, self.mark, self.durable, store_key=key)
-        self._write_line(seal)
-        self._cut(self.mark.offset + len(seal))
+        self._cut(self.mark.offset)
+        self._write_line(encode_seal(self._base.first, self.mark, self.durable, store_key=key), is_last=True)
         self._flush_line()
         self._put_in_place(base, body)
         self._read_tail()
@@ -381,11 +375,11 @@ class Journal(Handle):
             self.rows.keep(left)
             self._is_announced = (self._is_announced or bool(left.born)) and len(self.rows) > 0
 
-    def _write_line(self, line: bytes) -> None:
-        """Over the spare room, with more of it behind where there is not enough (`files_spare`)."""
+    def _write_line(self, line: bytes, *, is_last: bool = False) -> None:
+        """Over the spare room, with more of it behind if there is too little and lines follow (`files_spare`)."""
         offset = self.mark.offset
         end = offset + len(line)
-        data = line if end <= self._end else line + spare(end, self._settings.block_bytes)
+        data = line if is_last or end <= self._end else line + spare(end, self._settings.block_bytes)
         try:
             written = self._fs.write_at(self._file, offset, data)
             if written < len(line):
@@ -428,7 +422,7 @@ class Journal(Handle):
             self._shared.markers.ring(self.address)
         else:
             self._confirm_records()
-            note(self.address, self.rows.news(), (self.mark.segment, self.mark.offset))
+            note(self.address, self.rows.news(), self.mark)
             self._told_to = note
             self.rows.told(is_heard=True)
 

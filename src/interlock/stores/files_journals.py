@@ -67,9 +67,9 @@ T = TypeVar("T")
 
 
 class Listed(Struct, frozen=True):
-    """What a list needs of an entity, and up to which byte of which segment of its journal that holds."""
+    """What a list needs of an entity, and up to which place of its journal that holds."""
 
-    end: tuple[int, int]
+    end: Mark
     row: Row
     facts: Facts
 
@@ -96,7 +96,7 @@ class Listed(Struct, frozen=True):
             facts.changed_ms,
             ended,
         )
-        return Listed((mark.segment, mark.offset), row, facts)
+        return Listed(mark, row, facts)
 
 
 class Journals:

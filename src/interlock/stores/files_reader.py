@@ -165,11 +165,10 @@ class Reader:
             kept = None if directory is None else self._read_kept(address, directory)
         return "" if kept is None else kept.snapshot.entity
 
-    def is_end(self, address: Address, end: tuple[int, int]) -> bool:
-        """Whether an entity's journal ends at this byte of this segment: then what was seen of it holds."""
-        segment, offset = end
+    def is_end(self, address: Address, mark: Mark) -> bool:
+        """Whether an entity's journal ends at this place: then what was seen of it holds."""
         with self._directory(address) as directory, self._active(address, directory) as active:
-            return active is not None and active.base.first == segment and ends_at(self._fs, active.file, offset)
+            return active is not None and active.base.first == mark.segment and ends_at(self._fs, active.file, mark)
 
     # Parts
 

@@ -18,7 +18,7 @@ from interlock.errors import UnavailableError
 from interlock.stores.files_beside import News
 from interlock.stores.files_names import TEMPORARY
 from interlock.stores.files_spare import BLOCK_BYTES
-from interlock.stores.files_state import Shapes
+from interlock.stores.files_state import Mark, Shapes
 from interlock.stores.filesystem import FileSystem
 
 SEGMENT_BYTES_MAX = 16_777_216
@@ -68,9 +68,9 @@ class Markers(Protocol):
 LOCKED = "store.locked"
 """The code of an error: others held a lock for as long as it was waited for."""
 
-Note = Callable[[Address, News, tuple[int, int]], None]
+Note = Callable[[Address, News, Mark], None]
 """Told of the unfinished work of an entity, once its entries are durable, while the entity is locked; and up to which
-byte of which segment of its journal that holds."""
+place of its journal that holds."""
 
 
 class Shared:

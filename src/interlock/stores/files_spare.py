@@ -8,15 +8,16 @@ not. So a line that does not fit into the room behind the last one brings more o
 end of a block: those bytes would be the file's anyway. A longer journal gets some blocks more.
 
 Rule 1: blanks mean nothing, wherever a journal may end: they are no torn tail. Anything else among them is one.
-Rule 2: every line begins with another byte. So whoever knows a last line sees by the one byte behind it whether lines
-followed. That a power cut may leave blank what a later byte of the same write follows, only a whole reading finds: each
-handle begins with one.
+Rule 2: every line begins with another byte. So whoever knows a last line, and finds it still in its place, sees by the
+one byte behind it whether lines followed. That a power cut may leave blank what a later byte follows, only a whole
+reading finds: each handle begins with one, and keeps in mind what it found until that is cut off.
 Rule 3: how far the room reaches is a hint. Too much believed: a flush takes longer. Too little: blanks are written over
 blanks.
 """
 
 from __future__ import annotations
 
+from interlock.stores.files_state import Mark
 from interlock.stores.filesystem import FileSystem
 
 BLANKS = b" \n"
@@ -43,7 +44,13 @@ def without_spare(rest: bytes) -> bytes:
     return rest if rest.strip(BLANKS) else b""
 
 
-def ends_at(fs: FileSystem, file: int, offset: int) -> bool:
-    """Whether a journal that had a line up to here ends with it."""
-    behind = fs.read(file, offset, 1)
-    return behind in BLANKS if behind else fs.size(file) == offset
+def ends_at(fs: FileSystem, file: int, mark: Mark) -> bool:
+    """Whether a journal ends at a place, and with the line that this is behind; never at one that is in no journal.
+
+    Blanks alone prove nothing: others may stand there by now, behind fewer lines, or in the middle of one.
+    """
+    line = b'"%b"}\n' % mark.head.encode() if mark.offset else b""
+    if mark.offset < len(line):
+        return False
+    found = fs.read(file, mark.offset - len(line), len(line) + 1)
+    return found.startswith(line) and found[len(line) :] in BLANKS

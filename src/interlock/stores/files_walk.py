@@ -126,8 +126,8 @@ class Walk:
         return None
 
     def is_headless(self) -> bool:
-        """Whether not even a first record reads: then only the names beside it tell a torn tail from a lost base."""
-        return bool(self.rest) and self.mark.version == 0
+        """Whether not even a first record reads: then only the names beside it tell a beginning from a lost base."""
+        return self.mark.version == 0
 
     def judgement(self, kept: Kept | None) -> str | None:
         """The same as `damaged`, by whoever holds the lock."""

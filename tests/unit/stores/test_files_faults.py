@@ -134,7 +134,7 @@ def test_a_lock_that_cannot_be_given_back_is_given_up_with_its_descriptor() -> N
     assert [2, 3, 4] == [answer.version for answer in answers]
 
 
-@pytest.mark.parametrize("call", ["lock", "size", "read"])
+@pytest.mark.parametrize("call", ["lock", "read"])
 def test_other_failures_leave_the_store_as_it_was(call: str) -> None:
     """Nothing was written; the same key is taken the next time."""
     world, fs, journals = begun()

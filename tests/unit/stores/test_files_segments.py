@@ -110,6 +110,26 @@ async def test_a_missing_sealed_segment_is_damage(store: FileStore, tmp_path: Pa
     await other.close()
 
 
+@pytest.mark.parametrize("left", [b"", b"   \n"])
+async def test_an_empty_journal_beside_sealed_segments_is_no_new_entity(
+    store: FileStore, tmp_path: Path, left: bytes
+) -> None:
+    """Somebody emptied it, and its snapshot is gone, too: neither read nor begun anew."""
+    await filled(store)
+    await store.close()
+    (directory(tmp_path) / "state.json").unlink()
+    (directory(tmp_path) / "events.log").write_bytes(left)
+    other = FileStore(tmp_path / "store")
+    codes = []
+    for ask in (lambda: other.read(ENTITY), lambda: other.load(ENTITY), lambda: other.append(step(1, "new"))):
+        with pytest.raises(CorruptionError) as caught:
+            await ask()
+        codes.append(caught.value.code)
+    await other.close()
+
+    assert (["journal.corrupt"] * 3, left) == (codes, (directory(tmp_path) / "events.log").read_bytes())
+
+
 async def test_records_are_adopted_byte_for_byte(store: FileStore, tmp_path: Path) -> None:
     """An archive has the same bytes; adopting again adds nothing; the life can go on there."""
     records = await filled(store, ended=True)
