@@ -110,12 +110,9 @@ class Runtime:
         Raises NotFoundError when there is no such entity, ConflictError when `expected` is not its version or others
         kept winning, UnavailableError when the store cannot keep its promise: then send again with the same key.
         """
-        given = self._given(entity, event, payload, key, principal, trace)
-        problem = given.problem or self._expiry(sent_ms)
+        given = self._given(entity, event, payload, key, principal, trace, expected, sent_ms)
         with self._admission.admitted():
-            return await self._steps.give(
-                entity, Given(given.event, key or f"_{self.clock.token()}", expected, trace, problem)
-            )
+            return await self._steps.give(entity, given)
 
     async def rehearse(
         self,
@@ -127,7 +124,7 @@ class Runtime:
         principal: Mapping[str, Any] | None = None,
     ) -> Receipt:
         """What `send` would answer now, by the same rules and rights; nothing is written, not even a refusal."""
-        return await self._steps.rehearse(entity, self._given(entity, event, payload, key, principal, None))
+        return await self._steps.rehearse(entity, self._given(entity, event, payload, key, principal))
 
     def _given(
         self,
@@ -136,7 +133,9 @@ class Runtime:
         payload: Any,
         key: str | None,
         principal: Mapping[str, Any] | None,
-        trace: str | None,
+        trace: str | None = None,
+        expected: int | None = None,
+        sent_ms: int | None = None,
     ) -> Given:
         """What a sender gives, once it is known to be well formed."""
         checked_entity(entity)
@@ -145,9 +144,9 @@ class Runtime:
         if key is not None:
             check_key(key)
         refused = payload_refusal(payload)
-        problem = None if refused is None else Fault("payload", refused)
+        problem = self._expiry(sent_ms) if refused is None else Fault("payload", refused)
         given = Event(event, payload, key, key, _plain(principal))
-        return Given(given, key or "_", None, trace, problem)
+        return Given(given, key or f"_{self.clock.token()}", expected, trace, problem)
 
     def _expiry(self, sent_ms: int | None) -> Fault | None:
         """Why an event of this age is refused if its key is not known; None when it is young enough."""

@@ -189,6 +189,8 @@ class Steps:
         authorizer = self._authorizers.get(kernel.chart.revision)
         if authorizer is None:
             authorizer = self._authorizers[kernel.chart.revision] = Authorizer(kernel.chart)
+        if authorizer.is_open:
+            return None
         return authorizer.role_refusal(event) or authorizer.permit_refusal(event, snapshot)
 
     async def _appended(
@@ -268,8 +270,7 @@ class Steps:
     def _keep(self, snapshot: Snapshot, time_ms: int, work: Left) -> None:
         """A step of this process is durable: the cache goes on from it, and those who wait for it hear."""
         self._cache(snapshot, time_ms)
-        changed = self.changed.pop(snapshot.entity, None)
-        if changed is not None:
+        if self.changed and (changed := self.changed.pop(snapshot.entity, None)) is not None:
             changed.set()
         if work.born:
             for listener in self.listeners:

@@ -8,9 +8,11 @@ Rule 2: a handle that failed in reading is closed; the next use opens anew.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from threading import Lock
 
 from interlock.stores.files_shared import Address, Locked, Shared, shard_opened, unavailable
+from interlock.stores.filesystem import FileSystem
 
 
 class Handle:
@@ -50,11 +52,11 @@ class Handle:
     def _locked(self, ms_max: int | None = None) -> _Held:
         """Holds the entity's lock. Raises UnavailableError, `LOCKED`, when others do for too long."""
         wait = self._settings.lock_ms_max if ms_max is None else ms_max
-        return _Held(self, Locked(self._fs, self._directory, self.address.entity, wait, self._drop))
+        return _Held(self._fs, self._directory, self.address.entity, wait, self._drop, self.settle)
 
-    def settle(self, *, is_stale: bool = False) -> None:
+    def settle(self, is_refused: bool) -> None:  # noqa: FBT001 - called by its lock only
         """Rule 1: a handle whose reading failed is closed, now that its lock is given back."""
-        if is_stale or self._is_stale:
+        if is_refused or self._is_stale:
             self._drop()
 
     def _drop(self) -> None:
@@ -67,27 +69,28 @@ class Handle:
         self._is_stale = False
 
 
-class _Held:
+class _Held(Locked):
     """The lock of a handle. What the system refuses under it is told as such, and the handle is closed after it."""
 
-    __slots__ = ("_handle", "_lock")
+    __slots__ = ("_settle",)
 
-    def __init__(self, handle: Handle, lock: Locked) -> None:
-        self._handle = handle
-        self._lock = lock
-
-    def __enter__(self) -> None:
-        try:
-            self._lock.__enter__()
-        except BaseException:
-            self._handle.settle()
-            raise
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: int,
+        entity: str,
+        ms_max: int,
+        drop: Callable[[], None],
+        settle: Callable[[bool], None],
+    ) -> None:
+        super().__init__(fs, directory, entity, ms_max, drop)
+        self._settle = settle
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         refused = error if isinstance(error, OSError) else None
         try:
-            self._lock.__exit__(kind, error, trace)
+            super().__exit__(kind, error, trace)
         finally:
-            self._handle.settle(is_stale=refused is not None)
+            self._settle(refused is not None)
         if refused is not None:
-            raise unavailable(self._handle.address.entity, "read", refused) from refused
+            raise unavailable(self._entity, "read", refused) from refused

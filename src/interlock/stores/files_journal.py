@@ -84,7 +84,7 @@ class Journal(Handle):
                 return Conflict(0)
             with self._locked():
                 self._catch_up()
-                return self._appended(append)
+                return self._refused(append) or self._appended(append)
 
     def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | None:
         """The same, where nothing is waited for but one flush. None where there is more to do: then nothing was done.
@@ -103,7 +103,7 @@ class Journal(Handle):
                 with self._locked(ms_max=0):
                     if not self._is_short(append):
                         return None
-                    return self._appended(append)
+                    return self._refused(append) or self._written(append)
             except InterlockError as error:
                 if error.code != LOCKED:
                     raise
@@ -112,7 +112,8 @@ class Journal(Handle):
                 self._drop()
                 raise
 
-    def _appended(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    def _refused(self, append: Append) -> Duplicate | Conflict | Stale | None:
+        """Why there is nothing to write; None when there is. Everything that the journal says is known."""
         version = self._keys.get(append.entry.key)
         if version is not None:
             self._confirm()
@@ -121,22 +122,28 @@ class Journal(Handle):
             return Conflict(self.mark.version)
         if append.fence is not None and not self.rows.is_newest(*append.fence):
             return Stale(self.mark.version)
+        return None
+
+    def _appended(self, append: Append) -> Appended:
         self._repair()
         if self._is_full():
             self._rotate(following(self._base, self.mark))
+        return self._written(append, is_due=self._snapshot_due(append.expected, append.snapshot))
+
+    def _written(self, append: Append, *, is_due: bool = False) -> Appended:
         self._write(append)
-        if self._snapshot_due(append.expected, append.snapshot):
+        if is_due:
             self._keep()
         if append.left != NOTHING:
             self._tell()
         return Appended(self.mark.version, self.mark.head)
 
     def _is_short(self, append: Append) -> bool:
-        """Whether a write and its flush is all: nothing to read, to rotate, to announce, and no snapshot due.
+        """Whether a write and its flush is all: nothing to read, to repair, to announce, and no snapshot due.
 
-        Nor a hint for another process, which may have to wait for its turn.
+        Nor a hint for another process, which may have to wait for its turn. A first entry has names to look at.
         """
-        if not self._is_at_end() or self._is_full():
+        if not self._is_at_end() or self._is_full() or self.mark.version == 0:
             return False
         if append.left != NOTHING and self._shared.note is None:
             return False

@@ -95,7 +95,7 @@ class Shared:
 
     def check_poison(self, address: Address) -> None:
         """Raises UnavailableError when a flush failed here before."""
-        if self.is_poisoned(address):
+        if self.poisons and self.is_poisoned(address):
             reason = self.poisons.get(address.name) or self.poisons[f"{address.shard}/"]
             message = f"`{address.entity}` takes no appends in this process: {reason}"
             raise UnavailableError(message, code="store.poisoned", hint="check the disk, then start anew")
@@ -169,7 +169,7 @@ class Locked:
         except OSError as error:
             raise unavailable(self._entity, "lock", error) from error
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self._fs.unlock(self._directory)
         except OSError:

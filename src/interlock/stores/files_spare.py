@@ -25,8 +25,8 @@ BLANKS = b" \n"
 BLOCK_BYTES = 4_096
 """What a file system gives a file at least."""
 
-SPARE_SHARE = 8
-"""The room beyond a block is this part of the journal."""
+SPARE_SHARE = 2
+"""The room beyond a block is this part of the journal: so it grows seldom, and never to twice its size."""
 
 SPARE_BYTES_MAX = 65_536
 """And not more than this: it is written while somebody waits."""

@@ -31,6 +31,7 @@ class Authorizer:
     def __init__(self, chart: Chart) -> None:
         self.events = {each.name: each for each in chart.events or ()}
         self.restricted = any(each.roles is not None for each in self.events.values())
+        self.is_open = not self.restricted and all(each.permit is None for each in self.events.values())
 
     def role_refusal(self, event: Event) -> str | None:
         """Why the sender may not send this event at all; None when it may."""
