@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from bench.goals import Verdict, verdicts
 from bench.results import Figure, Machine, Run, median
@@ -90,6 +91,21 @@ def facts(run: Run) -> list[str]:
     found.insert(2, f"Median of {run.repeats} repeats.")
     found += [f"Left out: {key} ({reason})." for key, reason in run.left_out.items()]
     return found
+
+
+class _Sampled(Protocol):
+    @property
+    def samples(self) -> Sequence[object]:
+        """One for each round."""
+
+
+def rounds_told(rounds: int, figures: Mapping[str, Mapping[str, _Sampled]]) -> str:
+    """How many rounds the medians are of, and which workloads had more."""
+    counts = {
+        workload: max((len(each.samples) for each in row.values()), default=0) for workload, row in figures.items()
+    }
+    others = "".join(f", of {workload} {count}" for workload, count in counts.items() if count > rounds)
+    return f"Median of {rounds} rounds{others}"
 
 
 def machine_facts(date: str, commit: str, python: str, machine: Machine) -> list[str]:

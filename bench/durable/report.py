@@ -6,7 +6,7 @@ from statistics import median
 
 from bench.durable.goals import verdicts
 from bench.durable.results import DurableRun, Figure
-from bench.report import Table, aligned, goals_table, machine_facts, markdown, printed
+from bench.report import Table, aligned, goals_table, machine_facts, markdown, printed, rounds_told
 
 TITLES = {
     "seq1": "seq1: one order, one caller, one event after the other",
@@ -61,7 +61,7 @@ def scale_table(run: DurableRun) -> Table:
 def facts(run: DurableRun) -> list[str]:
     """Where, when and with what: sentences."""
     found = machine_facts(run.date, run.commit, run.python, run.machine)
-    found.append(f"Files on {run.file_system}. Median of {run.rounds} rounds.")
+    found.append(f"Files on {run.file_system}. {rounds_told(run.rounds, run.figures)}.")
     found += [f"Server: {version}." for version in run.servers.values()]
     found += [f"Left out: {key} ({reason})." for key, reason in run.left_out.items()]
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
-from bench.report import Table, aligned, goals_table, machine_facts, markdown, printed
+from bench.report import Table, aligned, goals_table, machine_facts, markdown, printed, rounds_told
 from bench.shm.goals import verdicts
 from bench.shm.results import Figure, SharedRun
 
@@ -53,17 +53,9 @@ def _number(value: float) -> str:
 def facts(run: SharedRun) -> list[str]:
     """Where, when and with what: sentences."""
     found = machine_facts(run.date, run.commit, run.python, run.machine)
-    found.append(f"Median of {run.rounds} rounds{_others(run)}.")
+    found.append(f"{rounds_told(run.rounds, run.figures)}.")
     found += [f"Left out: {key} ({reason})." for key, reason in run.left_out.items()]
     return found
-
-
-def _others(run: SharedRun) -> str:
-    """The workloads that had another number of rounds."""
-    counts = {workload: {len(each.samples) for each in row.values()} for workload, row in run.figures.items()}
-    return "".join(
-        f", of {workload} {max(found)}" for workload, found in counts.items() if max(found, default=0) > run.rounds
-    )
 
 
 def text(run: SharedRun) -> str:

@@ -68,6 +68,8 @@ def dedupe_key(event: str, value: str | int) -> str:
 def _check_text(text: object, what: str, bytes_max: int, code: str) -> None:
     if not isinstance(text, str):
         raise UsageError(f"the {what} must be a string", code=code)
+    if len(text) <= bytes_max and text.isascii() and text.isprintable():
+        return
     try:
         size = len(text.encode())
     except UnicodeEncodeError:

@@ -73,6 +73,7 @@ class Journal(Handle):
         self._told_to: Note | None = None
         self._records_end = 0
         self._end = 0
+        self._is_cut = is_cut(address.name)
 
     # What a handle does
 
@@ -445,7 +446,7 @@ class Journal(Handle):
         every = apart(self._settings.snapshot_every, len(self._keys))
         if snapshot.version // every > before // every or snapshot.ended is not None:
             return True
-        return self._kept_version == 0 and is_cut(self.address.name)
+        return self._is_cut and self._kept_version == 0
 
     def _is_snapshot_newer(self) -> bool:
         return self.snapshot is not None and self.snapshot.version > self._kept_version
@@ -455,7 +456,7 @@ class Journal(Handle):
         assert self.snapshot is not None
         try:
             # An older one is as good, but for the last, which an archive asks for, and the one that tells the id.
-            self._replace_state(is_sure=self.snapshot.ended is not None or is_cut(self.address.name))
+            self._replace_state(is_sure=self.snapshot.ended is not None or self._is_cut)
         except OSError as error:
             self._shared.snapshot_failures += 1
             fields = {"entity_id": self.address.entity, "version": self.mark.version, "error": str(error)}

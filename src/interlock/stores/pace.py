@@ -5,14 +5,14 @@ loop is away for less than the hop would have taken of it. One that takes millis
 is waited for by threads.
 
 Rule 1: it is in debt at first. A quick call pays one back; a slow one adds as many as quick calls fit into it. So a
-disk that stood still for a tenth of a second is believed again after two hundred quick calls, and never before.
+disk that stood still for a tenth of a second is believed again after a hundred quick calls, and never before.
 Rule 2: whoever waits in place gives others their turn after a millisecond at most, however many calls that was.
 Rule 3: nothing is locked: calls that end at the same moment may count as one.
 """
 
 from __future__ import annotations
 
-QUICK_NS = 500_000
+QUICK_NS = 1_000_000
 """A call that takes no longer is quick."""
 
 TURN_NS = 1_000_000

@@ -11,7 +11,7 @@ import pytest
 
 from bench.durable import report, results, servers, suite
 from bench.durable.goals import verdicts
-from bench.durable.measure import COMMANDS, QUICK, WORKLOADS, driven, without_folders
+from bench.durable.measure import COMMANDS, FULL, QUICK, WORKLOADS, driven, without_folders
 from bench.durable.order import EVENTS, STATES, WrongStateError, fleet, sequence, step, tree_cpu_s
 from bench.durable.results import DurableRun, Figure
 from bench.measure import PeerUnavailableError
@@ -375,3 +375,13 @@ def test_a_server_that_fails_to_start_is_told_by_its_last_words() -> None:
     assert "initdb ended with 1: it ended without a word" == servers._told(silent)
     assert "TimeoutExpired: it took too long" == servers._told(slow)
     assert "PermissionError: Permission denied" == servers._told(PermissionError(13, "Permission denied", "/x/y"))
+
+
+def test_a_lone_caller_has_more_rounds_and_the_page_says_so() -> None:
+    """It waits for every single flush: five rounds are at the mercy of one slow spell."""
+    run = good_run()
+    for each in run.figures["seq1"].values():
+        each.samples *= 3
+
+    assert (15, 5) == (FULL.rounds_of("seq1"), FULL.rounds_of("fleet"))
+    assert f"Median of {run.rounds} rounds, of seq1 {3 * run.rounds}." in "\n".join(report.facts(run))

@@ -20,7 +20,7 @@ def test_a_disk_is_measured_before_it_is_believed() -> None:
 
 
 def test_what_stood_still_is_avoided_for_as_long_as_it_cost() -> None:
-    """A stall of a tenth of a second is worth two hundred quick calls; a slow disk is never waited for in place."""
+    """A stall of a tenth of a second is worth a hundred quick calls; a slow disk is never waited for in place."""
     pace = Pace()
     quick_calls(pace)
 
@@ -29,7 +29,7 @@ def test_what_stood_still_is_avoided_for_as_long_as_it_cost() -> None:
     for _ in range(10):
         pace.took(2 * QUICK_NS)
 
-    assert (200, 20) == (after_stall, quick_calls(pace))
+    assert (100, 20) == (after_stall, quick_calls(pace))
 
 
 def test_even_an_hour_is_forgiven() -> None:
