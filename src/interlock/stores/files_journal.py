@@ -39,7 +39,7 @@ from interlock.stores.files_keys import Keys
 from interlock.stores.files_names import JOURNAL, SNAPSHOT, is_cut, is_leftover, sealed_first
 from interlock.stores.files_rotation import following, put_in_place
 from interlock.stores.files_segments import Base, encode_seal, joined
-from interlock.stores.files_shared import LOCKED, Address, Note, Shared, shard_opened, unavailable, write_whole
+from interlock.stores.files_shared import Address, Note, Shared, shard_opened, unavailable, write_whole
 from interlock.stores.files_spare import ends_at, spare
 from interlock.stores.files_state import Facts, Kept, Mark, apart, encode_kept
 from interlock.stores.files_tail import corrupt, read_kept, stands
@@ -87,32 +87,6 @@ class Journal(Handle):
                 self._catch_up()
                 return self._refused(append) or self._appended(append)
 
-    def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | None:
-        """The same, where nothing is waited for but one flush. None where there is more to do: then nothing was done.
-
-        Another thread that takes the mutex in the moment between is waited for, for as long as it has it. This may be
-        the main thread, where Ctrl-C is raised between any two instructions: then the handle, which may have advanced
-        by half a step, is closed, and its lock goes with it.
-        """
-        if self._mutex.locked():
-            return None
-        with self._mutex:
-            self._shared.check_poison(self.address)
-            if self._file < 0:
-                return None
-            try:
-                with self._locked(ms_max=0):
-                    if not self._is_short(append):
-                        return None
-                    return self._refused(append) or self._written(append)
-            except InterlockError as error:
-                if error.code != LOCKED:
-                    raise
-                return None
-            except BaseException:
-                self._drop()
-                raise
-
     def _refused(self, append: Append) -> Duplicate | Conflict | Stale | None:
         """Why there is nothing to write; None when there is. Everything that the journal says is known."""
         version = self._keys.get(append.entry.key)
@@ -138,19 +112,6 @@ class Journal(Handle):
         if append.left != NOTHING:
             self._tell()
         return Appended(self.mark.version, self.mark.head)
-
-    def _is_short(self, append: Append) -> bool:
-        """Whether a write and its flush is all: nothing to read, to repair, to announce, and no snapshot due.
-
-        Nor a hint for another process, which may have to wait for its turn. A first entry has names to look at.
-        """
-        if not self._is_at_end() or self._is_full() or self.mark.version == 0:
-            return False
-        if append.left != NOTHING and self._shared.note is None:
-            return False
-        if append.left.born and not self._has_marker():
-            return False
-        return not self._snapshot_due(append.expected, append.snapshot)
 
     def confirm(self, key: str) -> int | None:
         """The version of a key, once its record is durable; None when the key is not in the journal."""

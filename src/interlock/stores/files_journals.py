@@ -212,6 +212,10 @@ class Journals:
     def load(self, entity: str, key: str | None = None) -> Loaded | Duplicate | None:
         """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
         address = self._root.address(entity)
+        journal = self._handles.touched(address)
+        known = None if journal is None else journal.known(key)
+        if known is not None:
+            return known
         seen = self._reader.load(address)
         if seen is None:
             return None

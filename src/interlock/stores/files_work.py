@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from interlock.model.work import Place
+from interlock.stores.files_at_once import PromptJournal
 from interlock.stores.files_beside import Row, Stand, encode_mark
-from interlock.stores.files_journal import Journal
 from interlock.stores.files_rotation import following
 from interlock.stores.files_state import Mark
 
@@ -22,7 +22,7 @@ Change = Callable[[Row], Stand | None]
 """How a piece of work stands from now on; None: it is gone; the same as before: nothing is written."""
 
 
-class WorkJournal(Journal):
+class WorkJournal(PromptJournal):
     """The handle of one entity, with what is done to its work."""
 
     def change(self, place: Place, change: Change, *, is_sure: bool = False) -> Row | None:

@@ -91,7 +91,9 @@ async def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
 async def test_a_snapshot_and_the_records_after_it_are_loaded(store: FileStore, tmp_path: Path) -> None:
     """Between two snapshots the rest is given as records, and `state.json` is one readable object."""
     await filled(store, 5)
-    loaded = await store.load(ENTITY)
+    other = FileStore(tmp_path / "store")
+    loaded = await other.load(ENTITY)
+    await other.close()
     state = json.loads((directory(tmp_path) / "state.json").read_text())
 
     assert isinstance(loaded, Loaded)
