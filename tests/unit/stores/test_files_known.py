@@ -8,25 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.ports.store import Appended, Duplicate, Loaded
+from interlock.ports.store import Duplicate, Loaded
 from interlock.stores.files_journals import Journals
-from interlock.stores.files_shared import Settings
 from tests.crash.life import ENTITY, opened, step
-from tests.crash.simulated import Simulated, World
+from tests.crash.simulated import Simulated
 from tests.unit.stores.test_files_faults import failing
+from tests.unit.stores.test_files_spare import ROOMY, filled
 
-SELDOM = Settings(snapshot_every=1_000)
 ENTRIES = 5
-
-
-def filled() -> tuple[World, Simulated, Journals]:
-    """A store with an open handle and some entries, and no snapshot on disk."""
-    world = World()
-    fs = Simulated(world)
-    journals = opened(fs, SELDOM)
-    for number in range(1, ENTRIES + 1):
-        assert isinstance(journals.append(step(number, f"k{number}")), Appended)
-    return world, fs, journals
 
 
 def asked(fs: Simulated, journals: Journals, key: str | None = None) -> tuple[object, list[str]]:
@@ -35,7 +24,7 @@ def asked(fs: Simulated, journals: Journals, key: str | None = None) -> tuple[ob
     return journals.load(ENTITY, key), fs.calls[before:]
 
 
-def version(loaded: object) -> int:
+def reached(loaded: object) -> int:
     """How far an entity had come."""
     assert isinstance(loaded, Loaded)
     return loaded.version
@@ -43,7 +32,7 @@ def version(loaded: object) -> int:
 
 def test_one_look_at_the_end_is_all() -> None:
     """However many entries stand behind the last snapshot: the answer is the snapshot of the last one."""
-    _, fs, journals = filled()
+    _, fs, journals = filled(ENTRIES)
     loaded, calls = asked(fs, journals)
 
     assert isinstance(loaded, Loaded)
@@ -54,8 +43,8 @@ def test_one_look_at_the_end_is_all() -> None:
 
 def test_it_is_what_another_process_reads() -> None:
     """The same version, time and state, by the records."""
-    world, _, journals = filled()
-    here, there = journals.load(ENTITY), opened(Simulated(world, process=2), SELDOM).load(ENTITY)
+    world, _, journals = filled(ENTRIES)
+    here, there = journals.load(ENTITY), opened(Simulated(world, process=2), ROOMY).load(ENTITY)
 
     assert isinstance(here, Loaded)
     assert isinstance(there, Loaded)
@@ -66,60 +55,60 @@ def test_it_is_what_another_process_reads() -> None:
 
 def test_a_key_that_is_known_is_a_duplicate() -> None:
     """And one that is not gives the entity."""
-    _, fs, journals = filled()
+    _, fs, journals = filled(ENTRIES)
 
     assert (Duplicate(2), ["read"]) == asked(fs, journals, "k2")
-    assert ENTRIES == version(journals.load(ENTITY, "k9"))
+    assert ENTRIES == reached(journals.load(ENTITY, "k9"))
 
 
 def test_what_another_process_appended_is_read() -> None:
     """The byte behind the last known line says that there is more."""
-    world, fs, journals = filled()
-    other = opened(Simulated(world, process=2), SELDOM)
+    world, fs, journals = filled(ENTRIES)
+    other = opened(Simulated(world, process=2), ROOMY)
     other.append(step(ENTRIES + 1, "k6"))
     loaded, calls = asked(fs, journals)
 
-    assert (ENTRIES + 1, True) == (version(loaded), calls.count("read") > 1)
+    assert (ENTRIES + 1, True) == (reached(loaded), calls.count("read") > 1)
     assert Duplicate(ENTRIES + 1) == journals.load(ENTITY, "k6")
 
 
 def test_what_another_process_released_is_not_told_from_memory() -> None:
     """The journal goes on in another file: this handle's has a seal."""
-    world, _, journals = filled()
+    world, _, journals = filled(ENTRIES)
     journals.append(step(ENTRIES + 1, "k6", ended=True))
-    other = opened(Simulated(world, process=2), SELDOM)
+    other = opened(Simulated(world, process=2), ROOMY)
     assert other.release(ENTITY, version=ENTRIES + 1, archive="file:///archive")
     other.append(step(ENTRIES + 2, "k7"))
 
-    assert ENTRIES + 2 == version(journals.load(ENTITY))
+    assert ENTRIES + 2 == reached(journals.load(ENTITY))
 
 
 def test_a_thread_that_has_the_journal_is_not_waited_for() -> None:
     """It is read beside it, as ever."""
-    _, fs, journals = filled()
+    _, fs, journals = filled(ENTRIES)
     journal = journals._handles.peek(journals._root.address(ENTITY))
     assert journal is not None
     with journal._mutex:
         loaded, calls = asked(fs, journals)
 
-    assert (ENTRIES, True) == (version(loaded), len(calls) > 1)
+    assert (ENTRIES, True) == (reached(loaded), len(calls) > 1)
 
 
 def test_a_handle_that_has_only_read_asks_the_disk() -> None:
     """It knows the entries of others, not the snapshots that they led to."""
-    world, _, _ = filled()
+    world, _, _ = filled(ENTRIES)
     fs = Simulated(world, process=2)
-    journals = opened(fs, SELDOM)
+    journals = opened(fs, ROOMY)
     assert Duplicate(1) == journals.append(step(ENTRIES + 1, "k1"))
     loaded, calls = asked(fs, journals)
 
-    assert (ENTRIES, True) == (version(loaded), len(calls) > 1)
+    assert (ENTRIES, True) == (reached(loaded), len(calls) > 1)
 
 
 @pytest.mark.parametrize("ask", [lambda journals: journals.load(ENTITY), lambda journals: journals.load(ENTITY, "k2")])
 def test_a_poisoned_entity_is_read_from_the_disk(ask: Callable[[Journals], object]) -> None:
     """What its handle knows may be more than the disk has."""
-    _, fs, journals = filled()
+    _, fs, journals = filled(ENTRIES)
     failing(fs, "fdatasync")
     with pytest.raises(UnavailableError):
         journals.append(step(ENTRIES + 1, "k6"))
@@ -131,18 +120,18 @@ def test_a_poisoned_entity_is_read_from_the_disk(ask: Callable[[Journals], objec
 
 def test_a_look_that_fails_is_no_answer() -> None:
     """The reading that follows tells whether the disk is well."""
-    _, fs, journals = filled()
+    _, fs, journals = filled(ENTRIES)
     failing(fs, "read", fault=errno.EIO)
 
-    assert ENTRIES == version(journals.load(ENTITY))
+    assert ENTRIES == reached(journals.load(ENTITY))
     assert "read" == fs.fired
 
 
 def test_a_journal_that_was_cut_is_not_told_from_memory() -> None:
     """Somebody took entries away under an open handle: there is a snapshot that knows better, or what is there."""
-    world, fs, journals = filled()
+    world, fs, journals = filled(ENTRIES)
     journals.close()
-    again = opened(fs, SELDOM)
+    again = opened(fs, ROOMY)
     again.append(step(ENTRIES + 1, "k6"))
     number = world.found("store", "resources", "order.%41-1", "events.log")
     assert number is not None
