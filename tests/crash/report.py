@@ -229,7 +229,7 @@ def _filled(store: str, place: Path) -> Row | str:
     why = mount_refusal()
     if why is not None:
         return why
-    with tmpfs(place, "16m") as disk:
+    with tmpfs(place, "32m") as disk:  # SQLite alone fills half of it: a page for each entry
         result = filled(store, disk, rounds=ROUNDS_FULL)
     strange = [f"code: {each}" for each in result.codes - {"store.full"}]
     return Row(result.rounds, result.found + strange, f"{len(result.kept):,} receipts, {result.refused:,} refusals")

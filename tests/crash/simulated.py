@@ -1,8 +1,8 @@
 """A simulated file system behind the file store's own protocol. Weaker than any real one, on purpose.
 
 Rule 1: a file's bytes are lost until its flush: any prefix of the pending operations, the last write torn, a later
-write kept while an earlier one is lost. Names are lost until their directory's flush, in any subset; flushing a file
-does not keep its name.
+write kept while an earlier one is lost, zeros where a file was cut and its size is still the old one. Names are lost
+until their directory's flush, in any subset; flushing a file does not keep its name.
 Rule 2: a flush that fails drops the pending bytes from ever reaching the disk, while reads go on showing them; the next
 flush says yes. That is what real kernels do.
 Rule 3: locks belong to open descriptions and vanish with their process.
@@ -116,6 +116,9 @@ def file_crashes(file: File) -> list[bytes]:
         later = file.pending[position + 1 :]
         if later:
             found.append(functools.reduce(applied, later, content))
+        if isinstance(operation, int):  # the end of the block is cleared at once, and the new size may be lost
+            zeroed = content[:operation].ljust(len(content), b"\0")
+            found += [zeroed, functools.reduce(applied, later, zeroed)]
         content = applied(content, operation)
         found.append(content)
     return list(dict.fromkeys(found))

@@ -298,8 +298,7 @@ class Journal(Handle):
             self._confirm()
             self._keep()
         key = self._settings.store_key
-        self._cut(self.mark.offset)
-        self._write_line(encode_seal(self._base.first, self.mark, self.durable, store_key=key), is_last=True)
+        self._write_line(encode_seal(self._base.first, self.mark, self.durable, store_key=key))
         self._flush_line()
         self._put_in_place(base, body)
         self._read_tail()
@@ -344,11 +343,11 @@ class Journal(Handle):
             self.rows.keep(left)
             self._is_announced = (self._is_announced or bool(left.born)) and len(self.rows) > 0
 
-    def _write_line(self, line: bytes, *, is_last: bool = False) -> None:
-        """Over the spare room, with more of it behind if there is too little and lines follow (`files_spare`)."""
+    def _write_line(self, line: bytes) -> None:
+        """Over the spare room, with more of it behind where there is too little (`files_spare`)."""
         offset = self.mark.offset
         end = offset + len(line)
-        data = line if is_last or end <= self._end else line + spare(end, self._settings.block_bytes)
+        data = line if end <= self._end else line + spare(end, self._settings.block_bytes)
         try:
             written = self._fs.write_at(self._file, offset, data)
             if written < len(line):

@@ -193,9 +193,9 @@ async def test_whoever_takes_over_a_log_lists_what_it_saw_before(tmp_path: Path)
 # Seals
 
 
-@pytest.mark.parametrize("name", ["truncate", "write_at"])
+@pytest.mark.parametrize("name", ["write_at", "fdatasync"])
 def test_a_rotation_that_fails_early_leaves_the_journal_as_it_was(name: str) -> None:
-    """No seal that nobody flushed, and nothing behind one."""
+    """No seal that nobody flushed."""
     world, fs, journals = filled(2, ROTATING)
     before = journal_file(world).rstrip(BLANKS)
     failing(fs, name, fault=errno.EIO)
@@ -204,4 +204,4 @@ def test_a_rotation_that_fails_early_leaves_the_journal_as_it_was(name: str) -> 
     after = journal_file(world)
 
     assert before == after.rstrip(BLANKS)
-    assert isinstance(journals.append(step(3, "k3")), Appended)
+    assert isinstance(opened(Simulated(world, process=2), ROTATING).append(step(3, "k3")), Appended)
