@@ -16,6 +16,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace
+
 from interlock.effects.lane import Stopped
 from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
@@ -111,6 +113,8 @@ class Runtime:
         kept winning, UnavailableError when the store cannot keep its promise: then send again with the same key.
         """
         given = self._given(entity, event, payload, key, principal, trace, expected, sent_ms)
+        if key is None:
+            given = replace(given, key=f"_{self.clock.token()}")
         with self._admission.admitted():
             return await self._steps.give(entity, given)
 
@@ -146,7 +150,7 @@ class Runtime:
         refused = payload_refusal(payload)
         problem = self._expiry(sent_ms) if refused is None else Fault("payload", refused)
         given = Event(event, payload, key, key, _plain(principal))
-        return Given(given, key or f"_{self.clock.token()}", expected, trace, problem)
+        return Given(given, key or "_", expected, trace, problem)
 
     def _expiry(self, sent_ms: int | None) -> Fault | None:
         """Why an event of this age is refused if its key is not known; None when it is young enough."""
