@@ -19,7 +19,7 @@ class PromptJournal(Journal):
     """The handle of one entity, with what it does in the thread of an event loop."""
 
     def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | None:
-        """The same, where nothing is waited for but one flush. None where there is more to do: then nothing was done.
+        """`append`, where nothing is waited for but one flush. None where there is more to do: then nothing was done.
 
         Another thread that takes the mutex in the moment between is waited for, for as long as it has it. This may be
         the main thread, where Ctrl-C is raised between any two instructions: then the handle, which may have advanced

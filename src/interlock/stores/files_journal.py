@@ -279,15 +279,11 @@ class Journal(Handle):
         if why is not None:
             raise corrupt(self.address.entity, self.mark, why)
         if walk.rest:
-            self._cut(self.mark.offset)
-            walk.rest = b""
-
-    def _cut(self, size: int) -> None:
-        try:
-            self._fs.truncate(self._file, size)
-        except OSError as error:
-            raise unavailable(self.address.entity, "truncate", error) from error
-        self._end = size
+            try:
+                self._fs.truncate(self._file, self.mark.offset)
+            except OSError as error:
+                raise unavailable(self.address.entity, "truncate", error) from error
+            walk.rest, self._end = b"", self.mark.offset
 
     def _is_full(self) -> bool:
         return self.mark.offset >= self._settings.segment_bytes_max and self.mark.version >= self._base.first

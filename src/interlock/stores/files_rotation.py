@@ -68,7 +68,7 @@ def unwritten(chain: Chain, mark: Mark, lines: list[bytes]) -> bytes:
         number = int(line[len('{"v":') : line.index(b",")])
         if number < mark.version:
             continue
-        if number == mark.version and not line.endswith(b'"%b"}\n' % mark.head.encode()):
+        if number == mark.version and not line.endswith(mark.ending):
             raise corrupt(chain.entity, mark, "the write-ahead log has another record of this version")
         if number > mark.version:
             record = decode_record(line, previous=head, version=version + 1, store_key=chain.store_key)

@@ -49,7 +49,7 @@ def ends_at(fs: FileSystem, file: int, mark: Mark) -> bool:
 
     Blanks alone prove nothing: others may stand there by now, behind fewer lines, or in the middle of one.
     """
-    line = b'"%b"}\n' % mark.head.encode() if mark.offset else b""
+    line = mark.ending if mark.offset else b""
     if mark.offset < len(line):
         return False
     found = fs.read(file, mark.offset - len(line), len(line) + 1)

@@ -43,6 +43,11 @@ class Mark(Struct, frozen=True):
     segment: int = 1
     beside: int = 0
 
+    @property
+    def ending(self) -> bytes:
+        """How the line before this place ends: every kind of line has the head of the chain as its last field."""
+        return b'"%b"}\n' % self.head.encode()
+
 
 class Facts(Struct, frozen=True, omit_defaults=True):
     """What lists ask for: when the entity was made and changed, since when it is in each state, its tags, its end."""

@@ -153,7 +153,7 @@ def beginning(entity: str, *, tenant: str = "", store_key: bytes = b"") -> Mark:
 
 def stands(fs: FileSystem, file: int, mark: Mark) -> bool:
     """Whether the journal holds the record that a mark is behind: its hash ends the bytes before the mark."""
-    end = b'"%b"}\n' % mark.head.encode()
+    end = mark.ending
     return fs.read(file, mark.offset - len(end), len(end)) == end if mark.offset > len(end) else False
 
 
