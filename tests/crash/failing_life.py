@@ -30,6 +30,7 @@ from interlock.stores.files_shared import Settings
 from interlock.stores.filesystem import OperatingSystem
 from interlock.stores.sqlite import SqliteStore
 from tests.crash.life import ENTITY, StuckError, step
+from tests.crash.paces import QUICK, SLOW
 
 TRIES = 2
 NAME = "store"
@@ -73,7 +74,7 @@ class Counting(SystemClock):
 
 
 class Waited:
-    """A SQLite store whose answers are waited for."""
+    """A SQLite store whose answers are waited for. Every other step is committed in place, whatever disk it is."""
 
     def __init__(self, path: Path) -> None:
         self._runner = asyncio.Runner()
@@ -89,6 +90,7 @@ class Waited:
 
     def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step."""
+        self._store._pace = QUICK if append.entry.version % 2 else SLOW
         return self._runner.run(self._store.append(append))
 
     def read(self, entity: str, *, after: int = 0) -> tuple[Record, ...]:

@@ -1,7 +1,8 @@
 """Processes that write to a SQLite store and die at a chosen place. Run as a script.
 
 torn ADDRESS                   a batch, then another one, then kill -9 of itself; prints the log's size after each
-inside FOLDER                  a child per statement of a batch, killed before it; prints how many statements
+inside FOLDER COUNT            a child per statement of a batch of so many, killed before it; prints how many statements
+                               (a batch of one is committed in place, in the thread of its caller)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from interlock.stores.sqlite import SqliteStore, open_store
 from interlock.testing.store_samples import Life
+from tests.crash.paces import QUICK, SLOW
 
 BATCH = 8
 
@@ -69,24 +71,25 @@ class Deadly:
         return getattr(self.connection, name)
 
 
-async def second_batch(path: Path, kill_at: int) -> int:
+async def second_batch(path: Path, count: int, kill_at: int) -> int:
     """A batch that is acknowledged, then one during which the process dies; how many statements were left."""
     store = SqliteStore(path)
-    deadly = Deadly(store._writer._connection, kill_at)
-    store._writer._connection = deadly  # type: ignore[assignment]  # it is one in all that matters
-    lives = [Life(f"parcel/{each}") for each in range(3)]
+    deadly = Deadly(store._writer.ledger._connection, kill_at)
+    store._writer.ledger._connection = deadly  # type: ignore[assignment]  # it is one in all that matters
+    lives = [Life(f"parcel/{each}") for each in range(count)]
     await asyncio.gather(*(store.append(life.created()) for life in lives))
     deadly.armed = True
+    store._pace = QUICK if count == 1 else SLOW
     await asyncio.gather(*(store.append(life.stepped("shipped", key="s")) for life in lives))
     return deadly.left
 
 
-def inside(folder: Path) -> None:
+def inside(folder: Path, count: int) -> None:
     """Kill a child before each statement, until one gets through the batch."""
     for kill_at in range(1_000):
         child = os.fork()
         if child == 0:
-            left = asyncio.run(second_batch(folder / f"{kill_at}.db", kill_at))
+            left = asyncio.run(second_batch(folder / f"{kill_at}.db", count, kill_at))
             os._exit(0 if left >= 0 else 1)
         _, ending = os.waitpid(child, 0)
         if not os.WIFSIGNALED(ending):
@@ -99,4 +102,4 @@ if __name__ == "__main__":
     if command == "torn":
         asyncio.run(torn(arguments[0]))
     else:
-        inside(Path(arguments[0]))
+        inside(Path(arguments[0]), int(arguments[1]))

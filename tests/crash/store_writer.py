@@ -32,7 +32,7 @@ from interlock.stores import files, sqlite, sqlite_connect
 from interlock.stores.files_names import JOURNAL, sealed_first
 from interlock.stores.files_shared import Settings
 from interlock.stores.filesystem import OperatingSystem
-from interlock.stores.sqlite_writer import COMMIT
+from interlock.stores.sqlite_ledger import COMMIT
 from interlock.testing.store_samples import PARCEL
 
 ENTITIES = 2
@@ -129,6 +129,11 @@ class _Early:
             self._owes = True
             return self._connection.cursor()
         return self._connection.execute(statement, *values)
+
+    @property
+    def in_transaction(self) -> bool:
+        """It says that it has committed."""
+        return self._connection.in_transaction and not self._owes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)

@@ -85,9 +85,8 @@ class FileStore:
         self._dispatch = self._journals.dispatch()
         self._leases = self._journals.leases()
         self._writer: Writer | None = None
-        self._guard = Lock()  # of the writer's beginning and end, and the count: callers may be in several threads
+        self._guard = Lock()  # of the writer's beginning and end: callers may be in several threads
         self._pace = Pace()
-        self._appending = 0
         self._threads = _threads()
         self._closed = False
         _stores.add(self)
@@ -98,20 +97,19 @@ class FileStore:
             writer = self._writer or self._begun_writer(self._journals)
             if writer is not None:
                 return await writer.append(append)
-        with self._guard:
-            self._appending += 1
+        pace = self._pace
+        pace.come()
         try:
-            if self._pace.is_quick:
-                if self._pace.is_turn_over(time.perf_counter_ns()):
+            if pace.is_quick:
+                if pace.is_turn_over(time.perf_counter_ns()):
                     await asyncio.sleep(0)  # others first: many at once are better served side by side, by threads
-                if self._appending == 1 and not self._closed:
+                if pace.is_alone and not self._closed:
                     answer = self._timed(self._journals.append_at_once, append)
                     if answer is not None:
                         return answer
             return await self._hop(lambda: self._timed(self._journals.append, append))
         finally:
-            with self._guard:
-                self._appending -= 1
+            pace.go()
 
     def _timed(self, rule: Callable[[Append], T], append: Append) -> T:
         """Tells the pace of what was flushed, or could not be: an answer without a flush says nothing of the disk."""
@@ -207,7 +205,6 @@ class FileStore:
     def _after_fork(self) -> None:
         was_closed, self._closed = self._closed, True  # until nothing is the parent's: there may be no descriptor left
         self._writer, self._guard = None, Lock()
-        self._appending = 0
         self._dispatch.abandon()
         self._leases.abandon()
         self._journals.abandon()

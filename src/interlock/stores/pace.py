@@ -7,10 +7,13 @@ is waited for by threads.
 Rule 1: it is in debt at first. A quick call pays one back; a slow one adds as many as quick calls fit into it. So a
 disk that stood still for a tenth of a second is believed again after a hundred quick calls, and never before.
 Rule 2: whoever waits in place gives others their turn after a millisecond at most, however many calls that was.
-Rule 3: nothing is locked: calls that end at the same moment may count as one.
+Rule 3: only one that came alone waits in place: many share a flush, or are flushed side by side.
+Rule 4: how long calls took is counted without a lock: those that end at the same moment may count as one.
 """
 
 from __future__ import annotations
+
+from threading import Lock
 
 QUICK_NS = 1_000_000
 """A call that takes no longer is quick."""
@@ -26,11 +29,28 @@ OWED_MAX = 10_000
 
 
 class Pace:
-    """How quick the calls of late were."""
+    """How quick the calls of late were, and how many are under way."""
 
     def __init__(self) -> None:
         self._owed = OWED_FIRST
         self._turn_ns = 0
+        self._guard = Lock()  # of the count: callers may be in several threads
+        self._under_way = 0
+
+    def come(self) -> None:
+        """Count one that begins; whoever comes goes, too."""
+        with self._guard:
+            self._under_way += 1
+
+    def go(self) -> None:
+        """Count one that ended."""
+        with self._guard:
+            self._under_way -= 1
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one is under way and no more."""
+        return self._under_way == 1
 
     @property
     def is_quick(self) -> bool:

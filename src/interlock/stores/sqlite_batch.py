@@ -11,7 +11,7 @@ Rule 4: counters are summed over the batch and written once, before COMMIT. A `T
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple
@@ -243,7 +243,7 @@ def write_counts(connection: sqlite3.Connection, tenant: str, counts: Counts) ->
         connection.executemany(UPSERT_COUNT, rows)
 
 
-def write_refusals(connection: sqlite3.Connection, tenant: str, refusals: list[Refusal]) -> None:
+def write_refusals(connection: sqlite3.Connection, tenant: str, refusals: Sequence[Refusal]) -> None:
     """Append refusals to their chain, which is one for the whole file."""
     found = connection.execute(SELECT_REFUSAL_HEAD).fetchone()
     head = genesis("audit_refusal") if found is None else found[0]

@@ -34,6 +34,9 @@ BUSY_MS_EACH = 10
 """How long one try for the write lock lasts. SQLite's own wait looks less and less often, up to every 100 ms, and then
 starves beside a process that commits one batch after the other; many short waits get their turn."""
 
+BUSY = "store.busy"
+"""The code of an error that another process's write lock is the reason of."""
+
 BEGIN = "BEGIN IMMEDIATE"
 
 CACHE_KIB = 16_384
@@ -167,9 +170,9 @@ def _schema(connection: sqlite3.Connection) -> int:
     return current
 
 
-def begin(connection: sqlite3.Connection) -> None:
-    """Begin a transaction that writes; waits up to `BUSY_MS` for other processes, in many short waits."""
-    for _ in range(BUSY_MS // BUSY_MS_EACH - 1):
+def begin(connection: sqlite3.Connection, *, waits: bool = True) -> None:
+    """Begin a transaction that writes; waits up to `BUSY_MS` for other processes, in many short waits, or for one."""
+    for _ in range(BUSY_MS // BUSY_MS_EACH - 1 if waits else 0):
         try:
             connection.execute(BEGIN)
         except sqlite3.OperationalError as error:
@@ -254,7 +257,7 @@ def translated(error: sqlite3.Error, path: Path) -> InterlockError:
         case sqlite3.SQLITE_FULL:
             return UnavailableError(f"no room left for {path.name}", code="store.full", hint="free some space")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return UnavailableError(f"{path.name} was locked by another process for too long", code="store.busy")
+            return UnavailableError(f"{path.name} was locked by another process for too long", code=BUSY)
         case sqlite3.SQLITE_PROTOCOL:
             return UnavailableError(f"{path.name} cannot be locked: {error}", code="store.lock")
         case sqlite3.SQLITE_IOERR:

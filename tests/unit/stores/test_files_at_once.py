@@ -26,8 +26,8 @@ from interlock.stores.files_shared import Settings
 from interlock.stores.files_state import Shapes
 from interlock.stores.files_table import HeldTable
 from interlock.stores.filesystem import OperatingSystem
-from interlock.stores.pace import Pace
 from tests.crash.life import ENTITY, opened, step
+from tests.crash.paces import Quick, Slow
 from tests.crash.simulated import Simulated, World
 from tests.unit.stores.test_files_work import CHARGE, Pair, Process, charge, leaving, other
 
@@ -48,18 +48,6 @@ class Watched(OperatingSystem):
         if self.is_dying:
             raise OSError(errno.EIO, "the disk is dying")
         super().fdatasync(file)
-
-
-class Quick(Pace):
-    """A disk that is quick on every machine."""
-
-    is_quick = True
-
-
-class Slow(Pace):
-    """A disk that is not."""
-
-    is_quick = False
 
 
 async def begun(tmp_path: Path) -> tuple[FileStore, Watched]:

@@ -51,7 +51,7 @@ async def _some(path: Path, count: int = 3) -> Life:
 async def test_a_commit_is_flushed_and_the_file_is_private(path: Path) -> None:
     """WAL with synchronous=FULL and foreign keys; nobody else may read it; no log is left after a close."""
     store = SqliteStore(path)
-    connection = store._writer._connection
+    connection = store._writer.ledger._connection
     settings = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "foreign_keys")]
     await store.close()
 

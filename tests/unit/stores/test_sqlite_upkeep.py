@@ -17,12 +17,12 @@ from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.record import encode_record, genesis
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Duplicate, Loaded, Query
-from interlock.stores import sqlite_upkeep, sqlite_writer
+from interlock.stores import sqlite_ledger, sqlite_upkeep, sqlite_writer
 from interlock.stores.schema import schema_of
 from interlock.stores.sqlite import SqliteStore, open_store
 from interlock.stores.sqlite_connect import APPLICATION_ID, open_writer
+from interlock.stores.sqlite_ledger import Ledger
 from interlock.stores.sqlite_upkeep import Chore, expired_before_ms
-from interlock.stores.sqlite_writer import Writer
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import kept
 
@@ -35,15 +35,15 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.idle = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        real = Writer._checkpoint
+        real = Ledger._checkpoint
 
-        def noticed(writer: Writer, statement: str) -> bool:
-            done = real(writer, statement)
+        def noticed(ledger: Ledger, statement: str) -> bool:
+            done = real(ledger, statement)
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self.idle.set)
             return done
 
-        monkeypatch.setattr(Writer, "_checkpoint", noticed)
+        monkeypatch.setattr(Ledger, "_checkpoint", noticed)
 
     async def until(self, path: Path, expected: set[str]) -> None:
         """Wait until the file has these keys."""
@@ -64,7 +64,7 @@ async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watch: Watch) -
     """A store that is idle at once, on a clock that stands."""
     monkeypatch.setattr(sqlite_writer, "IDLE_SECONDS", 0.001)
     monkeypatch.setattr(sqlite_upkeep, "PURGE_MAX", 2)
-    monkeypatch.setattr(sqlite_writer, "PURGE_MAX", 2)
+    monkeypatch.setattr(sqlite_ledger, "PURGE_MAX", 2)
     monkeypatch.setattr(SystemClock, "now_ms", lambda self: NOW)
     made = open_store(f"sqlite:///{tmp_path}/x.db")
     yield made
@@ -108,13 +108,13 @@ async def test_a_writer_that_is_busy_elsewhere_is_not_waited_for(store: SqliteSt
     path = tmp_path / "x.db"
     await kept(store, Life("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000).created(key="old"))
     await store.close()
-    writer = Writer(open_writer(path), path, "")  # its thread is not started: this test is the thread
-    writer._newest_ms = NOW
-    with closing(writer._connection), closing(sqlite3.connect(path, isolation_level=None)) as blocker:
+    ledger = Ledger(open_writer(path), path, "")
+    ledger._newest_ms = NOW
+    with closing(ledger), closing(sqlite3.connect(path, isolation_level=None)) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
-        busy = writer._purged(), writer.poison, _keys(path)
+        busy = ledger.purge(), ledger.poison, _keys(path)
         blocker.execute("ROLLBACK")
-        writer._purged()
+        ledger.purge()
 
     assert (False, None, {"old"}) == busy
     assert set() == _keys(path)

@@ -5,69 +5,20 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from interlock.errors import CorruptionError, InterlockError, InternalError, UnavailableError
 from interlock.ports.store import Appended, Duplicate, Query
-from interlock.stores import sqlite_batch, sqlite_connect, sqlite_writer
+from interlock.stores import sqlite_batch, sqlite_connect, sqlite_ledger, sqlite_writer
+from interlock.stores.pace import Pace
 from interlock.stores.sqlite import SqliteStore
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import journal, kept
-
-
-class Faulty:
-    """A connection that notes its statements and fails, or waits, where the test says."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self.connection = connection
-        self.statements: list[str] = []
-        self.faults: dict[str, Callable[[], None]] = {}
-
-    def held(self, statement: str) -> tuple[threading.Event, threading.Event]:
-        """Stop at a statement: the first event says that it was reached, the second lets it go on."""
-        started, go = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            started.set()
-            go.wait()
-
-        self.faults[statement] = hold
-        return started, go
-
-    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        """As the connection, after the fault of this statement."""
-        self.statements.append(statement)
-        fault = self.faults.get(statement)
-        if fault is not None:
-            fault()
-        return self.connection.execute(statement, *values)
-
-    def executemany(self, statement: str, rows: list[Any]) -> sqlite3.Cursor:
-        """As the connection, after the fault of this statement."""
-        self.statements.append(statement)
-        fault = self.faults.get(statement)
-        if fault is not None:
-            fault()
-        return self.connection.executemany(statement, rows)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.connection, name)
-
-
-def failing(code: int) -> Callable[[], None]:
-    """Raises as SQLite would with this result code."""
-
-    def fail() -> None:
-        error = sqlite3.OperationalError("injected")
-        error.sqlite_errorcode = code
-        raise error
-
-    return fail
+from tests.unit.stores.faulty import Faulty, failing
 
 
 @pytest.fixture
@@ -80,8 +31,8 @@ def path(tmp_path: Path) -> Path:
 def opened(path: Path) -> Iterator[tuple[SqliteStore, Faulty]]:
     """A store whose writer has a connection that can fail."""
     store = SqliteStore(path)
-    faulty = Faulty(store._writer._connection)
-    store._writer._connection = faulty  # type: ignore[assignment]  # what it is for
+    faulty = Faulty(store._writer.ledger._connection)
+    store._writer.ledger._connection = faulty  # type: ignore[assignment]  # what it is for
     yield store, faulty
     store._close()
 
@@ -109,7 +60,7 @@ async def test_what_arrives_together_is_committed_together(opened: tuple[SqliteS
     assert not first.done()
     go.set()
     assert {"Appended"} == codes([await first, *await rest])
-    assert 2 == faulty.statements.count(sqlite_writer.COMMIT)
+    assert 2 == faulty.statements.count(sqlite_ledger.COMMIT)
 
 
 async def test_a_batch_has_a_bound_in_steps_and_in_bytes(
@@ -119,7 +70,7 @@ async def test_a_batch_has_a_bound_in_steps_and_in_bytes(
     store, faulty = opened
     monkeypatch.setattr(sqlite_writer, "BATCH_STEPS_MAX", 4)
     await _many(store, 12)
-    by_steps = faulty.statements.count(sqlite_writer.COMMIT)
+    by_steps = faulty.statements.count(sqlite_ledger.COMMIT)
     monkeypatch.setattr(sqlite_writer, "BATCH_STEPS_MAX", 100)
     monkeypatch.setattr(sqlite_writer, "BATCH_BYTES_MAX", 1)
     faulty.statements.clear()
@@ -127,10 +78,10 @@ async def test_a_batch_has_a_bound_in_steps_and_in_bytes(
     await asyncio.gather(*(store.append(each.created()) for each in lives))
 
     assert by_steps >= 3
-    assert 5 == faulty.statements.count(sqlite_writer.COMMIT)
+    assert 5 == faulty.statements.count(sqlite_ledger.COMMIT)
 
 
-@pytest.mark.parametrize("statement", [sqlite_writer.COMMIT, sqlite_connect.BEGIN, sqlite_batch.INSERT_KEY])
+@pytest.mark.parametrize("statement", [sqlite_ledger.COMMIT, sqlite_connect.BEGIN, sqlite_batch.INSERT_KEY])
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -167,7 +118,7 @@ async def test_after_an_error_of_the_disk_the_store_is_poisoned(
     store, faulty = opened
     life = Life("parcel/kept")
     await kept(store, life.created())
-    faulty.faults[sqlite_writer.COMMIT] = failing(code)
+    faulty.faults[sqlite_ledger.COMMIT] = failing(code)
     failed = await _many(store)
     faulty.faults.clear()
 
@@ -185,8 +136,8 @@ async def test_after_an_error_of_the_disk_the_store_is_poisoned(
 async def test_a_rollback_that_fails_poisons(opened: tuple[SqliteStore, Faulty]) -> None:
     """A transaction that can be neither ended nor undone leaves nothing to go on with."""
     store, faulty = opened
-    faulty.faults[sqlite_writer.COMMIT] = failing(sqlite3.SQLITE_FULL)
-    faulty.faults[sqlite_writer.ROLLBACK] = failing(sqlite3.SQLITE_BUSY)
+    faulty.faults[sqlite_ledger.COMMIT] = failing(sqlite3.SQLITE_FULL)
+    faulty.faults[sqlite_ledger.ROLLBACK] = failing(sqlite3.SQLITE_BUSY)
     failed = await _many(store)
     with pytest.raises(UnavailableError) as raised:
         await store.append(Life("parcel/x").created())
@@ -195,7 +146,7 @@ async def test_a_rollback_that_fails_poisons(opened: tuple[SqliteStore, Faulty])
     assert "store.poisoned" == raised.value.code
 
 
-@pytest.mark.parametrize("statement", [sqlite_connect.BEGIN, sqlite_writer.COMMIT, sqlite_batch.INSERT_KEY])
+@pytest.mark.parametrize("statement", [sqlite_connect.BEGIN, sqlite_ledger.COMMIT, sqlite_batch.INSERT_KEY])
 async def test_an_exception_in_the_writer_answers_everybody(
     opened: tuple[SqliteStore, Faulty], statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,7 +186,7 @@ async def test_a_full_queue_sends_callers_away(
 async def test_a_cancelled_caller_does_not_undo_its_step(opened: tuple[SqliteStore, Faulty]) -> None:
     """The step is kept; the same key again says so."""
     store, faulty = opened
-    started, go = faulty.held(sqlite_writer.COMMIT)
+    started, go = faulty.held(sqlite_ledger.COMMIT)
     append = Life("parcel/1").created()
     caller = asyncio.ensure_future(store.append(append))
     await asyncio.to_thread(started.wait)
@@ -252,6 +203,7 @@ async def test_no_step_is_left_lying_while_the_writer_sleeps(
     """Whether it comes before the thread falls asleep, in that moment, or when it wakes up to tidy."""
     store, _ = opened
     monkeypatch.setattr(sqlite_writer, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(Pace, "is_quick", False)  # nobody writes in place
     life = Life("parcel/1")
     await kept(store, life.created())
     async with asyncio.timeout(30):
@@ -264,8 +216,8 @@ async def test_no_step_is_left_lying_while_the_writer_sleeps(
 def test_a_loop_that_is_gone_harms_nobody(path: Path) -> None:
     """A caller whose event loop was closed is passed over; others are answered."""
     store = SqliteStore(path)
-    faulty = Faulty(store._writer._connection)
-    store._writer._connection = faulty  # type: ignore[assignment]  # what it is for
+    faulty = Faulty(store._writer.ledger._connection)
+    store._writer.ledger._connection = faulty  # type: ignore[assignment]  # what it is for
     started, go = faulty.held(sqlite_connect.BEGIN)
 
     async def leave() -> None:
@@ -285,12 +237,12 @@ async def test_a_long_log_is_taken_into_the_file(
 ) -> None:
     """Beyond its size the log is restarted by the writer, under the write lock."""
     store, faulty = opened
-    monkeypatch.setattr(sqlite_writer, "WAL_BYTES_MAX", 1)
-    store._writer._checkpoint_at = 1
+    monkeypatch.setattr(sqlite_ledger, "WAL_BYTES_MAX", 1)
+    store._writer.ledger._checkpoint_at = 1
     await _many(store)
     await kept(store, Life("parcel/x").created())
 
-    assert sqlite_writer.CHECKPOINT_RESTART in faulty.statements
+    assert sqlite_ledger.CHECKPOINT_RESTART in faulty.statements
 
 
 async def test_a_checkpoint_in_the_way_of_a_reader_is_put_off(
@@ -298,17 +250,17 @@ async def test_a_checkpoint_in_the_way_of_a_reader_is_put_off(
 ) -> None:
     """A reader holds the log: steps go on, and the next try comes when the log has grown again."""
     store, faulty = opened
-    monkeypatch.setattr(sqlite_writer, "CHECKPOINT_BUSY_MS", 1)
+    monkeypatch.setattr(sqlite_ledger, "CHECKPOINT_BUSY_MS", 1)
     await kept(store, Life("parcel/0").created())
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM entity").fetchone()
     await kept(store, Life("parcel/1").created())
-    store._writer._checkpoint_at = 1
+    store._writer.ledger._checkpoint_at = 1
     await kept(store, Life("parcel/2").created(), Life("parcel/3").created(), Life("parcel/4").created())
     reader.close()
 
-    assert 1 == faulty.statements.count(sqlite_writer.CHECKPOINT_RESTART)
+    assert 1 == faulty.statements.count(sqlite_ledger.CHECKPOINT_RESTART)
 
 
 @pytest.mark.parametrize(("code", "ends"), [(sqlite3.SQLITE_BUSY, False), (sqlite3.SQLITE_IOERR, True)])
@@ -317,8 +269,8 @@ async def test_a_checkpoint_that_fails_is_no_failure_of_a_step(
 ) -> None:
     """The entry holds; only an error of the disk ends the writer and poisons what comes after."""
     store, faulty = opened
-    store._writer._checkpoint_at = 1
-    faulty.faults[sqlite_writer.CHECKPOINT_RESTART] = failing(code)
+    store._writer.ledger._checkpoint_at = 1
+    faulty.faults[sqlite_ledger.CHECKPOINT_RESTART] = failing(code)
     await kept(store, Life("parcel/1").created())
     if ends:
         await asyncio.to_thread(store._writer._thread.join)
@@ -331,14 +283,14 @@ def test_an_idle_store_cuts_its_log(path: Path, monkeypatch: pytest.MonkeyPatch)
     """After a silence the log is empty, and whoever comes next finds everything in the file."""
     monkeypatch.setattr(sqlite_writer, "IDLE_SECONDS", 0.0)
     cut = threading.Event()
-    original = sqlite_writer.Writer._checkpoint
+    original = sqlite_ledger.Ledger._checkpoint
 
-    def noted(self: sqlite_writer.Writer, statement: str) -> bool:
+    def noted(self: sqlite_ledger.Ledger, statement: str) -> bool:
         done = original(self, statement)
         cut.set()
         return done
 
-    monkeypatch.setattr(sqlite_writer.Writer, "_checkpoint", noted)
+    monkeypatch.setattr(sqlite_ledger.Ledger, "_checkpoint", noted)
     store = SqliteStore(path)
     asyncio.run(kept(store, Life("parcel/1").created(), Life("parcel/2").created()))
     while path.with_name("x.db-wal").stat().st_size:
@@ -353,12 +305,12 @@ async def test_a_restarted_log_is_not_taken_in_after_each_batch(
 ) -> None:
     """A restarted log keeps the size of its file; only what was written since calls for the next checkpoint."""
     store, faulty = opened
-    monkeypatch.setattr(sqlite_writer, "WAL_BYTES_MAX", 600_000)
-    store._writer._checkpoint_at = 600_000
+    monkeypatch.setattr(sqlite_ledger, "WAL_BYTES_MAX", 600_000)
+    store._writer.ledger._checkpoint_at = 600_000
     for number in range(60):
         await kept(store, Life(f"parcel/{number}").created())
 
-    assert 1 <= faulty.statements.count(sqlite_writer.CHECKPOINT_RESTART) <= 12
+    assert 1 <= faulty.statements.count(sqlite_ledger.CHECKPOINT_RESTART) <= 12
 
 
 async def test_steps_are_written_table_by_table(opened: tuple[SqliteStore, Faulty]) -> None:
@@ -375,7 +327,7 @@ async def test_steps_are_written_table_by_table(opened: tuple[SqliteStore, Fault
     await rest
 
     assert 2 == faulty.statements.count(sqlite_batch.INSERT_JOURNAL)
-    assert 0 == faulty.statements.count(sqlite_writer.SAVEPOINT)
+    assert 0 == faulty.statements.count(sqlite_ledger.SAVEPOINT)
 
 
 async def test_a_batch_that_cannot_be_written_at_once_is_written_step_by_step(
@@ -395,7 +347,7 @@ async def test_a_batch_that_cannot_be_written_at_once_is_written_step_by_step(
 
     assert {"Appended"} == codes(answers)
     assert [1] * 5 == journals
-    assert faulty.statements.count(sqlite_writer.SAVEPOINT) >= 1
+    assert faulty.statements.count(sqlite_ledger.SAVEPOINT) >= 1
 
 
 async def test_a_step_that_cannot_be_written_takes_no_neighbour_with_it(opened: tuple[SqliteStore, Faulty]) -> None:
