@@ -9,6 +9,8 @@ are the second entity's.
 - `follower_c`: the same, by a process that had the store open as a reader, and asks before it takes over.
 - `opening_c`: the process is killed while it opens the store, and the power fails while another one does.
 - `faults_c`: each call fails once; the caller sends the same key again, here and from another process.
+- `refused_c`: each write fails once; before anybody sends again a checkpoint is made, and the power fails at each call.
+- `wanderings_c`: batches, checkpoints, faults (often two in a row), deaths and power cuts in an order drawn by a seed.
 
 Where a second process goes on after each call of a first, only every few of its own calls are crash points, each time
 others: all calls of both are covered, not all pairs.
@@ -16,6 +18,7 @@ others: all calls of both are covered, not all pairs.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 
@@ -30,6 +33,7 @@ from tests.crash.simulated import Killed, Simulated, World, crashes
 from tests.crash.stories import FAULTS, Family, JournalChangedError, Moment, Processes, Story
 
 OTHER = "order/B-2"
+BOTH = (ENTITY, OTHER)
 BATCHED = Settings(snapshot_every=2, wal_bytes_max=900, block_bytes=BLOCK_BYTES)
 """So little that a life makes checkpoints of itself."""
 BATCHED_ROTATING = Settings(snapshot_every=2, wal_bytes_max=900, segment_bytes_max=300, block_bytes=BLOCK_BYTES)
@@ -199,6 +203,87 @@ def faults_c(processes: Processes, settings: Settings = BATCHED) -> Iterator[Mom
             yield from story.moments
 
 
+def refused_c(processes: Processes, settings: Settings = BATCHED) -> Iterator[Moment]:
+    """Each write of two batches fails once, in each way; then a checkpoint, and nobody has sent the batch again."""
+    whole = BatchStory(processes, settings)
+    fs = whole.process(1, watched=False)
+    _two_batches(whole, fs)
+    for number in [at for at, name in enumerate(fs.calls, start=1) if name == "write"]:
+        for fault in FAULTS:
+            story = BatchStory(processes, settings)
+            fs = story.process(1, watched=False)
+            fs.fail_at, fs.fault = number, fault
+            journals = _two_batches(story, fs)
+            story.watch(fs)
+            if journals is not None:
+                journals.settle(now=True)
+                story.note()
+            yield from story.moments
+
+
+def _two_batches(story: BatchStory, fs: Simulated) -> BatchedJournals | None:
+    """The store, with as many of them as were taken; None when it could not be opened."""
+    journals = None
+    with contextlib.suppress(UnavailableError):
+        journals = story.opened(fs)
+        for version in (1, 2):
+            story.batch(journals, (ENTITY, version, f"k{version}"), (OTHER, version, f"b{version}"))
+    return journals
+
+
+def wanderings_c(seed: int) -> Family:
+    """A family of one random life. Every other one rotates."""
+    settings = BATCHED_ROTATING if seed % 2 else BATCHED
+
+    def wander(processes: Processes) -> Iterator[Moment]:
+        chance = random.Random(seed)
+        story = BatchStory(processes, settings)
+        fs = journals = None
+        for number in range(24):
+            if fs is None or journals is None or fs.dead:
+                fs = story.process(10 + number, watched=True)
+                journals = story.opened(fs)
+            _trouble(fs, chance)
+            try:
+                if chance.random() < 0.2:
+                    journals.settle(now=True)
+                else:
+                    story.batch(journals, *_drawn(journals, chance, number))
+            except Killed:
+                pass
+            except UnavailableError:
+                if journals._wal is None or journals._wal.poison is not None:
+                    fs.die()
+            if chance.random() < 0.1:
+                fs.die()
+                story.world = chance.choice(list(crashes(story.world, chance)))
+        yield from story.moments
+
+    wander.__name__ = f"wander C {seed}"
+    return wander
+
+
+def _trouble(fs: Simulated, chance: random.Random) -> None:
+    """What will happen to a process within its next calls: nothing, its end, or a call that fails, or two."""
+    fs.kill_at = fs.fail_at = 0
+    if chance.random() < 0.2:
+        fs.kill_at = fs.count + chance.randrange(1, 14)
+    elif chance.random() < 0.5:
+        fs.fail_at, fs.fault = fs.count + chance.randrange(1, 14), chance.choice(FAULTS)
+        fs.faults_more = chance.choice((0, 0, 1))
+
+
+def _drawn(journals: BatchedJournals, chance: random.Random, number: int) -> list[tuple[str, int, str]]:
+    """One to three steps, with keys that may have been sent before."""
+    versions = {entity: loaded.version if isinstance(loaded := journals.load(entity), Loaded) else 0 for entity in BOTH}
+    steps = []
+    for entity in (chance.choice(BOTH) for _ in range(chance.randrange(1, 4))):
+        versions[entity] += 1
+        sign = "k" if entity == ENTITY else "b"
+        steps.append((entity, versions[entity], f"{sign}{chance.randrange(2 * number + 3)}"))
+    return steps
+
+
 def _some(moments: list[Moment], number: int, settings: Settings) -> list[Moment]:
     """A part of the moments, another one for each number."""
     stride = 4 if settings is BATCHED else 8
@@ -294,6 +379,7 @@ FAMILIES_C: tuple[Family, ...] = (
     _rotating(one_c),
     opening_c,
     faults_c,
+    refused_c,
     heir_c,
     _rotating(heir_c),
     follower_c,

@@ -1,11 +1,14 @@
 """A real disk that fills up and is freed again, round after round, under a store that goes on.
 
 The disk is a small tmpfs with a ballast file. Each round sends until the disk is full, sends on for a while (every
-answer is `store.full`), frees the ballast, and sends the refused keys again: they are taken, each once.
+answer is `store.full`), frees the ballast, and sends the refused keys again: they are taken, each once. In the end the
+store is copied as it stands, which is what a kill would leave, and then closed; both are read again.
 """
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,16 +48,19 @@ class Filled:
 
 
 def filled(store: str, disk: Path, *, rounds: int) -> Filled:
-    """Rounds of full and freed on a store at a small disk; then everything is read again through a new handle."""
+    """Rounds of full and freed on a store at a small disk; then everything is read again through new handles."""
     filled = Filled()
     url = URLS[store].format(disk)
-    with opening(url, charts=[parcels()]) as runtime:
-        runtime.create(ENTITY, key="born")
-        for number in range(rounds):
-            _round(runtime, disk / "ballast", number, filled)
-            filled.rounds += 1
-    with opening(url, charts=[parcels()]) as runtime:
-        judge_filled(runtime, filled)
+    with tempfile.TemporaryDirectory() as left:
+        with opening(url, charts=[parcels()]) as runtime:
+            runtime.create(ENTITY, key="born")
+            for number in range(rounds):
+                _round(runtime, disk / "ballast", number, filled)
+                filled.rounds += 1
+            shutil.copytree(disk, left, dirs_exist_ok=True)
+        for place in (disk, Path(left)):
+            with opening(URLS[store].format(place), charts=[parcels()]) as runtime:
+                judge_filled(runtime, filled)
     return filled
 
 

@@ -438,6 +438,41 @@ def unsynced_segment() -> AbstractContextManager[Any]:
     return patch.object(Wal, "begin", begin)
 
 
+def unsynced_cut() -> AbstractContextManager[Any]:
+    """The next segment is begun behind one from which a refused batch was cut off, and the cut is not flushed."""
+    real = Wal.begin
+
+    def begin(self: Wal) -> int:
+        before, flush = self._file, self._fs.fdatasync
+        with patch.object(self._fs, "fdatasync", lambda file: None if file == before else flush(file)):
+            return real(self)
+
+    return patch.object(Wal, "begin", begin)
+
+
+class Moving(Simulated):
+    """A new file is written at its descriptor's place, which a cut does not move back: a hole is left."""
+
+    def __init__(self, world: World, *, process: int = 1) -> None:
+        super().__init__(world, process=process)
+        self._places: dict[int, int] = {}
+
+    def create(self, at: int, name: str) -> int:
+        """Notes that it is written from the beginning on."""
+        file = super().create(at, name)
+        self._places[file] = 0
+        return file
+
+    def write(self, file: int, data: bytes) -> int:
+        """Writes where the last write ended, whatever the file is now."""
+        place = self._places.get(file)
+        if place is None:
+            return super().write(file, data)
+        written = super().write_at(file, place, data)
+        self._places[file] = place + written
+        return written
+
+
 def unsynced_names() -> AbstractContextManager[Any]:
     """Recovery trusts names in the log's directory that a dead process may not have flushed."""
     real = Wal.recovered
@@ -511,6 +546,8 @@ SWEPT_C = {
     "recover_twice": Mutant(simulated, recovered_twice, shown_by="one_c"),
     "wal_uncut": Mutant(simulated, uncut_log, shown_by="twice_c"),
     "begin_nosync": Mutant(simulated, unsynced_segment, shown_by="one_c"),
+    "cut_nosync": Mutant(simulated, unsynced_cut, shown_by="refused_c"),
+    "moving_write": Mutant(_of(Moving), shown_by="faults_c"),
     "recover_nosync": Mutant(simulated, unsynced_names, shown_by="opening_c"),
     "table_ahead": Mutant(simulated, table_ahead, shown_by="faults_c"),
     "blind_batch": Mutant(simulated, blind_batch, shown_by="one_c"),

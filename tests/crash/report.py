@@ -17,6 +17,7 @@ import asyncio
 import logging
 import os
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash import failing_calls, mutants, power_cut, sweep
+from tests.crash.batches import wanderings_c
 from tests.crash.disks import mount_refusal, tmpfs
 from tests.crash.errand_storm import stormed
 from tests.crash.full_disk import ADDRESSES, URLS, filled, writers_of
@@ -80,7 +82,8 @@ def _simulate(table: Table) -> None:
         for family in families:
             table.row(f"crash states, {layout}: {family.__name__}", partial(_swept, family))
         table.control(f"faulty stores by crashes, {layout}", faulty, partial(_is_swept, faulty, families))
-    table.row("crash states: random lives", _wandered)
+    table.row("crash states: random lives", partial(_wandered, sweep.wanderings))
+    table.row("crash states: random lives, C", partial(_wandered, wanderings_c))
     for name, scene in SCENES.items():
         table.row(f"schedules: {name}", partial(_explored, scene))
     table.control("faulty stores by schedules", mutants.INTERLEAVED, _is_explored)
@@ -112,11 +115,11 @@ def _is_swept(faulty: dict[str, Mutant], families: tuple[Family, ...], name: str
         )
 
 
-def _wandered() -> Row:
+def _wandered(wanderings: Callable[[int], Family]) -> Row:
     row, seed = Row(0), 0
     while seed < LIVES or row.count < STATES_MIN:
         seed += 1
-        tally = sweep.swept(sweep.wanderings(seed), seed=seed)
+        tally = sweep.swept(wanderings(seed), seed=seed)
         row.count += tally.states
         row.found += [f"{each} (seed {seed})" for each in tally.found]
     row.note = f"{seed} seeds"

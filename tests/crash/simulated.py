@@ -207,6 +207,7 @@ class Simulated:
         self.kill_at = 0
         self.fail_at = 0
         self.fault = errno.EIO
+        self.faults_more = 0
         self.fired = ""
         self.dead = False
         self._opened: dict[int, int] = {}
@@ -227,6 +228,9 @@ class Simulated:
             raise Killed
         if self.count == self.fail_at and name != "unique":
             self.fired = name
+            if self.faults_more:
+                self.faults_more -= 1
+                self.fail_at += 1  # misfortunes never come singly
             return self._failed(name, *arguments)
         return method(self, *arguments)
 

@@ -8,6 +8,7 @@ import random
 
 import pytest
 
+from tests.crash.batches import wanderings_c
 from tests.crash.life import ENTITY, Ledger, append_blindly, opened, record_violations, send
 from tests.crash.mutants import SWEPT, SWEPT_C, SWEPT_WORK
 from tests.crash.simulated import Simulated, World, crashes
@@ -19,6 +20,8 @@ SAMPLED = 2_000
 ENUMERATED = 15_000  # what the families come to by that, a little less
 SAMPLED_C = 300  # each is opened twice, with a log and several journals
 ENUMERATED_C = 2_500
+LIVES_C = 40
+SAMPLED_LIFE = 40
 SAMPLED_WORK = 600  # each is opened three times
 ENUMERATED_WORK = 4_000
 
@@ -113,6 +116,20 @@ def test_random_lives_survive_their_crashes() -> None:
         found += [f"seed {seed}: {each}" for each in tally.found]
 
     assert [] == found[:5]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_random_lives_of_layout_c_survive_their_crashes() -> None:
+    """Batches, checkpoints, calls that fail, deaths and power cuts in an order drawn by a seed."""
+    found: list[str] = []
+    states = 0
+    for seed in range(1, LIVES_C + 1):
+        tally = swept(wanderings_c(seed), seed=seed, states_max=SAMPLED_LIFE)
+        states += tally.states
+        found += [f"seed {seed}: {each}" for each in tally.found]
+
+    assert ([], True) == (found[:5], states > 10 * LIVES_C)
 
 
 @pytest.mark.parametrize("name", [*SWEPT, *SWEPT_C, *SWEPT_WORK])

@@ -203,15 +203,22 @@ class Wal:
         fs.fdatasync(file)
 
     def begin(self) -> int:
-        """Begins the next segment, flushed with its name; the number of it."""
+        """Begins the next segment, flushed with its name; the number of it.
+
+        The one before is flushed first: of a batch that was cut off, a power cut may have left bytes, and behind them
+        nothing may stand.
+        """
         fs = self._fs
         number = self._number + 1
+        if self._file >= 0:
+            with self._poisoning():
+                fs.fdatasync(self._file)
         file = fs.create(self._directory, segment_name(number))
         try:
-            fs.fsync(file)
-            fs.sync_directory(self._directory)
-        except OSError as error:
-            self.poison = f"a flush failed ({error.strerror or error})"
+            with self._poisoning():
+                fs.fsync(file)
+                fs.sync_directory(self._directory)
+        except OSError:
             with contextlib.suppress(OSError):
                 fs.close(file)
             raise
@@ -251,11 +258,20 @@ class Wal:
 
     def _flush(self) -> None:
         try:
-            self._fs.fdatasync(self._file)
+            with self._poisoning():
+                self._fs.fdatasync(self._file)
         except OSError as error:
-            self.poison = f"a flush failed ({error.strerror or error})"
             self._undo()
             raise unavailable(WHAT, "flush", error) from error
+
+    @contextlib.contextmanager
+    def _poisoning(self) -> Iterator[None]:
+        """A flush that fails in here is the last of this log in this process: nobody knows what the disk has."""
+        try:
+            yield
+        except OSError as error:
+            self.poison = f"a flush failed ({error.strerror or error})"
+            raise
 
     def _undo(self) -> None:
         """Cuts the batch off. If even that fails, nobody was told that it is kept, and a retry finds it by its key.

@@ -30,7 +30,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UPDATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = _UPDATE | os.O_APPEND
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FileSystem(Protocol):
@@ -58,7 +58,7 @@ class FileSystem(Protocol):
         """A file to read and to write at any place, made when it is missing."""
 
     def create(self, at: int, name: str) -> int:
-        """A new file to write. FileExistsError when the name is taken."""
+        """A new file to append to. FileExistsError when the name is taken."""
 
     def names(self, directory: int) -> list[str]:
         """The names in a directory, in no order."""
@@ -70,7 +70,7 @@ class FileSystem(Protocol):
         """At most `count` bytes from an offset; none at the end."""
 
     def write(self, file: int, data: bytes) -> int:
-        """Appends in one call; the number of bytes that were taken."""
+        """Appends in one call, also to a file that was cut; the number of bytes that were taken."""
 
     def write_at(self, file: int, offset: int, data: bytes) -> int:
         """Writes at a place of a file opened to update, in one call; the number of bytes that were taken."""
