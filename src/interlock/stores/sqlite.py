@@ -103,7 +103,7 @@ class SqliteStore:
     """Journals in a SQLite file. Safe for many callers, threads and processes."""
 
     def __init__(self, path: Path, *, tenant: str = "") -> None:
-        self._path = path.absolute()
+        self._path = Path(os.path.realpath(path))  # its log lies beside the file, not beside a link to it
         self._tenant = tenant
         self._process = os.getpid()
         self._writer = Writer(open_writer(self._path), self._path, tenant)

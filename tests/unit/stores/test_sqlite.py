@@ -16,7 +16,7 @@ import pytest
 from interlock.errors import CorruptionError, InternalError, UnavailableError, UsageError
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append, Appended, Conflict, Query, Refusal
-from interlock.stores import sqlite_lists
+from interlock.stores import sqlite_connect, sqlite_lists
 from interlock.stores.sqlite import SqliteStore, open_store
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import expect, journal, kept, listed
@@ -58,6 +58,22 @@ async def test_a_commit_is_flushed_and_the_file_is_private(path: Path) -> None:
     assert [2, 1] == settings
     assert [("wal",)] == rows(path, "PRAGMA journal_mode")
     assert 0o600 == mode(path)
+
+
+async def test_a_file_behind_a_link_has_its_log_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite keeps the log beside the file; whoever flushes and measures it looks there, too."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "data" / "x.db")
+    flushed = list[Path]()
+    monkeypatch.setattr(sqlite_connect, "_flush", flushed.append)
+    store = SqliteStore(tmp_path / "link.db")
+    store._writer.ledger._checkpoint_at = 1
+    await kept(store, Life("parcel/1").created())
+    is_long = store._writer.ledger._wal.reaches(1)
+    await store.close()
+
+    assert [tmp_path / "data" / "x.db"] == flushed
+    assert is_long
 
 
 async def test_readers_cannot_write(path: Path) -> None:
