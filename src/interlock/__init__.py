@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from interlock.definition import builder as build
     from interlock.effects.handlers import Attempt
     from interlock.errors import (
+        ArchivedError,
         ConflictError,
         CorruptionError,
         DefinitionError,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Answer": "interlock.ports.reconcile",
+    "ArchivedError": "interlock.errors",
     "AtomicChart": "interlock.shm.atomic_chart",
     "AtomicWord": "interlock.shm.word",
     "Attempt": "interlock.effects.handlers",
@@ -132,6 +134,7 @@ _HOMES = {
 
 __all__ = (
     "Answer",
+    "ArchivedError",
     "AtomicChart",
     "AtomicWord",
     "Attempt",

@@ -124,6 +124,17 @@ class NotFoundError(InterlockError):
     code = "not_found"
 
 
+class ArchivedError(NotFoundError):
+    """The journal left for an archive: read it there. `archive` is the address."""
+
+    code = "journal.archived"
+
+    def __init__(self, entity: str, version: int, archive: str) -> None:
+        message = f"the journal of `{entity}` up to version {version} is in the archive {archive}"
+        super().__init__(message, hint=f"read it there: interlock journal {archive} {entity}")
+        self.archive = archive
+
+
 class ConflictError(InterlockError):
     """The compare-and-swap was lost: retry on a fresh snapshot. The driver already did, several times."""
 

@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 from interlock.errors import UnavailableError
 from interlock.model.record import Record
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Stale
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Stale
 from interlock.stores import sqlite_connect
 from interlock.stores.files_batched import BatchedJournals
 from interlock.stores.files_journals import Journals
@@ -51,7 +51,7 @@ class Plain(Protocol):
     def load(self, entity: str) -> Loaded | Duplicate | None:
         """The entity as it is."""
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
         """Keep one step."""
 
     def read(self, entity: str, *, after: int = 0) -> tuple[Record, ...]:
@@ -88,7 +88,7 @@ class Waited:
         """The entity as it is."""
         return self._runner.run(self._store.load(entity))
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
         """Keep one step."""
         self._store._pace = QUICK if append.entry.version % 2 else SLOW
         return self._runner.run(self._store.append(append))
@@ -129,7 +129,7 @@ class Timed:
         """The entity as it is."""
         return self._timed(lambda: self._store.load(entity))
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
         """Keep one step."""
         return self._timed(lambda: self._store.append(append))
 

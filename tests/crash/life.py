@@ -13,7 +13,7 @@ from interlock.model.entry import Entry
 from interlock.model.event import Event
 from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Stale
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Stale
 from interlock.stores.files_journals import Journals
 from interlock.stores.files_names import JOURNAL, SNAPSHOT, directory_name, sealed_first
 from interlock.stores.files_shared import Settings
@@ -60,7 +60,7 @@ class StuckError(Exception):
     """The store answers that others are faster, and there are no others."""
 
 
-def appended(journals: Journals, append: Append) -> Appended | Duplicate | Conflict | Stale:
+def appended(journals: Journals, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
     """Every second version at once where that is possible, as a store of one caller does."""
     answer = journals.append_at_once(append) if append.entry.version % 2 else None
     return journals.append(append) if answer is None else answer

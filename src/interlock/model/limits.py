@@ -99,8 +99,9 @@ KEY_BYTES_MAX = 200
 """Bytes of an idempotency key: keys are primary keys of rows."""
 
 KEY_WINDOW_MS = 2_592_000_000
-"""How long a key is remembered at least: 30 days. Longer than any queue keeps a message for its retries (14 days is
-common), and the only part of a store that would grow with events and not with entities. Stripe keeps keys for a day."""
+"""How long a key is remembered at least: 30 days (in files: the last 10,000 of an entity). Longer than any queue keeps
+a message for its retries (14 days is common), and the only part of a store that would grow with events and not with
+entities. Stripe keeps keys for a day."""
 
 CONFLICT_RETRIES_MAX = 16
 """Lost swaps before a driver gives up: with full jitter, sixteen in a row mean that others starve this caller."""

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from interlock.errors import UsageError
 from interlock.model.entry import Entry
 from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
@@ -39,8 +40,9 @@ class Append(Struct, frozen=True):
 
     `states` are the ids of all active states after it, compounds too; `tags` those of the active states: for lists
     and counts, in which an entity that ended without a final state stands in `ENDED_AS` instead, with no tag. `left` is
-    the work that a store which keeps work (`ports.work`) writes with it. `fence`: only if this
-    work is still there, and this its newest attempt; else the answer is `Stale`.
+    the work that a store which keeps work (`ports.work`) writes with it. `fence`: only if this work is still there, and
+    this its newest attempt; else the answer is `Stale`. `sent_ms` is when its sender first sent it, if that is known: a
+    store that forgets keys by their number answers `Forgotten` where it may have had this one.
     """
 
     kind: str
@@ -52,6 +54,7 @@ class Append(Struct, frozen=True):
     tags: tuple[str, ...] = ()
     left: Left = Left()
     fence: tuple[Place, int] | None = None
+    sent_ms: int | None = None
 
 
 class Appended(Struct, frozen=True):
@@ -79,6 +82,18 @@ class Stale(Struct, frozen=True):
     version: int
 
 
+class Forgotten(Struct, frozen=True):
+    """The key is not known, but the event was sent no later than entries whose keys are forgotten; nothing was written.
+
+    It may have been kept before. `version` is that of the entity, `time_ms` the time up to which keys may be forgotten.
+    Only stores that forget by number (`FileStore`) know this better than a clock does; they decide it in the moment in
+    which they look for the key. Without `sent_ms`, and where no key of the entity is forgotten, nobody answers so.
+    """
+
+    version: int
+    time_ms: int
+
+
 class Loaded(Struct, frozen=True):
     """What is known of an entity: a snapshot of it or of an earlier version, and the records after that.
 
@@ -96,6 +111,7 @@ class Query(Struct, frozen=True, kw_only=True):
     a cursor on.
 
     What has been in its state longest comes first; a list by prefix, where somebody looks for ids, is in their order.
+    `limit`: rows of a page, from 1 on; those above `PAGE_MAX` come with the next page.
     """
 
     kind: str
@@ -106,6 +122,12 @@ class Query(Struct, frozen=True, kw_only=True):
     prefix: str | None = None
     after: str | None = None
     limit: int = 50
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for a limit that asks for nothing: the empty page would look like no entities."""
+        if type(self.limit) is not int or self.limit < 1:
+            hint = f"a whole number from 1 on; a page has {PAGE_MAX:,} rows at most, and its `after` leads to the next"
+            raise UsageError(f"limit={self.limit!r:.40} is no number of rows", code="limit.range", hint=hint)
 
 
 class Row(Struct, frozen=True):
@@ -122,10 +144,15 @@ class Row(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """Rows in order, and the cursor of the next page, or None when this was the last."""
+    """Rows in order, and the cursor of the next page, or None when this was the last.
+
+    `left_out` names what could not be read, by the store that noticed (`FileStore`): whether it belongs to the list,
+    nobody knows. A database lists by its own rows, and notices nothing.
+    """
 
     rows: tuple[Row, ...]
     after: str | None = None
+    left_out: tuple[str, ...] = ()
 
 
 class Refusal(Struct, frozen=True):
@@ -143,14 +170,17 @@ class Refusal(Struct, frozen=True):
 class Store(Protocol):
     """Where journals live. Safe for many callers at once, in one process and in several."""
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
         """Keep one step, if the entity still is at the expected version and its key is new."""
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
         """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
 
     async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
-        """The verified records after a version, in order. Raises CorruptionError at the first bad link."""
+        """The verified records after a version, in order. Raises CorruptionError at the first bad link.
+
+        As many as `limit` says, and `PAGE_MAX` at most; fewer only where the journal ends.
+        """
 
     async def find(self, query: Query) -> Page:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
@@ -206,5 +236,5 @@ class Releasing(Protocol):
         """Drop the records of an ended entity that is still at this version; False when it is not.
 
         The entity stays, with its snapshot, the hash of its last record and its keys: an id never lives twice.
-        Reading what was dropped raises NotFoundError, `journal.archived`, naming the archive.
+        Reading what was dropped raises ArchivedError, naming the archive.
         """

@@ -11,7 +11,8 @@ keeps an index.
 
 Keys are remembered for the last 10,000 entries of an entity, however old they are: `state.json` must stay readable in
 one go. The window that stores promise in general is 30 days; an entity that takes more than 10,000 entries in 30 days
-forgets its oldest keys sooner here, and belongs into a database store.
+forgets its oldest keys sooner here, and belongs into a database store. Up to when they are forgotten is known: an event
+whose sender says that it is from then, under a key that is not known, is not taken (`Forgotten`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,19 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.record import Record
 from interlock.model.work import Lane, Place
 from interlock.ports.lease import Downtime, Lease
-from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, Loaded, Page, Query, Refusal, Stale
+from interlock.ports.store import (
+    PAGE_MAX,
+    Append,
+    Appended,
+    Conflict,
+    Duplicate,
+    Forgotten,
+    Loaded,
+    Page,
+    Query,
+    Refusal,
+    Stale,
+)
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.files_batched import BatchedJournals, opened_journals
 from interlock.stores.files_journals import Journals
@@ -44,6 +57,9 @@ from interlock.stores.threads import Threads, closed_apart
 
 THREADS_MAX = 16
 """Threads of a store: they wait for the disk, which groups their flushes; sixteen gave twice the rate of four."""
+
+OPTIONS = {"layout", "tenant"}
+"""What may stand behind the `?` of an address."""
 
 T = TypeVar("T")
 
@@ -91,7 +107,7 @@ class FileStore:
         self._closed = False
         _stores.add(self)
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         if isinstance(self._journals, BatchedJournals):
             writer = self._writer or self._begun_writer(self._journals)
@@ -270,13 +286,14 @@ os.register_at_fork(after_in_child=_abandon_all)
 def open_store(url: str) -> FileStore:
     """The store that a URL such as `file:///var/lib/orders` names; a new one in layout C by `?layout=C`.
 
-    Raises UsageError for any other URL.
+    `?tenant=name` makes a new one that tenant's, and insists on it for one that is there; without it the folder is
+    opened as what it is. Raises UsageError for any other URL, and for a folder of another tenant.
     """
     parts = urlsplit(url)
     options = parse_qs(parts.query, keep_blank_values=True)
-    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path or set(options) - {"layout"}:
-        hint = "write file:///path/to/directory, perhaps with ?layout=C"
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path or set(options) - OPTIONS:
+        hint = "write file:///path/to/directory, perhaps with ?layout=C or ?tenant=name"
         raise UsageError(f"`{url}` names no directory", code="store.url", hint=hint)
-    layout = options["layout"][-1] if options else None
-    journals = opened_journals(unquote(parts.path), OperatingSystem(), Settings(), layout=layout)
+    layout, settings = options.get("layout", [None])[-1], Settings(tenant=options.get("tenant", [""])[-1])
+    journals = opened_journals(unquote(parts.path), OperatingSystem(), settings, layout=layout)
     return FileStore(journals) if isinstance(journals, BatchedJournals) else WorkingFileStore(journals)

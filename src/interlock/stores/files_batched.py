@@ -23,10 +23,10 @@ from threading import Lock
 
 from msgspec import Struct
 
-from interlock.errors import CorruptionError, InterlockError, RejectedError, UnavailableError, UsageError
+from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.record import Record, encode_record, genesis
-from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, Loaded, Query
+from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Query
 from interlock.stores.files_follow import Follower
 from interlock.stores.files_journal import ENVELOPE_BYTES_MAX
 from interlock.stores.files_journals import Journals, Listed
@@ -43,7 +43,7 @@ LIVES_MAX = 10_000
 WAL_GROWTH_MAX = 4
 """How many times the length that calls for a checkpoint the log may have while checkpoints fail."""
 
-Answer = Appended | Duplicate | Conflict
+Answer = Appended | Duplicate | Conflict | Forgotten
 
 _logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class BatchedJournals(Journals):
         self._log = -1
         self._due = settings.wal_bytes_max
         self._writing = Lock()
-        self._follower = Follower(fs, settings)
+        self._follower = Follower(fs, root.settings)
         try:
             self._open_log()
             if root.read_only is None:
@@ -202,6 +202,8 @@ class BatchedJournals(Journals):
         known = stage.life.keys.get(entry.key) or stage.keys.get(entry.key)
         if known is not None:
             return Duplicate(known)
+        if append.sent_ms is not None and stage.life.keys.may_have_had(append.sent_ms):
+            return Forgotten(stage.version, stage.life.keys.forgotten_ms)
         if stage.version != append.expected:
             return Conflict(stage.version)
         if entry.version != stage.version + 1:
@@ -236,7 +238,7 @@ class BatchedJournals(Journals):
             return Life(0, head, 0, Keys(), None, None)
         keys = Keys() if seen.kept is None else seen.kept.known_keys()
         for record in seen.records:
-            keys.remember(record.key, record.version)
+            keys.remember(record.key, record.version, record.entry.event.time_ms)
         return Life(seen.mark.version, seen.mark.head, seen.mark.offset, keys, seen.facts, seen.loaded())
 
     def _advance(self, staged: dict[str, _Staged]) -> None:
@@ -249,7 +251,7 @@ class BatchedJournals(Journals):
             assert facts is not None
             with self._guard:
                 for record in stage.records:
-                    life.keys.remember(record.key, record.version)
+                    life.keys.remember(record.key, record.version, record.entry.event.time_ms)
                 life.version, life.head, life.facts = stage.version, stage.head, facts
                 life.loaded = Loaded(stage.version, facts.changed_ms, last.snapshot)
                 life.waiting.extend(stage.records)
@@ -387,11 +389,7 @@ class BatchedJournals(Journals):
     def _followed(self, entity: str) -> Listed | None:
         """The same beside the owner, where a journal that did not grow says nothing about the log."""
         address = self._root.address(entity)
-        try:
-            seen = self._follower.seen(entity, lambda: self._reader.load(address), self.shared.shapes)
-        except CorruptionError as error:
-            _logger.warning("a damaged journal is left out of a list", extra={"entity_id": entity, "error": str(error)})
-            return None
+        seen = self._follower.seen(entity, lambda: self._reader.load(address), self.shared.shapes)
         return None if seen is None else self._list_seen(address, seen)
 
     # The end

@@ -5,7 +5,8 @@ The order of an append, under a mutex of this process and the lock of the entity
 1. Open, the first time: make what is missing, then flush both directories, always: whoever made them may have died
    before flushing. Flush the journal and forget its pages, so that what is read is what the disk has.
 2. Read and verify everything behind the last known record.
-3. The key is known: make sure that it is durable, answer `Duplicate`. Another version: `Conflict`.
+3. The key is known: make sure that it is durable, answer `Duplicate`. It may be forgotten: `Forgotten`. Another
+   version: `Conflict`.
 4. Bytes that are no record: damage is raised, a torn tail is cut off. A segment that is full is sealed and the next
    one put in place (`files_rotation`); one that is found sealed was left by a process that died, and is followed up.
 5. The marker of an entity that is left with work (`files_pending`). One write of the whole line, with that of its work
@@ -32,7 +33,7 @@ from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.record import Record, encode_record
 from interlock.model.snapshot import Snapshot
 from interlock.model.work import Left
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Stale
 from interlock.stores.files_beside import Beside, Rows, encode_work
 from interlock.stores.files_handle import Handle
 from interlock.stores.files_keys import Keys
@@ -61,7 +62,7 @@ class Journal(Handle):
         self.facts: Facts | None = None
         self.snapshot: Snapshot | None = None
         self.rows = Rows()
-        self._chain = Chain(address.entity, shared.settings.tenant, shared.settings.store_key)
+        self._chain = Chain(address, shared.settings.tenant, shared.settings.store_key)
         self.mark = self._chain.beginning()
         self.durable = 0
         self._keys = Keys()
@@ -77,7 +78,7 @@ class Journal(Handle):
 
     # What a handle does
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         with self._mutex:
             self._shared.check_poison(self.address)
@@ -87,12 +88,14 @@ class Journal(Handle):
                 self._catch_up()
                 return self._refused(append) or self._appended(append)
 
-    def _refused(self, append: Append) -> Duplicate | Conflict | Stale | None:
+    def _refused(self, append: Append) -> Duplicate | Conflict | Stale | Forgotten | None:
         """Why there is nothing to write; None when there is. Everything that the journal says is known."""
         version = self._keys.get(append.entry.key)
         if version is not None:
             self._confirm()
             return Duplicate(version)
+        if append.sent_ms is not None and self._keys.may_have_had(append.sent_ms):
+            return Forgotten(self.mark.version, self._keys.forgotten_ms)
         if self.mark.version != append.expected:
             return Conflict(self.mark.version)
         if append.fence is not None and not self.rows.is_newest(*append.fence):
@@ -162,7 +165,7 @@ class Journal(Handle):
             self.rows, self._kept_version = Rows.decoded(kept.work), kept.mark.version
             shared.shapes.learn(kept.snapshot.revision, kept.snapshot.configuration, kept.facts)
         elif self._base.since > 1:
-            raise unwitnessed(address.entity, self._base)
+            raise unwitnessed(address, self._base)
         self._read_tail()
         self.durable = self.mark.offset
 
@@ -185,9 +188,9 @@ class Journal(Handle):
         try:
             held = is_held(self._fs, self._active, kept.mark)
         except PassedError as error:
-            raise corrupt(self.address.entity, kept.mark, str(error)) from error
+            raise corrupt(self.address, kept.mark, str(error)) from error
         if not held:
-            raise corrupt(self.address.entity, kept.mark, "the snapshot of this version is not in the journal")
+            raise corrupt(self.address, kept.mark, "the snapshot of this version is not in the journal")
 
     # Reading
 
@@ -198,7 +201,7 @@ class Journal(Handle):
                 self._open()
             elif not self._is_at_end():
                 if self.mark.offset > 0 and not stands(self._fs, self._file, self.mark):
-                    raise corrupt(self.address.entity, self.mark, "the journal became shorter, or was replaced")
+                    raise corrupt(self.address, self.mark, "the journal became shorter, or was replaced")
                 self._read_tail()
         except InterlockError:
             self._is_stale = True
@@ -219,15 +222,15 @@ class Journal(Handle):
             for record in walk:
                 self._learn(record, walk.mark)
         except PassedError as error:
-            raise corrupt(self.address.entity, self.mark, str(error)) from error
+            raise corrupt(self.address, self.mark, str(error)) from error
         self.mark, self._walk = walk.mark, walk
         if walk.is_sealed and walk.rest:
-            raise corrupt(self.address.entity, self.mark, "bytes stand behind the seal")
+            raise corrupt(self.address, self.mark, "bytes stand behind the seal")
         return walk.is_sealed
 
     def _learn(self, record: Record, mark: Mark) -> None:
         self.mark = mark
-        self._keys.remember(record.key, record.version)
+        self._keys.remember(record.key, record.version, record.entry.event.time_ms)
         self.facts = self._shared.shapes.after_record(self.facts, record)
         self.snapshot = None
         if mark.segment == self._base.first:  # an adopted record's `d` is of another journal, but it was durable itself
@@ -277,7 +280,7 @@ class Journal(Handle):
             return
         why = walk.judgement(self._read_kept())
         if why is not None:
-            raise corrupt(self.address.entity, self.mark, why)
+            raise corrupt(self.address, self.mark, why)
         if walk.rest:
             try:
                 self._fs.truncate(self._file, self.mark.offset)
@@ -332,7 +335,7 @@ class Journal(Handle):
         end = self.mark.offset + len(beside) + len(record.line)
         self.mark = Mark(record.version, end, record.head, self.mark.segment, self.mark.beside + len(beside))
         self.durable = self._records_end = end
-        self._keys.remember(entry.key, entry.version)
+        self._keys.remember(entry.key, entry.version, entry.event.time_ms)
         self.facts = self._shared.shapes.after_append(self.facts, append)
         self.snapshot = append.snapshot
         if left != NOTHING:
@@ -423,6 +426,7 @@ class Journal(Handle):
     def _replace_state(self, *, is_sure: bool) -> None:
         assert self.snapshot is not None
         assert self.facts is not None
-        kept = Kept(self.snapshot, self.mark, self.facts, self._keys.encoded(), self.rows.encoded())
+        keys = self._keys
+        kept = Kept(self.snapshot, self.mark, self.facts, keys.encoded(), self.rows.encoded(), keys.times())
         data = encode_kept(kept, store_key=self._settings.store_key)
         write_whole(self._fs, self._directory, SNAPSHOT, data, is_sure=is_sure)

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from interlock.errors import CorruptionError, UsageError
+from interlock.errors import InterlockError, UsageError
 from interlock.model.codec import encode
 from interlock.model.record import Record
 from interlock.model.snapshot import Ended, Snapshot
@@ -28,6 +28,7 @@ from interlock.ports.store import (
     Appended,
     Conflict,
     Duplicate,
+    Forgotten,
     Loaded,
     Page,
     Query,
@@ -47,7 +48,7 @@ from interlock.stores.files_reader import Reader, Seen
 from interlock.stores.files_root import Root
 from interlock.stores.files_rotation import taken
 from interlock.stores.files_segments import ARCHIVE_BYTES_MAX
-from interlock.stores.files_shared import Address, Settings, Shared
+from interlock.stores.files_shared import Address, Settings, Shared, is_of_one
 from interlock.stores.files_state import Facts, Mark
 from interlock.stores.filesystem import FileSystem, handles_max
 from interlock.stores.listing import since_ms
@@ -111,9 +112,9 @@ class Journals:
         count_max: int | None = None,
         shard_digits: int = 2,
     ) -> None:
-        self.shared = Shared(fs, settings)
-        self._fs = fs
         opened = Root(fs, root, settings, shard_digits=shard_digits, layout="A") if isinstance(root, str) else root
+        self.shared = Shared(fs, opened.settings)  # with the root's own tenant
+        self._fs = fs
         self._root = opened
         self.pending = self.shared.markers = Pending(self.shared, opened)
         self._reader = Reader(self.shared)
@@ -125,7 +126,7 @@ class Journals:
 
     # Writing
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         address = self._root.address(append.entity)
         self._root.check_writable()
@@ -135,7 +136,7 @@ class Journals:
         finally:
             self._handles.give_back(address)
 
-    def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | None:
+    def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten | None:
         """The same, where nothing is waited for but one flush. None where there is more to do: nothing was done."""
         address = self._root.address(append.entity)
         self._root.check_writable()
@@ -257,14 +258,16 @@ class Journals:
 
     def find(self, query: Query) -> Page:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
-        found = sorted(self._matching(query), key=lambda each: each[:2])
+        left_out: list[str] = []
+        found = sorted(self._matching(query, left_out), key=lambda each: each[:2])
         start = 0
         if query.after is not None:
             start = bisect_right(found, decode_cursor(query.after), key=lambda each: each[:2])
-        limit = max(0, min(query.limit, PAGE_MAX))
+        limit = min(query.limit, PAGE_MAX)
         rows = found[start : start + limit]
         more = rows and len(found) > start + limit
-        return Page(tuple(row for _, _, row in rows), encode_cursor(*rows[-1][:2]) if more else None)
+        cursor = encode_cursor(*rows[-1][:2]) if more else None
+        return Page(tuple(row for _, _, row in rows), cursor, tuple(sorted(left_out)))
 
     def names(self) -> tuple[str, ...]:
         """Every entity that has a folder, readable or not, sorted; one whose name was cut by its folder's, if need be.
@@ -273,22 +276,50 @@ class Journals:
         """
         found = set()
         for address in self._root.addresses(tenant_prefix(self.shared.settings.tenant)):
-            found.add(address.entity or self._reader.entity(address) or address.name)
+            found.add(self._named(address) or address.name)
         return tuple(sorted(found))
 
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that there are entities of, sorted."""
+        """The kinds that there are entities of, readable or not, sorted."""
         found: set[str] = set()
         for address in self._root.addresses(tenant_prefix(self.shared.settings.tenant)):
-            entity = address.entity or self._reader.entity(address)
+            entity = self._named(address)
             kind = entity.partition("/")[0]
-            if kind not in found and entity and self._root.address(entity).name == address.name and self._seen(entity):
+            is_new = kind not in found and entity and self._root.address(entity).name == address.name
+            if is_new and self._is_there(entity):
                 found.add(kind)
         return tuple(sorted(found))
 
-    def _matching(self, query: Query) -> Iterator[tuple[int, str, Row]]:
+    def _named(self, address: Address) -> str:
+        """The entity of a folder; empty where its name was cut and it does not read."""
+        try:
+            return address.entity or self._reader.entity(address)
+        except InterlockError as error:
+            if not is_of_one(error):
+                raise
+            return ""
+
+    def _is_there(self, entity: str) -> bool:
+        """Whether an entity was begun; one that does not read was."""
+        try:
+            return self._seen(entity) is not None
+        except InterlockError as error:
+            if not is_of_one(error):
+                raise
+            return True
+
+    def _matching(self, query: Query, left_out: list[str]) -> Iterator[tuple[int, str, Row]]:
+        """What a list shows. What does not read is noted instead: it must not hide the others."""
         for entity in self._entities(query):
-            listed = self._seen(entity)
+            try:
+                listed = self._seen(entity)
+            except InterlockError as error:
+                if not is_of_one(error):
+                    raise
+                left_out.append(entity)
+                extra = {"entity_id": entity, "code": error.code, "error": error.message}
+                _logger.warning("a journal that does not read is left out of a list", extra=extra)
+                continue
             if listed is None:
                 continue
             row, entered = listed.row, listed.facts.entered_ms
@@ -306,7 +337,7 @@ class Journals:
         """The entities of a kind, by their directory names; of a name that was cut, by the snapshot inside."""
         beginning = f"{query.kind}/{query.prefix or ''}"
         for address in self._root.addresses(kind_prefix(query.kind, tenant=self.shared.settings.tenant)):
-            entity = address.entity or self._reader.entity(address)
+            entity = self._named(address)
             if entity.startswith(beginning) and self._root.address(entity).name == address.name:
                 yield entity
 
@@ -315,13 +346,9 @@ class Journals:
         address = self._root.address(entity)
         with self._guard:
             listed = self._listed.get(address.name)
-        try:
-            if listed is not None and self._reader.is_end(address, listed.end):
-                return listed
-            seen = self._reader.load(address)
-        except CorruptionError as error:
-            _logger.warning("a damaged journal is left out of a list", extra={"entity_id": entity, "error": str(error)})
-            return None
+        if listed is not None and self._reader.is_end(address, listed.end):
+            return listed
+        seen = self._reader.load(address)
         return None if seen is None else self._list_seen(address, seen)
 
     def _list_seen(self, address: Address, seen: Seen) -> Listed:

@@ -3,6 +3,8 @@
 Rule 1: a key that was encoded once is not encoded again. Keys are most of `state.json`; all of them, encoded anew with
 every snapshot, cost a third of an append.
 Rule 2: the oldest go in pieces. So the encoding may hold some more than are remembered; whoever reads it drops them.
+Rule 3: up to when keys are forgotten is known, too, so that an event from before that is not taken twice. The times of
+some entries are enough for it: it is said to be later than it is, by less than `TIMES_APART` entries, never earlier.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import msgspec
+from msgspec import Struct
 
 KEYS_MAX = 10_000
 """Keys that an entity remembers: they stand in `state.json`, which must stay readable in one go."""
@@ -19,22 +22,43 @@ KEYS_MAX = 10_000
 PIECE_MAX = 512
 """Keys of a piece: so many more than are remembered may stand in `state.json`."""
 
+TIMES_APART = 64
+"""Every which entry's time is remembered: few beside the keys, and near enough for a bound."""
+
 _pairs = msgspec.json.Decoder(list[tuple[str, int]])
 
 
-class Keys:
-    """Keys and the versions of their entries, oldest first."""
+class Times(Struct, frozen=True, omit_defaults=True):
+    """Up to when keys are forgotten (0: none is), and the times of some entries whose keys are not: version, time."""
 
-    def __init__(self, pairs: Iterable[tuple[str, int]] = ()) -> None:
+    forgotten_ms: int = 0
+    entries: tuple[tuple[int, int], ...] = ()
+
+
+NO_TIMES = Times()
+
+
+class Keys:
+    """Keys and the versions of their entries, oldest first; and up to when they are forgotten."""
+
+    def __init__(self, pairs: Iterable[tuple[str, int]] = (), times: Times = NO_TIMES) -> None:
         self._versions = dict(pairs)
+        self.forgotten_ms = times.forgotten_ms
+        self._times = deque(times.entries)
         self._pieces: deque[tuple[int, bytes]] = deque()
         self._encoded = 0
         self._fresh = len(self._versions)
 
     @classmethod
-    def decoded(cls, data: bytes) -> Keys:
-        """The keys in these bytes. Raises MsgspecError when they are none."""
-        return cls(_pairs.decode(data)[-KEYS_MAX:])
+    def decoded(cls, data: bytes, times: Times = NO_TIMES) -> Keys:
+        """The keys in these bytes. Raises MsgspecError when they are none.
+
+        Those that an earlier release wrote have no times: when they are forgotten, nobody knows up to when.
+        """
+        pairs = _pairs.decode(data)[-KEYS_MAX:]
+        if times == NO_TIMES and pairs and pairs[-1][1] >= TIMES_APART:
+            times = Times(0, ((pairs[-1][1], 0),))
+        return cls(pairs, times)
 
     def __len__(self) -> int:
         return len(self._versions)
@@ -46,8 +70,8 @@ class Keys:
         """The version of the entry that used a key; None when it is not known."""
         return self._versions.get(key)
 
-    def remember(self, key: str, version: int) -> None:
-        """Adds a key as the newest, and forgets the oldest when there are too many.
+    def remember(self, key: str, version: int, time_ms: int) -> None:
+        """Adds the key of an entry as the newest, and forgets the oldest when there are too many.
 
         One that is known may come again in adopted records: other stores forget by age. Then all are encoded anew.
         """
@@ -58,8 +82,27 @@ class Keys:
             self._encoded, self._fresh = 0, len(versions)
         versions[key] = version
         self._fresh += 1
+        if version % TIMES_APART == 0:
+            self._times.append((version, time_ms))
         if len(versions) > KEYS_MAX:
-            del versions[next(iter(versions))]
+            self._forget(versions.pop(next(iter(versions))), time_ms)
+
+    def _forget(self, version: int, now_ms: int) -> None:
+        """The entry of this version is not known by its key any more: nor is any before the next one with a time."""
+        times = self._times
+        while times and times[0][0] < version:
+            times.popleft()
+        self.forgotten_ms = max(self.forgotten_ms, times[0][1] if times else now_ms)
+
+    def may_have_had(self, sent_ms: int) -> bool:
+        """Whether an event that was first sent at a time may have a key that is forgotten."""
+        return 0 < self.forgotten_ms >= sent_ms
+
+    def times(self) -> Times:
+        """What `state.json` has beside the keys."""
+        if not self._times and self.forgotten_ms == 0:
+            return NO_TIMES  # the very same: only then it is left out
+        return Times(self.forgotten_ms, tuple(self._times))
 
     def encoded(self) -> bytes:
         """Keys as `state.json` has them: pairs, since the order of a mapping is not kept."""

@@ -15,6 +15,8 @@ from urllib.parse import unquote_to_bytes
 from interlock.errors import UsageError
 from interlock.model.limits import ENTITY_ID_BYTES_MAX
 
+RESOURCES = "resources"
+"""The directory of a root that holds the shards, and in them the entities."""
 JOURNAL = "events.log"
 SNAPSHOT = "state.json"
 TEMPORARY = ".tmp-"
@@ -25,7 +27,7 @@ NEXT = ".next-"
 NAME_BYTES_MAX = 240
 """Bytes of a directory name: common file systems take 255."""
 
-_CUT = 200
+_CUT_BYTES = 200
 _SEALED = re.compile(r"events-(\d{20})\.log")
 _UNSAFE = re.compile(rb"[^a-z0-9_-]")
 
@@ -41,10 +43,12 @@ def directory_name(entity: str, *, tenant: str = "") -> str:
         raise UsageError(f"an entity is named `kind/id`, not {entity[:80]!r}", code="entity.malformed")
     if size > ENTITY_ID_BYTES_MAX:
         raise UsageError(f"the entity id has {size} bytes; {ENTITY_ID_BYTES_MAX} are allowed", code="entity.malformed")
-    name = ".".join(_encoded(part) for part in (tenant, kind, rest) if part)
-    if len(name) <= NAME_BYTES_MAX:
-        return name
-    return f"{name[:_CUT]}~{blake2b(name.encode(), digest_size=16).hexdigest()}"
+    return _cut(".".join(_encoded(part) for part in (tenant, kind, rest) if part))
+
+
+def tenant_folder(tenant: str) -> str:
+    """The folder of a tenant, among others and beside months: no name of a tenant gives `2026-08`."""
+    return _cut(f"tenant-{_encoded(tenant)}")
 
 
 def is_cut(name: str) -> bool:
@@ -54,12 +58,12 @@ def is_cut(name: str) -> bool:
 
 def kind_prefix(kind: str, *, tenant: str = "") -> str:
     """How the directory names of a kind begin, those that are cut too."""
-    return "".join(f"{_encoded(part)}." for part in (tenant, kind) if part)[:_CUT]
+    return "".join(f"{_encoded(part)}." for part in (tenant, kind) if part)[:_CUT_BYTES]
 
 
 def tenant_prefix(tenant: str) -> str:
-    """How the directory names of a tenant begin."""
-    return f"{_encoded(tenant)}." if tenant else ""
+    """How the directory names of a tenant begin, those that are cut too."""
+    return f"{_encoded(tenant)}."[:_CUT_BYTES] if tenant else ""
 
 
 def entity_named(name: str, *, tenant: str = "") -> str | None:
@@ -96,6 +100,13 @@ def sealed_first(name: str) -> int | None:
 def is_leftover(name: str) -> bool:
     """Whether a file was being written by somebody who died."""
     return TEMPORARY in name or NEXT in name
+
+
+def _cut(name: str) -> str:
+    """The name, as long as a file system takes it."""
+    if len(name) <= NAME_BYTES_MAX:
+        return name
+    return f"{name[:_CUT_BYTES]}~{blake2b(name.encode(), digest_size=16).hexdigest()}"
 
 
 def _encoded(part: str) -> str:

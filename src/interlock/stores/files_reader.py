@@ -7,6 +7,7 @@ Rule 3: damage is never judged from one look without the lock: while it reads, a
 over it, and old and new halves make a bad line with good ones behind. So: take the lock, read again from the last good
 byte, then judge.
 Rule 4: when segments do not join, a rotation passed: the reading starts over a few times, and then under the lock.
+Rule 5: records before the damage are proven by their own chain: whoever asks for no more than those gets them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from interlock.errors import CorruptionError
 from interlock.model.record import Record
 from interlock.ports.store import Loaded
 from interlock.stores.files_beside import Beside, Row, Rows
@@ -89,7 +91,7 @@ class Reader:
     def _load(self, address: Address, opened: _Opened) -> Seen | None:
         kept = self._kept(address, opened)
         if kept is None and opened.active.base.since > 1:
-            raise unwitnessed(address.entity, opened.active.base)
+            raise unwitnessed(address, opened.active.base)
         walk = self._walk(address, opened, opened.active.base.earliest if kept is None else kept.mark)
         records, ends = [], []
         for record in walk:
@@ -119,8 +121,7 @@ class Reader:
     def _read(
         self, address: Address, opened: _Opened, starts: tuple[Mark, ...], after: int, limit: int, apart: int
     ) -> tuple[tuple[Record, ...], tuple[Mark, ...]]:
-        kept = self._kept(address, opened)
-        base = opened.active.base
+        base, kept = opened.active.base, opened.kept
         if after < base.since - 1:
             raise archived(address.entity, base)
         known = [*starts, *(() if kept is None or kept.mark.version > after else (kept.mark,))]
@@ -136,7 +137,7 @@ class Reader:
                 return tuple(records), (*passed, walk.mark)
             if record.version % apart == 0:
                 passed.append(walk.mark)
-        more, mark = self._judged(address, opened, walk, kept)
+        more, mark = self._judged(address, opened, walk, self._kept(address, opened))
         records += [each for each in more if each.version > after]
         return tuple(records[:limit]), tuple(passed) if more else (*passed, mark)
 
@@ -147,7 +148,7 @@ class Reader:
     def _work(self, address: Address, opened: _Opened) -> tuple[Row, ...]:
         kept = self._kept(address, opened)
         if kept is None and opened.active.base.since > 1:
-            raise unwitnessed(address.entity, opened.active.base)
+            raise unwitnessed(address, opened.active.base)
         rows = Rows() if kept is None else Rows.decoded(kept.work)
 
         def hear(line: Beside, _: Mark) -> None:
@@ -189,7 +190,7 @@ class Reader:
                 try:
                     return look(opened)
                 except PassedError as error:
-                    raise corrupt(address.entity, opened.active.base.mark, str(error)) from error
+                    raise corrupt(address, opened.active.base.mark, str(error)) from error
 
     @contextlib.contextmanager
     def _directory(self, address: Address) -> Iterator[int | None]:
@@ -203,7 +204,7 @@ class Reader:
             else:
                 yield directory
         except OSError as error:
-            raise unavailable(address.entity, "read", error) from error
+            raise unavailable(address.entity, "read", error, folder=address.folder) from error
         finally:
             self._close(directory)
 
@@ -217,7 +218,7 @@ class Reader:
             kept = self._read_kept(address, directory)
             with self._active(address, directory) as active:
                 if active is None and kept is not None:  # a snapshot is written after the journal it stands for
-                    raise corrupt(address.entity, kept.mark, f"{JOURNAL} is missing, and {SNAPSHOT} is there")
+                    raise corrupt(address, kept.mark, f"{JOURNAL} is missing, and {SNAPSHOT} is there")
                 yield None if active is None else _Opened(active, kept, is_locked)
 
     @contextlib.contextmanager
@@ -257,7 +258,7 @@ class Reader:
             yield
 
     def _chain(self, address: Address) -> Chain:
-        return Chain(address.entity, self._settings.tenant, self._settings.store_key)
+        return Chain(address, self._settings.tenant, self._settings.store_key)
 
     def _walk(self, address: Address, opened: _Opened, mark: Mark, hear: Hear = hear_nothing) -> Walk:
         return Walk(self._fs, opened.active, mark, self._chain(address), hear=hear)
@@ -278,8 +279,18 @@ class Reader:
             return kept
         with self._second_look(address, opened) as again:
             if again.kept is not None and not is_held(self._fs, again.active, again.kept.mark):
-                raise corrupt(address.entity, again.kept.mark, "the snapshot of this version is not in the journal")
+                raise self._unheld(address, again, again.kept)
         raise PassedError("the snapshot was replaced")
+
+    def _unheld(self, address: Address, opened: _Opened, kept: Kept) -> CorruptionError:
+        """The error of a journal that does not hold its snapshot; said of the first bad place, if there is one."""
+        walk = self._walk(address, opened, opened.active.base.earliest)
+        for _ in walk:
+            pass
+        why = walk.judgement(kept)
+        if why is not None:
+            return corrupt(address, walk.mark, why)
+        return corrupt(address, kept.mark, "the snapshot of this version is not in the journal")
 
     def _judged(
         self, address: Address, opened: _Opened, walk: Walk, kept: Kept | None, hear: Hear = hear_nothing
@@ -292,7 +303,7 @@ class Reader:
             records = list(second)
             why = second.judgement(again.kept)
         if why is not None:
-            raise corrupt(address.entity, second.mark, why)
+            raise corrupt(address, second.mark, why)
         return records, second.mark
 
 

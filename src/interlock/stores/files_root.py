@@ -8,10 +8,13 @@
     <root>/leases/                         leases and downtimes
     <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort
 
-Rule 1: an unknown format is refused, never guessed. A root keeps the layout it was begun with.
+Rule 1: an unknown format is refused, never guessed. A root keeps the layout and the tenant it was begun with: whoever
+names none opens it as what it is, and can prove its journals; whoever names another is refused.
 Rule 2: every opening makes the shard directories that are missing and flushes the root and `resources`, always: whoever
 made them may have died before its own flush.
 Rule 3: a root that cannot be written can still be read, if its format is there.
+Rule 4: `format.json` is durable before anything stands in `resources` or `wal`: a root that has something there and no
+format has lost it, and is no new store. One that died while it was begun has at most empty directories.
 """
 
 from __future__ import annotations
@@ -19,18 +22,27 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Iterator
+from pathlib import PurePath
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from interlock.errors import UnavailableError, UsageError
+from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.model.codec import encode
-from interlock.stores.files_names import TEMPORARY, directory_name, entity_named, is_cut, shard_name, shard_names
+from interlock.model.limits import ENTITY_ID_BYTES_MAX
+from interlock.stores.files_names import (
+    RESOURCES,
+    TEMPORARY,
+    directory_name,
+    entity_named,
+    is_cut,
+    shard_name,
+    shard_names,
+)
 from interlock.stores.files_shared import Address, Locked, Settings, shard_opened, unavailable, write_whole
 from interlock.stores.filesystem import FileSystem
 
 FORMAT_FILE = "format.json"
-RESOURCES = "resources"
 PENDING = "pending"
 WAL = "wal"
 LAYOUTS = ("A", "C")
@@ -47,6 +59,22 @@ class Format(Struct, frozen=True, forbid_unknown_fields=True):
     format: int = 1
     layout: str = "A"
     shard_digits: int = 2
+    tenant: str = ""
+
+    def encoded(self) -> bytes:
+        """The file's bytes. A root without a tenant says nothing of one."""
+        said = msgspec.to_builtins(self)
+        if not self.tenant:
+            del said["tenant"]
+        return encode(said) + b"\n"
+
+
+def lost_format(root: str, *, layout: str) -> CorruptionError:
+    """What is said of a root with entities and without its format."""
+    line = Format(layout=layout).encoded().decode().strip()
+    message = f"{root} holds entities and no {FORMAT_FILE}: a part of it is missing"
+    hint = f"restore that file, one line: {line}; one of a tenant has its `tenant`, too"
+    return CorruptionError(message, code="store.format", hint=hint)
 
 
 class Root:
@@ -57,17 +85,22 @@ class Root:
     ) -> None:
         if layout is not None and layout not in LAYOUTS:
             raise UsageError(f"there is no layout `{layout}`", code="store.layout", hint="A, or C")
+        if len(settings.tenant.encode(errors="replace")) > ENTITY_ID_BYTES_MAX:
+            message = f"the tenant `{settings.tenant[:20]}…` has more than {ENTITY_ID_BYTES_MAX} bytes"
+            raise UsageError(message, code="store.tenant")
         self.read_only: str | None = None
         self._fs = fs
-        self._settings = settings
+        self.settings = settings
         self._root = root
         self._open: list[int] = []
         self._addresses: dict[str, Address] = {}
         try:
-            self._open_all(Format(layout=layout or "A", shard_digits=shard_digits))
+            self._open_all(Format(layout=layout or "A", shard_digits=shard_digits, tenant=settings.tenant))
             if layout is not None and layout != self.layout:
                 message = f"{root} has layout {self.layout}, not {layout}"
                 raise UsageError(message, code="store.layout", hint="a root keeps the layout it was begun with")
+            self._check_tenant(settings.tenant)
+            self.settings = structs.replace(settings, tenant=self._format.tenant)
         except BaseException:
             self.close()
             raise
@@ -76,6 +109,14 @@ class Root:
     def layout(self) -> str:
         """How journals are written here."""
         return self._format.layout
+
+    def _check_tenant(self, asked: str) -> None:
+        """Raises UsageError when this is another's root: in it, none of the asker's hashes would follow."""
+        found = self._format.tenant
+        if asked and asked != found:
+            whose = f"tenant `{found}`" if found else "no tenant"
+            hint = "each tenant has a folder of its own; without ?tenant= one is opened as what it is"
+            raise UsageError(f"{self._root} is of {whose}, not of `{asked}`", code="store.tenant", hint=hint)
 
     def _open_all(self, wanted: Format) -> None:
         try:
@@ -91,7 +132,11 @@ class Root:
 
     def _directory(self) -> int:
         fs = self._fs
-        parent, name = fs.parent(self._root)
+        try:
+            parent, name = fs.parent(self._root)
+        except (FileNotFoundError, NotADirectoryError):
+            message = f"there is no folder {PurePath(self._root).parent}"
+            raise NotFoundError(message, code="store.folder", hint="make it first") from None
         try:
             try:
                 fs.make_directory(parent, name)
@@ -113,13 +158,14 @@ class Root:
     def _prepared(self, wanted: Format) -> Format:
         """The format found, or written now. Two processes that begin one store at once agree by the root's lock."""
         fs = self._fs
-        with Locked(fs, self.directory, self._root, self._settings.lock_ms_max, self._give_up):
+        with Locked(fs, self.directory, self._root, self.settings.lock_ms_max, self._give_up):
             found = self._read_format()
             if found is None:
+                self._check_new()
                 if self.read_only is not None:
                     raise UnavailableError(f"{self._root} is no store, and {self.read_only}", code="store.open")
                 self._sweep()
-                write_whole(fs, self.directory, FORMAT_FILE, encode(msgspec.to_builtins(wanted)) + b"\n")
+                write_whole(fs, self.directory, FORMAT_FILE, wanted.encoded())
                 found = wanted
             with self._noting_read_only():
                 for name in (RESOURCES, PENDING, WAL) if found.layout == "C" else (RESOURCES, PENDING):
@@ -127,6 +173,15 @@ class Root:
                         fs.make_directory(self.directory, name)
                 fs.sync_directory(self.directory)
         return found
+
+    def _check_new(self) -> None:
+        """Raises CorruptionError where entities stand already."""
+        there = set(self._fs.names(self.directory))
+        for name in (WAL, RESOURCES):
+            if name in there:
+                with shard_opened(self._fs, self.directory, name) as directory:
+                    if self._fs.names(directory):
+                        raise lost_format(self._root, layout="C" if WAL in there else "A")
 
     def _sweep(self) -> None:
         """Removes what a process left that died while it began this store; under the lock no live one owns it."""
@@ -203,7 +258,7 @@ class Root:
         """Where an entity's directory stands. Raises UsageError for an id that no store keeps."""
         found = self._addresses.get(entity)
         if found is None:
-            name = directory_name(entity, tenant=self._settings.tenant)
+            name = directory_name(entity, tenant=self.settings.tenant)
             found = Address(entity, name, self.shard(name), self._resources)
             if len(self._addresses) >= ADDRESSES_MAX:
                 self._addresses.clear()
@@ -229,7 +284,7 @@ class Root:
                 raise unavailable(self._root, "list", error) from error
             for name in names:
                 if name.startswith(prefix):
-                    entity = entity_named(name, tenant=self._settings.tenant)
+                    entity = entity_named(name, tenant=self.settings.tenant)
                     if entity is not None or is_cut(name):
                         yield Address(entity or "", name, shard, self._resources)
 

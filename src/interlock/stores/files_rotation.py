@@ -69,11 +69,11 @@ def unwritten(chain: Chain, mark: Mark, lines: list[bytes]) -> bytes:
         if number < mark.version:
             continue
         if number == mark.version and not line.endswith(mark.ending):
-            raise corrupt(chain.entity, mark, "the write-ahead log has another record of this version")
+            raise corrupt(chain.address, mark, "the write-ahead log has another record of this version")
         if number > mark.version:
             record = decode_record(line, previous=head, version=version + 1, store_key=chain.store_key)
             if isinstance(record, Bad):
-                raise corrupt(chain.entity, mark, f"the write-ahead log does not follow the journal: {record.reason}")
+                raise corrupt(chain.address, mark, f"the write-ahead log does not follow the journal: {record.reason}")
             head, version = record.head, record.version
             new.append(line)
     return b"".join(new)
@@ -123,6 +123,6 @@ def keep_sealed(shared: Shared, address: Address, active: Active, mark: Mark) ->
         file = fs.open_file(active.directory, name)
         try:
             if fs.identity(file) != fs.identity(active.file):
-                raise corrupt(address.entity, mark, "another file has the name of this segment", name) from None
+                raise corrupt(address, mark, "another file has the name of this segment", name) from None
         finally:
             fs.close(file)

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from interlock.errors import UnavailableError
+from interlock.errors import CorruptionError, InterlockError, UnavailableError
 from interlock.stores.files_beside import News
-from interlock.stores.files_names import TEMPORARY
+from interlock.stores.files_names import RESOURCES, TEMPORARY
 from interlock.stores.files_spare import BLOCK_BYTES
 from interlock.stores.files_state import Mark, Shapes
 from interlock.stores.filesystem import FileSystem
@@ -29,6 +29,8 @@ WAL_BYTES_MAX = 8_388_608
 """Bytes of layout C's write-ahead log (8 MiB) that call for a checkpoint: an opening after a crash reads all of it."""
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OF_ONE = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.EISDIR, errno.ENOTDIR, errno.ELOOP})
+"""What is wrong with a file; all else, such as no free descriptor, is wrong with the system."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -50,6 +52,11 @@ class Address(Struct, frozen=True):
     name: str
     shard: str
     resources: int
+
+    @property
+    def folder(self) -> str:
+        """The same as people find it, from the root on."""
+        return "/".join(each for each in (RESOURCES, self.shard, self.name) if each)
 
 
 class Markers(Protocol):
@@ -176,9 +183,16 @@ class Locked:
             self._drop()
 
 
-def unavailable(entity: str, what: str, error: OSError) -> UnavailableError:
+def is_of_one(error: InterlockError) -> bool:
+    """Whether an error is of one entity, of its bytes or its files: the others can be read all the same."""
+    cause = error.__cause__
+    return isinstance(error, CorruptionError) or (isinstance(cause, OSError) and cause.errno in _OF_ONE)
+
+
+def unavailable(entity: str, what: str, error: OSError, *, folder: str = "") -> UnavailableError:
     """The error of a call that the system refused: nothing was acknowledged."""
-    message = f"`{entity}`: {what} failed: {error.strerror or error}"
+    place = f" ({folder})" if folder else ""
+    message = f"`{entity}`: {what} failed: {error.strerror or error}{place}"
     if error.errno in _FULL:
         return UnavailableError(message, code="store.full", hint="free some space, then send again with the same key")
     return UnavailableError(message, code="store.read_only" if error.errno == errno.EROFS else f"store.{what}")

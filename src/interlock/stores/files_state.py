@@ -19,7 +19,7 @@ from interlock.model.codec import encode
 from interlock.model.record import HASH_HEX, Record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
-from interlock.stores.files_keys import Keys
+from interlock.stores.files_keys import NO_TIMES, Keys, Times
 
 FORMAT = 1
 KEYS_STEP = 2_500
@@ -70,10 +70,11 @@ class Kept(Struct, frozen=True):
     facts: Facts
     keys: bytes
     work: bytes = NO_WORK
+    times: Times = NO_TIMES
 
     def known_keys(self) -> Keys:
         """The keys and their versions, oldest first."""
-        return Keys.decoded(self.keys)
+        return Keys.decoded(self.keys, self.times)
 
 
 class _Store(Struct, omit_defaults=True):
@@ -85,6 +86,7 @@ class _Store(Struct, omit_defaults=True):
     keys: Raw
     beside: int = 0
     work: Raw = _NO_WORK
+    times: Times = NO_TIMES
 
 
 class _File(Struct):
@@ -100,7 +102,7 @@ def encode_kept(kept: Kept, *, store_key: bytes = b"") -> bytes:
     mark = kept.mark
     work = _NO_WORK if kept.work == NO_WORK else Raw(kept.work)  # the very same: only then it is left out
     place = (mark.segment, mark.offset, mark.head)
-    store = encode(_Store(FORMAT, *place, kept.facts, Raw(kept.keys), mark.beside, work))
+    store = encode(_Store(FORMAT, *place, kept.facts, Raw(kept.keys), mark.beside, work, kept.times))
     body = encode(kept.snapshot)[:-1] + b',"store":' + store
     return b'%b,"h":"%b"}\n' % (body, _own_hash(body, store_key))
 
@@ -118,7 +120,7 @@ def decode_kept(data: bytes, entity: str | None, *, store_key: bytes = b"") -> K
     if snapshot.entity != (entity or snapshot.entity) or store.format != FORMAT:
         return None
     mark = Mark(snapshot.version, store.offset, store.head, store.segment, store.beside)
-    return Kept(snapshot, mark, store.facts, bytes(store.keys), bytes(store.work))
+    return Kept(snapshot, mark, store.facts, bytes(store.keys), bytes(store.work), store.times)
 
 
 def apart(every: int, keys: int) -> int:

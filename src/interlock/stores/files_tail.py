@@ -18,6 +18,7 @@ from interlock.model.record import Bad, Record, decode_record, genesis
 from interlock.stores.files_beside import MARK, WORK, Beside, MarkLine, WorkLine, decode_beside, is_beside
 from interlock.stores.files_names import JOURNAL, SNAPSHOT
 from interlock.stores.files_segments import SEAL, is_seal
+from interlock.stores.files_shared import Address
 from interlock.stores.files_spare import without_spare
 from interlock.stores.files_state import Kept, Mark, decode_kept
 from interlock.stores.filesystem import FileSystem
@@ -55,8 +56,8 @@ def hear_nothing(line: Beside, mark: Mark) -> None:
 class Tail:
     """The records behind a mark, in one file.
 
-    Once they are used up, `mark` is behind the last good one and `rest` the bytes behind it that are none; a seal ends
-    the reading, and what stands behind it is the rest. Spare room is none.
+    Once they are used up, `mark` is behind the last good one and `rest` the bytes behind it that are none, `bad` why
+    they are none; a seal ends the reading, and what stands behind it is the rest. Spare room is none.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Tail:
     ) -> None:
         self.mark = mark
         self.rest = b""
+        self.bad = ""
         self.is_sealed = False
         self._fs = fs
         self._file = file
@@ -87,6 +89,7 @@ class Tail:
                 if isinstance(record, Bad):
                     self.is_sealed = is_seal(line, self.mark, store_key=self._store_key)
                     self.rest = without_spare(held[end if self.is_sealed else start :] + self._remaining(position))
+                    self.bad = "" if self.is_sealed else record.reason
                     return
                 start = end
                 if record is not None:
@@ -172,7 +175,9 @@ def read_kept(fs: FileSystem, directory: int, entity: str | None, *, store_key: 
     return decode_kept(b"".join(parts), entity, store_key=store_key)
 
 
-def corrupt(entity: str, mark: Mark, why: str, name: str = JOURNAL) -> CorruptionError:
+def corrupt(address: Address, mark: Mark, why: str, name: str = JOURNAL) -> CorruptionError:
     """The error of a damaged journal: it names the place, and nothing on disk was changed."""
-    place = f"{name} of `{entity}`, offset {mark.offset}, after version {mark.version}"
-    return CorruptionError(f"{place}: {why}", code="journal.corrupt", hint="stop this entity and keep its directory")
+    what = f"the journal of `{address.entity}` is damaged after version {mark.version}: {why}"
+    message = f"{what} ({address.folder}/{name}, offset {mark.offset})"
+    hint = 'keep its folder as it is, and read "A journal is damaged" in docs/guide/operate.md'
+    return CorruptionError(message, code="journal.corrupt", hint=hint)

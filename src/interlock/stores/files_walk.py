@@ -14,10 +14,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from interlock.errors import CorruptionError, NotFoundError
+from interlock.errors import ArchivedError, CorruptionError
 from interlock.model.record import Record
 from interlock.stores.files_names import SNAPSHOT, sealed_first, sealed_name
 from interlock.stores.files_segments import Base, first_base, joined, read_base
+from interlock.stores.files_shared import Address
 from interlock.stores.files_state import Kept, Mark
 from interlock.stores.files_tail import Hear, Tail, beginning, corrupt, hear_nothing, stands, testimony
 from interlock.stores.filesystem import FileSystem
@@ -30,9 +31,14 @@ class PassedError(Exception):
 class Chain(Struct, frozen=True):
     """Whose chain is read, and with which key."""
 
-    entity: str
+    address: Address
     tenant: str = ""
     store_key: bytes = b""
+
+    @property
+    def entity(self) -> str:
+        """Who is told of here."""
+        return self.address.entity
 
     def beginning(self) -> Mark:
         """The place before the first record."""
@@ -55,20 +61,22 @@ def active_segment(fs: FileSystem, directory: int, file: int, chain: Chain) -> A
     """The active segment in an open file. Raises CorruptionError when its beginning is damaged."""
     base = read_base(fs, file, chain.beginning(), store_key=chain.store_key)
     if base is None:
-        raise corrupt(chain.entity, chain.beginning(), "the first line of the segment is damaged")
+        raise corrupt(chain.address, chain.beginning(), "the first line of the segment is damaged")
     return Active(directory, file, base)
 
 
 class Walk:
     """The records behind a mark, to the end of the active segment.
 
-    Once they are used up: `mark` is behind the last good one, `rest` the bytes that are no record, `is_sealed` whether
-    the active segment is complete, `flushed` the last version that is durable because its segment was sealed.
+    Once they are used up: `mark` is behind the last good one, `rest` the bytes that are no record and `bad` why not,
+    `is_sealed` whether the active segment is complete, `flushed` the last version that is durable because its segment
+    was sealed.
     """
 
     def __init__(self, fs: FileSystem, active: Active, mark: Mark, chain: Chain, *, hear: Hear = hear_nothing) -> None:
         self.mark = _joined(mark, active.base, is_heard=hear is not hear_nothing)
         self.rest = b""
+        self.bad = ""
         self.is_sealed = False
         self.flushed = 0
         self.active = active
@@ -85,7 +93,7 @@ class Walk:
         if self.mark.segment != base.first:
             raise PassedError(f"the segment of version {self.mark.segment} is not there")
         if self.mark.offset < base.size:
-            raise corrupt(self._chain.entity, base.mark, "the segment does not begin where the one before it ends")
+            raise corrupt(self._chain.address, base.mark, "the segment does not begin where the one before it ends")
         yield from self._read(self.active.file)
 
     def _sealed(self) -> Iterator[Record]:
@@ -95,14 +103,15 @@ class Walk:
                 self._begin(file, name)
             yield from self._read(file)
         if not self.is_sealed or self.rest:
-            raise corrupt(self._chain.entity, self.mark, "the segment does not end with its seal", name)
+            why = f"{self.reason}, and the segment does not end with its seal"
+            raise corrupt(self._chain.address, self.mark, why, name)
         self.is_sealed = False
 
     def _begin(self, file: int, name: str) -> None:
         mark = self.mark
         base = read_base(self._fs, file, mark, store_key=self._chain.store_key)
         if base is None or (base.first - 1, base.head) != (mark.version, mark.head):
-            raise corrupt(self._chain.entity, mark, "the segment does not begin where the one before it ends", name)
+            raise corrupt(self._chain.address, mark, "the segment does not begin where the one before it ends", name)
         self.mark = base.mark
 
     def _read(self, file: int) -> Iterator[Record]:
@@ -111,18 +120,23 @@ class Walk:
             self.mark = tail.mark
             yield record
         self.mark = tail.mark
-        self.rest, self.is_sealed = tail.rest, tail.is_sealed
+        self.rest, self.bad, self.is_sealed = tail.rest, tail.bad, tail.is_sealed
+
+    @property
+    def reason(self) -> str:
+        """Why the reading ended where it did."""
+        return self.bad or ("the line is cut" if self.rest else "the journal ends there")
 
     def damaged(self, kept: Kept | None) -> str | None:
         """Why the end of this reading is damage and no torn tail; None when nobody testifies for what is not there."""
         if kept is not None and kept.mark.version > self.mark.version:
-            return f"the snapshot has version {kept.mark.version}"
+            return f"{self.reason}, and the snapshot has version {kept.mark.version}"
         if self.rest and self.is_sealed:
             return "bytes stand behind the seal"
         if self.rest and self.mark.offset < self.active.base.durable_end:
-            return "these bytes were durable when the segment was put in place"
+            return f"{self.reason}, and these bytes were durable when the segment was put in place"
         if testimony(self.rest, self.mark.offset):
-            return "a later line says that these bytes had been durable"
+            return f"{self.reason}, and a later line says that these bytes had been durable"
         return None
 
     def is_headless(self) -> bool:
@@ -164,13 +178,12 @@ def _opened(fs: FileSystem, directory: int, name: str) -> Iterator[int]:
         fs.close(file)
 
 
-def unwitnessed(entity: str, base: Base) -> CorruptionError:
+def unwitnessed(address: Address, base: Base) -> CorruptionError:
     """The error of an entity whose records are in an archive, and whose snapshot does not read."""
     why = f"{SNAPSHOT} does not read, and the records that it stands for are in the archive {base.archive}"
-    return corrupt(entity, base.mark, why)
+    return corrupt(address, base.mark, why)
 
 
-def archived(entity: str, base: Base) -> NotFoundError:
+def archived(entity: str, base: Base) -> ArchivedError:
     """The error of records that were released."""
-    message = f"the records of `{entity}` before version {base.since} are in the archive {base.archive}"
-    return NotFoundError(message, code="journal.archived", hint="open the archive and read them there")
+    return ArchivedError(entity, base.since - 1, base.archive)

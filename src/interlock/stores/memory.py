@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from interlock.errors import NotFoundError, UnavailableError, UsageError
+from interlock.errors import ArchivedError, UnavailableError, UsageError
 from interlock.model.record import Record, encode_record, genesis
 from interlock.model.snapshot import Snapshot
 from interlock.model.work import Lane, Place
@@ -143,8 +143,7 @@ class MemoryStore:
                 return ()
             start = max(0, after) - life.released
             if start < 0:
-                message = f"the journal of `{entity}` up to version {life.released} is in the archive {life.archive}"
-                raise NotFoundError(message, code="journal.archived", hint="open the archive to read it")
+                raise ArchivedError(entity, life.released, life.archive)
             return tuple(life.records[start : start + min(limit, PAGE_MAX)])
 
     async def find(self, query: Query) -> Page:
@@ -153,7 +152,7 @@ class MemoryStore:
             self._check_open()
             found = sorted(self._matching(query))
         start = 0 if query.after is None else bisect_right(found, decode_cursor(query.after), key=lambda each: each[:2])
-        limit = max(1, min(query.limit, PAGE_MAX))
+        limit = min(query.limit, PAGE_MAX)
         rows = found[start : start + limit]
         more = len(found) > start + limit
         return Page(tuple(self._row(entity) for _, entity in rows), encode_cursor(*rows[-1]) if more else None)

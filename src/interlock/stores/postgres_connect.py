@@ -2,15 +2,19 @@
 
 Rule 1: a server that does not flush, or that only follows another, is refused, at each new connection: after a failover
 it may be another one.
-Rule 2: nothing is left on a connection: no setting, lock or listener outlives a transaction, so none is reset.
+Rule 2: nothing is left on the server's side of a connection: no setting or lock outlives a transaction, so none is
+reset.
 Rule 3: a plan must not depend on how full a table was when it was made. Scanning tables and joining by loops are
 switched off on our connections (lookups are written so that nothing else is possible), and so is compiling plans, which
 the costs of what is switched off would set off.
+Rule 4: warnings are heard, whatever a user's own settings are: one of them says that a commit was not waited for to the
+end (`postgres_standbys`).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, cast
 
@@ -28,8 +32,15 @@ CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 15.0
 """How long an answer may take. The server itself gives a statement up after 10; beyond that the network is silent."""
 
+CLOSE_SECONDS = 2.0
+"""How long taking leave of the server may last."""
+
+LOSING = frozenset({"off", "local", "remote_write"})
+"""What a setting says that lets a commit return before it is flushed, here and on synchronous standbys."""
+
 SETTINGS = {
     "synchronous_commit": "on",
+    "client_min_messages": "warning",
     "default_transaction_isolation": "read committed",
     "lock_timeout": "2s",
     "statement_timeout": "10s",
@@ -60,6 +71,9 @@ class Transaction(Protocol):
 
 class Connection(Protocol):
     """What we use of the driver's connections."""
+
+    def add_log_listener(self, heard: Callable[[Any, Any], None]) -> None:
+        """Tell of warnings, each with the connection."""
 
     async def execute(
         self,
@@ -114,6 +128,15 @@ async def connected(address: Address) -> Connection:
     return connection
 
 
+async def parted(connection: Connection) -> None:
+    """Take leave of the server, in a bounded time; a statement that was given up is called off there."""
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await connection.close()
+    except (asyncpg.PostgresError, *LOST):
+        connection.terminate()
+
+
 def _check(found: Any, address: Address) -> None:
     version, encoding, fsync, full_page_writes, synchronous_commit, follows = found
     if version < SERVER_MIN:
@@ -132,10 +155,10 @@ def _check(found: Any, address: Address) -> None:
             ("full_page_writes", full_page_writes),
             ("synchronous_commit", synchronous_commit),
         )
-        if value == "off"
+        if value in LOSING
     ]
     if off and not address.unsafe:
-        message = f"{address.place} can lose what it acknowledged: {' and '.join(off)} is off"
+        message = f"{address.place} can lose what it acknowledged: {' and '.join(off)} must be on"
         raise UsageError(message, code="postgres.unsafe", hint="set it to on; for tests only: ?unsafe=1")
 
 

@@ -6,6 +6,7 @@ Rule 2: a question that only reads, or does no harm when done twice, is asked on
 writes is its caller's to repeat.
 Rule 3: a connection that is being made is made, also when whoever asked has gone away meanwhile: the next one has it.
 Cut off in the middle, the driver would lose an error that nobody could take, and the loop complain of it.
+Rule 4: a block ends when what it wrote is committed as promised, also on standbys that a commit waits for.
 """
 
 from __future__ import annotations
@@ -19,10 +20,8 @@ import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 
 from interlock.errors import InterlockError, UnavailableError
 from interlock.stores.postgres_address import Address
-from interlock.stores.postgres_connect import LOST, Connection, connected, is_lost, translated
-
-CLOSE_SECONDS = 2.0
-"""How long taking leave of the server may last."""
+from interlock.stores.postgres_connect import LOST, Connection, connected, is_lost, parted, translated
+from interlock.stores.postgres_standbys import Standbys
 
 T = TypeVar("T")
 
@@ -32,6 +31,7 @@ class Link:
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.standbys = Standbys(address)
         self.loop = asyncio.get_running_loop()
         self._idle: list[Connection] = []
         self._used: set[Connection] = set()
@@ -42,12 +42,17 @@ class Link:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection for the block. Raises UsageError or UnavailableError when none can be had."""
+        """A connection for the block. Raises UsageError or UnavailableError when none can be had.
+
+        Raises UnavailableError behind it when a commit in it was not waited for to the end, and no standby confirms it.
+        """
         async with self._free:
             connection = await self._taken()
             self._used.add(connection)
+            self.standbys.forget(connection)
             try:
                 yield connection
+                await self.standbys.settle(connection)
             except (asyncpg.PostgresError, InterlockError) as error:
                 if is_lost(error):
                     self._drop_all(connection)
@@ -84,12 +89,7 @@ class Link:
         if self._making:
             await asyncio.wait(tuple(self._making))
         while self._idle:
-            connection = self._idle.pop()
-            try:
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await connection.close()
-            except (asyncpg.PostgresError, *LOST):
-                connection.terminate()
+            await parted(self._idle.pop())
 
     def abandon(self) -> None:
         """Let go of everything although the loop is gone; the server notices that nobody is there."""
@@ -117,10 +117,15 @@ class Link:
             raise
 
     def _begun(self) -> asyncio.Task[Connection]:
-        made = self.loop.create_task(connected(self.address))
+        made = self.loop.create_task(self._made())
         self._making.add(made)
         made.add_done_callback(self._making.discard)
         return made
+
+    async def _made(self) -> Connection:
+        connection = await connected(self.address)
+        self.standbys.watch(connection)
+        return connection
 
     def _keep(self, made: asyncio.Task[Connection]) -> None:
         """A connection that nobody waits for any more is for the next one."""

@@ -64,7 +64,7 @@ async def find(connection: Connection, tenant: str, query: Query) -> Page:
     """The page of a query."""
     start, begin = (FIRST_MS, "") if query.after is None else decode_cursor(query.after)
     place = (start, begin.removeprefix(f"{query.kind}/"))
-    limit = max(1, min(query.limit, PAGE_MAX))
+    limit = min(query.limit, PAGE_MAX)
     if query.tag is not None and not query.prefix and not await _is_many(connection, tenant, query):
         tagged = map(tuple, await connection.fetch(BY_TAG, tenant, query.kind, query.tag))
         found = sorted(each for row in tagged if matches(row, query) and (each := placed(row, query))[:2] > place)

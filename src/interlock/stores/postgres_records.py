@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.errors import CorruptionError, NotFoundError
+from interlock.errors import ArchivedError, CorruptionError
 from interlock.model.record import HASH_HEX, Bad, Record, decode_record, genesis
 
 
@@ -18,8 +18,7 @@ def verified_records(entity: str, tenant: str, after: int, limit: int, rows: lis
     version, head, archive, archive_version, archive_head = rows[0][:5]
     lines = [(row[5], row[6]) for row in rows if row[5] is not None]
     if archive_version is not None and after < archive_version:
-        message = f"the journal of `{entity}` up to version {archive_version} is in the archive {archive}"
-        raise NotFoundError(message, code="journal.archived", hint="open the archive to read it")
+        raise ArchivedError(entity, archive_version, archive)
     previous = genesis(entity, tenant=tenant)
     if after == archive_version:
         previous, lines = archive_head, lines[:limit]

@@ -201,14 +201,17 @@ KEEP_STEP = _STEP + _ANSWER
 KEEP_LISTED_STEP = _STEP + _LISTED_ALONE + _ANSWER
 KEEP_WORKED_STEP = _STEP + _LISTED_ALONE + _WORKED_ALONE
 
-# What is known of entities and keys.
+# What is known of entities and keys, and whether standbys are waited for: then a key is known when they have it.
 
-SELECT_TIPS = """
+WAITS = "current_setting('synchronous_standby_names') <> ''"
+
+SELECT_TIPS = f"""
     SELECT i.n, e.version, e.revision, e.active, e.tags, e.head, e.journal_bytes, e.entered_ms, (
-      SELECT k.version FROM event_key AS k WHERE k.tenant = $1 AND k.kind = i.kind AND k.id = i.id AND k.key = i.key)
+      SELECT k.version FROM event_key AS k WHERE k.tenant = $1 AND k.kind = i.kind AND k.id = i.id AND k.key = i.key),
+      {WAITS}
     FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS i (kind, id, key, n)
     LEFT JOIN LATERAL (
-      SELECT * FROM entity AS e WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id OFFSET 0) AS e ON true"""
+      SELECT * FROM entity AS e WHERE e.tenant = $1 AND e.kind = i.kind AND e.id = i.id OFFSET 0) AS e ON true"""  # noqa: S608 - made of constants
 SELECT_ATTEMPTS = """
     SELECT i.n, w.attempts
     FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
@@ -217,12 +220,12 @@ SELECT_ATTEMPTS = """
       SELECT attempts FROM work AS w
       WHERE w.tenant = $1 AND w.kind = i.kind AND w.id = i.id AND w.lane = i.lane
         AND w.version = i.version AND w.ordinal = i.ordinal OFFSET 0) AS w ON true"""
-SELECT_LOADED = """
+SELECT_LOADED = f"""
     SELECT e.version, e.changed_ms, e.snapshot, (
       SELECT k.version FROM event_key AS k WHERE k.tenant = $1 AND k.kind = $2 AND k.id = $3 AND k.key = $4),
-      e.revision, e.active, e.tags, e.head, e.journal_bytes, e.entered_ms
+      {WAITS}, e.revision, e.active, e.tags, e.head, e.journal_bytes, e.entered_ms
     FROM entity AS e
-    WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3"""
+    WHERE e.tenant = $1 AND e.kind = $2 AND e.id = $3"""  # noqa: S608 - made of constants
 SELECT_RECORD = """
     SELECT j.record
     FROM entity AS e CROSS JOIN LATERAL (

@@ -1,7 +1,8 @@
 """The PostgreSQL store: journals of many entities on one server, written by any number of processes.
 
 Rule 1: the server's promise is ours: a statement that returned is flushed. Standbys that follow later can lose it in a
-failover; `synchronous_standby_names` is the cure.
+failover; `synchronous_standby_names` is the cure, and what is answered from a read waits for them too
+(`postgres_standbys`).
 Rule 2: connections belong to an event loop. Each loop that uses a store gets its own, so a store may be opened in one
 and used in others; a process that was forked opens its own.
 Rule 3: one handle is bound to one tenant: no statement can be written without it.
@@ -123,10 +124,18 @@ class PostgresStore:
         _check_text(entity)
         _check_text(key or "", "key")
         name = (self._tenant, *split(entity), key)
-        found = await self._read(lambda connection: connection.fetchrow(SELECT_LOADED, *name))
+        standbys = self._line().link.standbys
+
+        async def looked_up(connection: Connection) -> Any:
+            row = await connection.fetchrow(SELECT_LOADED, *name)
+            if row is not None and row[3] is not None and row[4]:
+                await standbys.confirm(connection)
+            return row
+
+        found = await self._read(looked_up)
         if found is None:
             return None
-        version, changed_ms, body, kept, *rest = found
+        version, changed_ms, body, kept, _, *rest = found
         if kept is not None:
             return Duplicate(kept)
         try:

@@ -3,14 +3,15 @@
 Rule 1: schema changes are numbered files, applied in one transaction under an advisory lock; a schema that a newer
 release wrote is refused before anything in it is touched.
 Rule 2: what only keeps house never stops a store from opening or a step from being kept.
-Rule 3: a key is forgotten only when it is older than `KEY_WINDOW_MS` by two clocks: the server's, and the time of the
-newest entry that this process wrote. A clock that runs ahead makes nobody forget.
+Rule 3: a key is forgotten when it is from before a boundary (`boundary`), which is at least `KEY_WINDOW_MS` behind the
+server's clock and the newest entry that this process wrote, and which moves with the time that passes here: both clocks
+may be those of one machine, and wrong together. The first upkeep of a process reads it, later ones move it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from importlib.resources import files
 
 import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
@@ -18,6 +19,7 @@ import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 from interlock.errors import UsageError
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
+from interlock.stores.boundary import Boundary, window_begin_ms
 from interlock.stores.postgres_address import Address
 from interlock.stores.postgres_connect import Connection, is_lost, is_passing, sqlstate
 
@@ -51,13 +53,21 @@ LOCK_PARTITIONS = "SELECT pg_try_advisory_xact_lock(hashtextextended('interlock/
 KEEP_PARTITIONS = "SELECT keep_partitions($1)"
 
 ALLOW_BITMAPS = "SET LOCAL enable_bitmapscan = on"
+BEGIN_BOUNDARY = """
+    INSERT INTO key_boundary (tenant, at)
+    SELECT $1, now() - make_interval(secs => $2::bigint / 1000.0)
+    WHERE NOT EXISTS (SELECT FROM key_boundary WHERE tenant = $1)
+    ON CONFLICT DO NOTHING"""
+SELECT_BOUNDARY = "SELECT floor(extract(epoch FROM at) * 1000)::bigint FROM key_boundary WHERE tenant = $1"
+MOVE_BOUNDARY = """
+    UPDATE key_boundary SET at = greatest(at, to_timestamp($2::bigint / 1000.0)) WHERE tenant = $1"""
+SELECT_NOW = "SELECT clock_ms()"
 PURGE_KEYS = """
     WITH purged AS (
       DELETE FROM event_key WHERE ctid = ANY (ARRAY (
         SELECT ctid FROM event_key
-        WHERE tenant = $1
-          AND at < least(now(), to_timestamp($2::bigint / 1000.0)) - make_interval(secs => $3::bigint / 1000.0)
-        LIMIT $4))
+        WHERE tenant = $1 AND at < to_timestamp($2::bigint / 1000.0)
+        LIMIT $3))
       RETURNING 1)
     SELECT count(*) FROM purged"""
 
@@ -84,10 +94,16 @@ async def migrate(connection: Connection, address: Address) -> None:
             await clock.sleep_ms(200 * attempt * clock.jitter())
         else:
             break
+    await _kept_up(begin_boundary(connection, address.tenant))
+    # Without the right to make tables, or while others hold them, the partition for everything else is enough.
+    await _kept_up(keep_partitions(connection))
+
+
+async def _kept_up(chore: Awaitable[None]) -> None:
+    """Rule 2."""
     try:
-        await keep_partitions(connection)
+        await chore
     except asyncpg.PostgresError as error:
-        # Without the right to make tables, or while others hold them, the partition for everything else is enough.
         if is_lost(error):
             raise
 
@@ -119,14 +135,33 @@ async def keep_partitions(connection: Connection) -> None:
             await connection.fetchval(KEEP_PARTITIONS, MONTHS_AHEAD)
 
 
-async def purge_keys(connection: Connection, tenant: str, newest_ms: int) -> None:
-    """Forget the keys from before the window, some at a time."""
-    while True:  # until fewer are left than one transaction takes
-        async with connection.transaction():
-            await connection.execute(ALLOW_BITMAPS)  # the index by time knows no other scan
-            purged: int = await connection.fetchval(PURGE_KEYS, tenant, newest_ms, KEY_WINDOW_MS, PURGE_MAX)
-        if purged < PURGE_MAX:
+async def begin_boundary(connection: Connection, tenant: str) -> None:
+    """Let the keys of a tenant that is new be forgotten from its window on."""
+    await connection.execute(BEGIN_BOUNDARY, tenant, KEY_WINDOW_MS)
+
+
+class Forgetting:
+    """What a process forgets of the keys of its tenant."""
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+        self._boundary: Boundary | None = None
+
+    async def forget(self, connection: Connection, newest_ms: int) -> None:
+        """Forget the keys from before the boundary, some at a time; the first time it is only read."""
+        boundary = self._boundary
+        if boundary is None:
+            await begin_boundary(connection, self._tenant)
+            self._boundary = Boundary(await connection.fetchval(SELECT_BOUNDARY, self._tenant))
             return
+        before_ms = boundary.moved(window_begin_ms(await connection.fetchval(SELECT_NOW), newest_ms))
+        await connection.execute(MOVE_BOUNDARY, self._tenant, boundary.time_ms)
+        while True:  # until fewer are left than one transaction takes
+            async with connection.transaction():
+                await connection.execute(ALLOW_BITMAPS)  # the index by time knows no other scan
+                purged: int = await connection.fetchval(PURGE_KEYS, self._tenant, before_ms, PURGE_MAX)
+            if purged < PURGE_MAX:
+                return
 
 
 def _migrations() -> Iterator[tuple[int, tuple[str, str]]]:

@@ -6,7 +6,8 @@ Rule 2: of one entity one step is under way; the next waits until it is answered
 Rule 3: a lost swap or a known key is that caller's answer only; so is a value that cannot be kept: the batch is halved
 until it stands alone.
 Rule 4: after a lost connection nobody knows what became of the statement. It is sent again, byte for byte: if it was
-kept, the swap fails and its own record is found under the key. Nothing is ever answered from a guess.
+kept, the swap fails and its own record is found under the key. Nothing is ever answered from a guess, and nothing that
+was only read before the standbys have it that a commit waits for (`postgres_standbys`).
 Rule 5: whatever happens here, every waiting caller gets an answer.
 """
 
@@ -14,14 +15,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from copy import copy
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
-from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
 from interlock.stores.postgres_batch import (
@@ -34,9 +34,11 @@ from interlock.stores.postgres_batch import (
     values_together,
     values_worked,
 )
-from interlock.stores.postgres_connect import LOST, is_its_own, is_lost, is_passing, sqlstate, translated
+from interlock.stores.postgres_callers import Answer, Waiting, chunks
+from interlock.stores.postgres_connect import LOST, Connection, is_its_own, is_lost, is_passing, sqlstate, translated
 from interlock.stores.postgres_link import Link
 from interlock.stores.postgres_sight import Statistics
+from interlock.stores.postgres_standbys import UNCONFIRMED
 from interlock.stores.postgres_statements import (
     KEEP_CREATIONS,
     KEEP_LISTED_STEP,
@@ -50,13 +52,10 @@ from interlock.stores.postgres_statements import (
     SELECT_RECORD,
     SELECT_TIPS,
 )
-from interlock.stores.postgres_upkeep import keep_partitions, purge_keys
+from interlock.stores.postgres_upkeep import Forgetting, keep_partitions
 
 BATCH_STEPS_MAX = 512
 """Steps of one statement: beyond it a statement only takes longer, and so do the receipts of its first steps."""
-
-BATCH_BYTES_MAX = 4_194_304
-"""Bytes of the records and snapshots of one statement: both ends hold it whole, more than once."""
 
 FLIGHTS_MAX = 2
 """Statements under way: one is flushed while the next is made; with four, batches get small and slow."""
@@ -75,31 +74,6 @@ RETRY_MS_MIN, RETRY_MS_MAX = 20, 1_000
 
 UPKEEP_SECONDS = 3_600.0
 """How often partitions are made ahead and old keys forgotten: there are weeks of time for it."""
-
-Answer = Appended | Duplicate | Conflict | Stale
-
-
-class Waiting:
-    """A caller: what it wants kept, the bytes of its snapshot, and where it waits for the answer."""
-
-    __slots__ = ("append", "future", "in_doubt", "ready", "snapshot")
-
-    def __init__(self, append: Append, future: asyncio.Future[Answer]) -> None:
-        self.append = append
-        self.snapshot = encode(append.snapshot)
-        self.future = future
-        self.ready: Ready | None = None
-        self.in_doubt = False
-
-    def answer(self, answer: Answer) -> None:
-        """Tell the caller, unless it went away: the step is kept all the same."""
-        if not self.future.done():
-            self.future.set_result(answer)
-
-    def fail(self, error: InterlockError) -> None:
-        """Tell the caller why not, unless it was told already."""
-        if not self.future.done():
-            self.future.set_exception(error)
 
 
 class Writer:
@@ -123,6 +97,7 @@ class Writer:
         self._clock = SystemClock()
         self._upkeep_at = link.loop.time() + UPKEEP_SECONDS
         self._newest_ms = 0
+        self._forgetting = Forgetting(self._tenant)
         self.splits = 0
 
     def submit(self, append: Append) -> asyncio.Future[Answer]:
@@ -208,12 +183,13 @@ class Writer:
             self._launch_soon()
 
     async def _keep_up(self) -> None:
-        try:
-            async with self._link.connection() as connection:
-                await purge_keys(connection, self._tenant, self._newest_ms)
-                await keep_partitions(connection)
-        except (InterlockError, asyncpg.PostgresError, *LOST):
-            return  # in an hour again; meanwhile the partition for everything else takes what comes
+        """Each by itself: what one lacks a right for is no reason to leave the other."""
+        for chore in (lambda each: self._forgetting.forget(each, self._newest_ms), keep_partitions):
+            try:
+                async with self._link.connection() as connection:
+                    await chore(connection)
+            except (InterlockError, asyncpg.PostgresError, *LOST):
+                continue  # in an hour again; meanwhile the partition for everything else takes what comes
 
     # One batch
 
@@ -226,7 +202,7 @@ class Writer:
         if unknown:
             known += await self._looked_up(unknown)
         known.sort(key=lambda each: split(each.append.entity))  # all writers lock in this order
-        for chunk in _chunks([each for each in known if not each.future.done()]):
+        for chunk in chunks([each for each in known if not each.future.done()]):
             await self._kept(chunk)
 
     def _tip(self, append: Append) -> Tip | None:
@@ -252,6 +228,8 @@ class Writer:
                 chunk = await self._sent(chunk)
                 chunk = await self._looked_up(chunk) if chunk else []
             except UnavailableError as error:
+                if error.code == UNCONFIRMED:
+                    raise  # it was waited for as long as a commit may take, and whoever asks again waits again
                 failure = error
             except (asyncpg.PostgresError, *LOST) as error:
                 if is_its_own(error):
@@ -322,7 +300,14 @@ class Writer:
         """Ask what is known of entities and keys; answer duplicates and conflicts, make the others ready."""
         names = [(*split(each.append.entity), each.append.entry.key) for each in unknown]
         columns = [list(column) for column in zip(*names, strict=True)]
-        rows = await self._link.asked(lambda connection: connection.fetch(SELECT_TIPS, self._tenant, *columns))
+
+        async def tips(connection: Connection) -> list[Any]:
+            rows = await connection.fetch(SELECT_TIPS, self._tenant, *columns)
+            if any(row[8] is not None and row[9] for row in rows):  # once for all of them
+                await self._link.standbys.confirm(connection)
+            return rows
+
+        rows = await self._link.asked(tips)
         again: list[Waiting] = []
         for row in sorted(rows, key=lambda each: int(each[0])):
             waiting, kept = unknown[row[0] - 1], row[8]
@@ -373,20 +358,3 @@ class Writer:
                 self._acknowledge(waiting)
                 return
         waiting.answer(Duplicate(kept))
-
-
-def _chunks(steps: list[Waiting]) -> Iterator[list[Waiting]]:
-    """Creations and other steps apart, each in pieces of at most so many bytes."""
-    for created in (True, False):
-        chunk: list[Waiting] = []
-        size = 0
-        for each in steps:
-            if (each.append.expected == 0) is not created or each.ready is None:
-                continue
-            if chunk and size + each.ready.size > BATCH_BYTES_MAX:
-                yield chunk
-                chunk, size = [], 0
-            chunk.append(each)
-            size += each.ready.size
-        if chunk:
-            yield chunk

@@ -75,7 +75,10 @@ def _files(url: str) -> Schema:
     try:
         found = msgspec.json.decode((root / "format.json").read_bytes(), type=dict[str, int | str])
         current, layout = found["format"], found.get("layout")
-    except (FileNotFoundError, NotADirectoryError):
+    except NotADirectoryError:
+        return Schema("file", 0, FORMAT_NEWEST)
+    except FileNotFoundError:
+        _check_new(root)
         return Schema("file", 0, FORMAT_NEWEST)
     except PermissionError:
         raise UsageError(f"{root} may not be read", code="store.permission") from None
@@ -84,6 +87,17 @@ def _files(url: str) -> Schema:
     if not isinstance(current, int):
         raise _unreadable(root)
     return Schema("file", current, FORMAT_NEWEST, None if layout is None else str(layout))
+
+
+def _check_new(root: Path) -> None:
+    """Raises CorruptionError for a folder that has lost its format, as opening it would."""
+    from interlock.stores.files_names import RESOURCES
+    from interlock.stores.files_root import WAL, lost_format
+
+    for name in (WAL, RESOURCES):
+        folder = root / name
+        if folder.is_dir() and any(folder.iterdir()):
+            raise lost_format(str(root), layout="C" if (root / WAL).is_dir() else "A")
 
 
 def _unreadable(root: Path) -> InterlockError:

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from interlock.errors import CorruptionError, UsageError
+from interlock.errors import ArchivedError, CorruptionError, UsageError
 from interlock.model.codec import decode_snapshot, encode
 from interlock.model.record import Bad, Record, decode_record, genesis
 from interlock.model.work import Lane, Place
@@ -50,7 +50,7 @@ from interlock.stores.sqlite_audit import entity_differences, file_differences
 from interlock.stores.sqlite_batch import split
 from interlock.stores.sqlite_connect import open_reader, open_writer, translated
 from interlock.stores.sqlite_lists import find, kinds
-from interlock.stores.sqlite_upkeep import Chore, archived, gone, release
+from interlock.stores.sqlite_upkeep import Chore, archived, release
 from interlock.stores.sqlite_writer import Waiting, Writer
 from interlock.stores.threads import Threads, closed_apart
 
@@ -365,7 +365,7 @@ class SqliteStore:
         if known is None or after >= known[0] or limit == 0:
             return ()
         if base is not None and after < base.version:
-            raise gone(entity, base.version, base.archive)
+            raise ArchivedError(entity, base.version, base.archive)
         previous = genesis(entity, tenant=self._tenant)
         if base is not None and after == base.version:
             previous, rows = base.head, rows[:limit]

@@ -26,11 +26,12 @@ from typing import Any, NamedTuple
 from interlock.errors import InterlockError, InternalError
 from interlock.ports.clock import Clock, SystemClock
 from interlock.ports.store import Append, Appended, Refusal
+from interlock.stores.boundary import window_begin_ms
 from interlock.stores.pace import Pace
 from interlock.stores.sqlite_batch import Answer, Counts, write_counts, write_refusals, write_steps
 from interlock.stores.sqlite_connect import BUSY, BUSY_MS_EACH, begin, poisons, translated
 from interlock.stores.sqlite_sight import write_tally
-from interlock.stores.sqlite_upkeep import PURGE_MAX, expired_before_ms, purge_keys
+from interlock.stores.sqlite_upkeep import Forgetting
 from interlock.stores.sqlite_wal import Wal
 from interlock.stores.tally import REFUSALS, Tally
 
@@ -98,6 +99,7 @@ class Ledger:
         self._tally = Tally()
         self._tally_ms = 0
         self._newest_ms = 0
+        self._forgetting = Forgetting(connection, tenant)
         self._is_closed = False
         self._thread_ns = 0
 
@@ -123,18 +125,18 @@ class Ledger:
     def purge(self) -> bool:
         """Forget a few old keys; True when there may be more. Another process's writer goes before."""
         with self._turn:
-            before_ms = expired_before_ms(self._clock.now_ms(), self._newest_ms)
-            if before_ms <= 0 or self.poison is not None:
+            window_ms = window_begin_ms(self._clock.now_ms(), self._newest_ms)
+            if window_ms <= 0 or self.poison is not None:
                 return False
             try:
                 self._undo()
                 self._connection.execute(BEGIN_NOW)
-                count = purge_keys(self._connection, self._tenant, before_ms)
+                has_more = self._forgetting.forget(self._connection, window_ms)
                 self._connection.execute(COMMIT)
             except sqlite3.Error as error:
                 self._failed(error)
                 return False
-            return count == PURGE_MAX
+            return has_more
 
     def leave_nothing(self) -> None:
         """In the thread, when nobody came for a while: tell the statistics, and take the log into the file."""

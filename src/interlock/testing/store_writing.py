@@ -72,6 +72,16 @@ async def a_known_key_outranks_a_lost_swap(subject: Subject) -> None:
         expect(Duplicate(2), await store.append(first))
 
 
+async def an_early_sending_is_kept_while_no_key_is_forgotten(subject: Subject) -> None:
+    """How long ago an event was sent says nothing where every key is known: new is kept, known is a duplicate."""
+    life = Life("parcel/1", time_ms=1_000_000)
+    born, first = replace(life.created(), sent_ms=0), replace(life.stepped(key="first"), sent_ms=0)
+    async with subject.opened() as store:
+        await kept(store, born, first)
+        expect(Duplicate(2), await store.append(first))
+        await kept(store, replace(life.stepped(key="second"), sent_ms=1_000_000))
+
+
 async def a_lost_swap_is_a_conflict(subject: Subject) -> None:
     """Another version than expected: the version there is, nothing written, the key not used up."""
     life, rival = Life("parcel/1"), Life("parcel/1")
@@ -260,6 +270,7 @@ CASES = (
     entries_stand_in_order_and_chained,
     a_known_key_is_a_duplicate,
     a_known_key_outranks_a_lost_swap,
+    an_early_sending_is_kept_while_no_key_is_forgotten,
     a_lost_swap_is_a_conflict,
     a_version_that_is_ahead_is_a_conflict,
     an_entity_is_created_once,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Page, Query, Stale
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Page, Query, Stale
 from interlock.stores.memory import MemoryStore
 from interlock.testing.store_suite import Subject, cases_for
 
@@ -63,6 +63,15 @@ class UsesUpKeys(MemoryStore):
         if isinstance(answer, Conflict) and append.entity in self._lives:
             self._lives[append.entity].keys[append.entry.key] = answer.version
         return answer
+
+
+class DoubtsTheLate(MemoryStore):
+    """Takes every event that is long under way for one whose key is forgotten."""
+
+    async def append(self, append: Append) -> Answer | Forgotten:  # type: ignore[override]  # memory forgets none
+        if append.sent_ms is not None and append.sent_ms < append.entry.event.time_ms:
+            return Forgotten(append.expected, append.entry.event.time_ms)
+        return await super().append(append)
 
 
 class FoldsCase(MemoryStore):
@@ -129,6 +138,7 @@ MUTANTS = (
     ComparesThenYields,
     PrefersConflicts,
     UsesUpKeys,
+    DoubtsTheLate,
     FoldsCase,
     KeepsOldSnapshots,
     BreaksTheChain,

@@ -7,7 +7,15 @@ import pickle
 import pytest
 
 from interlock import errors
-from interlock.errors import DefinitionError, Diagnostic, InterlockError, Place, RejectedError, UsageError
+from interlock.errors import (
+    ArchivedError,
+    DefinitionError,
+    Diagnostic,
+    InterlockError,
+    Place,
+    RejectedError,
+    UsageError,
+)
 
 
 def test_an_error_says_its_message_and_its_hint() -> None:
@@ -23,6 +31,7 @@ def test_an_error_says_its_message_and_its_hint() -> None:
     [
         RejectedError("no", code="a.b", hint="wait"),
         UsageError("bad"),
+        ArchivedError("order/1", 7, "file:///archive"),
         DefinitionError([Diagnostic(code="a.b", message="m")]),
     ],
 )

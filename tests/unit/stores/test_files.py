@@ -1,8 +1,10 @@
 """The file store on a real directory: what it answers, what it keeps, and what it refuses."""
 
 import asyncio
+import errno
 import json
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -197,13 +199,70 @@ async def test_a_damaged_journal_stops_its_own_entity_only(store: FileStore, tmp
     path = directory(tmp_path) / "events.log"
     path.write_bytes(path.read_bytes().replace(b'"k2"', b'"kX"'))
     other = FileStore(tmp_path / "store")
-    with pytest.raises(CorruptionError, match=r"events.log of `order/A-1`, offset \d+, after version 1") as caught:
+    with pytest.raises(CorruptionError, match=r"`order/A-1` is damaged after version 1: the hash does not") as caught:
         await other.read(ENTITY)
     (directory(tmp_path) / "state.json").unlink()
-    rows = (await other.find(Query(kind="order"))).rows
+    page = await other.find(Query(kind="order"))
     await other.close()
 
-    assert ("journal.corrupt", ["order/B-2"]) == (caught.value.code, [row.entity for row in rows])
+    assert ("journal.corrupt", ["order/B-2"]) == (caught.value.code, [row.entity for row in page.rows])
+    assert (ENTITY,) == page.left_out
+    assert re.search(r" \(resources/[0-9a-f]{2}/order\.%41-1/events\.log, offset \d+\)$", caught.value.message)
+
+
+class Refusing(OperatingSystem):
+    """A system that does not open the journal of one entity."""
+
+    def __init__(self, inode: int, code: int) -> None:
+        super().__init__()
+        self._inode, self._code = inode, code
+
+    def open_file(self, at: int, name: str) -> int:
+        """As the system, unless it is that journal."""
+        file = super().open_file(at, name)
+        if os.fstat(file).st_ino == self._inode:
+            os.close(file)
+            raise OSError(self._code, os.strerror(self._code))
+        return file
+
+
+@pytest.mark.parametrize("layout", ["A", "C"])
+async def test_a_file_that_does_not_read_is_left_out_of_lists_and_a_system_that_fails_fails_them(
+    tmp_path: Path, layout: str
+) -> None:
+    """A bad sector is one entity's; no free descriptor is everybody's, and no list would be the truth."""
+    store = FileStore(tmp_path / "store", layout=layout)
+    await filled(store, 2)
+    await filled(store, 1, entity="order/B-2")
+    await store.close()
+    inode = (directory(tmp_path) / "events.log").stat().st_ino
+    bad = FileStore(tmp_path / "store", fs=Refusing(inode, errno.EIO))
+    page, kinds, names = await bad.find(Query(kind="order")), await bad.kinds(), await bad.names()
+    await bad.close()
+    full = FileStore(tmp_path / "store", fs=Refusing(inode, errno.EMFILE))
+    with pytest.raises(UnavailableError, match="Too many open files"):
+        await full.find(Query(kind="order"))
+    await full.close()
+
+    assert (["order/B-2"], (ENTITY,)) == ([row.entity for row in page.rows], page.left_out)
+    assert (("order",), (ENTITY, "order/B-2")) == (kinds, names)
+
+
+async def test_records_before_the_damage_are_read(store: FileStore, tmp_path: Path) -> None:
+    """Their chain proves them, also where the journal does not hold its snapshot any more."""
+    await filled(store, 5)
+    path = directory(tmp_path) / "events.log"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:2]))
+    other = FileStore(tmp_path / "store")
+    records = await other.read(ENTITY, limit=2)
+    with pytest.raises(CorruptionError, match="after version 2: the journal ends there, and the snapshot has version "):
+        await other.read(ENTITY)
+    with pytest.raises(CorruptionError, match="after version 2: the journal ends there, and the snapshot has version "):
+        await other.load(ENTITY)
+    await other.close()
+
+    assert lines[:2] == [each.line for each in records]
 
 
 async def test_a_torn_tail_is_ignored_and_then_cut(store: FileStore, tmp_path: Path) -> None:
@@ -363,20 +422,6 @@ async def test_malformed_ids_are_refused_before_anything_is_made(store: FileStor
         await store.load(entity)
 
 
-@pytest.mark.parametrize(
-    "content",
-    ['{"format":2,"layout":"A"}', '{"format":1,"layout":"Z"}', '{"format":1,"layout":"A","shard_digits":7}', "{}x", ""],
-)
-def test_an_unknown_format_is_refused(tmp_path: Path, content: str) -> None:
-    """A store of a later edition is not guessed at."""
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "format.json").write_text(content)
-    with pytest.raises(UsageError) as caught:
-        FileStore(tmp_path / "store")
-
-    assert "store.format" == caught.value.code
-
-
 def test_a_network_file_system_is_refused(tmp_path: Path) -> None:
     """There a lock or a flush may not mean what it means here."""
 
@@ -386,12 +431,6 @@ def test_a_network_file_system_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="nfs4"):
         FileStore(tmp_path / "store", fs=Mounted())
-
-
-def test_a_missing_parent_directory_is_an_error(tmp_path: Path) -> None:
-    """A store makes its own directory, not the way to it."""
-    with pytest.raises(UnavailableError, match="open failed"):
-        FileStore(tmp_path / "none" / "store")
 
 
 def test_a_file_in_the_place_of_the_root_is_an_error(tmp_path: Path) -> None:
@@ -471,15 +510,53 @@ async def test_a_child_that_is_forked_without_descriptors_has_nothing_of_its_par
     assert (0, [2, 2]) == (os.waitstatus_to_exitcode(status), [each.version for each in answers])
 
 
-async def test_two_tenants_do_not_meet(tmp_path: Path) -> None:
-    """The same id in two tenants is two entities, and lists show one's own."""
-    stores = [FileStore(tmp_path / "store", tenant=tenant) for tenant in ("", "acme")]
-    answers = [await each.append(step(1, "a")) for each in stores]
-    rows = [len((await each.find(Query(kind="order"))).rows) for each in stores]
-    for each in stores:
-        await each.close()
+@pytest.mark.parametrize("layout", ["A", "C"])
+async def test_a_folder_of_a_tenant_is_read_by_whoever_does_not_know_whose_it_is(tmp_path: Path, layout: str) -> None:
+    """It says so itself: its hashes, which begin with the tenant, follow, and lists show it."""
+    url = f"file://{tmp_path}/store"
+    store = open_store(f"{url}?layout={layout}&tenant=Acme%20%26%20Co")
+    await filled(store, 3)
+    seen = []
+    for is_over in (False, True):  # beside its writer, and after it
+        if is_over:
+            await store.close()
+        again = open_store(url)
+        rows = (await again.find(Query(kind="order"))).rows
+        seen.append(([each.head for each in await again.read(ENTITY)], [each.entity for each in rows]))
+        await again.close()
+    plain = FileStore(tmp_path / "plain", layout=layout)
+    await filled(plain, 3)
+    others = [each.head for each in await plain.read(ENTITY)]
+    await plain.close()
 
-    assert ([True, True], [1, 1]) == ([isinstance(each, Appended) for each in answers], rows)
+    assert [(3, [ENTITY])] * 2 == [(len(heads), names) for heads, names in seen]
+    assert seen[0] == seen[1]
+    assert not {*seen[0][0]} & {*others}
+
+
+@pytest.mark.parametrize("first", ["", "umbrella"])
+async def test_a_folder_is_refused_to_another_tenant(tmp_path: Path, first: str) -> None:
+    """Also one that is of none: two tenants never meet in one folder."""
+    await FileStore(tmp_path / "store", tenant=first).close()
+    with pytest.raises(UsageError) as caught:
+        open_store(f"file://{tmp_path}/store?tenant=acme")
+
+    assert ("store.tenant", True) == (caught.value.code, (first or "no tenant") in caught.value.message)
+
+
+def test_a_tenant_that_no_format_holds_is_refused(tmp_path: Path) -> None:
+    """Before anything is made."""
+    with pytest.raises(UsageError) as caught:
+        FileStore(tmp_path / "store", tenant="x" * 201)
+
+    assert ("store.tenant", False) == (caught.value.code, (tmp_path / "store").exists())
+
+
+async def test_a_folder_without_a_tenant_says_nothing_of_one(tmp_path: Path) -> None:
+    """Its format is what it was before there were folders of tenants: releases from then read it."""
+    await FileStore(tmp_path / "store").close()
+
+    assert '{"format":1,"layout":"A","shard_digits":2}\n' == (tmp_path / "store" / "format.json").read_text()
 
 
 async def test_a_keyed_chain_is_not_read_without_its_key(tmp_path: Path) -> None:

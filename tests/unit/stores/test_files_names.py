@@ -5,7 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import UsageError
-from interlock.stores.files_names import directory_name, entity_named, is_cut, kind_prefix, shard_name, shard_names
+from interlock.stores.files_names import (
+    NAME_BYTES_MAX,
+    directory_name,
+    entity_named,
+    is_cut,
+    kind_prefix,
+    shard_name,
+    shard_names,
+    tenant_folder,
+    tenant_prefix,
+)
 
 HOSTILE = (
     "order/../../etc/passwd",
@@ -77,6 +87,24 @@ def test_a_tenant_comes_first_and_is_not_another_s_kind() -> None:
         entity_named(name),
         entity_named("order.1", tenant="acme"),
     )
+
+
+@pytest.mark.parametrize("tenant", ["acme", "ü" * 60, "ü" * 100])
+def test_names_of_a_tenant_begin_with_its_prefix(tenant: str) -> None:
+    """Those that are cut too, in the name of the tenant itself or behind it."""
+    name = directory_name("order/1", tenant=tenant)
+
+    assert (True, True) == (name.startswith(tenant_prefix(tenant)), len(name) <= NAME_BYTES_MAX)
+
+
+@given(tenant=TEXT, other=TEXT)
+def test_the_folder_of_a_tenant_is_one_safe_name_of_its_own(tenant: str, other: str) -> None:
+    """Among those of others, on a file system that ignores case too, and beside months."""
+    name = tenant_folder(tenant)
+
+    assert set() == set(name) & {"/", "\0", "."}
+    assert (tenant == other) == (name.casefold() == tenant_folder(other).casefold())
+    assert (True, True) == (name.startswith("tenant-"), len(name) <= NAME_BYTES_MAX)
 
 
 @pytest.mark.parametrize("name", ["lost+found", ".", "order.", "order.%zz", "order.A", "a.b.c"])

@@ -2,12 +2,14 @@
 
 from hashlib import blake2b
 
+from msgspec.structs import replace
+
 from interlock.model.entry import Entry
 from interlock.model.event import Event
 from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
-from interlock.stores.files_keys import Keys
+from interlock.stores.files_keys import Keys, Times
 from interlock.stores.files_state import (
     Facts,
     Kept,
@@ -38,6 +40,16 @@ def test_what_is_kept_is_read_back_in_order() -> None:
     assert KEPT == found
     assert found is not None
     assert ["z", "a", "m"] == list(found.known_keys())
+
+
+def test_up_to_when_keys_are_forgotten_is_read_back_and_left_out_where_it_says_nothing() -> None:
+    """A short life has the snapshot that it always had; a long one a field that earlier releases pass over."""
+    kept = replace(KEPT, times=Times(900, ((64, 1_000), (128, 2_000))))
+    data = encode_kept(kept)
+
+    assert kept == decode_kept(data, "order/1")
+    assert b'"times":{"forgotten_ms":900,"entries":[[64,1000],[128,2000]]}' in data
+    assert b"times" not in encode_kept(KEPT)
 
 
 def test_every_flipped_byte_makes_it_nothing() -> None:

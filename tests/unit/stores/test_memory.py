@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from interlock.errors import UsageError
-from interlock.ports.store import Query, Refusal
+from interlock.ports.store import Refusal
 from interlock.stores.memory import open_store
-from interlock.testing.store_samples import Life
 
 
 def test_memory_has_no_places() -> None:
@@ -24,15 +23,3 @@ async def test_refusals_can_be_looked_at() -> None:
     await store.refuse((refusal,))
 
     assert [refusal] == store.refusals
-
-
-@pytest.mark.parametrize("limit", [0, -1])
-async def test_a_page_has_at_least_one_row(limit: int) -> None:
-    """A page without rows could never be turned."""
-    store = open_store("memory:")
-    for each in range(2):
-        await store.append(Life(f"parcel/{each}").created())
-    page = await store.find(Query(kind="parcel", limit=limit))
-
-    assert 1 == len(page.rows)
-    assert page.after is not None

@@ -101,6 +101,9 @@ class Made:
         """It is not."""
         return False
 
+    def add_log_listener(self, heard: object) -> None:
+        """It warns of nothing."""
+
     async def close(self) -> None:
         """Take leave."""
 

@@ -169,11 +169,13 @@ async def test_a_server_that_does_not_flush_is_refused() -> None:
         ((130_015, "UTF8", "on", "on", "on", False), "postgres.version"),
         ((180_000, "LATIN1", "on", "on", "on", False), "postgres.encoding"),
         ((180_000, "UTF8", "on", "on", "off", False), "postgres.unsafe"),
+        ((180_000, "UTF8", "on", "on", "local", False), "postgres.unsafe"),
+        ((180_000, "UTF8", "on", "on", "remote_write", False), "postgres.unsafe"),
         ((180_000, "UTF8", "on", "on", "on", True), "postgres.recovery"),
     ],
 )
 def test_a_server_that_cannot_keep_the_promise_is_told_apart(answer: tuple[Any, ...], code: str) -> None:
-    """Too old, texts in another encoding, commits without a flush, or only following another."""
+    """Too old, texts in another encoding, commits without a flush here or on standbys, or only following another."""
     with pytest.raises(InterlockError) as raised:
         postgres_connect._check(answer, parsed("postgresql://h/d"))
 

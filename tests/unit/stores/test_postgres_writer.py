@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from interlock.errors import InterlockError, InternalError, UnavailableError, UsageError
 from interlock.ports.store import Append, Appended, Conflict, Duplicate
-from interlock.stores import postgres_connect, postgres_writer
+from interlock.stores import postgres_callers, postgres_connect, postgres_writer
 from interlock.stores.postgres import open_store
 from interlock.stores.postgres_statements import (
     KEEP_CREATIONS,
@@ -169,7 +169,7 @@ async def test_the_way_to_commit_can_be_fixed(url: str, commit: str, statements:
 
 async def test_a_batch_has_a_bound_in_bytes(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large steps are spread over several statements, and one that is larger still goes alone."""
-    monkeypatch.setattr(postgres_writer, "BATCH_BYTES_MAX", 20_000)
+    monkeypatch.setattr(postgres_callers, "BATCH_BYTES_MAX", 20_000)
     lives = await born(store, 10)
     wire = Wire(store)
     answers = await together(store, *(life.stepped("written", {"text": "x" * 4_000}, key="a") for life in lives))

@@ -9,7 +9,7 @@ from typing import Protocol, cast
 import pytest
 from msgspec.structs import replace
 
-from interlock.errors import NotFoundError, UnavailableError, UsageError
+from interlock.errors import ArchivedError, NotFoundError, UnavailableError, UsageError
 from interlock.model.record import decode_record
 from interlock.opening import opened_store
 from interlock.ports.store import Append, Conflict, Duplicate, Loaded, Query, Releasing, Store
@@ -59,9 +59,11 @@ async def test_released_records_are_gone_and_the_archive_is_named(store: Storing
     assert isinstance(store, Releasing)
     assert await store.release("parcel/1", version=4, archive=AWAY)
     for after in (0, 1, 3):
-        with pytest.raises(NotFoundError) as raised:
+        with pytest.raises(ArchivedError) as raised:
             await store.read("parcel/1", after=after)
-        assert ("journal.archived", True) == (raised.value.code, AWAY in raised.value.message)
+        assert ("journal.archived", AWAY) == (raised.value.code, raised.value.archive)
+        assert f"`parcel/1` up to version 4 is in the archive {AWAY}" in raised.value.message
+        assert f"interlock journal {AWAY} parcel/1" in str(raised.value.hint)
     assert () == await store.read("parcel/1", after=4)
 
 

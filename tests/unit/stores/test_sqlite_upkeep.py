@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -16,17 +16,19 @@ from interlock.model.codec import encode
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.record import encode_record, genesis
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Duplicate, Loaded, Query
-from interlock.stores import sqlite_ledger, sqlite_upkeep, sqlite_writer
+from interlock.ports.store import Append, Appended, Duplicate, Loaded, Query
+from interlock.stores import boundary, sqlite_upkeep, sqlite_writer
+from interlock.stores.boundary import Boundary
 from interlock.stores.schema import schema_of
 from interlock.stores.sqlite import SqliteStore, open_store
 from interlock.stores.sqlite_connect import APPLICATION_ID, open_writer
 from interlock.stores.sqlite_ledger import Ledger
-from interlock.stores.sqlite_upkeep import Chore, expired_before_ms
+from interlock.stores.sqlite_upkeep import MOVE_MS, Chore, Forgetting
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import kept
 
 NOW = 1_800_000_000_000
+DAY_MS = 86_400_000
 
 
 class Watch:
@@ -64,7 +66,6 @@ async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watch: Watch) -
     """A store that is idle at once, on a clock that stands."""
     monkeypatch.setattr(sqlite_writer, "IDLE_SECONDS", 0.001)
     monkeypatch.setattr(sqlite_upkeep, "PURGE_MAX", 2)
-    monkeypatch.setattr(sqlite_ledger, "PURGE_MAX", 2)
     monkeypatch.setattr(SystemClock, "now_ms", lambda self: NOW)
     made = open_store(f"sqlite:///{tmp_path}/x.db")
     yield made
@@ -76,11 +77,242 @@ def _keys(path: Path) -> set[str]:
         return {key for (key,) in connection.execute("SELECT key FROM event_key")}
 
 
+class Time:
+    """A machine's two clocks: one that may be wrong, and one that only counts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall_ms = NOW
+        self.ticks_ms = 7_000
+        monkeypatch.setattr(SystemClock, "now_ms", lambda _: self.wall_ms)
+        monkeypatch.setattr(boundary, "monotonic_ns", lambda: self.ticks_ms * 1_000_000)
+
+    def pass_ms(self, ms: int) -> None:
+        """Time passes, and the clock shows it."""
+        self.wall_ms += ms
+        self.ticks_ms += ms
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    """Time, moved by hand."""
+    return Time(monkeypatch)
+
+
+class File:
+    """A file and those who have it open, each of which is idle when it is told to be."""
+
+    def __init__(self, path: Path, time: Time) -> None:
+        self.path = path
+        self.time = time
+        self.count = 0
+        self.ledger = self.opened()
+
+    def opened(self, tenant: str = "") -> Ledger:
+        """One more who writes."""
+        return Ledger(open_writer(self.path), self.path, tenant)
+
+    def reopen(self) -> None:
+        """The process ends, and another begins."""
+        self.ledger.close()
+        self.ledger = self.opened()
+
+    def keep(self, key: str, ledger: Ledger | None = None) -> None:
+        """One step of a new entity, now, by the clock."""
+        self.count += 1
+        append = Life(f"parcel/{self.count}", time_ms=self.time.wall_ms).created(key=key)
+        (answer,) = (ledger or self.ledger).commit([(append, encode(append.snapshot))]).answers
+
+        assert isinstance(answer, Appended)
+
+    def idle(self, key: str, ledger: Ledger | None = None) -> set[str]:
+        """Keep one more step, then have nothing to do; the keys that are left."""
+        self.keep(key, ledger)
+        while (ledger or self.ledger).purge():
+            pass
+        return _keys(self.path)
+
+    def boundary(self, tenant: str = "") -> int:
+        """What the file has of it."""
+        with closing(sqlite3.connect(self.path)) as connection:
+            found = connection.execute("SELECT time_ms FROM key_boundary WHERE tenant = ?", (tenant,)).fetchone()
+            return int(found[0])
+
+
+@pytest.fixture
+def file(tmp_path: Path, time: Time) -> Iterator[File]:
+    """A new file."""
+    made = File(tmp_path / "x.db", time)
+    yield made
+    made.ledger.close()
+
+
+def test_a_clock_that_jumps_ahead_takes_no_fresh_keys_with_it(file: File, time: Time) -> None:
+    """Entries are stamped by the same clock: what they say is no second witness. Nor is another start."""
+    file.idle("pay")
+    time.wall_ms += 31 * DAY_MS
+    jumped = file.idle("during")
+    file.reopen()
+    again = file.idle("after another start")
+    time.pass_ms(7 * DAY_MS)
+    a_week = file.idle("a week later")
+    time.wall_ms -= 31 * DAY_MS
+
+    assert {"pay", "during"} == jumped
+    assert {"pay", "during", "after another start"} == again
+    assert "pay" in a_week
+    assert {*a_week, "right again"} == file.idle("right again")
+
+
+def test_a_clock_that_jumps_before_the_first_quiet_moment_takes_none_either(file: File, time: Time) -> None:
+    """A new file has no boundary yet: its oldest key tells when it began."""
+    file.keep("pay")
+    time.wall_ms += 31 * DAY_MS
+
+    assert {"pay", "during"} == file.idle("during")
+
+
+def test_keys_are_forgotten_after_the_window_while_the_file_is_open(file: File, time: Time) -> None:
+    """Not a day before, and of many processes that end and begin again each does its part."""
+    file.idle("pay")
+    for _ in range(29):
+        time.pass_ms(DAY_MS)
+        file.idle(f"day {file.count}")
+        file.reopen()
+    before = _keys(file.path)
+    time.pass_ms(2 * DAY_MS)
+    after = file.idle("the end")
+
+    assert "pay" in before
+    assert before - {"pay"} | {"the end"} == after
+
+
+def test_time_in_which_nobody_had_the_file_open_is_made_up_for(file: File, time: Time) -> None:
+    """Keys are forgotten late then, and the lateness goes by a quarter of the time."""
+    hour = DAY_MS // 24
+    file.idle("pay")
+    time.pass_ms(28 * DAY_MS)
+    file.idle("before")
+    file.ledger.close()
+    time.wall_ms += DAY_MS
+    file.ledger = file.opened()
+    found = list[bool]()
+    for number in range(1, 42):  # after 24 it is as old as the window; two days are passed in 38 hours and a half
+        time.pass_ms(hour)
+        found.append("pay" in file.idle(f"{number}"))
+
+    assert [*[True] * 38, *[False] * 3] == found
+
+
+def test_a_key_from_a_clock_that_was_years_behind_holds_nothing_up_for_years(file: File, time: Time) -> None:
+    """Where nothing was kept there is nothing to wait for; but the window before the next key is."""
+    time.wall_ms = DAY_MS
+    file.keep("begun in 1970")
+    time.wall_ms = NOW
+    begun = file.idle("pay")
+    time.pass_ms(DAY_MS)
+    file.idle("next")
+    time.pass_ms(31 * DAY_MS)
+    gone = file.idle("a month later")
+    file.idle("skipped")
+
+    assert {"begun in 1970", "pay"} == begun
+    assert {"pay", "next", "a month later"} == gone
+    assert NOW - KEY_WINDOW_MS == file.boundary()
+
+
+def test_two_who_have_a_file_open_move_its_boundary_no_faster_than_one(file: File, time: Time) -> None:
+    """Each goes on from what it read when it opened it, so nothing counts twice."""
+    file.idle("pay")
+    begun = file.boundary()
+    with closing(file.opened()) as other:
+        time.wall_ms += 365 * DAY_MS
+        for number in range(8):
+            time.ticks_ms += 3_600_000
+            file.idle(f"a{number}")
+            file.idle(f"b{number}", other)
+
+    assert 10 * 3_600_000 == file.boundary() - begun
+
+
+def test_one_who_is_behind_moves_the_boundary_not_back(file: File, time: Time) -> None:
+    """A clock that falls back makes a second process say less: what the first wrote stands."""
+    file.idle("pay")
+    with closing(file.opened()) as other:
+        time.pass_ms(DAY_MS)
+        file.idle("a day")
+        time.wall_ms -= DAY_MS // 2
+        file.idle("half a day", other)
+
+    assert NOW + DAY_MS - KEY_WINDOW_MS == file.boundary()
+
+
+def test_each_tenant_has_its_boundary(file: File, time: Time) -> None:
+    """One that comes later begins when it comes."""
+    file.idle("pay")
+    time.pass_ms(DAY_MS)
+    file.idle("next")
+    with closing(file.opened("two")) as two:
+        file.idle("other", two)
+
+        assert (NOW + DAY_MS - KEY_WINDOW_MS,) * 2 == (file.boundary(), file.boundary("two"))
+        time.pass_ms(DAY_MS)
+        file.idle("more", two)
+
+        assert NOW + 2 * DAY_MS - KEY_WINDOW_MS == file.boundary("two")
+    assert NOW + DAY_MS - KEY_WINDOW_MS == file.boundary()
+
+
+def test_who_has_nothing_to_forget_writes_nothing(file: File, time: Time) -> None:
+    """A quiet moment costs no flush, unless the boundary moved by a minute."""
+    file.idle("pay")
+    changes = file.ledger._connection.total_changes
+    time.pass_ms(MOVE_MS - 1)
+    file.ledger._newest_ms = time.wall_ms
+    file.ledger.purge()
+    nothing = file.ledger._connection.total_changes - changes
+    time.pass_ms(1)
+    file.ledger._newest_ms = time.wall_ms
+    file.ledger.purge()
+
+    assert (0, 1) == (nothing, file.ledger._connection.total_changes - changes)
+
+
+def test_a_boundary_that_cannot_be_read_stops_no_store_from_opening(file: File) -> None:
+    """It is read when it is needed."""
+    with closing(file.opened()) as other:
+        file.ledger._connection.execute("ALTER TABLE key_boundary RENAME TO away")
+        unread = Forgetting(other._connection, "")
+        file.ledger._connection.execute("ALTER TABLE away RENAME TO key_boundary")
+
+        assert unread.forget(other._connection, 1) is False
+
+
+def test_a_file_of_an_earlier_release_begins_at_its_oldest_key(tmp_path: Path, time: Time) -> None:
+    """Nobody knows what its clock did: what is there stays for now, and goes as time passes."""
+    path = tmp_path / "x.db"
+    with closing(File(path, time).ledger) as ledger:
+        for days in (40, 38, 1):
+            append = Life(f"parcel/old-{days}", time_ms=NOW - days * DAY_MS).created(key=f"{days} days")
+            ledger.commit([(append, encode(append.snapshot))])
+        ledger._connection.execute("DROP TABLE key_boundary")
+        ledger._connection.execute("DELETE FROM schema_version WHERE version >= 8")
+    file = File(path, time)
+    begun, opened = file.boundary(), file.idle("opened")
+    time.pass_ms(DAY_MS)
+    a_day = file.idle("a day")
+    file.ledger.close()
+
+    assert NOW - 40 * DAY_MS == begun
+    assert {"40 days", "38 days", "1 days", "opened"} == opened
+    assert {"38 days", "1 days", "opened", "a day"} == a_day
+
+
 async def test_keys_older_than_the_window_are_forgotten_when_idle(
     store: SqliteStore, watch: Watch, tmp_path: Path
 ) -> None:
     """In batches, until none is left; the journal is untouched."""
     old, new = Life("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000), Life("parcel/2", time_ms=NOW)
+    store._writer.ledger._forgetting._boundary = Boundary(NOW - KEY_WINDOW_MS)
     await kept(store, old.created(), *(old.stepped(key=f"old-{number}") for number in range(5)))
     await kept(store, new.created(key="new"))
     await watch.until(tmp_path / "x.db", {"new"})
@@ -90,19 +322,6 @@ async def test_keys_older_than_the_window_are_forgotten_when_idle(
     assert 6 == len(await store.read("parcel/1"))
 
 
-@pytest.mark.parametrize(
-    ("now_ms", "newest_ms", "expected"),
-    [
-        (NOW, NOW, NOW - KEY_WINDOW_MS),
-        (NOW * 2, NOW, NOW - KEY_WINDOW_MS),
-        (NOW, NOW * 2, NOW - KEY_WINDOW_MS),
-    ],
-)
-def test_one_clock_that_runs_ahead_makes_nobody_forget(now_ms: int, newest_ms: int, expected: int) -> None:
-    """The earlier of the machine's clock and the newest entry counts."""
-    assert expected == expired_before_ms(now_ms, newest_ms)
-
-
 async def test_a_writer_that_is_busy_elsewhere_is_not_waited_for(store: SqliteStore, tmp_path: Path) -> None:
     """Another process holds the write lock: the keys are left for another time, and the writer is as good as before."""
     path = tmp_path / "x.db"
@@ -110,6 +329,7 @@ async def test_a_writer_that_is_busy_elsewhere_is_not_waited_for(store: SqliteSt
     await store.close()
     ledger = Ledger(open_writer(path), path, "")
     ledger._newest_ms = NOW
+    ledger._forgetting._boundary = Boundary(NOW - KEY_WINDOW_MS)
     with closing(ledger), closing(sqlite3.connect(path, isolation_level=None)) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
         busy = ledger.purge(), ledger.poison, _keys(path)
