@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.assemble import BoundChart
-from interlock.errors import UnavailableError, UsageError
+from interlock.errors import UsageError
 from interlock.model.findings import suggestion
 from interlock.model.limits import LEASE_MS, LEASE_MS_MIN
 
@@ -64,8 +64,9 @@ def open(  # noqa: A001 - the name users read: interlock.open
     `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file, `postgresql://host/name` a
     server. Of several charts of one kind the last creates new entities; the others go on with those they wrote.
     The runtime performs what entries leave to do, with the charts' handlers, where the store keeps work: `work=False`
-    leaves that to others, `work=True` insists on it. With a `life` (a `Lifecycle` or `Gate`), sends and work hold its
-    permits: draining it stops every process that shares it, and waits for what is in hand.
+    leaves that to others, `work=True` insists on it. Files with `?layout=C` keep none: a warning says what of a chart
+    nobody performs there. With a `life` (a `Lifecycle` or `Gate`), sends and work hold its permits: draining it stops
+    every process that shares it, and waits for what is in hand.
     With a `bus`, its address or an object that is one, every entry leaves a message, which says that it comes from
     `source` and the kind. `lease_ms` is how long work of a process that died waits before another takes it up.
     `key_prefix` stands before every key that handlers see, for stores that share an account of some service: the
@@ -297,12 +298,11 @@ class Opening:
 
         keeps_work = isinstance(runtime.store, WorkStore)
         if self._bus is not None and not keeps_work:
-            message = f"a {type(runtime.store).__name__} keeps no messages until the bus has them"
             hint = "use a store that keeps work, such as sqlite:, or open the runtime without a bus"
-            raise UnavailableError(message, code="store.work", hint=hint)
-        if self._work is False:
-            return
-        if keeps_work or self._work:
+            raise UsageError("this store keeps no messages until the bus has them", code="store.work", hint=hint)
+        if not (keeps_work or self._work):
+            self._warn_of_work()
+        elif self._work is not False:
             bus = None if self._bus is None else self._bus()
             if bus is not None:
                 runtime.before_close(bus.close)
@@ -318,10 +318,18 @@ class Opening:
             )
             await worker.start()
             runtime.before_close(worker.stop)
-        elif self._handlers or any(each.after for kernel in self._kernels for each in kernel.chart.states):
-            import_module("logging").getLogger("interlock").warning(
-                "this store keeps no work: handlers are not called and timers do not fire",
-                extra={"store": type(runtime.store).__name__},
+
+    def _warn_of_work(self) -> None:
+        """Tell, once for each kind, what nobody will do: not this process, and no other one."""
+        from interlock.effects.asked import asked_by
+
+        log = import_module("logging").getLogger("interlock")
+        for kind, deeds in asked_by(each.chart for each in self._kernels).items():
+            log.warning(
+                "this store keeps no work: nobody performs the %s of `%s`",
+                ", ".join(deeds),
+                kind,
+                extra={"store": without_password(self.url)},
             )
 
     async def _begin_reconciling(self, runtime: Runtime) -> None:
@@ -339,7 +347,7 @@ class Opening:
         elif self._reconcilers or _moves_timers(self._kernels):
             import_module("logging").getLogger("interlock").warning(
                 "this store keeps no leases: reconcilers do not run, and timers go by their deadline after downtime",
-                extra={"store": type(runtime.store).__name__},
+                extra={"store": without_password(self.url)},
             )
 
     async def __aenter__(self) -> Runtime:

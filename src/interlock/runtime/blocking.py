@@ -180,7 +180,7 @@ class BlockingRuntime:
         """As `Runtime.state`."""
         return self._wait(self.runtime.state(entity, at=at))
 
-    def journal(self, entity: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
+    def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
         """As `Runtime.journal`."""
         return self._wait(self.runtime.journal(entity, after=after, limit=limit))
 

@@ -17,8 +17,9 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from interlock.effects.asked import no_work
 from interlock.effects.standing import TOLD, standing
-from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.errors import NotFoundError, RejectedError, UsageError
 from interlock.model.work import Place
 from interlock.ports.clock import Clock
 from interlock.ports.store import Loaded, Refusal, RefusalLog, Store
@@ -37,8 +38,7 @@ class Desk:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         if not isinstance(store, WorkStore) or not isinstance(store, WorkDesk):
-            message = f"a {type(store).__name__} keeps no work"
-            raise UnavailableError(message, code="store.work", hint="its effects stand in the journals alone")
+            raise no_work()
         self._store = store
         self._entities: Store = store
         self._desk: WorkDesk = store

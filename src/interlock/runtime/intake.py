@@ -5,7 +5,8 @@ id, is known: `duplicate`.
 Rule 2: messages of one source entity are taken one after another, in the bus's order; others side by side.
 Rule 3: what cannot be answered now (the store is away, others kept winning) is tried again in its place, however long.
 Rule 4: `rejected` and `denied` are answers: told, and acknowledged. What can never become an event is set aside as a
-dead letter, with the reason: bytes that are no message, a route that fails, an entity that is not there.
+dead letter, with the reason: bytes that are no message, a route that fails, an entity that is not there, a source and
+id under which the entity took another event.
 Rule 5: what fails in a way that nobody foresaw is put back after a while: neither lost, nor held until the bus, which
 waits for an answer, brings nothing more.
 Rule 6: where order matters more than completeness, `ordered` drops a message whose `sequence` is not above the last

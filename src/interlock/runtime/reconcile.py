@@ -23,7 +23,7 @@ from msgspec.structs import asdict
 from interlock.effects.calling import answer_of, called
 from interlock.effects.queue import KeyedQueue
 from interlock.effects.retry import failed_by
-from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError
+from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.limits import LEASE_MS, RECONCILE_PAGE, RECONCILE_PASS_MAX, STOP_MS_MAX
 from interlock.ports.door import Pass
 from interlock.ports.lease import Lease, LeaseStore
@@ -266,6 +266,10 @@ class Runner:
             )
         except ConflictError:
             return "moved"
+        except UsageError as error:
+            if error.code != "key.reused":
+                raise
+            return "moved"  # another runner saw this version too, and what it was told came first
         if receipt.outcome in ("rejected", "denied"):
             message = f"`{answer.event}` is {receipt.outcome}: {receipt.reason}"
             raise RejectedError(message, code="reconcile.refused", hint="let the chart take it, from the role `system`")

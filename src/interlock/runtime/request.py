@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
-from interlock.errors import UsageError
+from interlock.errors import NotFoundError, UsageError
 from interlock.model.event import RESERVED_NAMES
 from interlock.model.limits import (
     ENTITY_ID_BYTES_MAX,
@@ -18,6 +18,9 @@ from interlock.model.limits import (
     NAME_BYTES_MAX,
 )
 from interlock.model.payload import payload_refusal
+
+VERSION_MAX = 2**62
+"""No journal is so long; stores keep versions as integers of 64 bits."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -55,6 +58,36 @@ def check_sender(principal: Mapping[str, Any] | None, trace: str | None) -> None
         raise UsageError(f"the principal is refused: {problem}", code="principal.malformed")
     if trace is not None:
         _check_text(trace, "trace", NAME_BYTES_MAX, "trace.malformed")
+
+
+def check_expected(expected: int | None) -> None:
+    """The version that a sender expects: a whole number; `1.0` or `True` would compare as one, and `"1"` never."""
+    if expected is not None and (type(expected) is not int or expected < 0):
+        message = f"`expected` is a version, a whole number from 0 on, not {expected!r:.60}"
+        raise UsageError(message, code="expected.malformed", hint="take it from a receipt or a snapshot: `.version`")
+
+
+def check_sent(sent_ms: int | None) -> None:
+    """When a sender first sent an event."""
+    if sent_ms is not None and type(sent_ms) is not int:
+        hint = "write int(time.time() * 1000)"
+        raise UsageError(f"sent_ms is whole milliseconds, not {sent_ms!r:.60}", code="sent.malformed", hint=hint)
+
+
+def check_part(after: int, limit: int | None = None) -> None:
+    """Which part of a journal is asked for: after a version, and how many entries, or all of them."""
+    if type(after) is not int or not 0 <= after <= VERSION_MAX:
+        message = f"after={after!r:.40} is no version"
+        raise UsageError(message, code="after.range", hint="entries after 0 are all of them, after 7 those from 8 on")
+    if limit is not None and (type(limit) is not int or limit < 1):
+        message = f"limit={limit!r:.40} is no number of entries"
+        raise UsageError(message, code="limit.range", hint="a whole number from 1 on; without it, all of them")
+
+
+def unknown_entity(entity: str) -> NotFoundError:
+    """What is said where there is no such entity."""
+    hint = "check its name, or create it first"
+    return NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint=hint)
 
 
 def dedupe_key(event: str, value: str | int) -> str:

@@ -4,7 +4,8 @@ Rule 1: nothing is released without a rule that names a kind, a state and an age
 Rule 2: the order is prove, adopt, read back, release. Whatever dies in between leaves a journal in two places, never
 in none; the same call again goes on where it stopped.
 Rule 3: an entity stays where it lived: its snapshot, its keys, the hash of its last record. An id never lives twice.
-Rule 4: what cannot be proven here, by its chain and by replay, is not archived, and that is said.
+Rule 4: what cannot be proven here, by its chain and by replay, or does not follow what the archive has, is not
+archived, and that is said; the others are taken all the same.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from interlock.errors import ConflictError, UsageError
+from interlock.errors import ConflictError, CorruptionError, UsageError
 from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Append, Archive, Query, Releasing, Row, Store
@@ -45,7 +46,8 @@ class Archived(Struct, frozen=True, omit_defaults=True):
 
 
 Opener = Callable[[str], Awaitable[tuple[Store, str]]]
-"""Gives the store that keeps the journals of a month such as `2026-08`, and its address."""
+"""Gives the store that keeps the journals of a month such as `2026-08`, and its address. It is of the tenant whose
+journals are archived: a chain begins with its tenant."""
 
 
 async def archive(
@@ -92,7 +94,7 @@ async def _archived(store: Store, charts: Charts, row: Row, opened: Opener, *, d
     target, address = await opened(where)
     try:
         head = await _adopted(store, charts, row.entity, proof.entries, target)
-    except ConflictError as error:
+    except (ConflictError, CorruptionError) as error:
         return Archived(row.entity, "no", where, proof.entries, error.message)
     if head != proof.head:
         return Archived(row.entity, "no", where, proof.entries, "the archive's copy ends with another hash")

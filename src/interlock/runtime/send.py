@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from interlock.effects.lane import Stopped
-from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.errors import CorruptionError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
 from interlock.model.entry import Entry, Receipt
@@ -35,11 +35,19 @@ from interlock.ports.driver import NOT_HERE
 from interlock.ports.store import Page, Query, Store
 from interlock.runtime.admission import Admission
 from interlock.runtime.charts import Charts
-from interlock.runtime.request import check_event, check_key, check_sender, checked_entity
+from interlock.runtime.request import (
+    check_event,
+    check_expected,
+    check_key,
+    check_part,
+    check_sender,
+    check_sent,
+    checked_entity,
+)
 from interlock.runtime.serving import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.serving import Drained, until_signal
-from interlock.runtime.steps import Given, Steps
-from interlock.runtime.travel import At, state_at
+from interlock.runtime.steps import EXPIRED, Given, Steps
+from interlock.runtime.travel import At, entries_after, state_at
 from interlock.runtime.turns import Level
 from interlock.runtime.verify import Proof, verify_entity, verify_store
 
@@ -79,7 +87,8 @@ class Runtime:
     ) -> Receipt:
         """Begin an entity: entry 1. The same key again is `duplicate`; another key is `rejected`, `entity.exists`.
 
-        Raises NotFoundError for an unknown kind, RejectedError when the chart refuses the context.
+        Raises NotFoundError for an unknown kind, RejectedError when the chart refuses the context, UsageError
+        (`key.reused`) when an event has the key.
         """
         kind = checked_entity(entity)
         check_sender(principal, trace)
@@ -87,11 +96,14 @@ class Runtime:
             check_key(key)
         kernel = self.charts.current(kind)
         given = dict(context or {})
-        problem = payload_refusal({"context": given})
-        if problem is not None:
-            raise RejectedError(f"the context is refused: {problem}", code="context.refused")
+        refused = payload_refusal({"context": given})
+        problem = None
+        if refused is not None:
+            problem = RejectedError(f"the context is refused: {refused}", code="context.refused")
         with self._admission.admitted():
-            return await self._steps.begin(entity, kernel, given, key=key, principal=_plain(principal), trace=trace)
+            return await self._steps.begin(
+                entity, kernel, given, key=key, principal=_plain(principal), trace=trace, problem=problem
+            )
 
     async def send(
         self,
@@ -107,10 +119,14 @@ class Runtime:
     ) -> Receipt:
         """Give an event to an entity. When the receipt says `applied`, its entry is durable.
 
-        `sent_ms` is when the sender first sent it: keys are forgotten after `KEY_WINDOW_MS`, so an event from before
-        that whose key is not known is `rejected`, `key.expired`; it may have been taken long ago.
+        `sent_ms` is when the sender first sent it: keys are forgotten after `KEY_WINDOW_MS`, 30 days, in files after
+        10,000 further entries of the entity. With it, an event from before that whose key is not known is `rejected`,
+        `key.expired`: it may have been taken long ago. Without it, it is taken again.
         Raises NotFoundError when there is no such entity, ConflictError when `expected` is not its version or others
-        kept winning, UnavailableError when the store cannot keep its promise: then send again with the same key.
+        kept winning, UsageError (`key.reused`) when another event has the key, RejectedError when the step is too large
+        to keep, UnavailableError when the store cannot keep its promise: it may have kept the entry all the same, so
+        send again with the same key. Without a key, and without a `dedupe` in the chart, nobody can tell the second
+        from a new event: it may be taken twice. Look at `journal` first, or give every event a key.
         """
         given = self._given(entity, event, payload, key, principal, trace, expected, sent_ms)
         if key is None:
@@ -147,16 +163,18 @@ class Runtime:
         check_sender(principal, trace)
         if key is not None:
             check_key(key)
+        check_expected(expected)
+        check_sent(sent_ms)
         refused = payload_refusal(payload)
         problem = self._expiry(sent_ms) if refused is None else Fault("payload", refused)
         given = Event(event, payload, key, key, _plain(principal))
-        return Given(given, key or "_", expected, trace, problem)
+        return Given(given, key or "_", expected, trace, problem, sent_ms=sent_ms)
 
     def _expiry(self, sent_ms: int | None) -> Fault | None:
         """Why an event of this age is refused if its key is not known; None when it is young enough."""
         if sent_ms is None or sent_ms >= self.clock.now_ms() - KEY_WINDOW_MS:
             return None
-        return Fault("key.expired", "keys of that age are forgotten: it may have been taken long ago")
+        return EXPIRED
 
     # For those who perform the work that entries leave
 
@@ -201,12 +219,25 @@ class Runtime:
         if at is None:
             snapshot, _ = await self._steps.loaded(entity)
             return snapshot
-        return await state_at(self.store, self.charts, entity, await self._steps.found(entity), at)
+        try:
+            loaded = await self._steps.found(entity)
+        except CorruptionError:  # what was before the damage can be had, and the journal says where that is
+            loaded = None
+        return await state_at(self.store, self.charts, entity, loaded, at)
 
-    async def journal(self, entity: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
-        """The entries after a version, in order, verified."""
+    async def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
+        """The entries after a version, in order, verified: all of them, or the first `limit`.
+
+        A long journal is better read in parts: `limit=1000`, then again with `after` the version of the last entry.
+        Raises NotFoundError when there is no such entity, or an archive has its journal; UsageError for an `after`
+        below 0 or a `limit` below 1.
+        """
         checked_entity(entity)
-        return tuple(each.entry for each in await self.store.read(entity, after=after, limit=limit))
+        check_part(after, limit)
+        found = await entries_after(self.store, entity, after=after, limit=limit)
+        if not found:  # nothing more, or nothing at all
+            await self._steps.found(entity)
+        return found
 
     async def show(self, what: str, *, entries: int = 10) -> ShownEntity | ShownKind:
         """An entity, `kind/id`, with its last entries, or the population of a kind: as notebooks show it."""
@@ -222,12 +253,19 @@ class Runtime:
         return await self.store.find(query)
 
     async def watch(self, entity: str, *, after: int = 0, poll_ms: int = 1_000) -> AsyncGenerator[Entry, None]:
-        """Every entry after a version, as it is kept: at once for this process's own, within `poll_ms` for others'."""
+        """Every entry after a version, as it is kept: at once for this process's own, within `poll_ms` for others'.
+
+        Raises NotFoundError when there is no such entity yet: create it first.
+        """
         checked_entity(entity)
+        check_part(after)
+        is_known = False
         while not self._steps.closed:
             changed = self._steps.changed.setdefault(entity, asyncio.Event())
             try:
                 records = await self.store.read(entity, after=after)
+                if not (records or is_known):  # nothing more, or nothing at all
+                    await self._steps.found(entity)
             except UnavailableError:
                 if self._steps.closed:  # meanwhile: that is the end
                     return
@@ -235,6 +273,7 @@ class Runtime:
             for record in records:
                 after = record.version
                 yield record.entry
+            is_known = True
             if not records:
                 waits = {asyncio.ensure_future(changed.wait()), asyncio.ensure_future(self.clock.sleep_ms(poll_ms))}
                 try:

@@ -28,7 +28,7 @@ class Source(Protocol):
     async def state(self, entity: str) -> Snapshot:
         """The entity now."""
 
-    async def journal(self, entity: str, *, after: int = 0, limit: int = 100) -> tuple[Entry, ...]:
+    async def journal(self, entity: str, *, after: int = 0, limit: int | None = None) -> tuple[Entry, ...]:
         """The entries after a version."""
 
 

@@ -2,7 +2,8 @@
 
 Rule 1: a snapshot from the cache may be stale: that costs one lost swap, never a wrong step.
 Rule 2: a refusal is only ever given on a fresh snapshot, and only when the key is not known: the same send, repeated
-after the entity moved on, is `duplicate`.
+after the entity moved on, is `duplicate`. Roles come before all that: a key or a version that a stranger guesses
+tells him nothing.
 Rule 3: what a step leaves to do is written in the append of its entry, where the store keeps work; whoever performs it
 hears of it afterwards, and not before.
 Rule 4: an error of the chart that no transition took is told to the log: most steps have no sender who reads a receipt.
@@ -11,7 +12,6 @@ Rule 4: an error of the chart that no transition took is told to the log: most s
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -21,39 +21,51 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.effects.left import left
-from interlock.errors import ConflictError, NotFoundError, RejectedError, UnavailableError
+from interlock.errors import ConflictError, RejectedError, UnavailableError
 from interlock.kernel.kernel import Kernel
-from interlock.model.codec import encode, plain
+from interlock.model.codec import plain
 from interlock.model.entry import CREATE, Entry, Receipt
 from interlock.model.event import Event
 from interlock.model.limits import (
     BACKOFF_MS_MAX,
     BACKOFF_MS_MIN,
     CONFLICT_RETRIES_MAX,
-    ENTRY_BYTES_MAX,
-    SNAPSHOT_BYTES_MAX,
     SNAPSHOTS_CACHED_MAX,
 )
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault, Step
 from interlock.model.work import Left, Place
 from interlock.ports.clock import Clock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Refusal, RefusalLog, Stale, Store
+from interlock.ports.store import (
+    Append,
+    Appended,
+    Conflict,
+    Duplicate,
+    Forgotten,
+    Loaded,
+    Refusal,
+    RefusalLog,
+    Stale,
+    Store,
+)
 from interlock.ports.work import WorkStore
 from interlock.runtime.charts import Charts
+from interlock.runtime.known import known
 from interlock.runtime.replay import replayed
-from interlock.runtime.request import dedupe_key
+from interlock.runtime.request import dedupe_key, unknown_entity
+from interlock.runtime.telling import entry_of, receipt_of, tell_faults
 from interlock.runtime.turns import Busy, Level, Turn
 from interlock.trust.authorize import Authorizer
 
-_log = logging.getLogger("interlock.runtime")
-
 NOTHING = Left()
+
+EXPIRED = Fault("key.expired", "keys of that age are forgotten: it may have been taken long ago")
 
 
 class Given(Struct, frozen=True):
     """An event for an entity: its key, what the sender expects, why it is refused beforehand if it is.
 
+    `sent_ms` is when its sender first sent it, for stores that can tell whether its key may be forgotten.
     `answers` is the work of the entity that ends with the entry; with `fence`, only while that is its newest attempt.
     """
 
@@ -65,6 +77,7 @@ class Given(Struct, frozen=True):
     answers: Place | None = None
     fence: int | None = None
     level: Level = Level.OUTSIDE
+    sent_ms: int | None = None
 
 
 class Steps:
@@ -105,24 +118,39 @@ class Steps:
         trace: str | None = None,
         parent: Parent | None = None,
         token: str | None = None,
+        problem: RejectedError | None = None,
     ) -> Receipt:
-        """Entry 1 of an entity. `key` is its sender's, `token` what stands for it when there is none."""
+        """Entry 1 of an entity. `key` is its sender's, `token` what stands for it when there is none.
+
+        `problem`: why the context is refused beforehand, if it is. Raises RejectedError when that, or the chart, says
+        no; not where the key is known: then a chart said yes before, and it is `duplicate`.
+        """
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = plain(parent)
         async with self.alone(entity, Level.OUTSIDE if parent is None else Level.SEND):
             now = self.clock.now_ms()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now, type="platform")
-            step = kernel.start(context, entity=entity, time_ms=now, parent=parent)
-            entry = _entry(event, (), step, key or token or f"_{self.clock.token()}", trace)
+            own = key or token or f"_{self.clock.token()}"
+            try:
+                if problem is not None:
+                    raise problem
+                step = kernel.start(context, entity=entity, time_ms=now, parent=parent)
+                entry = entry_of(event, (), step, own, trace)
+            except RejectedError as error:
+                if isinstance(found := await self.store.load(entity, key=own), Duplicate):
+                    return await known(self.store, entity, found.version, key=own, event=CREATE)
+                if parent is None:  # a parent hears it as the error of its invoke
+                    await self._tell_refusal(entity, event, "rejected", error.code, trace)
+                raise
             work = self._left(kernel, None, step, entry, None)
             result = await self.store.append(self._append(kernel, 0, entry, step.snapshot, work))
             if isinstance(result, Appended):
                 self._keep(step.snapshot, now, work)
-                _tell_faults(entry, step)
+                tell_faults(entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
-                return Receipt(entity, "duplicate", result.version)
+                return await known(self.store, entity, result.version, key=own, event=CREATE)
             assert isinstance(result, Conflict)  # no work stands before an entity's first entry
             return Receipt(entity, "rejected", result.version, "entity.exists")
 
@@ -145,8 +173,8 @@ class Steps:
         event, key = self._stamped(kernel, snapshot, given, last_ms)
         verdict = self._verdict(kernel, snapshot, event, given)
         if verdict != "roles" and isinstance(found := await self.store.load(entity, key=key), Duplicate):
-            return Receipt(entity, "duplicate", found.version)
-        return _receipt(snapshot, verdict)
+            return await known(self.store, entity, found.version, key=key, event=event.name)
+        return receipt_of(snapshot, verdict)
 
     async def _attempt(self, entity: str, given: Given) -> Receipt | None:
         """One try; None when the swap was lost."""
@@ -157,7 +185,7 @@ class Steps:
         verdict = self._verdict(kernel, snapshot, event, given)
         if isinstance(verdict, Step) and verdict.snapshot.version > snapshot.version:
             return await self._appended(kernel, snapshot, event, verdict, key, given)
-        return await self._refused(snapshot, event, verdict, key, given.trace)
+        return await self._refused(snapshot, event, verdict, key, given)
 
     def _stamped(self, kernel: Kernel, snapshot: Snapshot, given: Given, last_ms: int) -> tuple[Event, str]:
         """The event with its time, which never goes back, and the key by which it is known.
@@ -174,46 +202,63 @@ class Steps:
         return event, given.key
 
     def _verdict(self, kernel: Kernel, snapshot: Snapshot, event: Event, given: Given) -> Step | str:
-        """The step, or the reason why the policy denies it."""
+        """The step, or the reason why the policy denies it.
+
+        Roles come first: a stranger is denied, whatever he expects. A permit comes after `expected`: what it says of a
+        snapshot that the sender did not mean is no answer.
+        """
+        policy = self._policy(kernel, given)
+        if policy is not None and (denied := policy.role_refusal(event)) is not None:
+            return denied
         if given.expected is not None and snapshot.version != given.expected:
             return "expected"
-        denied = None if given.answers is not None else self._denial(kernel, snapshot, event)
-        if denied is not None:
+        if policy is not None and (denied := policy.permit_refusal(event, snapshot)) is not None:
             return denied
         if given.problem is not None:
             return Step(snapshot, (), "rejected", given.problem.code, faults=(given.problem,))
         return kernel.step(snapshot, event)
 
-    def _denial(self, kernel: Kernel, snapshot: Snapshot, event: Event) -> str | None:
-        """Why this sender may not. Not asked of answers: the chart itself set the timer, or invoked."""
+    def _policy(self, kernel: Kernel, given: Given) -> Authorizer | None:
+        """Who decides whether this sender may; None where everybody may.
+
+        Not asked of answers: the chart itself set the timer, or invoked.
+        """
+        if given.answers is not None:
+            return None
         authorizer = self._authorizers.get(kernel.chart.revision)
         if authorizer is None:
             authorizer = self._authorizers[kernel.chart.revision] = Authorizer(kernel.chart)
-        if authorizer.is_open:
-            return None
-        return authorizer.role_refusal(event) or authorizer.permit_refusal(event, snapshot)
+        return None if authorizer.is_open else authorizer
 
     async def _appended(
         self, kernel: Kernel, snapshot: Snapshot, event: Event, step: Step, key: str, given: Given
     ) -> Receipt | None:
-        entry = _entry(event, snapshot.configuration, step, key, given.trace)
+        try:
+            entry = entry_of(event, snapshot.configuration, step, key, given.trace)
+        except RejectedError as error:
+            return await self._refused(snapshot, event, error, key, given)
         work = self._left(kernel, snapshot, step, entry, given.answers)
         append = self._append(kernel, snapshot.version, entry, step.snapshot, work)
         if given.fence is not None:
             assert given.answers is not None  # a fence is around some work
             append = replace(append, fence=(given.answers, given.fence))
+        if given.sent_ms is not None:
+            append = replace(append, sent_ms=given.sent_ms)
         result = await self.store.append(append)
         if isinstance(result, Appended):
             self._keep(step.snapshot, event.time_ms, work)
-            _tell_faults(entry, step)
+            tell_faults(entry, step)
             return Receipt(
                 snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
             )
         if isinstance(result, Duplicate):
             self.snapshots.pop(snapshot.entity, None)
-            return Receipt(snapshot.entity, "duplicate", result.version)
+            return await known(self.store, snapshot.entity, result.version, key=key, event=event.name)
         if isinstance(result, Stale):
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
+        if isinstance(result, Forgotten):
+            expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
+            return await self._refused(snapshot, event, expired, key, given)
         return None
 
     def _left(self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, answers: Place | None) -> Left:
@@ -237,24 +282,34 @@ class Steps:
         return not hidden.isdisjoint((*entry.before, *entry.after))
 
     async def _refused(
-        self, snapshot: Snapshot, event: Event, verdict: Step | str, key: str, trace: str | None
+        self, snapshot: Snapshot, event: Event, verdict: Step | str | RejectedError, key: str, given: Given
     ) -> Receipt | None:
-        """A refusal, once it is known to be right: for a key never kept, on the newest snapshot. None: it is not."""
+        """A refusal, once it is known to be right: for a key never kept, on the newest snapshot. None: it is not.
+
+        Raises what is no receipt: ConflictError for `expected`, the RejectedError given.
+        """
         entity = snapshot.entity
         if verdict != "roles":  # before the role test a guessed key would answer strangers
             found = await self.store.load(entity, key=key)
             if isinstance(found, Duplicate):
-                return Receipt(entity, "duplicate", found.version)
+                return await known(self.store, entity, found.version, key=key, event=event.name)
             if found is None or found.version != snapshot.version:
                 return None
         if verdict == "expected":
             raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
-        receipt = _receipt(snapshot, verdict)
+        if isinstance(verdict, RejectedError):
+            if given.answers is None:  # of an answer the work itself tells it, once it is given up
+                await self._tell_refusal(entity, event, "rejected", verdict.code, given.trace)
+            raise verdict
+        receipt = receipt_of(snapshot, verdict)
+        await self._tell_refusal(entity, event, receipt.outcome, receipt.reason or "", given.trace)
+        return receipt
+
+    async def _tell_refusal(self, entity: str, event: Event, outcome: str, reason: str, trace: str | None) -> None:
+        """Keep an attempt that changed nothing, where the store keeps such."""
         if isinstance(self.store, RefusalLog):
             who = None if event.principal is None else str(event.principal.get("id", ""))
-            reason = receipt.reason or ""
-            await self.store.refuse((Refusal(entity, event.name, receipt.outcome, reason, event.time_ms, who, trace),))
-        return receipt
+            await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.time_ms, who, trace),))
 
     def _append(self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: Left) -> Append:
         place = (snapshot.revision, snapshot.configuration)
@@ -289,7 +344,7 @@ class Steps:
         found = await self.found(entity)
         snapshot = replayed(self.charts, entity, found.snapshot, (each.entry for each in found.records))
         if snapshot is None:
-            raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="create it first")
+            raise unknown_entity(entity)
         self._cache(snapshot, found.time_ms)
         return snapshot, found.time_ms
 
@@ -297,49 +352,10 @@ class Steps:
         """What the store knows of an entity. Raises NotFoundError."""
         found = await self.store.load(entity)
         if found is None or isinstance(found, Duplicate):
-            raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="create it first")
+            raise unknown_entity(entity)
         return found
 
 
 def backoff_ms(attempt: int, jitter: float) -> float:
     """How long to wait before the next try: exponential, capped, and anywhere below that (full jitter)."""
     return min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2.0**attempt) * jitter
-
-
-def _entry(event: Event, before: tuple[str, ...], step: Step, key: str, trace: str | None) -> Entry:
-    snapshot = step.snapshot
-    entry = Entry(
-        snapshot.version,
-        event,
-        step.outcome,
-        before,
-        snapshot.configuration,
-        snapshot.revision,
-        key,
-        step.reason,
-        trace,
-        step.effects,
-    )
-    if len(encode(entry)) > ENTRY_BYTES_MAX:
-        raise RejectedError(f"the entry of this step has more than {ENTRY_BYTES_MAX:,} bytes", code="entry.size")
-    if len(encode(snapshot)) > SNAPSHOT_BYTES_MAX:
-        raise RejectedError(f"the snapshot would have more than {SNAPSHOT_BYTES_MAX:,} bytes", code="snapshot.size")
-    return entry
-
-
-def _tell_faults(entry: Entry, step: Step) -> None:
-    """Warn of what went wrong inside a step that was kept. Without its message: that may quote what a sender gave."""
-    for fault in step.faults:
-        facts = {"entity_id": step.snapshot.entity, "version": entry.version, "event": entry.event.name}
-        _log.warning("no transition took an error", extra={**facts, "code": fault.code, "place": fault.place})
-
-
-def _receipt(snapshot: Snapshot, verdict: Step | str) -> Receipt:
-    """The receipt of a verdict that nothing was written for: a denial, a refusal, or what a step would do."""
-    entity = snapshot.entity
-    if isinstance(verdict, str):
-        return Receipt(entity, "denied", snapshot.version, verdict)
-    after = verdict.snapshot
-    return Receipt(
-        entity, verdict.outcome, after.version, verdict.reason, after, verdict.effects, verdict.faults, verdict.trials
-    )

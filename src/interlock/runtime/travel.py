@@ -3,6 +3,7 @@
 Rule 1: a time means the last entry not after it: that is what was known then.
 Rule 2: what the store loads is a shortcut only. Where its snapshot is not after the wanted place, replay begins there;
 otherwise at the first entry. Both give the same snapshot.
+Rule 3: what was before some damage can be had; what may have been after it cannot.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from msgspec import Struct
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.entry import Entry
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Loaded, Store
+from interlock.ports.store import PAGE_MAX, Loaded, Store
 from interlock.runtime.charts import Charts
 from interlock.runtime.replay import replayed
+from interlock.runtime.sound import sound_records
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -36,6 +38,10 @@ class Moment(Struct, frozen=True):
         if self.version is not None:
             return entry.version > self.version
         return self.time_ms is not None and entry.event.time_ms > self.time_ms
+
+    def is_reached_by(self, entry: Entry) -> bool:
+        """Whether nothing after this entry is wanted. Of a time, only a later entry tells."""
+        return entry.version == self.version or self.is_passed_by(entry)
 
 
 def moment(at: At) -> Moment:
@@ -65,16 +71,16 @@ def _parsed(text: str) -> datetime:
         raise UsageError(f"`{text[:60]}` is no time of ISO 8601", code="at.malformed", hint=hint) from None
 
 
-async def state_at(store: Store, charts: Charts, entity: str, loaded: Loaded, at: At) -> Snapshot:
-    """The entity as it was. Raises NotFoundError when there was nothing then."""
+async def state_at(store: Store, charts: Charts, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
+    """The entity as it was. Raises NotFoundError when there was nothing then, CorruptionError when that is damaged."""
     wanted = moment(at)
     found: Snapshot | None = None
-    if _begins_before(loaded, wanted):
+    if loaded is not None and _begins_before(loaded, wanted):
         found = _until(charts, entity, loaded.snapshot, wanted, (each.entry for each in loaded.records))
     else:
         async for page in pages(store, entity):
             found = _until(charts, entity, found, wanted, page)
-            if wanted.is_passed_by(page[-1]):
+            if wanted.is_reached_by(page[-1]):
                 break
     if found is None or (wanted.version is not None and found.version != wanted.version):
         where = f"version {at}" if wanted.version is not None else f"{at}"
@@ -83,10 +89,22 @@ async def state_at(store: Store, charts: Charts, entity: str, loaded: Loaded, at
 
 
 async def pages(store: Store, entity: str, *, after: int = 0) -> AsyncIterator[tuple[Entry, ...]]:
-    """The whole journal after a version, as many entries at a time as the store gives."""
-    while records := await store.read(entity, after=after):
+    """The whole journal after a version, as many entries at a time as the store gives; then its damage, if any."""
+    async for records in sound_records(store, entity, after=after):
         yield tuple(each.entry for each in records)
+
+
+async def entries_after(store: Store, entity: str, *, after: int, limit: int | None) -> tuple[Entry, ...]:
+    """So many entries after a version, or all of them, read page by page."""
+    found: list[Entry] = []
+    while limit is None or len(found) < limit:  # ends with the page that is not full
+        wanted = PAGE_MAX if limit is None else min(PAGE_MAX, limit - len(found))
+        records = await store.read(entity, after=after, limit=wanted)
+        found += (each.entry for each in records)
+        if len(records) < wanted:
+            break
         after = records[-1].version
+    return tuple(found)
 
 
 def _begins_before(loaded: Loaded, wanted: Moment) -> bool:

@@ -2,7 +2,8 @@
 
 Rule 1: what a step gives when it is done again must be what its entry says: from, to, outcome, reason, effects; and the
 stored snapshot must be the replayed one at its version. Anything else is a divergence, told with its version.
-Rule 2: damage is an answer, not an exception: one bad entity does not keep the others from being looked at.
+Rule 2: damage is an answer, not an exception: one bad entity does not keep the others from being looked at. One that
+cannot be read is an answer too, as long as the store itself answers.
 Rule 3: an entity whose revision is not here is not replayed, and that is said; nothing is guessed about it. A chart
 that is compatible may replay it, but where it gives something else, nothing is proven: it may be right to differ.
 Rule 4: what a database keeps beside its journals for lists, counts and known keys is held against them.
@@ -17,7 +18,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from interlock.errors import CorruptionError, InterlockError, NotFoundError, UnavailableError
+from interlock.errors import ArchivedError, CorruptionError, InterlockError, NotFoundError, UnavailableError
 from interlock.kernel.kernel import Kernel
 from interlock.model.codec import encode
 from interlock.model.entry import Entry
@@ -27,12 +28,16 @@ from interlock.model.step import Step
 from interlock.ports.store import PAGE_MAX, Derived, Duplicate, Loaded, Names, Query, Store
 from interlock.runtime.charts import Charts
 from interlock.runtime.replay import repeated, unproven
+from interlock.runtime.request import unknown_entity
+from interlock.runtime.sound import before_damage
 
-ARCHIVED = "journal.archived"
-UNPROVEN = frozenset({"kind.unknown", "revision.unknown"})
-"""Codes of problems that are this process's, not the journal's: it lacks the chart."""
+UNKNOWN, UNREAD = "entity.unknown", "journal.unread"
+UNPROVEN = frozenset({"kind.unknown", "revision.unknown", UNKNOWN, UNREAD})
+"""Codes of problems that are not the journal's: the chart is not here, the name is wrong, or nobody can read it."""
 
 _SHOWN_MAX = 80
+_UNKNOWN = Loaded(2**63, 0, None)
+"""What stands for an entity that does not load: its journal is heard to where it ends."""
 
 
 class Problem(Struct, frozen=True, omit_defaults=True):
@@ -51,7 +56,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 class Proof(Struct, frozen=True, omit_defaults=True):
     """What is proven of an entity: so many linked entries up to this hash, replayed or not, and the first problem.
 
-    `archive` says where the journal is, when its records were released to an archive.
+    `archive` is the address of the archive, when its records were released to one: nothing was looked at there.
     """
 
     entity: str
@@ -63,13 +68,18 @@ class Proof(Struct, frozen=True, omit_defaults=True):
 
 
 async def verify_entity(store: Store, charts: Charts | None, entity: str) -> Proof:
-    """Check one entity; without charts its chain only. Raises NotFoundError when there is none."""
+    """Check one entity; without charts its chain only. Raises NotFoundError when there is none, UnavailableError when
+    the store as a whole does not answer.
+    """
+    damage: CorruptionError | None = None
     try:
         loaded = await store.load(entity)
     except CorruptionError as error:
-        return Proof(entity, problem=Problem(error.code, error.message))
+        loaded, damage = _UNKNOWN, error
+    except UnavailableError as error:
+        return await _unread(store, entity, error)
     if loaded is None or isinstance(loaded, Duplicate):
-        raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="create it first")
+        raise unknown_entity(entity)
     witness = _Witness(charts, entity, loaded)
     try:
         while witness.entries < loaded.version and not witness.is_corrupt:
@@ -77,34 +87,25 @@ async def verify_entity(store: Store, charts: Charts | None, entity: str) -> Pro
             if not records:
                 break
             witness.hear(records)
-    except NotFoundError as error:
-        if error.code != ARCHIVED:
-            raise
-        return Proof(entity, archive=error.message)
+    except ArchivedError as error:
+        return Proof(entity, archive=error.archive)
     except CorruptionError as error:
-        witness.hear(await _readable(store, entity, after=witness.entries))
-        witness.fail(error.code, error.message)
+        witness.hear(await before_damage(store, entity, after=witness.entries))
+        witness.fail(error.code, error.message, witness.entries + 1)
+    except UnavailableError as error:
+        return await _unread(store, entity, error)
+    if damage is not None:
+        witness.fail(damage.code, damage.message)
     if charts is not None and isinstance(store, Derived) and not witness.is_corrupt:
         for told in await store.differences(entity):
             witness.fail("store.beside", f"`{entity}`: {told}")
     return witness.proof()
 
 
-async def _readable(store: Store, entity: str, *, after: int) -> tuple[Record, ...]:
-    """The records of a page before the one that does not read: a store refuses the whole page that it is on."""
-    good: tuple[Record, ...] = ()
-    low, high = 0, PAGE_MAX
-    while low < high - 1:  # `low` can be read, `high` cannot
-        middle = (low + high) // 2
-        try:
-            found = await store.read(entity, after=after, limit=middle)
-        except CorruptionError:
-            high = middle
-        else:
-            if len(found) < middle:  # it has been put right meanwhile
-                return found
-            good, low = found, middle
-    return good
+async def _unread(store: Store, entity: str, error: UnavailableError) -> Proof:
+    """What is said of an entity that cannot be read while the store answers. Where it does not, it raises."""
+    await store.kinds()
+    return Proof(entity, problem=Problem(UNREAD, error.message))
 
 
 async def verify_store(store: Store, charts: Charts | None, *, now_ms: int) -> AsyncIterator[Proof]:
@@ -168,23 +169,26 @@ class _Witness:
             if self.is_corrupt or self.entries == self._loaded.version:
                 return
             if record.key != record.entry.key:
-                self.fail("journal.key", f"its key is `{record.key}` outside and `{record.entry.key}` inside", record)
+                told = f"its key is `{record.key}` outside and `{record.entry.key}` inside"
+                self._fail_at(record, "journal.key", told)
             elif self._charts is not None and self._problem is None:
                 self._replay(self._charts, record)
             if not self.is_corrupt:
                 self.entries, self._head = record.version, record.head
 
-    def fail(self, code: str, message: str, record: Record | None = None) -> None:
+    def fail(self, code: str, message: str, version: int | None = None) -> None:
         """Note the first problem."""
-        place = "" if record is None else f"the journal of `{self._entity}` at version {record.version}: "
         if not self.is_corrupt:
-            self._problem = Problem(code, place + message, None if record is None else record.version)
+            self._problem = Problem(code, message, version)
+
+    def _fail_at(self, record: Record, code: str, message: str) -> None:
+        self.fail(code, f"the journal of `{self._entity}` at version {record.version}: {message}", record.version)
 
     def proof(self) -> Proof:
         """What was proven."""
         if self.entries != self._loaded.version:  # damage without a chart, too
             message = f"`{self._entity}` is at version {self._loaded.version}, and its journal ends at {self.entries}"
-            self.fail("journal.short", message)
+            self.fail("journal.short", message, self.entries + 1)
         replayed = self._charts is not None and self._problem is None
         return Proof(self._entity, self.entries, self._head, replayed, None, self._problem)
 
@@ -208,7 +212,7 @@ class _Witness:
     def _diverges(self, kernel: Kernel, record: Record, found: str) -> None:
         """A step, done again, gives something else. Only the chart that wrote the entry can call that damage."""
         if kernel.chart.revision == record.entry.revision:
-            self.fail("journal.divergence", found, record)
+            self._fail_at(record, "journal.divergence", found)
             return
         error = unproven(self._entity, record.entry, kernel)
         self._problem = Problem(error.code, error.message, record.version)

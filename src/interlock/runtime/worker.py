@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from interlock.effects.asked import no_work
 from interlock.effects.children import Children
 from interlock.effects.handlers import Handler, Handlers, check_functions
 from interlock.effects.lane import LaneLoop, Stopped
 from interlock.effects.messages import PUBLISHED_MAX, Messages
 from interlock.effects.relay import Relay
 from interlock.effects.timers import Timers
-from interlock.errors import UnavailableError
 from interlock.model.limits import LEASE_MS, RUNNING_MAX
 from interlock.model.message import SOURCE
 from interlock.model.work import CHILD, Left, Work
@@ -49,8 +49,7 @@ class Worker:
         lease_ms: int = LEASE_MS,
     ) -> None:
         if not isinstance(runtime.store, WorkStore):
-            message = f"a {type(runtime.store).__name__} keeps no work"
-            raise UnavailableError(message, code="store.work", hint="open the runtime without a worker")
+            raise no_work()
         check_functions(handlers)
         for name in busy:
             address_of(handlers[name])  # the pool's processes must find it

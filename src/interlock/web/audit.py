@@ -9,7 +9,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from interlock.errors import DeniedError, NotFoundError, UsageError
-from interlock.ports.sight import RefusalProof, RefusalSight
+from interlock.model.entry import CREATE
+from interlock.ports.sight import RefusalProof, RefusalRow, RefusalSight
 from interlock.runtime.request import check_event, checked_entity
 from interlock.web.console import principal_of
 from interlock.web.endpoint import Asked, Endpoint
@@ -84,8 +85,16 @@ async def refusals(asked: Asked) -> RefusalsView:
         return RefusalsView((), False)
     found = await store.refusals_before(query.before, principal=query.principal, limit=query.limit)
     seen = (each for each in found if asked.console.may_see(asked.person, each.refusal.entity.partition("/")[0]))
-    rows = tuple(RefusalView(each.sequence, *msgspec.structs.astuple(each.refusal)) for each in seen)
+    rows = tuple(_view(each) for each in seen)
     return RefusalsView(rows, True, found[-1].sequence if len(found) == query.limit else None)
+
+
+def _view(row: RefusalRow) -> RefusalView:
+    """A refusal; one of `create` under the name that people know."""
+    refusal = row.refusal
+    if refusal.event == CREATE:
+        refusal = replace(refusal, event="create")
+    return RefusalView(row.sequence, *msgspec.structs.astuple(refusal))
 
 
 async def prove(asked: Asked) -> RefusalProof:

@@ -59,7 +59,7 @@ async def journal(asked: Asked) -> JournalView:
     limit = query.limit if query.after is not None else max(0, last - after)
     damage = None
     try:
-        entries = await runtime.journal(entity, after=after, limit=limit)
+        entries = await runtime.journal(entity, after=after, limit=limit) if limit else ()
     except NotFoundError as error:
         if error.code != "journal.archived":
             raise
@@ -69,7 +69,8 @@ async def journal(asked: Asked) -> JournalView:
         problem = proof.problem
         if problem is None:  # somebody has just put it right
             raise
-        entries = await runtime.journal(entity, after=after, limit=max(0, min(limit, proof.entries - after)))
+        sound = min(limit, proof.entries - after)
+        entries = await runtime.journal(entity, after=after, limit=sound) if sound > 0 else ()
         damage = Damage(proof.entries + 1 if problem.version is None else problem.version, problem.message)
     hidden = masks(runtime.charts.revision(kind, latest.revision).chart, asked.person)
     views = [entry_view(each, hidden) for each in entries]

@@ -177,6 +177,22 @@ async def test_what_can_never_be_taken_is_set_aside_with_the_reason_and_the_next
     assert "a message is set aside" in [each.message for each in caplog.records]
 
 
+async def test_another_message_under_a_source_and_id_that_are_known_is_set_aside() -> None:
+    """Its sender numbers badly, or the route has changed: as a duplicate it would be lost without a word."""
+    bus, dead = MemoryBus(), MemoryBus()
+
+    def route(found: Message) -> Delivery:
+        return Delivery("invoice/1", found.type.rpartition(".")[2], create={})
+
+    async with invoices() as runtime, Intake(bus, runtime, route, dead=dead) as intake:
+        for number, kind in enumerate(("order.paid", "order.closed", "order.paid"), 1):
+            bus.put(encode_message(message(number, id="same", type=kind)))
+        await until(lambda: intake.counts.total() == 3)
+    (letter,) = dead.messages
+
+    assert ({"applied": 1, "dead": 1, "duplicate": 1}, "key.reused") == (intake.counts, letter.data["code"])
+
+
 async def test_without_a_bus_for_them_dead_letters_go_where_the_source_keeps_such(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

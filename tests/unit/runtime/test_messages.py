@@ -210,7 +210,7 @@ async def test_a_store_that_keeps_no_work_takes_no_bus() -> None:
 
     opening = interlock.open("memory:", charts=charts(), bus=MemoryBus())
     opening._opener = lambda url: Plain()  # type: ignore[assignment]  # less than a store
-    with pytest.raises(UnavailableError) as caught:
+    with pytest.raises(UsageError) as caught:
         async with opening:
             pass
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, NotFoundError, UsageError
 from interlock.model.entry import Entry
 from interlock.model.event import Event
-from interlock.ports.store import Append, Loaded, Query
+from interlock.ports.store import PAGE_MAX, Append, Loaded, Query
 from interlock.runtime.replay import replayed
 from interlock.runtime.send import Runtime
 from interlock.runtime.travel import EPOCH
@@ -64,6 +66,81 @@ async def test_a_journal_is_read_in_order_by_pages() -> None:
 
     assert ["_create", "opened", "closed"] == [each.event.name for each in await doors.journal("door/1")]
     assert [2] == [each.version for each in await doors.journal("door/1", after=1, limit=1)]
+
+
+async def test_a_journal_is_given_whole_however_many_pages_it_has() -> None:
+    """Without a limit every entry; with one exactly so many, above a store's page too."""
+    doors = runtime()
+    await doors.create("door/1")
+    for number in range(PAGE_MAX + 4):
+        await doors.send("door/1", "noted", {"text": str(number)})
+    whole, part = await doors.journal("door/1"), await doors.journal("door/1", after=2, limit=PAGE_MAX + 1)
+
+    assert [*range(1, PAGE_MAX + 6)] == [each.version for each in whole]
+    assert [*range(3, PAGE_MAX + 4)] == [each.version for each in part]
+    assert whole[:100] == await doors.journal("door/1", limit=100)
+    assert whole == await doors.journal("door/1", limit=10**30)
+
+
+async def test_a_journal_that_ends_with_its_page_is_whole() -> None:
+    """The page after the last full one is empty, and that is the end."""
+    doors = runtime()
+    await doors.create("door/1")
+    for _ in range(PAGE_MAX - 1):
+        await doors.send("door/1", "noted", {"text": ""})
+
+    assert PAGE_MAX == len(await doors.journal("door/1"))
+    assert () == await doors.journal("door/1", after=PAGE_MAX)
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 2.0, "5"])
+async def test_a_journal_of_no_entries_cannot_be_asked_for(limit: Any) -> None:
+    """An empty answer would look like an entity without entries, which there is not."""
+    doors = runtime()
+    await doors.create("door/1")
+    with pytest.raises(UsageError) as raised:
+        await doors.journal("door/1", limit=limit)
+
+    assert "limit.range" == raised.value.code
+
+
+@pytest.mark.parametrize("after", [-1, True, 1.0, "1", None, 2**62 + 1])
+async def test_entries_come_after_a_version_and_nothing_else(after: Any) -> None:
+    """Of a journal, and for those who watch."""
+    doors = runtime()
+    await doors.create("door/1")
+    with pytest.raises(UsageError) as read:
+        await doors.journal("door/1", after=after)
+    with pytest.raises(UsageError) as watched:
+        await anext(doors.watch("door/1", after=after))
+
+    assert ["after.range"] * 2 == [read.value.code, watched.value.code]
+
+
+async def test_an_entity_that_is_not_there_has_no_journal() -> None:
+    """A mistyped id is told as `state` tells it, and is neither an empty journal nor a watch without end."""
+    doors = runtime()
+    await doors.create("door/1")
+    with pytest.raises(NotFoundError) as read:
+        await doors.journal("door/2")
+    with pytest.raises(NotFoundError) as watched:
+        await anext(doors.watch("door/2"))
+    with pytest.raises(NotFoundError) as asked:
+        await doors.state("door/2")
+
+    assert str(asked.value) == str(read.value) == str(watched.value)
+    assert ["entity.unknown"] * 3 == [each.value.code for each in (asked, read, watched)]
+
+
+@pytest.mark.parametrize("limit", [0, -5, True, 2.0, "5", None])
+async def test_a_list_of_no_rows_cannot_be_asked_for(limit: Any) -> None:
+    """An empty page would look like no entities; no store is asked."""
+    with pytest.raises(UsageError) as raised:
+        Query(kind="door", limit=limit)
+    with pytest.raises(UsageError):
+        replace(Query(kind="door"), limit=limit)
+
+    assert "limit.range" == raised.value.code
 
 
 async def test_a_list_of_anything_but_a_query_says_what_to_write() -> None:

@@ -243,6 +243,27 @@ async def test_an_entity_that_went_on_meanwhile_does_not_get_the_answer() -> Non
     assert ["touched", "charge.confirmed"] == [each.event.name for each in (await runtime.journal("order/0"))[1:]]
 
 
+async def test_an_entity_that_another_runner_answered_otherwise_does_not_get_the_answer() -> None:
+    """Both saw one version, and were told different things: the first answer counts, and the second is no failure."""
+    clock = VirtualClock()
+    chart = interlock.loads(ORDER)
+    runtime = runtime_of(chart, clock)
+
+    @chart.reconciler("slow", state="charge_pending", every="1m")
+    async def look(seen: Seen) -> Answer | None:
+        if seen.version > 1:
+            return None
+        await runtime.send("order/0", "touched", key="reconcile/slow/1")
+        return Answer("charge.confirmed")
+
+    await created(runtime)
+    async with reconciling(chart, runtime) as loops:
+        await clock.advance()
+        assert (1, 0) == (loops._runners[0].last.moved, loops._runners[0].last.failed)
+
+    assert ["touched"] == [each.event.name for each in (await runtime.journal("order/0"))[1:]]
+
+
 async def test_an_entity_that_went_on_before_its_turn_is_not_asked_about() -> None:
     """It was listed, and has changed while others were asked about."""
     clock = VirtualClock()

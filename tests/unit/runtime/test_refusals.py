@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from interlock.errors import DeniedError, RejectedError, UsageError
+from interlock.model.event import Event
 from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
+from interlock.model.work import Place
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import runtime
 
@@ -56,6 +58,16 @@ async def test_a_sender_without_the_role_is_denied() -> None:
         assert ("denied", "roles") == (receipt.outcome, receipt.reason)
         with pytest.raises(DeniedError):
             receipt.expect()
+
+
+async def test_an_answer_to_the_entity_itself_needs_no_role() -> None:
+    """A timer brings an event that only some may send: the chart set it; from anybody else it is denied."""
+    orders = runtime()
+    await orders.create("order/1")
+    sent = await orders.deliver("order/1", Event("payment.confirmed"), key="_sent/1")
+    fired = await orders.deliver("order/1", Event("payment.confirmed"), key="_timer/1", answers=Place("timer", 1, 0))
+
+    assert [("denied", "roles"), ("applied", None)] == [(each.outcome, each.reason) for each in (sent, fired)]
 
 
 async def test_a_permit_decides_by_principal_and_context() -> None:

@@ -103,6 +103,22 @@ async def test_an_archive_proves_what_it_took(shelf: Shelf) -> None:
     assert (3, True, None) == (proof.entries, proof.replayed, proof.problem)
 
 
+async def test_what_does_not_follow_in_the_archive_is_kept_here(tmp_path: Path) -> None:
+    """One journal that cannot be taken over, as into another tenant's folder, is a finding; nothing is released."""
+    made = await doors()
+    other = files.FileStore(tmp_path / "other", tenant="acme")
+
+    async def opened(_: str) -> tuple[Store, str]:
+        return other, "file:other"
+
+    done = await _run(made, opened)
+    await other.close()
+
+    assert [("door/1", "no")] == [(each.entity, each.archived) for each in done]
+    assert "the hash does not follow" in str(done[0].reason)
+    assert 3 == len(await made.store.read("door/1"))
+
+
 async def test_only_what_the_rule_names_is_taken(shelf: Shelf) -> None:
     """Young and living entities stay whole."""
     made = await doors()
@@ -184,7 +200,7 @@ class Fragile:
 
     async def _called(self, name: str, *values: Any, **named: Any) -> Any:
         self._calls[0] -= 1
-        if self._calls[0] == 0 and not self._after:
+        if self._calls[0] < 0 or (self._calls[0] == 0 and not self._after):  # the dead do not come back
             raise UnavailableError("the process was killed", code="test")
         answer = await getattr(self._store, name)(*values, **named)
         if self._calls[0] == 0:

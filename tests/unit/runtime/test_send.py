@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from interlock.errors import ConflictError, NotFoundError, UnavailableError
+from interlock.errors import ConflictError, NotFoundError, UnavailableError, UsageError
 from interlock.model.limits import (
     BACKOFF_MS_MAX,
     BACKOFF_MS_MIN,
@@ -308,3 +309,27 @@ async def test_a_compatible_chart_takes_over() -> None:
 def test_the_sample_charts_read() -> None:
     """Both charts of these tests are charts."""
     assert isinstance(runtime(DOOR, ORDER), Runtime)
+
+
+@pytest.mark.parametrize("expected", ["1", True, 1.0, -1])
+async def test_what_is_no_version_cannot_be_expected(expected: Any) -> None:
+    """It would be a conflict for ever, or hold by chance; nothing is written."""
+    doors = runtime()
+    await doors.create("door/1")
+    with pytest.raises(UsageError) as raised:
+        await doors.send("door/1", "opened", expected=expected)
+
+    assert "expected.malformed" == raised.value.code
+    assert 1 == (await doors.state("door/1")).version
+
+
+@pytest.mark.parametrize("sent_ms", ["now", True, 5.0])
+async def test_what_is_no_time_cannot_be_when_it_was_sent(sent_ms: Any) -> None:
+    """Whole milliseconds, and the fix is told."""
+    doors = runtime()
+    await doors.create("door/1")
+    with pytest.raises(UsageError) as raised:
+        await doors.send("door/1", "opened", sent_ms=sent_ms)
+
+    assert ("sent.malformed", "write int(time.time() * 1000)") == (raised.value.code, raised.value.hint)
+    assert 1 == (await doors.state("door/1")).version

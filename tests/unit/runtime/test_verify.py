@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 import interlock
-from interlock.errors import CorruptionError, NotFoundError, UsageError
+from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.model.effect import Effect
 from interlock.model.entry import Entry
 from interlock.model.record import Record
 from interlock.ports.store import PAGE_MAX, Duplicate, Loaded, Page, Query
 from interlock.runtime.charts import Charts
 from interlock.runtime.send import Runtime
-from interlock.runtime.verify import Proof, verify_entity, verify_store
+from interlock.runtime.verify import Problem, Proof, verify_entity, verify_store
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, StillClock, kernel, runtime
 
@@ -48,9 +48,9 @@ class Forged(MemoryStore):
         return found
 
 
-async def doors(count: int = 1) -> Runtime:
+async def doors(count: int = 1, store: Forged | None = None) -> Runtime:
     """Doors that were opened and closed."""
-    made = runtime(store=Forged())
+    made = runtime(store=store or Forged())
     for number in range(1, count + 1):
         await made.create(f"door/{number}")
         await made.send(f"door/{number}", "opened")
@@ -251,6 +251,50 @@ async def test_one_bad_entity_does_not_hide_the_others() -> None:
 
     assert {f"door/{number}" for number in range(1, 6)} == set(proofs)
     assert ["door/3"] == [name for name, each in proofs.items() if each.problem is not None]
+
+
+class Sectored(Forged):
+    """A store that cannot read some entities, or nothing at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: dict[str, str] = {}
+        self.is_away = False
+
+    async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
+        """Fails as a bad sector does."""
+        if "load" == self.lost.get(entity):
+            raise UnavailableError(f"`{entity}`: read failed", code="store.read")
+        return await super().load(entity, key=key)
+
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+        """Likewise."""
+        if "read" == self.lost.get(entity):
+            raise UnavailableError(f"`{entity}`: read failed", code="store.read")
+        return await super().read(entity, after=after, limit=limit)
+
+    async def kinds(self) -> tuple[str, ...]:
+        """What a store answers that is there at all."""
+        if self.is_away:
+            raise UnavailableError("the store is away", code="store.away")
+        return await super().kinds()
+
+
+@pytest.mark.parametrize("call", ["load", "read"])
+async def test_an_entity_that_cannot_be_read_is_an_answer_while_the_store_answers(call: str) -> None:
+    """It is no damage, and it hides none; but a store that is away proves nothing about anybody."""
+    store = Sectored()
+    made = await doors(3, store)
+    store.lost = {"door/1": call}
+    store.forge("door/3", 2, outcome="ignored")
+    problems = {each.entity: each.problem async for each in made.verify_all()}
+    store.is_away = True
+    with pytest.raises(UnavailableError, match="the store is away"):
+        await made.verify("door/1")
+
+    assert Problem("journal.unread", "`door/1`: read failed") == problems["door/1"]
+    assert ["journal.unread", None, "journal.divergence"] == [each and each.code for each in problems.values()]
+    assert [False, True] == [each.is_corruption for each in problems.values() if each is not None]
 
 
 async def test_entities_written_meanwhile_are_no_damage() -> None:

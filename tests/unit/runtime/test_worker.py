@@ -256,7 +256,7 @@ states:
 async def test_a_timer_whose_step_cannot_be_kept_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chart's way out is the second one; before that, the first is a dead letter that says why."""
     clock = VirtualClock()
-    monkeypatch.setattr("interlock.runtime.steps.SNAPSHOT_BYTES_MAX", 3_500)
+    monkeypatch.setattr("interlock.runtime.telling.SNAPSHOT_BYTES_MAX", 3_500)
     async with interlock.open("memory:", charts=[interlock.loads(GROWING)], clock=clock) as runtime:
         await runtime.create("heap/1")
         await clock.advance(60_000 + ATTEMPTS_MAX * LOOK_MS_MAX)
@@ -266,6 +266,8 @@ async def test_a_timer_whose_step_cannot_be_kept_does_not_hold_up_the_others(mon
 
         assert [("after.1m.a", "snapshot.size")] == [(each.work.name, each.error["code"]) for each in page.rows]
         assert (("b",), []) == ((await runtime.state("heap/1")).configuration, await rows(runtime))
+        assert isinstance(runtime.store, MemoryStore)
+        assert [] == runtime.store.refusals  # nobody sent it, and each attempt would be one
         await _closed(runtime, clock)
 
 
@@ -414,17 +416,17 @@ class Journals:
 async def test_a_store_that_keeps_no_work_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Once, when handlers are there that nobody will call; or at once, for those who insist."""
+    """Once, when a chart asks for what nobody will do; or at once, for those who insist."""
     chart = order_chart(Bank())
     monkeypatch.setattr("interlock.opening._others", lambda group, ours: {"plain": lambda: lambda url: Journals()})
     with caplog.at_level(logging.WARNING, logger="interlock"):
         async with interlock.open("plain:", charts=[chart]):
             pass
 
-    assert ["this store keeps no work: handlers are not called and timers do not fire"] == [
+    assert ["this store keeps no work: nobody performs the timers, handlers, invokes of `order`"] == [
         each.message for each in caplog.records
     ]
-    with pytest.raises(UnavailableError, match="keeps no work"):
+    with pytest.raises(UsageError, match="this store keeps no work"):
         async with interlock.open("plain:", charts=[chart], work=True):
             pass
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.errors import RejectedError
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.web.views import MASK
@@ -206,8 +207,10 @@ async def test_a_journal_is_read_from_its_end_and_backwards() -> None:
         last = await client.json("journal/order/A-2?limit=1")
         before = await client.json("journal/order/A-2?limit=5&before=2")
         after = await client.json("journal/order/A-2?after=1")
+        none = [await client.json(f"journal/order/A-2?{each}") for each in ("before=1", "after=2", "after=99")]
 
     assert [[2], [1], [2]] == [[each["version"] for each in page["entries"]] for page in (last, before, after)]
+    assert [[]] * 3 == [page["entries"] for page in none]
     assert {"id": "p-1"} == last["entries"][0]["data"]
 
 
@@ -297,6 +300,23 @@ async def test_a_kind_without_its_chart_is_closed_to_whom_something_may_be_hidde
 
     assert (["lamp"], 403) == ([each["kind"] for each in blind["kinds"]], refused.status_code)
     assert ["lamp", "order"] == [each["kind"] for each in seeing["kinds"]]
+
+
+async def test_a_creation_that_was_refused_stands_in_the_audit_under_its_name(tmp_path: Path) -> None:
+    """As journals show it: `create`, with who asked and why not."""
+    async with opened(f"sqlite:///{tmp_path}/orders.db") as client:
+        with pytest.raises(RejectedError):
+            await client.runtime.create("order/1", {"amount": "much"}, principal={"id": "eve"})
+        found: dict[str, Any] = {}
+        async with asyncio.timeout(20):
+            while not found.get("rows"):
+                found = await client.json("refusals")
+                await asyncio.sleep(0.005)
+    (row,) = found["rows"]
+
+    assert ("order/1", "create", "rejected", "context.refused", "eve") == (
+        row["entity"], row["event"], row["outcome"], row["reason"], row["principal"],
+    )  # fmt: skip
 
 
 async def test_the_audit_tells_nothing_of_kinds_that_are_hidden(tmp_path: Path) -> None:

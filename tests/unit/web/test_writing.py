@@ -39,6 +39,20 @@ async def test_the_same_key_again_is_a_duplicate() -> None:
     assert (["applied", "duplicate"], 2) == ([each["outcome"] for each in answers], now)
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_key_that_another_event_has_is_a_wrong_request(dry_run: bool) -> None:
+    """A page that uses one key for all it does is told, and so is its rehearsal."""
+    async with opened() as client:
+        await client.post("kinds/order/entities", {"id": "B-1", "context": {"amount": 5}, "key": "k-1"})
+        response = await client.post("send/order/B-1", {**PAY, "key": "k-1", "dry_run": dry_run})
+        now = await version(client, "order/B-1")
+
+    problem = response.json()
+    assert (400, "key.reused", 1) == (response.status_code, problem["code"], now)
+    assert "its creation, version 1" in problem["detail"]
+    assert "one key per event" in problem["hint"]
+
+
 async def test_a_rejected_event_is_a_problem_with_the_guard_and_what_it_read() -> None:
     """The status says no, the receipt says why."""
     async with opened() as client:
