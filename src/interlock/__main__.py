@@ -2,7 +2,7 @@
 
 import sys
 
-from interlock.cli.main import main
+from interlock.cli.start import start
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(start())

@@ -8,7 +8,8 @@ Output that holds a blank line stands between doubled separators. Lines that beg
     cat order.yaml          the output is what the file holds
     advance 5m              the clock moves; it begins with the year 2026 and stands still otherwise
 
-stdout and stderr come together as on a terminal. A code other than 0 follows in a line of its own.
+stdout and stderr come together as on a terminal; the folder's own address is written `file:///here`. A code other than
+0 follows in a line of its own.
 """
 
 from __future__ import annotations
@@ -126,5 +127,5 @@ def _run_command(arguments: list[str], given: str) -> tuple[str, ...]:
     stdin = io.TextIOWrapper(io.BytesIO(given.encode()), encoding="utf-8")
     with redirect_stdout(stream), redirect_stderr(stream), mock.patch("sys.stdin", stdin):
         code = main(arguments)
-    lines = stream.getvalue().splitlines()
+    lines = stream.getvalue().replace(Path.cwd().as_uri(), "file:///here").splitlines()
     return (*lines, f"exit {code}") if code else tuple(lines)

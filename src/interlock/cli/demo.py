@@ -27,10 +27,10 @@ from msgspec import Struct
 from interlock.assemble import BoundChart
 from interlock.cli import exits, sights
 from interlock.cli.history import duration_ms
+from interlock.cli.logs import Told
 from interlock.cli.options import common, example, pass_terminal
 from interlock.cli.places import run
 from interlock.cli.progress import Progress
-from interlock.cli.run import Told
 from interlock.cli.serve import PORT, everybody, web_module
 from interlock.cli.terminal import Terminal
 from interlock.demo.census import Census, census

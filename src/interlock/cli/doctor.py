@@ -26,11 +26,14 @@ from interlock.cli.fleet import orphans, stuck_entities
 from interlock.cli.options import common, example, json_option, pass_terminal
 from interlock.cli.places import chart_option, default_store, known_charts, opened, run, split_words, words
 from interlock.cli.stuck import dead_letters, waiting_work
+from interlock.cli.tenants import empty_tenant
 from interlock.cli.terminal import Part, Terminal
+from interlock.effects.asked import asked_by, left_by
 from interlock.errors import InterlockError, UsageError
 from interlock.opening import schema_of, without_password
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import PAGE_MAX
+from interlock.ports.store import PAGE_MAX, Loaded, Query
+from interlock.ports.work import WorkStore
 from interlock.runtime.send import Runtime
 from interlock.shm.modes import chosen_mode
 from interlock.stores.schema import Schema
@@ -53,6 +56,9 @@ FREE_BYTES_MIN, FREE_BYTES_LOW = 64 << 20, 1 << 30
 
 AHEAD_MS_MAX = 60_000
 """How far a file may be ahead of this clock: file systems and clocks of machines differ a little."""
+
+LOOKED_MAX = 100
+"""Entities of a kind that are looked at where no chart tells whether they ask for work."""
 
 Mark = Literal["ok", "look", "bad"]
 _SIGNS: dict[Mark, tuple[str, str]] = {"ok": ("✓", "green"), "look": ("!", "yellow"), "bad": ("✗", "bold red")}
@@ -185,6 +191,9 @@ async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Checked]:
         if schema is not None and schema.current == 0:
             return found
         async with opened(url, charts) as runtime:
+            nobody = await empty_tenant(url, runtime.store)
+            if nobody is not None:
+                found.append(Checked("tenant", "look", nobody.message, nobody.hint))
             found += [each async for each in _work(runtime, judged=bool(charts))]
     except InterlockError as error:
         found.append(Checked("store", "bad", error.message, error.hint))
@@ -249,16 +258,11 @@ def _written_ms(path: Path) -> int:
 
 async def _work(runtime: Runtime, *, judged: bool) -> AsyncIterator[Checked]:
     """What nobody takes up, what lapsed in somebody's hands, what nobody can do, and who cannot go on or rests."""
-    waiting, is_partial = await waiting_work(runtime, None)
-    lapsed = [row for row in waiting if row.owner is not None]
-    more = "+" if is_partial else ""
-    yield _counted(
-        "work", len(waiting) - len(lapsed), more, "due that nobody takes up", "run a process that has its handlers"
-    )
-    yield _counted("leases", len(lapsed), more, "in hand of a process that is gone", "run a process that takes them up")
-    dead = len(await dead_letters(runtime, None))
-    many = "+" if dead >= PAGE_MAX else ""
-    yield _counted("dead letters", dead, many, "for a person", "interlock effects ls --dead, then retry or drop")
+    if isinstance(runtime.store, WorkStore):
+        async for each in _kept_work(runtime):
+            yield each
+    else:
+        yield await _work_of_nobody(runtime)
     if judged:
         left = await orphans(runtime)
         if left:
@@ -269,6 +273,41 @@ async def _work(runtime: Runtime, *, judged: bool) -> AsyncIterator[Checked]:
         late = len(await stuck_entities(runtime, None, PAGE_MAX))
         many = "+" if late >= PAGE_MAX else ""
         yield _counted("entities", late, many, "longer in a state than expected", "interlock stuck")
+
+
+async def _kept_work(runtime: Runtime) -> AsyncIterator[Checked]:
+    waiting, is_partial = await waiting_work(runtime, None)
+    lapsed = [row for row in waiting if row.owner is not None]
+    more = "+" if is_partial else ""
+    yield _counted(
+        "work", len(waiting) - len(lapsed), more, "due that nobody takes up", "run a process that has its handlers"
+    )
+    yield _counted("leases", len(lapsed), more, "in hand of a process that is gone", "run a process that takes them up")
+    dead = len(await dead_letters(runtime, None))
+    many = "+" if dead >= PAGE_MAX else ""
+    yield _counted("dead letters", dead, many, "for a person", "interlock effects ls --dead, then retry or drop")
+
+
+async def _work_of_nobody(runtime: Runtime) -> Checked:
+    """A store that keeps no work, and what its charts or entities ask for all the same."""
+    charts = runtime.charts
+    asked = asked_by(each.chart for kind in charts.kinds() for each in charts.revisions(kind).values())
+    told = "; ".join(f"the {', '.join(deeds)} of {kind}" for kind, deeds in asked.items()) or await _asked_here(runtime)
+    if not told:
+        return Checked("work", "ok", "this store keeps none, and none is asked for")
+    fix = "keep these entities in sqlite:, postgresql: or files of layout A"
+    return Checked("work", "bad", f"this store keeps none: nobody performs {told}", fix)
+
+
+async def _asked_here(runtime: Runtime) -> str:
+    """What the first entity waits for that waits for anything; nothing where none of those looked at does."""
+    for kind in await runtime.store.kinds():
+        for row in (await runtime.store.find(Query(kind=kind, limit=LOOKED_MAX))).rows:
+            found = await runtime.store.load(row.entity)
+            deeds = left_by(found) if isinstance(found, Loaded) else ()
+            if deeds:
+                return f"the {', '.join(deeds)} of {row.entity}"
+    return ""
 
 
 def _counted(name: str, count: int, more: str, what: str, fix: str) -> Checked:

@@ -17,6 +17,7 @@ from interlock.cli.places import chart_option, known_kind, loaded_charts, opened
 from interlock.cli.play import NOT_JSON
 from interlock.cli.scene import Line
 from interlock.cli.terminal import Terminal
+from interlock.effects.asked import asked_for
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.codec import plain
@@ -73,11 +74,14 @@ def create(
     bound = loaded_charts(charts)
     Charts(each.kernel for each in bound).current(checked_entity(entity))  # before a store is made for nothing
 
-    async def work() -> Receipt:
+    async def work() -> tuple[Receipt, bool]:
         async with opened(url, bound, create=True) as runtime:
-            return await runtime.create(entity, given, key=key, principal=_principal(principal))
+            receipt = await runtime.create(entity, given, key=key, principal=_principal(principal))
+            return receipt, isinstance(runtime.store, WorkStore)
 
-    code = _told(terminal, run(work()), "create", as_json=as_json)
+    receipt, keeps_work = run(work())
+    code = _told(terminal, receipt, "create", as_json=as_json)
+    _tell_unperformed(terminal, receipt, keeps_work=keeps_work)
     if url.startswith("memory:"):
         terminal.message(("memory: ends with this command, and so does what was kept in it", "yellow"))
     return code
@@ -122,7 +126,7 @@ def send(
         raise click.UsageError("--dry-run takes no --expected and no --trace")
     data, who, bound = _json(payload, "PAYLOAD"), _principal(principal), loaded_charts(charts)
 
-    async def work() -> tuple[Receipt, Chart | None]:
+    async def work() -> tuple[Receipt, Chart | None, bool]:
         async with opened(url, bound) as runtime:
             if dry_run:
                 receipt = await runtime.rehearse(entity, event, data, key=key, principal=who)
@@ -130,11 +134,13 @@ def send(
                 receipt = await runtime.send(
                     entity, event, data, key=key, expected=expected, principal=who, trace=trace
                 )
-            return receipt, _chart(runtime, receipt)
+            return receipt, _chart(runtime, receipt), isinstance(runtime.store, WorkStore)
 
     with known_kind(entity, bound):
-        receipt, chart = run(work())
-    return _told(terminal, receipt, event, chart=chart, as_json=as_json, dry=dry_run)
+        receipt, chart, keeps_work = run(work())
+    code = _told(terminal, receipt, event, chart=chart, as_json=as_json, dry=dry_run)
+    _tell_unperformed(terminal, receipt, keeps_work=keeps_work)
+    return code
 
 
 @example("interlock show order/A-1", "interlock show order/A-1 --at 2026-11-15T12:00:00Z")
@@ -235,6 +241,14 @@ def _told(
         for line in sights.receipt_lines(receipt, event, chart=chart, dry=dry):
             terminal.report(*line)
     return _CODES.get(receipt.outcome, exits.OK)
+
+
+def _tell_unperformed(terminal: Terminal, receipt: Receipt, *, keeps_work: bool) -> None:
+    """Say so where what a step asks for stands in the journal, and nobody will ever do it."""
+    deeds = () if keeps_work else asked_for(receipt.effects)
+    if deeds:
+        told = f"this store keeps no work: nobody performs the {', '.join(deeds)} of this step"
+        terminal.message((told, "yellow"))
 
 
 def _chart(runtime: Runtime, receipt: Receipt) -> Chart | None:

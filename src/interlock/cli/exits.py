@@ -21,6 +21,9 @@ from interlock.errors import (
     UsageError,
 )
 
+DAMAGED_HINT = 'change nothing, and read "A journal is damaged" in docs/guide/operate.md'
+"""What to do once something is damaged; the same on every store."""
+
 OK = 0
 FINDINGS = 1
 USAGE = 2

@@ -8,6 +8,7 @@ from interlock.cli import exits, scene, sights
 from interlock.cli.options import common, example, json_option, pass_terminal
 from interlock.cli.places import chart_option, kind_note, loaded_charts, opened, run, split_words, words
 from interlock.cli.progress import Progress
+from interlock.cli.tenants import empty_tenant
 from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.codec import plain
@@ -21,6 +22,9 @@ from interlock.runtime.request import checked_entity
 from interlock.runtime.send import Runtime
 from interlock.runtime.travel import pages
 from interlock.runtime.verify import difference
+
+LEFT_OUT_SHOWN_MAX = 20
+"""Entities that a list names because it could not read them; `--json` and `verify` name all."""
 
 
 @example(
@@ -41,7 +45,7 @@ def journal(
 ) -> int:
     """Print the journal of an entity, an entry to a line; with -v what each carried and caused. Needs no chart.
 
-    With --json one JSON object to a line.
+    Of a damaged one the entries before the damage; then it ends with 8. With --json one JSON object to a line.
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
@@ -49,8 +53,6 @@ def journal(
     async def work() -> None:
         async with opened(url) as runtime:
             checked_entity(entity)
-            if await runtime.store.load(entity) is None:
-                raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="check its name: interlock ls")
             await _print(terminal, runtime, entity, after, limit, follow=follow, as_json=as_json)
 
     run(work())
@@ -67,8 +69,9 @@ async def _print(
     follow: bool,
     as_json: bool,
 ) -> None:
-    left = limit
+    left, is_known = limit, False
     async for page in pages(runtime.store, entity, after=after):
+        is_known = True
         for entry in page if left is None else page[:left]:
             _entry(terminal, entry, as_json=as_json)
         after = page[-1].version
@@ -76,6 +79,8 @@ async def _print(
             left -= len(page)
             if left <= 0:
                 return
+    if not is_known and await runtime.store.load(entity) is None:  # nothing more, or nothing at all
+        raise NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint="check its name: interlock ls")
     if follow:
         async for entry in runtime.watch(entity, after=after):
             _entry(terminal, entry, as_json=as_json)
@@ -122,7 +127,10 @@ def ls(
     after: str | None,
     as_json: bool,
 ) -> int:
-    """List entities, those longest in their state first. Needs no chart."""
+    """List entities, those longest in their state first. Needs no chart.
+
+    Ends with 1 when some had to be left out because they could not be read; `interlock verify` tells why.
+    """
     url, (named,) = split_words(words, "KIND", optional=1)
     if named is not None and kind not in (None, named):
         raise click.UsageError(f"of which kind: {named} or {kind}?")
@@ -135,6 +143,7 @@ def ls(
         async with opened(url) as runtime:
             now_ms = runtime.clock.now_ms()
             rows: list[Row] = []
+            left_out: dict[str, None] = {}
             cursor: str | None = None
             left = [kind] if kind is not None else list(await runtime.store.kinds())
             while left and len(rows) < limit:
@@ -151,14 +160,19 @@ def ls(
                 )
                 page = await _found(runtime, query)
                 rows += page.rows
+                left_out |= dict.fromkeys(page.left_out)
                 cursor = page.after
-            why = "" if rows else await kind_note(runtime, kind)
-            return Page(tuple(rows), cursor), left, now_ms, why
+            nobody = None if rows else await empty_tenant(url, runtime.store)
+            if nobody is not None:
+                terminal.note(f"warning: {nobody}")
+            why = "" if rows or nobody is not None else await kind_note(runtime, kind)
+            return Page(tuple(rows), cursor, tuple(left_out)), left, now_ms, why
 
     page, left, now_ms, why = run(work())
+    code = exits.FINDINGS if page.left_out else exits.OK
     if as_json:
         terminal.data(sights.json_text({**plain(page), "kinds_left": left}))
-        return exits.OK
+        return code
     for line in sights.row_lines(page.rows, now_ms):
         terminal.report(*line)
     if page.after is not None and page.rows:
@@ -168,7 +182,17 @@ def ls(
         terminal.message((f"not reached: --kind {', '.join(left)}", "dim"))
     if not page.rows:
         terminal.message(f"no entities{why}")
-    return exits.OK
+    _tell_left_out(terminal, page.left_out)
+    return code
+
+
+def _tell_left_out(terminal: Terminal, entities: tuple[str, ...]) -> None:
+    """What a list does not show, and what tells why."""
+    shown = " ".join(entities[:LEFT_OUT_SHOWN_MAX])
+    more = len(entities) - LEFT_OUT_SHOWN_MAX
+    if entities:
+        terminal.note(("left out", "yellow"), f": {shown}{f' and {more:,} more' if more > 0 else ''}")
+        terminal.note(("hint: ", "green"), f"interlock verify {shown if more <= 0 else ''}".rstrip(), " tells why")
 
 
 async def _found(runtime: Runtime, query: Query) -> Page:

@@ -30,7 +30,7 @@ _COMMANDS = {
     "completion": ("interlock.cli.completion:completion", "Print the completion script of a shell."),
     "convert": ("interlock.cli.convert:convert", "Write a definition in another format."),
     "create": ("interlock.cli.entity:create", "Begin an entity on a store."),
-    "db": ("interlock.cli.upkeep:db", "Tell or bring up to date the schema of a store."),
+    "db": ("interlock.cli.upkeep:db", "Tell the schema of a store or upgrade it; list its tenants."),
     "demo": ("interlock.cli.demo:demo", "Run a small world with failing services, to look at."),
     "doctor": ("interlock.cli.doctor:doctor", "Check this machine and a store, and tell what to fix."),
     "draw": ("interlock.cli.draw:draw", "Draw a chart as a picture or as diagram text."),
@@ -180,7 +180,8 @@ def _failed(error: Exception, terminal: Terminal) -> int:
                 terminal.note(*parts)
         terminal.failure(error.message.splitlines()[0])
     elif isinstance(error, InterlockError):
-        terminal.failure(f"{error.message}; {error.hint}" if error.hint else error.message)
+        hint = error.hint or (exits.DAMAGED_HINT if code == exits.CORRUPTION else None)
+        terminal.failure(f"{error.message}; {hint}" if hint else error.message)
     else:
         assert isinstance(error, OSError)
         what = error.strerror or type(error).__name__

@@ -23,10 +23,13 @@ from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import click
 
 from interlock.assemble import BoundChart, load
+from interlock.cli.logs import shown_logs
+from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.findings import suggestion
 from interlock.opening import opened_store, schema_of, without_password
@@ -38,6 +41,7 @@ STORE_VARIABLE, CHARTS_VARIABLE = "INTERLOCK_STORE", "INTERLOCK_CHARTS"
 PROJECT_FILE, SHARED_FILE = "interlock.toml", "pyproject.toml"
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_DATABASES = (".db", ".sqlite", ".sqlite3")
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,8 +100,25 @@ def split_words(given: Sequence[str], *names: str, optional: int = 0) -> tuple[s
     if address is None and names[:1] != ("KIND",) and rest and _is_file(rest[0]):
         raise click.UsageError(f'"{rest[0]}" is no address of a store; write sqlite:///{rest[0]}')
     if len(rest) > len(names):
+        _check_meant(rest[0] if address is None and not names else None)
         raise click.UsageError(f'"{rest[len(names)]}" is one word too many')
-    return address or default_store(), [*rest, *[None] * (len(names) - len(rest))]
+    try:
+        url = address or default_store()
+    except UsageError as error:
+        _check_meant(rest[0] if rest and error.code == "store.missing" else None)
+        raise
+    return url, [*rest, *[None] * (len(names) - len(rest))]
+
+
+def _check_meant(word: str | None) -> None:
+    """Raises UsageError for a word that can only be meant for a store."""
+    if word is None or ("/" in word and not _is_path(word)):
+        return
+    scheme = "file:" if Path(word, "format.json").is_file() else None
+    if word.endswith(_DATABASES) or Path(word).is_file():
+        scheme = "sqlite:///"
+    if scheme is not None:
+        raise UsageError(f"`{word}` is no address", code="store.unknown", hint=f"did you mean {scheme}{word}?")
 
 
 def split_names(given: Sequence[str]) -> tuple[str, list[str]]:
@@ -270,6 +291,10 @@ async def opened(url: str, charts: Sequence[BoundChart] = (), *, create: bool = 
     runtime = Runtime(await opened_store(url), Charts(kernels), SystemClock())
     try:
         yield runtime
+    except NotFoundError as error:
+        if error.code != "entity.unknown":
+            raise
+        raise NotFoundError(error.message, code=error.code, hint="check its name: interlock ls") from error
     finally:
         await runtime.close()
 
@@ -292,7 +317,7 @@ async def kind_note(runtime: Runtime, kind: str | None) -> str:
     known = () if kind is None else await runtime.store.kinds()
     if kind is None or kind in known:
         return ""
-    if _is_path(kind):
+    if _is_path(kind) or kind.endswith(_DATABASES):
         return f"; `{kind}` was taken for a kind: write the address of a store, such as sqlite:///{kind}"
     near = suggestion(kind, known) or (f"there are {', '.join(known)}" if known else "there are none")
     return f" of kind `{kind}`; {near}"
@@ -312,9 +337,25 @@ async def check_store(url: str) -> None:
     schema = await schema_of(url)
     if schema is not None and schema.current == 0:
         message = f"there is no store at {without_password(url)}"
-        raise NotFoundError(message, code="store.not_found", hint="interlock create makes one")
+        below = _store_below(url)
+        hint = "interlock create makes one" if below is None else f"there are some below it, such as {below}"
+        raise NotFoundError(message, code="store.not_found", hint=hint)
+
+
+def _store_below(url: str) -> str | None:
+    """The last store below a folder, as in that of an archive, where each month is one."""
+    if not url.startswith("file:"):
+        return None
+    from interlock.stores.files_root import FORMAT_FILE
+
+    folder = Path(unquote(urlsplit(url).path))
+    found = [each.parent for depth in ("*", "*/*") for each in folder.glob(f"{depth}/{FORMAT_FILE}")]
+    return max(found).absolute().as_uri() if found else None
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do what a command does, in an event loop of its own."""
-    return asyncio.run(work)
+    """Do what a command does, in an event loop of its own; what is logged meanwhile is shown."""
+    context = click.get_current_context(silent=True)
+    terminal = None if context is None else context.find_object(Terminal)
+    with shown_logs(terminal or Terminal()):
+        return asyncio.run(work)

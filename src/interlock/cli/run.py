@@ -2,18 +2,15 @@
 
 Rule 1: it says what it does when that changes: running, draining, closed. The last line is the report.
 Rule 2: it ends with 0 after a drain, however that went: what was put back or left running is not lost.
-Rule 3: what the worker logs is shown with its facts, unless the application has set up logging itself. The same line
-again within seconds is counted, not shown, except with -v: a thousand of them say no more than one.
+Rule 3: what the worker logs is shown with its facts (`logs`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -39,52 +36,6 @@ from interlock.opening import open as open_runtime
 from interlock.opening import without_password
 from interlock.runtime.serving import Drained, Signals, until_heard
 from interlock.shm.drain import shared_life
-
-_log = logging.getLogger("interlock")
-_TIME_MS_MIN = 10**12
-"""Numbers of milliseconds from here on are times since 1970; below it, durations."""
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-REPEATED_S = 10.0
-REPEATED_MAX = 1_000
-"""How long the same line is not shown again, and how many lines are remembered for that."""
-
-
-class Told(logging.Handler):
-    """Shows what is logged, a line each: the level, the message, and its facts; with -v the traceback too."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        super().__init__(logging.INFO if terminal.verbose else logging.WARNING)
-        self._terminal = terminal
-        self._shown: dict[str, tuple[float, int]] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Show one record."""
-        level = record.levelname.lower()
-        facts = "".join(_fact(name, value) for name, value in vars(record).items() if name not in _USUAL)
-        error = record.exc_info[1] if record.exc_info else None
-        why = "" if error is None else f": {type(error).__name__}: {error}"
-        style = "bold red" if record.levelno >= logging.ERROR else "yellow"
-        text = f": {record.getMessage()}{why}{facts}".replace("\n", "\\n")
-        since, more = self._shown.get(text, (None, 0))
-        if since is not None and record.created - since < REPEATED_S and not self._terminal.verbose:
-            self._shown[text] = (since, more + 1)
-            return
-        if len(self._shown) >= REPEATED_MAX:
-            self._shown.clear()
-        self._shown[text] = (record.created, 0)
-        self._terminal.note((level, style), text, (f" ({more:,} more like it)" if more else "", "dim"))
-        if error is not None and self._terminal.verbose:
-            for line in "".join(traceback.format_exception(error)).splitlines():
-                self._terminal.note((f"  {line}", "dim"))
-
-
-def _fact(name: str, value: object) -> str:
-    """A fact of a record; a time in milliseconds as people read it."""
-    if name.endswith("_ms") and isinstance(value, int) and value > _TIME_MS_MIN:
-        return f" {name.removesuffix('_ms')}={sights.time_text(value)}"
-    return f" {name}={value}"
 
 
 @example(
@@ -125,10 +76,6 @@ def run_command(
         raise UsageError(
             f"--lease is below {LEASE_MS_MIN}ms", code="lease.malformed", hint="write 30s, or leave it out"
         )
-
-    if not logging.getLogger().handlers and not _log.handlers:
-        _log.addHandler(Told(terminal))
-        _log.setLevel(logging.INFO if terminal.verbose else logging.WARNING)
 
     async def work() -> Drained:
         loop, heard = asyncio.get_running_loop(), asyncio.Event()

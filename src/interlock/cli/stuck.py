@@ -33,13 +33,17 @@ WALK_MAX = 5 * PAGE_MAX
 
 
 class Found(Struct, frozen=True):
-    """What is stuck: entities, work that is due or lapsed, and dead letters. `is_partial`: the walk ended early."""
+    """What is stuck: entities, work that is due or lapsed, and dead letters. `is_partial`: the walk ended early.
+
+    `keeps_work` False: the store keeps none, so none of it can be late.
+    """
 
     now_ms: int
     entities: tuple[Stuck, ...] = ()
     work: tuple[WorkRow, ...] = ()
     dead: tuple[WorkRow, ...] = ()
     is_partial: bool = False
+    keeps_work: bool = True
 
 
 @example("interlock stuck", "interlock stuck order --limit 5")
@@ -61,6 +65,9 @@ def stuck(terminal: Terminal, words: tuple[str, ...], *, limit: int, charts: tup
     url, (kind,) = split_words(words, "KIND", optional=1)
     bound = known_charts(charts)
     found = run(_found(url, bound, kind, limit))
+    if not found.keeps_work:
+        told = "this store keeps no work: nobody performs what entities leave, and none of it can be told here"
+        terminal.message((told, "yellow"))
     if as_json:
         terminal.data(sights.json_text(_json(found)))
         return exits.OK
@@ -82,7 +89,14 @@ async def _found(url: str, charts: Sequence[BoundChart], kind: str | None, limit
         late = await stuck_entities(runtime, kind, limit) if judged else []
         waiting, is_partial = await waiting_work(runtime, kind)
         dead = await dead_letters(runtime, kind)
-        return Found(runtime.clock.now_ms(), tuple(late), tuple(waiting[:limit]), tuple(dead[:limit]), is_partial)
+        return Found(
+            runtime.clock.now_ms(),
+            tuple(late),
+            tuple(waiting[:limit]),
+            tuple(dead[:limit]),
+            is_partial,
+            isinstance(runtime.store, WorkStore),
+        )
 
 
 async def waiting_work(runtime: Runtime, kind: str | None) -> tuple[list[WorkRow], bool]:

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import click
 
@@ -14,24 +14,34 @@ from interlock.cli import exits, sights
 from interlock.cli.fleet import fleet
 from interlock.cli.history import duration_ms
 from interlock.cli.options import common, example, json_option, pass_terminal
-from interlock.cli.places import chart_option, loaded_charts, opened, run, split_names, split_words, words
+from interlock.cli.places import chart_option, check_store, loaded_charts, opened, run, split_names, split_words, words
 from interlock.cli.progress import Progress
+from interlock.cli.tenants import empty_tenant
 from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.codec import plain
 from interlock.opening import opened_store, schema_of
 from interlock.ports.sight import Sight
 from interlock.ports.store import Store
+from interlock.runtime.charts import Charts
 from interlock.runtime.request import checked_entity
 from interlock.runtime.retention import Archived, Rule
 from interlock.runtime.retention import archive as archived
 from interlock.runtime.send import Runtime
-from interlock.runtime.verify import Proof, verify_entity, verify_store
+from interlock.runtime.verify import UNKNOWN, UNREAD, Problem, Proof, verify_entity, verify_store
+from interlock.stores.files_names import tenant_folder
+from interlock.stores.tenants import all_tenants, tenant_of
 
 _PROOF = (
     "proof: each entry is chained to the one before by a hash without a key. That shows accidents and clumsy edits; "
     "whoever can write the whole journal anew can write its hashes too"
 )
+
+
+_NOT_JUDGED = {UNREAD: "unread", UNKNOWN: "missing"}
+"""How problems are counted that are neither damage nor the want of a chart."""
+ARCHIVES_SHOWN_MAX = 12
+"""Archives that `verify` names: those of a year."""
 
 
 @example("interlock verify", "interlock verify order/A-1 order/A-2", "interlock verify --chains-only --json")
@@ -49,43 +59,69 @@ def verify(
     or of all.
 
     Tells the first bad link or divergence of each entity, and goes on to the others. Ends with 8 when one is damaged,
-    with 7 when one could not be judged for want of its chart. With --json one JSON object to a line.
+    with 7 when one could not be read, or not be judged for want of its chart, with 6 when one that was named is not
+    there, or nobody is of the address's tenant and others are. With --json one JSON object to a line.
     """
     url, named = split_names(words)
     for each in named:
         checked_entity(each)
     bound = [] if chains_only else loaded_charts(charts, otherwise="check the links alone with --chains-only")
     counts: Counter[str] = Counter()
+    archives: Counter[str] = Counter()
+
+    def judged(proof: Proof) -> None:
+        if proof.archive is not None:
+            archives[proof.archive] += 1
+        _judged(terminal, proof, counts, as_json=as_json)
 
     async def work() -> None:
         async with opened(url, bound) as runtime:
             known = None if chains_only else runtime.charts
             if named:
                 for entity in named:
-                    _judged(terminal, await verify_entity(runtime.store, known, entity), counts, as_json=as_json)
+                    judged(await _verified(runtime.store, known, entity, alone=len(named) == 1))
                 return
             with Progress(terminal, "entities", await _how_many(runtime)) as progress:
                 async for proof in verify_store(runtime.store, known, now_ms=runtime.clock.now_ms()):
-                    progress.over(_judged, terminal, proof, counts, as_json=as_json)
+                    progress.over(judged, proof)
                     progress.at(counts["entities"], f"{counts['damaged']} damaged")
+            nobody = None if counts["entities"] else await empty_tenant(url, runtime.store)
+            if nobody is not None:  # nothing was proven, and somebody thinks that it was
+                raise nobody
 
     run(work())
     if not as_json:
         terminal.report((_sum(counts, chains_only=chains_only), "bold red" if counts["damaged"] else "bold"))
-        terminal.message((_PROOF, "dim"))
+        _tell_archives(terminal, archives)
+        if terminal.verbose:
+            terminal.message((_PROOF, "dim"))
+        if counts["damaged"]:
+            terminal.message(("hint: ", "green"), exits.DAMAGED_HINT)
     if counts["damaged"]:
         return exits.CORRUPTION
-    return exits.UNAVAILABLE if counts["unproven"] else exits.OK
+    if counts["unproven"] or counts["unread"]:
+        return exits.UNAVAILABLE
+    return exits.NOT_FOUND if counts["missing"] else exits.OK
+
+
+async def _verified(store: Store, charts: Charts | None, entity: str, *, alone: bool) -> Proof:
+    """The proof of an entity that was named; one that is not there does not keep the others from being looked at."""
+    try:
+        return await verify_entity(store, charts, entity)
+    except NotFoundError as error:
+        if alone or error.code != UNKNOWN:
+            raise
+        return Proof(entity, problem=Problem(error.code, f"{error.message}; check its name: interlock ls"))
 
 
 def _judged(terminal: Terminal, proof: Proof, counts: Counter[str], *, as_json: bool) -> None:
     problem = proof.problem
-    counts["entities"] += 1
+    counts["entities"] += problem is None or problem.code != UNKNOWN
     counts["entries"] += proof.entries
     if proof.archive is not None:
         counts["archived"] += 1
     elif problem is not None:
-        counts["damaged" if problem.is_corruption else "unproven"] += 1
+        counts["damaged" if problem.is_corruption else _NOT_JUDGED.get(problem.code, "unproven")] += 1
     if as_json:
         terminal.data(sights.json_line(plain(proof)))
     elif problem is not None:
@@ -103,9 +139,22 @@ def _sum(counts: Counter[str], *, chains_only: bool) -> str:
     told = f"{entities}, {entries}, {what}: {counts['damaged']} damaged"
     if counts["unproven"]:
         told += f", {counts['unproven']} not replayed for want of a chart"
+    if counts["unread"]:
+        told += f", {counts['unread']} could not be read"
+    if counts["missing"]:
+        told += f", {counts['missing']} not there"
     if counts["archived"]:
         told += f", {counts['archived']} in an archive"
     return told
+
+
+def _tell_archives(terminal: Terminal, archives: Counter[str]) -> None:
+    """How to prove what is elsewhere: nothing here follows an address by itself."""
+    shown = sorted(archives)[-ARCHIVES_SHOWN_MAX:]  # the last months
+    for address in shown:
+        terminal.report(f"  {archives[address]:,} not looked at: interlock verify {address}")
+    if len(archives) > len(shown):
+        terminal.report(f"  and {len(archives) - len(shown):,} earlier archives; --json names each")
 
 
 async def _how_many(runtime: Runtime) -> int | None:
@@ -145,7 +194,8 @@ def archive(
     charts: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Move the journals of ended entities to an archive: a file store for each month below the folder.
+    """Move the journals of ended entities to an archive: a file store for each month below the folder; those of a
+    tenant below a folder of its own.
 
     Each journal is proven, copied, read back, and only then released; the entity itself stays, with its snapshot and
     its keys. Interrupted, the same command goes on. With --json one JSON object to a line.
@@ -158,14 +208,17 @@ def archive(
 
     async def work() -> None:
         async with opened(url, bound) as runtime, AsyncExitStack() as stack:
+            tenant = tenant_of(url)
+            home = folder / tenant_folder(tenant) if tenant else folder
             if not dry_run:
                 _make(folder)
+                _make(home)
             months: dict[str, Store] = {}
 
             async def opened_month(month: str) -> tuple[Store, str]:
-                address = (folder / month).absolute().as_uri()
+                address = (home / month).absolute().as_uri()
                 if month not in months:
-                    months[month] = await opened_store(address)
+                    months[month] = await opened_store(f"{address}?{urlencode({'tenant': tenant})}")
                     stack.push_async_callback(months[month].close)
                 return months[month], address
 
@@ -233,13 +286,13 @@ def _moved_sum(counts: Counter[str], *, dry_run: bool) -> str:
     return f"{told}, {counts['no']} kept here" if counts["no"] else told
 
 
-@click.group(short_help="Tell or bring up to date the schema of a store.", invoke_without_command=True)
+@click.group(short_help="Tell the schema of a store or upgrade it; list its tenants.", invoke_without_command=True)
 @common
 @click.pass_context
 def db(context: click.Context) -> None:
-    """Tell or bring up to date the schema of a store."""
+    """Tell or bring up to date the schema of a store, or list its tenants."""
     if context.invoked_subcommand is None:
-        raise click.UsageError("say what to do: status or upgrade")
+        raise click.UsageError("say what to do: status, upgrade or tenants")
 
 
 @example("interlock db status")
@@ -294,4 +347,30 @@ def upgrade(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int
         terminal.data(sights.json_text({"before": old, "after": new}))
     else:
         terminal.report(f"schema {old} → {new}" if old != new else f"schema {new}: up to date")
+    return exits.OK
+
+
+@example("interlock db tenants sqlite:///shared.db")
+@db.command(short_help="List the tenants that have entities in a store.")
+@words("")
+@json_option
+@common
+@pass_terminal
+def tenants(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int:
+    """List the tenants that have entities at the place of a store, whichever its address names; nothing is changed.
+
+    One to a line, as it is written behind `?tenant=`; the one without a name is an empty line. With --json a list of
+    the names themselves.
+    """
+    url, _ = split_words(words)
+
+    async def work() -> tuple[str, ...]:
+        await check_store(url)
+        return await all_tenants(url)
+
+    found = run(work())
+    if as_json:
+        terminal.data(sights.json_text(list(found)))
+    else:
+        terminal.data("".join(f"{quote(each, safe='')}\n" for each in found))
     return exits.OK

@@ -46,6 +46,17 @@ def test_what_an_entity_waits_for_is_shown(call: Caller, orders: Path) -> None:
     assert "  waits    invoke refund  key order/1/3/0\n" in told
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_key_that_another_event_has_is_a_wrong_call(call: Caller, orders: Path, more: tuple[str, ...]) -> None:
+    """2, as for any call to mend; the message says whose key it is, and the hint what to do."""
+    call("create", "door/2", "--key", "k")
+    ended = call("send", "door/2", "opened", "--key", "k", *more)
+
+    assert 2 == ended.code
+    assert "the key `k` of `door/2` belongs to its creation, version 1, not to `opened`" in ended.err
+    assert "one key per event" in ended.err
+
+
 def test_an_ended_entity_accepts_nothing(call: Caller, orders: Path) -> None:
     """And says so, instead of a list of refusals."""
     assert call("can", "order/2").out.endswith("  ended: no event is accepted any more\n")

@@ -16,8 +16,8 @@ import pytest
 
 import interlock
 from interlock.cli.fleet import orphans
+from interlock.cli.logs import Told
 from interlock.cli.places import charts_of_code
-from interlock.cli.run import Told
 from interlock.cli.terminal import Terminal
 from interlock.errors import UsageError
 from interlock.ports.store import Query

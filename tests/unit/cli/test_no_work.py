@@ -1,0 +1,153 @@
+"""Files of layout C keep no work: whoever leaves some there hears that nobody performs it, from every command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import interlock
+from tests.unit.cli.calls import Caller
+
+STORE = "file:lamps?layout=C"
+CHARTED = ("--chart", "lamp.yaml")
+QUIET = "interlock: 1\nkind: switch\nstates: {off: {on: {press: on}}, on: {on: {press: off}}}\n"
+"""A chart that asks nobody for anything."""
+
+
+@pytest.fixture
+def switch(folder: Path) -> tuple[str, str]:
+    """The chart of a switch, as an option."""
+    (folder / "switch.yaml").write_text(QUIET)
+    return "--chart", "switch.yaml"
+
+
+def _work(call: Caller, *words: str) -> tuple[int, str, str]:
+    ended = call("doctor", *words, "--json")
+    (found,) = (each for each in json.loads(ended.out)["checks"] if each["name"] == "work")
+    return ended.code, found["mark"], found["told"]
+
+
+def test_a_step_whose_effects_nobody_performs_says_so(call: Caller, folder: Path) -> None:
+    """On stderr, and only where the step asks for something."""
+    created = call("create", STORE, "lamp/1", *CHARTED)
+    rehearsed = call("send", STORE, "lamp/1", "press", "--dry-run", *CHARTED)
+    pressed = call("send", STORE, "lamp/1", "press", "--json", *CHARTED)
+    again = call("send", STORE, "lamp/1", "press", *CHARTED)
+    told = "this store keeps no work: nobody performs the timers of this step\n"
+
+    assert [(0, ""), (0, told), (0, told), (0, "")] == [
+        (each.code, each.err) for each in (created, rehearsed, pressed, again)
+    ]
+    assert "applied" == json.loads(pressed.out)["outcome"]
+
+
+@pytest.mark.parametrize("store", ["file:lamps", "sqlite:///lamps.db"])
+def test_a_store_that_keeps_work_says_nothing(call: Caller, folder: Path, store: str) -> None:
+    """Somebody will perform it."""
+    call("create", store, "lamp/1", *CHARTED)
+    pressed = call("send", store, "lamp/1", "press", *CHARTED)
+
+    assert (0, "") == (pressed.code, pressed.err)
+
+
+def test_the_doctor_tells_what_nobody_performs(call: Caller, folder: Path, switch: tuple[str, str]) -> None:
+    """By the charts; without any by the entities, once one waits for something. A timer never fires: that is bad."""
+    call("create", STORE, "lamp/1", *CHARTED)
+    resting = _work(call, STORE)
+    call("send", STORE, "lamp/1", "press", *CHARTED)
+
+    assert (0, "ok", "this store keeps none, and none is asked for") == resting
+    assert (1, "bad", "this store keeps none: nobody performs the timers of lamp/1") == _work(call, STORE)
+    assert (1, "bad", "this store keeps none: nobody performs the timers of lamp") == _work(call, STORE, *CHARTED)
+
+
+def test_the_doctor_has_nothing_against_a_chart_that_asks_for_nothing(
+    call: Caller, folder: Path, switch: tuple[str, str]
+) -> None:
+    """Layout C is right for it."""
+    call("create", STORE, "switch/1", *switch)
+
+    assert (0, "ok", "this store keeps none, and none is asked for") == _work(call, STORE, *switch)
+
+
+def test_stuck_says_that_it_cannot_know(call: Caller, folder: Path) -> None:
+    """With --json too, on stderr."""
+    call("create", STORE, "lamp/1", *CHARTED)
+    ended, data = call("stuck", STORE, *CHARTED), call("stuck", STORE, "--json")
+
+    assert [True, True] == [each.err.startswith("this store keeps no work") for each in (ended, data)]
+    assert [] == json.loads(data.out)["work"]
+
+
+def test_work_cannot_be_listed_where_none_is_kept(call: Caller, folder: Path) -> None:
+    """Waiting would not help: it is the wrong store for that."""
+    call("create", STORE, "lamp/1", *CHARTED)
+    ended = call("effects", "ls", STORE)
+
+    assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work; sqlite:"))
+
+
+@pytest.mark.parametrize("work", [None, False])
+def test_an_opening_warns_once_for_each_kind(folder: Path, work: bool | None, caplog: pytest.LogCaptureFixture) -> None:
+    """Of two revisions of one kind once, and not of a kind that asks for nothing: no other process performs it."""
+    lamp, switch = interlock.load("lamp.yaml"), interlock.loads(QUIET)
+    newer = interlock.loads((folder / "lamp.yaml").read_text().replace("10m", "20m"))
+    with interlock.open(STORE, charts=[lamp, newer, switch], work=work):
+        pass
+
+    assert [("this store keeps no work: nobody performs the timers of `lamp`", STORE)] == [
+        (each.message, vars(each)["store"]) for each in caplog.records
+    ]
+
+
+@pytest.mark.parametrize("store", ["memory:", "file:lamps", "sqlite:///lamps.db"])
+def test_an_opening_of_a_store_that_keeps_work_does_not_warn(
+    folder: Path, store: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever leaves it to others has others."""
+    with interlock.open(store, charts=[interlock.load("lamp.yaml")], work=False):
+        pass
+
+    assert [] == caplog.records
+
+
+def test_an_entity_that_has_ended_waits_for_nothing(call: Caller, folder: Path) -> None:
+    """Its timer went with its end."""
+    (folder / "fuse.yaml").write_text(
+        "interlock: 1\nkind: fuse\nstates: {whole: {after: {10m: blown}, on: {burn: blown}}, blown: {type: final}}\n"
+    )
+    call("create", STORE, "fuse/1", "--chart", "fuse.yaml")
+    call("send", STORE, "fuse/1", "burn", "--chart", "fuse.yaml")
+
+    assert "ok" == _work(call, STORE)[1]
+
+
+def test_a_folder_that_lost_its_format_is_refused_by_every_command(call: Caller, folder: Path) -> None:
+    """It is neither no store nor a new one: nothing is written, and the missing line is told."""
+    call("create", STORE, "lamp/1", *CHARTED)
+    line = (folder / "lamps" / "format.json").read_text().strip()
+    (folder / "lamps" / "format.json").unlink()
+    before = sorted(folder.rglob("*"))
+    ended = [call("create", "file:lamps", "lamp/2", *CHARTED), call("ls", "file:lamps"), call("doctor", "file:lamps")]
+
+    assert [8, 8, 1] == [each.code for each in ended]
+    assert [True] * 3 == [line in each.err + each.out for each in ended]
+    assert before == sorted(folder.rglob("*"))
+
+
+def test_a_word_that_is_a_file_is_no_kind(call: Caller, folder: Path) -> None:
+    """Where no store is named, a word that can only be meant for one says how to write it."""
+    call("create", "file:kept", "lamp/1", *CHARTED)
+    (folder / "lamp").mkdir()
+    told = {each: call(*each).err for each in (("ls", "x.db"), ("doctor", "x.db"), ("ls", "kept"), ("ls", "lamp"))}
+
+    assert "error: `x.db` is no address; did you mean sqlite:///x.db?\n" == told["ls", "x.db"] == told["doctor", "x.db"]
+    assert "error: `kept` is no address; did you mean file:kept?\n" == told["ls", "kept"]
+    assert told["ls", "lamp"].startswith("error: no store is named")
+
+    (folder / "interlock.toml").write_text('store = "file:kept"\n')
+    assert "no entities; `x.db` was taken for a kind: write the address of a store, such as sqlite:///x.db\n" == (
+        call("ls", "x.db").err
+    )
