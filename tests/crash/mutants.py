@@ -181,7 +181,7 @@ def unlocked_judgement() -> AbstractContextManager[Any]:
     def judged(self: Reader, address: Any, opened: Any, walk: Walk, kept: Kept | None) -> tuple[list[Record], Mark]:
         why = walk.damaged(kept)
         if why is not None:
-            raise corrupt(address.entity, walk.mark, why)
+            raise corrupt(address, walk.mark, why)
         return [], walk.mark
 
     return patch.object(Reader, "_judged", judged)
@@ -197,7 +197,7 @@ def no_second_look() -> AbstractContextManager[Any]:
             try:
                 return look(opened)
             except PassedError as error:
-                raise corrupt(address.entity, opened.active.base.mark, str(error)) from error
+                raise corrupt(address, opened.active.base.mark, str(error)) from error
 
     return patch.object(Reader, "_looked", looked)
 
@@ -210,7 +210,7 @@ def wrong_order() -> AbstractContextManager[Any]:
         size = len(self._fs.read(active.file, 0, READ_BYTES).rstrip(BLANKS)) + 1
         found = self._read_kept(address, active.directory)
         if found is not None and (found.mark.offset > size or not stands(self._fs, active.file, found.mark)):
-            raise corrupt(address.entity, found.mark, "the snapshot is ahead")
+            raise corrupt(address, found.mark, "the snapshot is ahead")
         return found
 
     return patch.object(Reader, "_kept", kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import permutations
@@ -18,6 +19,21 @@ from tests.examples.scene import reached
 
 ENTITY = "subscription/1"
 LATE = "incomplete.verification_pending"
+
+
+class Heard(Tray):
+    """A tray that says when somebody was asked."""
+
+    def __init__(self, whom: str) -> None:
+        super().__init__()
+        self.was_asked = asyncio.Event()
+        self._whom = whom
+
+    async def ask(self, whom: str, entity: str, key: str) -> None:
+        """As `Desk.ask`."""
+        await super().ask(whom, entity, key)
+        if whom == self._whom:
+            self.was_asked.set()
 
 
 @asynccontextmanager
@@ -54,10 +70,12 @@ async def test_it_is_active_once_all_have_confirmed_and_not_before(tmp_path: Pat
 
 async def test_every_service_is_asked_once(tmp_path: Path) -> None:
     """By the key of its own effect; the person only when one is needed."""
-    tray = Tray()
+    tray = Heard("person")
     async with runtime_of(tmp_path, tray) as runtime:
         await runtime.create(ENTITY, {"customer": "ada", "patience": "1ms"})
         await reached(runtime, ENTITY, [LATE])
+        async with asyncio.timeout(30):
+            await tray.was_asked.wait()
 
     assert [*SERVICES, "person"] == sorted((whom for whom, _ in tray.asked.values()), key=[*SERVICES, "person"].index)
 
