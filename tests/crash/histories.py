@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from interlock.errors import ConflictError, UnavailableError
+from interlock.model.record import Record
 from interlock.model.snapshot import Snapshot
 from interlock.opening import open as opening
 from interlock.ports.clock import SystemClock
@@ -165,6 +166,10 @@ class RenamingStore:
         if key in keys:
             return Duplicate(keys[key])
         return None if snapshot is None else Loaded(version, 0, snapshot)
+
+    async def read(self, entity: str, *, after: int = 0, limit: int = 0) -> tuple[Record, ...]:
+        """It keeps no journal."""
+        return ()
 
     async def close(self) -> None:
         """Nothing is held."""
