@@ -5,6 +5,7 @@ The same rows through the library and through the command; what is odd but lawfu
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from collections.abc import Callable
@@ -18,6 +19,9 @@ import interlock
 from interlock import BlockingRuntime, Query
 from interlock.errors import InterlockError, NotFoundError, UnavailableError, UsageError
 from interlock.model.limits import PAYLOAD_BYTES_MAX
+from interlock.stores.sqlite import SqliteStore
+from interlock.testing.store_samples import PARCEL, Life
+from interlock.testing.store_subject import kept
 from tests.hostile.processes import Ended
 from tests.hostile.processes import interlock as command
 
@@ -54,26 +58,36 @@ REFUSED = {
 }
 """Ids that no store keeps."""
 
+TRICKS = {
+    "a way up": "door/../../../etc/passwd",
+    "above": "door/..",
+    "here": "door/.",
+    "a way in the middle": "door/a/../b",
+    "from right to left": "door/\u202egpj.exe",
+    "a space of no width": "door/a\u200b",
+    "a space that is another": "door/a\u00a0b",
+    "a line of its own": "door/a\u2028b",
+    "a control of the second kind": "door/a\u0085",
+    "a letter in two parts": "door/e\u0301",
+}
+"""Ids that no entity begins with: they look like paths, or like others that they are not."""
+
 LAWFUL = [
     "door/a",
     "door/A",
     "door/\u0430",  # a Cyrillic letter that looks like the first
     "door/é",
-    "door/e\u0301",  # the same letter, made of two
-    "door/\u202egpj.exe",  # read from right to left
-    "door/a\u200b",  # with a space of no width
-    "door/../../../etc/passwd",
-    "door/..",
-    "door/.",
     "door/%2e%2e%2f",
     "door/a/b/c",
+    "door/...",
+    "door/..a/.b",
     "door/CON",
     "door/a.b",
     "door/ ",
     "door/'; DROP TABLE entity; --",
     "door/" + "\N{GRINNING FACE}" * 48,
 ]
-"""Ids that look like others, or like paths and statements: each is an entity of its own and nothing else."""
+"""Ids that look like others, or like names and statements: each is an entity of its own and nothing else."""
 
 
 @pytest.fixture
@@ -149,11 +163,42 @@ def test_ids_that_look_alike_are_entities_of_their_own(store: str, folder: Path)
     assert all(each.startswith("inner/kept") for each in _tree(folder.parent) - before)
 
 
-@pytest.mark.parametrize("name", [each for each in REFUSED if each not in {"a NUL", "half a surrogate pair"}])
+@pytest.mark.parametrize("name", TRICKS)
+@pytest.mark.parametrize("store", STORES)
+def test_no_entity_begins_with_an_id_that_is_a_trick(store: str, name: str, folder: Path) -> None:
+    """UsageError with what is wrong in it, in signs that everybody sees; nothing is written."""
+    with _opened(STORES[store](folder)) as doors:
+        before = _tree(folder.parent)
+        with pytest.raises(UsageError) as raised:
+            doors.create(TRICKS[name])
+
+        assert ("entity.malformed", True) == (raised.value.code, raised.value.hint is not None)
+        assert raised.value.message.isprintable()
+        assert ({}, before) == (_all(doors), _tree(folder.parent))
+
+
+def test_an_entity_with_such_an_id_goes_on(folder: Path) -> None:
+    """Who has one from before, or from another driver, does not lose it."""
+    entity = "parcel/e\u0301/../\u202ex"
+    store = SqliteStore(folder / "kept.db")
+    asyncio.run(kept(store, Life(entity).created()))
+    asyncio.run(store.close())
+    parcels = interlock.loads(PARCEL.format(kind="parcel", revision="1.0.0"))
+    with interlock.open(STORES["sqlite"](folder), charts=[parcels]) as runtime:
+        outcome = runtime.send(entity, "noted").outcome
+        found = runtime.state(entity).version, len(runtime.journal(entity)), runtime.verify(entity).problem
+
+    assert ("applied", (2, 2, None)) == (outcome, found)
+
+
+@pytest.mark.parametrize(
+    "name", [each for each in {**REFUSED, **TRICKS} if each not in {"a NUL", "half a surrogate pair"}]
+)
 @pytest.mark.parametrize("store", KEPT)
 def test_the_command_refuses_them_too(store: str, name: str, folder: Path) -> None:
     """Code 2 and one line; no store is made. (A NUL cannot even be written on a command line.)"""
-    ended = command("create", STORES[store](folder), REFUSED[name], "--chart", "door.yaml", folder=folder)
+    entity = {**REFUSED, **TRICKS}[name]
+    ended = command("create", STORES[store](folder), entity, "--chart", "door.yaml", folder=folder)
 
     assert USAGE == ended.code
     assert _is_one_line(ended)
@@ -171,11 +216,12 @@ def test_bytes_that_are_no_text_are_refused_on_the_command_line(folder: Path) ->
 
 def test_a_name_that_turns_the_writing_is_shown_as_what_it_is(folder: Path) -> None:
     """An id read from right to left cannot pass for another on a screen."""
-    url = STORES["sqlite"](folder)
-    command("create", url, "door/\u202egpj.exe", "--chart", "door.yaml", folder=folder)
-    ended = command("ls", url, folder=folder)
+    store = SqliteStore(folder / "kept.db")
+    asyncio.run(kept(store, Life("parcel/\u202egpj.exe").created()))
+    asyncio.run(store.close())
+    ended = command("ls", STORES["sqlite"](folder), folder=folder)
 
-    assert "door/\\u202egpj.exe" in ended.out
+    assert "parcel/\\u202egpj.exe" in ended.out
     assert "\u202e" not in ended.out
 
 

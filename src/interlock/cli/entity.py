@@ -28,7 +28,7 @@ from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Loaded, Query
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.charts import Charts
-from interlock.runtime.request import checked_entity
+from interlock.runtime.request import check_new, checked_entity
 from interlock.runtime.send import Runtime
 from interlock.runtime.travel import At
 from interlock.trust.authorize import Authorizer
@@ -73,6 +73,7 @@ def create(
         raise UsageError("--context is not a JSON object", code="context.type", hint="""write '{"amount": 5}'""")
     bound = loaded_charts(charts)
     Charts(each.kernel for each in bound).current(checked_entity(entity))  # before a store is made for nothing
+    check_new(entity)
 
     async def work() -> tuple[Receipt, bool]:
         async with opened(url, bound, create=True) as runtime:

@@ -23,6 +23,8 @@ VERSION_MAX = 2**62
 """No journal is so long; stores keep versions as integers of 64 bits."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
+"""Categories of characters that people do not see, or see as a plain space: controls, marks of direction, no width."""
 
 
 def checked_entity(entity: str) -> str:
@@ -32,6 +34,26 @@ def checked_entity(entity: str) -> str:
     if not kind or not rest:
         raise UsageError(f"an entity is named `kind/id`, not {entity[:80]!r}", code="entity.malformed")
     return kind
+
+
+def check_new(entity: str) -> None:
+    """The id of an entity that is to begin: no path, and nothing in it that people cannot see, or see as another.
+
+    Asked of new ones only: whoever has others goes on with them. Stores keep every id apart from all others as it is.
+    """
+    if not entity.isascii():
+        import unicodedata  # of use for few ids, and of some size
+
+        hidden = next((each for each in entity if each != " " and unicodedata.category(each) in _UNSEEN), None)
+        if hidden is not None:
+            message = f"the entity id holds U+{ord(hidden):04X}, which cannot be seen: {entity!a:.80}"
+            raise UsageError(message, code="entity.malformed", hint="leave it out")
+        if not unicodedata.is_normalized("NFC", entity):
+            message = f"the entity id is spelled with parts of letters: {entity!a:.80}"
+            raise UsageError(message, code="entity.malformed", hint='spell it with unicodedata.normalize("NFC", ...)')
+    if "/." in entity and not {".", ".."}.isdisjoint(entity.split("/")):
+        hint = "an id is a name and leads nowhere: leave out `.` and `..` between slashes"
+        raise UsageError(f"the entity id is written as a path: {entity[:80]!r}", code="entity.malformed", hint=hint)
 
 
 def check_key(key: str) -> None:

@@ -39,6 +39,7 @@ from interlock.runtime.request import (
     check_event,
     check_expected,
     check_key,
+    check_new,
     check_part,
     check_sender,
     check_sent,
@@ -91,6 +92,7 @@ class Runtime:
         (`key.reused`) when an event has the key.
         """
         kind = checked_entity(entity)
+        check_new(entity)
         check_sender(principal, trace)
         if key is not None:
             check_key(key)
