@@ -66,7 +66,9 @@ def check_key(key: str) -> None:
 def check_event(name: str) -> None:
     """An event name that a sender may use."""
     _check_text(name, "event name", NAME_BYTES_MAX, "event.malformed")
-    if not name or name.startswith(RESERVED_NAMES):
+    if not name:
+        raise UsageError("an event has a name", code="event.malformed", hint="`interlock can` lists those taken now")
+    if name.startswith(RESERVED_NAMES):
         raise UsageError(f"`{name}` belongs to the kernel: no sender may use it", code="event.reserved")
 
 

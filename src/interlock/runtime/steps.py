@@ -164,7 +164,7 @@ class Steps:
                 self.snapshots.pop(entity, None)
                 await self.clock.sleep_ms(backoff_ms(attempt, self.clock.jitter()))
         message = f"`{entity}`: {CONFLICT_RETRIES_MAX} swaps in a row were lost to others"
-        raise ConflictError(message, code="conflict.retries")
+        raise ConflictError(message, code="conflict.retries", hint="nothing was written: send it again later")
 
     async def rehearse(self, entity: str, given: Given) -> Receipt:
         """What `give` would answer now; nothing is written, not even a refusal."""

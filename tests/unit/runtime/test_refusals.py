@@ -182,7 +182,7 @@ on:
         ({"entity": "door/\0"}, "entity.malformed"),
         ({"entity": "door/\ud800"}, "entity.malformed"),
         ({"entity": 7}, "entity.malformed"),
-        ({"event": ""}, "event.reserved"),
+        ({"event": ""}, "event.malformed"),
         ({"event": "_create"}, "event.reserved"),
         ({"event": "done.state.x"}, "event.reserved"),
         ({"event": "error.execution"}, "event.reserved"),
