@@ -185,10 +185,11 @@ def test_an_entity_with_such_an_id_goes_on(folder: Path) -> None:
     asyncio.run(store.close())
     parcels = interlock.loads(PARCEL.format(kind="parcel", revision="1.0.0"))
     with interlock.open(STORES["sqlite"](folder), charts=[parcels]) as runtime:
+        again = runtime.create(entity, key="born").outcome
         outcome = runtime.send(entity, "noted").outcome
         found = runtime.state(entity).version, len(runtime.journal(entity)), runtime.verify(entity).problem
 
-    assert ("applied", (2, 2, None)) == (outcome, found)
+    assert ("duplicate", "applied", (2, 2, None)) == (again, outcome, found)
 
 
 @pytest.mark.parametrize(

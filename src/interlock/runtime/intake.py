@@ -6,7 +6,8 @@ Rule 2: messages of one source entity are taken one after another, in the bus's 
 Rule 3: what cannot be answered now (the store is away, others kept winning) is tried again in its place, however long.
 Rule 4: `rejected` and `denied` are answers: told, and acknowledged. What can never become an event is set aside as a
 dead letter, with the reason: bytes that are no message, a route that fails, an entity that is not there, a source and
-id under which the entity took another event.
+id under which the entity took another event. So is a message from the time of keys that are forgotten (`key.expired`):
+whether it was taken nobody knows, and a person decides.
 Rule 5: what fails in a way that nobody foresaw is put back after a while: neither lost, nor held until the bus, which
 waits for an answer, brings nothing more.
 Rule 6: where order matters more than completeness, `ordered` drops a message whose `sequence` is not above the last
@@ -35,6 +36,7 @@ from interlock.model.limits import KEY_BYTES_MAX, NAME_BYTES_MAX
 from interlock.model.message import Message, decode_message
 from interlock.ports.bus import Bus, Incoming, Source
 from interlock.runtime.send import Runtime
+from interlock.runtime.steps import EXPIRED
 
 IN_HAND_MAX = 64
 """Messages in hand at a time: the bus keeps the others."""
@@ -65,7 +67,7 @@ class Delivery(Struct, frozen=True):
 
 
 Route = Callable[[Message], Delivery | Awaitable[Delivery | None] | None]
-"""What a message becomes; None: it is for others. It must not act: it may be asked twice."""
+"""What a message becomes; None: it is for others. It must not act, and say the same of a message that comes again."""
 
 
 class Intake:
@@ -210,6 +212,9 @@ class Intake:
         except InterlockError as error:
             await self._set_aside(incoming, error)
             return
+        if receipt.reason == EXPIRED.code:
+            await self._set_aside(incoming, _expired(message, receipt))
+            return
         self._note(message, receipt)
         await incoming.taken()
 
@@ -319,6 +324,12 @@ def key_of(message: Message) -> str:
     if text.startswith("_") or not text.isprintable() or len(text.encode(errors="replace")) > KEY_BYTES_MAX:
         return blake2b(text.encode(errors="surrogatepass"), digest_size=32).hexdigest()
     return text
+
+
+def _expired(message: Message, receipt: Receipt) -> InterlockError:
+    text = f"message `{message.id[:200]}` is from a time whose keys `{receipt.entity}` has forgotten"
+    hint = "look into the journal; if it was not taken, send it again under a new id"
+    return InterlockError(text, code=EXPIRED.code, hint=hint)
 
 
 def _letter(body: bytes, error: InterlockError, now_ms: int) -> Message:

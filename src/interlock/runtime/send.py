@@ -92,10 +92,14 @@ class Runtime:
         (`key.reused`) when an event has the key.
         """
         kind = checked_entity(entity)
-        check_new(entity)
         check_sender(principal, trace)
         if key is not None:
             check_key(key)
+        try:
+            check_new(entity)
+        except UsageError:
+            if await self.store.load(entity) is None:
+                raise
         kernel = self.charts.current(kind)
         given = dict(context or {})
         refused = payload_refusal({"context": given})

@@ -289,12 +289,12 @@ class Steps:
         Raises what is no receipt: ConflictError for `expected`, the RejectedError given.
         """
         entity = snapshot.entity
-        if verdict != "roles":  # before the role test a guessed key would answer strangers
-            found = await self.store.load(entity, key=key)
-            if isinstance(found, Duplicate):
-                return await known(self.store, entity, found.version, key=key, event=event.name)
-            if found is None or found.version != snapshot.version:
-                return None
+        # A stranger's key is not asked for: a guessed one would answer him.
+        found = await self.store.load(entity, key=None if verdict == "roles" else key)
+        if isinstance(found, Duplicate):
+            return await known(self.store, entity, found.version, key=key, event=event.name)
+        if found is None or found.version != snapshot.version:
+            return None
         if verdict == "expected":
             raise ConflictError(f"`{entity}` is at version {snapshot.version}", code="conflict.expected")
         if isinstance(verdict, RejectedError):

@@ -14,6 +14,7 @@ clumsy edits; it proves nothing against someone who can write it anew as a whole
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from itertools import zip_longest
 
 from msgspec import Struct
@@ -90,7 +91,8 @@ async def verify_entity(store: Store, charts: Charts | None, entity: str) -> Pro
     except ArchivedError as error:
         return Proof(entity, archive=error.archive)
     except CorruptionError as error:
-        witness.hear(await before_damage(store, entity, after=witness.entries))
+        with suppress(UnavailableError):  # the damage is told all the same, only not as near to its place
+            witness.hear(await before_damage(store, entity, after=witness.entries))
         witness.fail(error.code, error.message, witness.entries + 1)
     except UnavailableError as error:
         return await _unread(store, entity, error)

@@ -220,7 +220,7 @@ class FileStore:
 
     def _after_fork(self) -> None:
         was_closed, self._closed = self._closed, True  # until nothing is the parent's: there may be no descriptor left
-        self._writer, self._guard = None, Lock()
+        self._writer, self._guard, self._pace = None, Lock(), Pace()
         self._dispatch.abandon()
         self._leases.abandon()
         self._journals.abandon()

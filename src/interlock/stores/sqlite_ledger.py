@@ -182,7 +182,7 @@ class Ledger:
         try:
             self._undo()
             begin(connection, waits=waits)
-            answers = self._steps(steps, counts, tally)
+            answers = self._steps(steps, counts, tally, waits=waits)
             write_counts(connection, self._tenant, counts)
             self._refused(refusals, tally)
             told = waits and self._tell_tally()
@@ -210,7 +210,9 @@ class Ledger:
         if self._connection.in_transaction:
             self._connection.execute(ROLLBACK)
 
-    def _steps(self, steps: Sequence[Step], counts: Counts, tally: Tally) -> list[Answer | InterlockError]:
+    def _steps(
+        self, steps: Sequence[Step], counts: Counts, tally: Tally, *, waits: bool
+    ) -> list[Answer | InterlockError]:
         """Write all steps at once. One that cannot be written undoes them all; then each is written by itself."""
         try:
             return [*write_steps(self._connection, self._tenant, steps, counts, tally)]
@@ -218,7 +220,7 @@ class Ledger:
             counts.clear()
             tally.clear()
             self._connection.execute(ROLLBACK)
-            begin(self._connection)
+            begin(self._connection, waits=waits)
             return [self._step(each, counts, tally) for each in steps]
 
     def _step(self, step: Step, counts: Counts, tally: Tally) -> Answer | InterlockError:
@@ -307,8 +309,10 @@ class Ledger:
             return False
         try:
             self._connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_BUSY_MS}")
-            busy = self._connection.execute(statement).fetchone()[0]
-            self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS_EACH}")
+            try:
+                busy = self._connection.execute(statement).fetchone()[0]
+            finally:
+                self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS_EACH}")
         except sqlite3.Error as error:
             if poisons(error):
                 self.poison = translated(error, self._path)

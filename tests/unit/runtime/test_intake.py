@@ -193,6 +193,18 @@ async def test_another_message_under_a_source_and_id_that_are_known_is_set_aside
     assert ({"applied": 1, "dead": 1, "duplicate": 1}, "key.reused") == (intake.counts, letter.data["code"])
 
 
+async def test_a_message_whose_key_may_be_forgotten_is_set_aside() -> None:
+    """It may be new: acknowledged like other refusals, it would be lost."""
+    bus, dead = MemoryBus(), MemoryBus()
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice, dead=dead) as intake:
+        bus.put(encode_message(message(1)))
+        bus.put(encode_message(message(2, time_ms=1)))
+        await until(lambda: intake.counts.total() == 2)
+    (letter,) = dead.messages
+
+    assert ({"applied": 1, "dead": 1}, "key.expired") == (intake.counts, letter.data["code"])
+
+
 async def test_without_a_bus_for_them_dead_letters_go_where_the_source_keeps_such(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import interlock
 from interlock.errors import DeniedError, RejectedError, UsageError
 from interlock.model.event import Event
 from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
@@ -58,6 +60,38 @@ async def test_a_sender_without_the_role_is_denied() -> None:
         assert ("denied", "roles") == (receipt.outcome, receipt.reason)
         with pytest.raises(DeniedError):
             receipt.expect()
+
+
+LEAVE = """\
+interlock: 1
+kind: leave
+revision: "{revision}"
+compatible: ">=1.0 <3"
+events:
+  noted: {{roles: [clerk]}}
+  approved: {{roles: [{roles}]}}
+states:
+  open: {{on: {{noted: {{target: open, reenter: true}}, approved: done}}}}
+  done: {{type: final}}
+"""
+
+
+@pytest.mark.parametrize("expected", [None, 2])
+async def test_roles_are_those_of_the_chart_that_the_entity_has_now(tmp_path: Path, expected: int | None) -> None:
+    """Another process took it to a revision with other roles: what this one remembers is no reason to deny."""
+    one = interlock.loads(LEAVE.format(revision="1.0", roles="clerk"))
+    two = interlock.loads(LEAVE.format(revision="2.0", roles="clerk, boss"))
+    clerk, boss = {"id": "c", "roles": ["clerk"]}, {"id": "b", "roles": ["boss"]}
+    url = f"sqlite:///{tmp_path}/x.db"
+    async with (
+        interlock.open(url, charts=[two, one], work=False) as old,
+        interlock.open(url, charts=[two], work=False) as new,
+    ):
+        await old.create("leave/1", principal=clerk)
+        await new.send("leave/1", "noted", principal=clerk)
+        receipt = await old.send("leave/1", "approved", expected=expected, principal=boss)
+
+    assert ("applied", 3) == (receipt.outcome, receipt.version)
 
 
 async def test_an_answer_to_the_entity_itself_needs_no_role() -> None:

@@ -52,6 +52,7 @@ async def begun(path: Path) -> Opened:
     store._writer.ledger._connection = watched  # type: ignore[assignment]  # it is one in all that matters
     life = Life("parcel/1")
     await kept(store, life.created())
+    watched.begun_by.clear()
     watched.committed_by.clear()
     return store, watched, life
 
@@ -256,6 +257,28 @@ async def test_a_step_that_cannot_be_written_is_its_callers_answer(quick: Opened
 def failing_value() -> None:
     """As a value that cannot be bound."""
     raise OverflowError("a number too large")
+
+
+async def test_a_step_that_is_written_once_more_waits_for_nobody_in_place(quick: Opened, tmp_path: Path) -> None:
+    """Another process takes the lock between the two: the thread waits for it, not the loop."""
+    store, watched, life = quick
+    watched.faults[sqlite_batch.INSERT_KEY] = failing_value
+    with closing(sqlite3.connect(tmp_path / "x.db", isolation_level=None)) as rival:
+        watched.faults[sqlite_connect.BEGIN] = lambda: begin_second(watched, rival)
+        waiting = asyncio.ensure_future(store.append(*steps(life, 1)))
+        while len(watched.begun_by) < 3:  # noqa: ASYNC110 - a store tells nobody that it waits
+            await asyncio.sleep(0)
+        rival.execute("ROLLBACK")
+        watched.faults.clear()
+
+        assert isinstance(await waiting, Appended)
+    assert 2 == watched.begun_by.count(HERE())
+
+
+def begin_second(watched: Watched, rival: sqlite3.Connection) -> None:
+    """A rival that begins before the second transaction does."""
+    if len(watched.begun_by) == 2:
+        rival.execute("BEGIN IMMEDIATE")
 
 
 async def test_a_closed_store_takes_nothing_in_place(quick: Opened) -> None:
