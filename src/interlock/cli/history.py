@@ -192,7 +192,8 @@ def _tell_left_out(terminal: Terminal, entities: tuple[str, ...]) -> None:
     more = len(entities) - LEFT_OUT_SHOWN_MAX
     if entities:
         terminal.note(("left out", "yellow"), f": {shown}{f' and {more:,} more' if more > 0 else ''}")
-        terminal.note(("hint: ", "green"), f"interlock verify {shown if more <= 0 else ''}".rstrip(), " tells why")
+        is_named = more <= 0 and all("/" in each for each in entities)  # a folder that tells no entity has no name
+        terminal.note(("hint: ", "green"), f"interlock verify {shown if is_named else ''}".rstrip(), " tells why")
 
 
 async def _found(runtime: Runtime, query: Query) -> Page:

@@ -41,7 +41,7 @@ from interlock.stores.files_dispatch import Dispatch
 from interlock.stores.files_exchange import ExchangeJournal
 from interlock.stores.files_handles import Handles
 from interlock.stores.files_leases import FileLeases
-from interlock.stores.files_names import kind_prefix, tenant_prefix
+from interlock.stores.files_names import kind_named, kind_prefix, tenant_prefix
 from interlock.stores.files_pending import Pending
 from interlock.stores.files_places import Places
 from interlock.stores.files_reader import Reader, Seen
@@ -272,30 +272,46 @@ class Journals:
     def names(self) -> tuple[str, ...]:
         """Every entity that has a folder, readable or not, sorted; one whose name was cut by its folder's, if need be.
 
-        A list passes over what does not read; whoever verifies must not.
+        A list passes over what does not read; whoever verifies must not. Nor over journals that are no entity's here.
         """
-        found = set()
+        found = set(self._root.strays())
         for address in self._root.addresses(tenant_prefix(self.shared.settings.tenant)):
-            found.add(self._named(address) or address.name)
-        return tuple(sorted(found))
+            found.add(self._named(address))
+        return tuple(sorted(found - {""}))
 
     def kinds(self) -> tuple[str, ...]:
         """The kinds that there are entities of, readable or not, sorted."""
         found: set[str] = set()
-        for address in self._root.addresses(tenant_prefix(self.shared.settings.tenant)):
+        tenant = self.shared.settings.tenant
+        for address in self._root.addresses(tenant_prefix(tenant)):
             entity = self._named(address)
-            kind = entity.partition("/")[0]
-            is_new = kind not in found and entity and self._root.address(entity).name == address.name
-            if is_new and self._is_there(entity):
+            kind, slash, _ = entity.partition("/")
+            if not slash:
+                found.add(kind_named(entity, tenant=tenant))
+            elif kind not in found and self._is_there(entity):
                 found.add(kind)
-        return tuple(sorted(found))
+        return tuple(sorted(found - {""}))
 
     def _named(self, address: Address) -> str:
-        """The entity of a folder; empty where its name was cut and it does not read."""
+        """The entity of a folder; the folder's name where that was cut and nothing tells; empty where nothing began."""
+        entity = address.entity or self._told(address)
+        if entity:
+            return entity
         try:
-            return address.entity or self._reader.entity(address)
+            if not self._root.is_begun(address):  # somebody was just beginning it, or died
+                return ""
         except InterlockError as error:
             if not is_of_one(error):
+                raise
+        return self._told(address) or address.name
+
+    def _told(self, address: Address) -> str:
+        """The entity that the snapshot in a folder tells; empty where none reads, or it is not of this folder."""
+        try:
+            entity = self._reader.entity(address)
+            return entity if entity and self._root.address(entity).name == address.name else ""
+        except InterlockError as error:
+            if not isinstance(error, UsageError) and not is_of_one(error):
                 raise
             return ""
 
@@ -311,6 +327,10 @@ class Journals:
     def _matching(self, query: Query, left_out: list[str]) -> Iterator[tuple[int, str, Row]]:
         """What a list shows. What does not read is noted instead: it must not hide the others."""
         for entity in self._entities(query):
+            if "/" not in entity:
+                left_out.append(entity)
+                _logger.warning("a journal that tells no entity is left out of a list", extra={"folder": entity})
+                continue
             try:
                 listed = self._seen(entity)
             except InterlockError as error:
@@ -334,11 +354,14 @@ class Journals:
                 yield 0 if query.prefix else entered_ms, entity, row
 
     def _entities(self, query: Query) -> Iterator[str]:
-        """The entities of a kind, by their directory names; of a name that was cut, by the snapshot inside."""
-        beginning = f"{query.kind}/{query.prefix or ''}"
-        for address in self._root.addresses(kind_prefix(query.kind, tenant=self.shared.settings.tenant)):
+        """The entities of a kind, by their directory names; of a name that was cut, by the snapshot inside.
+
+        Where that tells none, the name of the directory: it may be one of those that are asked for.
+        """
+        prefix = kind_prefix(query.kind, tenant=self.shared.settings.tenant, beginning=query.prefix or "")
+        for address in self._root.addresses(prefix):
             entity = self._named(address)
-            if entity.startswith(beginning) and self._root.address(entity).name == address.name:
+            if entity.startswith((f"{query.kind}/{query.prefix or ''}", address.name)):
                 yield entity
 
     def _seen(self, entity: str) -> Listed | None:

@@ -28,6 +28,7 @@ NAME_BYTES_MAX = 240
 """Bytes of a directory name: common file systems take 255."""
 
 _CUT_BYTES = 200
+_CUT = re.compile(rf"[a-z0-9_%.-]{{{_CUT_BYTES}}}~[0-9a-f]{{32}}")
 _SEALED = re.compile(r"events-(\d{20})\.log")
 _UNSAFE = re.compile(rb"[^a-z0-9_-]")
 
@@ -53,12 +54,12 @@ def tenant_folder(tenant: str) -> str:
 
 def is_cut(name: str) -> bool:
     """Whether the id cannot be read back from this name."""
-    return "~" in name
+    return "~" in name and _CUT.fullmatch(name) is not None
 
 
-def kind_prefix(kind: str, *, tenant: str = "") -> str:
-    """How the directory names of a kind begin, those that are cut too."""
-    return "".join(f"{_encoded(part)}." for part in (tenant, kind) if part)[:_CUT_BYTES]
+def kind_prefix(kind: str, *, tenant: str = "", beginning: str = "") -> str:
+    """How the directory names of a kind begin, those that are cut too; of ids that begin so, if need be."""
+    return ("".join(f"{_encoded(part)}." for part in (tenant, kind) if part) + _encoded(beginning))[:_CUT_BYTES]
 
 
 def tenant_prefix(tenant: str) -> str:
@@ -69,11 +70,30 @@ def tenant_prefix(tenant: str) -> str:
 def entity_named(name: str, *, tenant: str = "") -> str | None:
     """The entity of a directory name; None when the name is cut, another tenant's, or none of ours."""
     parts = name.split(".")
-    if is_cut(name) or len(parts) != (3 if tenant else 2):
+    if is_cut(name) or not name.isascii() or len(parts) != (3 if tenant else 2):
         return None
     kind, rest = (unquote_to_bytes(part).decode(errors="replace") for part in parts[-2:])
     entity = f"{kind}/{rest}"
     return entity if kind and rest and directory_name(entity, tenant=tenant) == name else None
+
+
+def kind_named(name: str, *, tenant: str = "") -> str:
+    """The kind that a name tells that was cut behind it; empty when it tells none, or is another tenant's."""
+    prefix = tenant_prefix(tenant)
+    part, dot, _ = name.removeprefix(prefix).partition(".")
+    return _decoded(part) if dot and name.startswith(prefix) else ""
+
+
+def tenant_named(name: str) -> str | None:
+    """Whose entity a directory name tells, empty for nobody's; None when it tells nothing, or is none of ours.
+
+    One that was cut tells it only where its third part has begun: before that, `a.b` may be a tenant's kind or a kind.
+    """
+    parts = name.split(".")
+    if len(parts) == 2:
+        return None if entity_named(name) is None else ""
+    tenant = _decoded(parts[0]) if len(parts) == 3 and name.isascii() else ""
+    return tenant if tenant and (is_cut(name) or entity_named(name, tenant=tenant) is not None) else None
 
 
 def shard_name(name: str, digits: int) -> str:
@@ -110,4 +130,11 @@ def _cut(name: str) -> str:
 
 
 def _encoded(part: str) -> str:
-    return _UNSAFE.sub(lambda found: b"%%%02x" % found[0][0], part.encode()).decode()
+    data = part.encode(errors="surrogatepass")  # half a pair, in what is only looked for: no name has it
+    return _UNSAFE.sub(lambda found: b"%%%02x" % found[0][0], data).decode()
+
+
+def _decoded(part: str) -> str:
+    """What was encoded so; empty when nothing was."""
+    found = unquote_to_bytes(part).decode(errors="replace")
+    return found if _encoded(found) == part else ""

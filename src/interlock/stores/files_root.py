@@ -15,13 +15,15 @@ made them may have died before its own flush.
 Rule 3: a root that cannot be written can still be read, if its format is there.
 Rule 4: `format.json` is durable before anything stands in `resources` or `wal`: a root that has something there and no
 format has lost it, and is no new store. One that died while it was begun has at most empty directories.
+Rule 5: a folder that holds a journal and is no entity of this root is not read, and not passed over either: `strays`
+names it for whoever verifies. What else a person left beside entities is nobody's business.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 import msgspec
@@ -31,13 +33,19 @@ from interlock.errors import CorruptionError, NotFoundError, UnavailableError, U
 from interlock.model.codec import encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX
 from interlock.stores.files_names import (
+    JOURNAL,
     RESOURCES,
+    SNAPSHOT,
     TEMPORARY,
     directory_name,
     entity_named,
     is_cut,
+    is_leftover,
+    sealed_first,
     shard_name,
     shard_names,
+    tenant_named,
+    tenant_prefix,
 )
 from interlock.stores.files_shared import Address, Locked, Settings, shard_opened, unavailable, write_whole
 from interlock.stores.filesystem import FileSystem
@@ -50,7 +58,12 @@ LAYOUTS = ("A", "C")
 ADDRESSES_MAX = 10_000
 """Addresses remembered: a name is encoded and hashed once for each entity that is busy."""
 
+TENANTS_SHOWN_MAX = 5
+"""Tenants told of a root that lost its format and has entities of several."""
+
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_NO_FOLDER = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+_UNREAD = frozenset({errno.EACCES, errno.EPERM, errno.EIO})
 
 
 class Format(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,11 +82,18 @@ class Format(Struct, frozen=True, forbid_unknown_fields=True):
         return encode(said) + b"\n"
 
 
-def lost_format(root: str, *, layout: str) -> CorruptionError:
-    """What is said of a root with entities and without its format."""
-    line = Format(layout=layout).encoded().decode().strip()
+def lost_format(root: str, *, layout: str, names: Iterable[str]) -> CorruptionError:
+    """What is said of a root without its format that has entities in folders of these names, which tell the tenant."""
+    tenants = sorted({tenant for tenant in map(tenant_named, names) if tenant is not None})
+    tenant = tenants[0] if len(tenants) == 1 else ""
+    hint = f"restore that file, one line: {Format(layout=layout, tenant=tenant).encoded().decode().strip()}"
+    if len(tenants) > 1:
+        shown = [encode(each).decode() for each in tenants[:TENANTS_SHOWN_MAX]]
+        shown += ["…"] if len(tenants) > TENANTS_SHOWN_MAX else []
+        hint += f"; with the `tenant` that it had: there are folders of {', '.join(shown)}"
+    elif not tenants:
+        hint += "; one of a tenant has its `tenant`, too"
     message = f"{root} holds entities and no {FORMAT_FILE}: a part of it is missing"
-    hint = f"restore that file, one line: {line}; one of a tenant has its `tenant`, too"
     return CorruptionError(message, code="store.format", hint=hint)
 
 
@@ -181,7 +201,19 @@ class Root:
             if name in there:
                 with shard_opened(self._fs, self.directory, name) as directory:
                     if self._fs.names(directory):
-                        raise lost_format(self._root, layout="C" if WAL in there else "A")
+                        layout = "C" if WAL in there else "A"
+                        raise lost_format(self._root, layout=layout, names=self._names_below(there))
+
+    def _names_below(self, there: set[str]) -> Iterator[str]:
+        """The names of all folders of entities, where no format says how they are spread."""
+        if RESOURCES not in there:
+            return
+        with shard_opened(self._fs, self.directory, RESOURCES) as resources:
+            names = self._fs.names(resources)
+            yield from names
+            for shard in {*shard_names(1), *shard_names(2)}.intersection(names):
+                with contextlib.suppress(OSError), shard_opened(self._fs, resources, shard) as directory:
+                    yield from self._fs.names(directory)
 
     def _sweep(self) -> None:
         """Removes what a process left that died while it began this store; under the lock no live one owns it."""
@@ -276,6 +308,23 @@ class Root:
 
     def addresses(self, prefix: str) -> Iterator[Address]:
         """The places of all entities whose directory names begin so; the id is empty where the name tells none."""
+        for shard, name in self._folders():
+            if name.startswith(prefix):
+                entity = entity_named(name, tenant=self.settings.tenant)
+                if entity is not None or is_cut(name):
+                    yield Address(entity or "", name, shard, self._resources)
+
+    def strays(self) -> Iterator[str]:
+        """The names of folders that hold a journal and are no entity's here: another tenant's, or in a wrong shard."""
+        tenant = self.settings.tenant
+        prefix = tenant_prefix(tenant)
+        for shard, name in self._folders():
+            is_ours = name.startswith(prefix) if is_cut(name) else entity_named(name, tenant=tenant) is not None
+            if not (is_ours and self.shard(name) == shard) and self._holds_journal(shard, name):
+                yield name
+
+    def _folders(self) -> Iterator[tuple[str, str]]:
+        """All that stands where entities do, with its shard."""
         for shard in self._shards():
             try:
                 with shard_opened(self._fs, self._resources, shard) as directory:
@@ -283,10 +332,45 @@ class Root:
             except OSError as error:
                 raise unavailable(self._root, "list", error) from error
             for name in names:
-                if name.startswith(prefix):
-                    entity = entity_named(name, tenant=self.settings.tenant)
-                    if entity is not None or is_cut(name):
-                        yield Address(entity or "", name, shard, self._resources)
+                yield shard, name
+
+    def _holds_journal(self, shard: str, name: str) -> bool:
+        fs = self._fs
+        try:
+            with shard_opened(fs, self._resources, shard) as directory, shard_opened(fs, directory, name) as folder:
+                return any(each in (JOURNAL, SNAPSHOT) or sealed_first(each) for each in fs.names(folder))
+        except OSError as error:
+            if error.errno in _NO_FOLDER:
+                return False
+            if error.errno in _UNREAD:
+                return tenant_named(name) is not None
+            raise unavailable(self._root, "list", error) from error
+
+    def is_begun(self, address: Address) -> bool:
+        """Whether anything was written into an entity's folder, by whoever had its lock until now.
+
+        Whoever died before the first byte left it empty, or with an empty journal.
+        """
+        fs = self._fs
+        try:
+            with (
+                shard_opened(fs, address.resources, address.shard) as shard,
+                shard_opened(fs, shard, address.name) as folder,
+                Locked(fs, folder, address.name, self.settings.lock_ms_max, lambda: None),
+            ):
+                names = [each for each in fs.names(folder) if not is_leftover(each)]
+                return names != [] and (names != [JOURNAL] or self._has_bytes(folder))
+        except OSError as error:
+            if error.errno in _NO_FOLDER:
+                return False
+            raise unavailable(address.name, "read", error, folder=address.folder) from error
+
+    def _has_bytes(self, folder: int) -> bool:
+        file = self._fs.open_file(folder, JOURNAL)
+        try:
+            return self._fs.size(file) > 0
+        finally:
+            self._fs.close(file)
 
     def check_writable(self) -> None:
         """Raises UnavailableError when the root is read-only."""

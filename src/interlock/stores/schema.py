@@ -97,7 +97,8 @@ def _check_new(root: Path) -> None:
     for name in (WAL, RESOURCES):
         folder = root / name
         if folder.is_dir() and any(folder.iterdir()):
-            raise lost_format(str(root), layout="C" if (root / WAL).is_dir() else "A")
+            names = (each.name for each in root.glob(f"{RESOURCES}/*/*"))
+            raise lost_format(str(root), layout="C" if (root / WAL).is_dir() else "A", names=names)
 
 
 def _unreadable(root: Path) -> InterlockError:

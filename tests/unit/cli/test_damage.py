@@ -245,3 +245,15 @@ def test_an_interrupt_while_the_command_is_imported_is_a_quiet_end(
     monkeypatch.setattr(sys, "meta_path", [_Interrupting(), *sys.meta_path])
 
     assert (130, ("", "interrupted\n")) == (start(), capsys.readouterr())
+
+
+def test_a_list_tells_of_a_damaged_entity_whose_name_was_cut(call: Caller, lamps: Path) -> None:
+    """By the name of its folder, which no command takes for an entity: the hint names none."""
+    entity = f"lamp/{'é' * 90}"
+    call("create", STORE, entity, *CHARTED)
+    (place(lamps, entity) / "state.json").write_bytes(b"garbage")
+    listed, data = call("ls", STORE), call("ls", STORE, "--json")
+
+    assert (1, 1, [directory_name(entity)]) == (listed.code, data.code, json.loads(data.out)["left_out"])
+    assert f"left out: {directory_name(entity)}\nhint: interlock verify tells why\n" in listed.err
+    assert 8 == call("verify", STORE, "--chains-only").code

@@ -137,6 +137,27 @@ def test_a_folder_that_lost_its_format_is_refused_by_every_command(call: Caller,
     assert before == sorted(folder.rglob("*"))
 
 
+def test_a_tenant_s_folder_that_lost_its_format_is_told_its_line_by_every_command(call: Caller, folder: Path) -> None:
+    """With the tenant, which the names of its folders tell; restored without it, its journals are told as damage."""
+    call("create", "file:lamps?tenant=acme", "lamp/1", *CHARTED)
+    path = folder / "lamps" / "format.json"
+    line = path.read_text().strip()
+    path.unlink()
+    ended = [
+        call("create", "file:lamps", "lamp/2", *CHARTED),
+        call("ls", "file:lamps"),
+        call("doctor", "file:lamps"),
+    ]
+    path.write_text(line.replace(',"tenant":"acme"', ""))
+    wrong = call("verify", "file:lamps", "--chains-only")
+    path.write_text(line)
+
+    assert '"tenant":"acme"' in line
+    assert [(8, True), (8, True), (1, True)] == [(each.code, line in each.err + each.out) for each in ended]
+    assert (8, True) == (wrong.code, "acme.lamp.1  entity.unreadable: " in wrong.out)
+    assert 0 == call("verify", "file:lamps", "--chains-only").code
+
+
 def test_a_word_that_is_a_file_is_no_kind(call: Caller, folder: Path) -> None:
     """Where no store is named, a word that can only be meant for one says how to write it."""
     call("create", "file:kept", "lamp/1", *CHARTED)

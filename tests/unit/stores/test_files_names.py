@@ -10,10 +10,12 @@ from interlock.stores.files_names import (
     directory_name,
     entity_named,
     is_cut,
+    kind_named,
     kind_prefix,
     shard_name,
     shard_names,
     tenant_folder,
+    tenant_named,
     tenant_prefix,
 )
 
@@ -97,6 +99,54 @@ def test_names_of_a_tenant_begin_with_its_prefix(tenant: str) -> None:
     assert (True, True) == (name.startswith(tenant_prefix(tenant)), len(name) <= NAME_BYTES_MAX)
 
 
+@given(TEXT, TEXT.filter(lambda text: "/" not in text), TEXT, st.sampled_from(["", "acme", "Ü.~/1"]))
+def test_names_begin_as_their_ids_do(prefix: str, kind: str, rest: str, tenant: str) -> None:
+    """Those that are cut too, before the end of what is looked for or behind it."""
+    try:
+        name = directory_name(f"{kind}/{prefix}{rest}", tenant=tenant)
+    except UsageError:
+        return
+
+    assert name.startswith(kind_prefix(kind, tenant=tenant, beginning=prefix))
+
+
+def test_half_a_surrogate_pair_is_looked_for_and_not_found() -> None:
+    """No id has it, so no name begins so."""
+    assert not directory_name("order/1").startswith(kind_prefix("order", beginning="\ud800"))
+
+
+@given(TEXT | st.just(""), TEXT.filter(lambda text: "/" not in text), TEXT)
+def test_a_name_tells_its_tenant_or_nothing(tenant: str, kind: str, rest: str) -> None:
+    """Never another's; and always, where it is not cut."""
+    try:
+        name = directory_name(f"{kind}/{rest}", tenant=tenant)
+    except UsageError:
+        return
+
+    assert tenant_named(name) in ((tenant, None) if is_cut(name) else (tenant,))
+
+
+@pytest.mark.parametrize(
+    ("tenant", "kind", "told"),
+    [
+        ("Ü.~/1", "order", ("Ü.~/1", "order")),
+        ("", "order", (None, "order")),
+        ("acme", "ä" * 35, (None, "")),
+        ("ä" * 60, "order", (None, "")),
+    ],
+)
+def test_a_cut_name_tells_what_stands_before_the_cut(tenant: str, kind: str, told: tuple[str | None, str]) -> None:
+    """A tenant only where its third part has begun: two may be a kind and its id."""
+    name = directory_name(f"{kind}/{'ö' * 60}", tenant=tenant)
+
+    assert (True, *told) == (is_cut(name), tenant_named(name), kind_named(name, tenant=tenant))
+
+
+def test_a_cut_name_of_another_tells_no_kind() -> None:
+    """What would be its kind is a tenant's."""
+    assert "" == kind_named(directory_name(f"order/{'ö' * 60}", tenant="acme"), tenant="other")
+
+
 @given(tenant=TEXT, other=TEXT)
 def test_the_folder_of_a_tenant_is_one_safe_name_of_its_own(tenant: str, other: str) -> None:
     """Among those of others, on a file system that ignores case too, and beside months."""
@@ -107,10 +157,18 @@ def test_the_folder_of_a_tenant_is_one_safe_name_of_its_own(tenant: str, other: 
     assert (True, True) == (name.startswith("tenant-"), len(name) <= NAME_BYTES_MAX)
 
 
-@pytest.mark.parametrize("name", ["lost+found", ".", "order.", "order.%zz", "order.A", "a.b.c"])
+@pytest.mark.parametrize("name", ["lost+found", ".", "order.", "order.%zz", "order.A", "a.b.c", "a.1~", "a.\udcff"])
 def test_names_that_are_not_ours_are_no_entities(name: str) -> None:
-    """Whatever else lies in the directory is passed over."""
-    assert entity_named(name) is None
+    """Whatever else lies in the directory is passed over: an editor's copy, bytes that are no text."""
+    assert (None, False) == (entity_named(name), is_cut(name))
+
+
+@pytest.mark.parametrize(
+    "name", ["lost+found", "a.b.c.d", "A.order.1", ".order.1", "%zz.order.1", "a.b.\udcff", "a.b.1~"]
+)
+def test_names_that_are_not_ours_tell_no_tenant(name: str) -> None:
+    """Nothing is guessed from what a person left."""
+    assert tenant_named(name) is None
 
 
 def test_every_shard_has_a_directory() -> None:
