@@ -163,24 +163,29 @@ class Runtime:
         expected: int | None = None,
         sent_ms: int | None = None,
     ) -> Given:
-        """What a sender gives, once it is known to be well formed."""
-        checked_entity(entity)
+        """What a sender gives, once it is known to be well formed. What is not given is not looked at: most is not."""
+        if type(entity) is not str or entity not in self._steps.snapshots:  # those were looked at before
+            checked_entity(entity)
         check_event(event)
-        check_sender(principal, trace)
+        if principal is not None or trace is not None:
+            check_sender(principal, trace)
         if key is not None:
             check_key(key)
-        check_expected(expected)
-        check_sent(sent_ms)
-        refused = payload_refusal(payload)
-        problem = self._expiry(sent_ms) if refused is None else Fault("payload", refused)
+        if expected is not None:
+            check_expected(expected)
+        if sent_ms is not None:
+            check_sent(sent_ms)
+        problem, refused = None, None if payload is None else payload_refusal(payload)
+        if refused is not None:
+            problem = Fault("payload", refused)
+        elif sent_ms is not None:
+            problem = self._expiry(sent_ms)
         given = Event(event, payload, key, key, _plain(principal))
         return Given(given, key or "_", expected, trace, problem, sent_ms=sent_ms)
 
-    def _expiry(self, sent_ms: int | None) -> Fault | None:
+    def _expiry(self, sent_ms: int) -> Fault | None:
         """Why an event of this age is refused if its key is not known; None when it is young enough."""
-        if sent_ms is None or sent_ms >= self.clock.now_ms() - KEY_WINDOW_MS:
-            return None
-        return EXPIRED
+        return EXPIRED if sent_ms < self.clock.now_ms() - KEY_WINDOW_MS else None
 
     # For those who perform the work that entries leave
 

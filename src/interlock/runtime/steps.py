@@ -147,7 +147,8 @@ class Steps:
             result = await self.store.append(self._append(kernel, 0, entry, step.snapshot, work))
             if isinstance(result, Appended):
                 self._keep(step.snapshot, now, work)
-                tell_faults(entry, step)
+                if step.faults:
+                    tell_faults(entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
                 return await known(self.store, entity, result.version, key=own, event=CREATE)
@@ -247,7 +248,8 @@ class Steps:
         result = await self.store.append(append)
         if isinstance(result, Appended):
             self._keep(step.snapshot, event.time_ms, work)
-            tell_faults(entry, step)
+            if step.faults:
+                tell_faults(entry, step)
             return Receipt(
                 snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
             )

@@ -114,18 +114,20 @@ class FileStore:
             if writer is not None:
                 return await writer.append(append)
         pace = self._pace
-        pace.come()
+        with pace.guard:
+            pace.under_way += 1
         try:
             if pace.is_quick:
                 if pace.is_turn_over(time.perf_counter_ns()):
                     await asyncio.sleep(0)  # others first: many at once are better served side by side, by threads
-                if pace.is_alone and not self._closed:
+                if pace.under_way == 1 and not self._closed:
                     answer = self._timed(self._journals.append_at_once, append)
                     if answer is not None:
                         return answer
             return await self._hop(lambda: self._timed(self._journals.append, append))
         finally:
-            pace.go()
+            with pace.guard:
+                pace.under_way -= 1
 
     def _timed(self, rule: Callable[[Append], T], append: Append) -> T:
         """Tells the pace of what was flushed, or could not be: an answer without a flush says nothing of the disk."""

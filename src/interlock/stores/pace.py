@@ -34,23 +34,9 @@ class Pace:
     def __init__(self) -> None:
         self._owed = OWED_FIRST
         self._turn_ns = 0
-        self._guard = Lock()  # of the count: callers may be in several threads
-        self._under_way = 0
-
-    def come(self) -> None:
-        """Count one that begins; whoever comes goes, too."""
-        with self._guard:
-            self._under_way += 1
-
-    def go(self) -> None:
-        """Count one that ended."""
-        with self._guard:
-            self._under_way -= 1
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether one is under way and no more."""
-        return self._under_way == 1
+        # Counted by those who call, under the guard: they may be in several threads, and methods would cost more.
+        self.guard = Lock()
+        self.under_way = 0
 
     @property
     def is_quick(self) -> bool:

@@ -118,12 +118,13 @@ class SqliteStore:
         _check_text(append.entry.key, "key")
         self._check_process()
         writer, pace, snapshot = self._writer, self._pace, encode(append.snapshot)
-        pace.come()
+        with pace.guard:
+            pace.under_way += 1
         try:
             if pace.is_quick:
                 if pace.is_turn_over(time.perf_counter_ns()):
                     await asyncio.sleep(0)  # others first: many at once are one batch
-                if pace.is_alone:
+                if pace.under_way == 1:
                     answer = writer.append_at_once(append, snapshot)
                     if answer is not None:
                         return answer
@@ -133,7 +134,8 @@ class SqliteStore:
             writer.submit(Waiting(append, snapshot, loop, future))
             return await future
         finally:
-            pace.go()
+            with pace.guard:
+                pace.under_way -= 1
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
         """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""

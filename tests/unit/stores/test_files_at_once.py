@@ -182,8 +182,8 @@ async def test_a_caller_that_is_cancelled_before_its_turn_has_done_nothing(
 async def test_a_forked_child_counts_its_own_callers(quick: tuple[FileStore, Watched]) -> None:
     """An append of its parent that was under way is not under way in it, and a lock of its parent's is nobody's."""
     store, fs = quick
-    store._pace.come()
-    store._pace._guard.acquire()
+    store._pace.under_way = 1
+    store._pace.guard.acquire()
     store._after_fork()
     await store.append(step(2, "k2"))
     fs.flushed_by.clear()
