@@ -94,6 +94,10 @@ class Forgotten(Struct, frozen=True):
     time_ms: int
 
 
+Answer = Appended | Duplicate | Conflict | Stale | Forgotten
+"""What became of an append."""
+
+
 class Loaded(Struct, frozen=True):
     """What is known of an entity: a snapshot of it or of an earlier version, and the records after that.
 
@@ -170,7 +174,7 @@ class Refusal(Struct, frozen=True):
 class Store(Protocol):
     """Where journals live. Safe for many callers at once, in one process and in several."""
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
+    async def append(self, append: Append) -> Answer:
         """Keep one step, if the entity still is at the expected version and its key is new."""
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:

@@ -35,16 +35,14 @@ from interlock.model.work import Lane, Place
 from interlock.ports.lease import Downtime, Lease
 from interlock.ports.store import (
     PAGE_MAX,
+    Answer,
     Append,
     Appended,
-    Conflict,
     Duplicate,
-    Forgotten,
     Loaded,
     Page,
     Query,
     Refusal,
-    Stale,
 )
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.files_batched import BatchedJournals, opened_journals
@@ -107,7 +105,7 @@ class FileStore:
         self._closed = False
         _stores.add(self)
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
+    async def append(self, append: Append) -> Answer:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         if isinstance(self._journals, BatchedJournals):
             writer = self._writer or self._begun_writer(self._journals)

@@ -33,7 +33,7 @@ from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.record import Record, encode_record
 from interlock.model.snapshot import Snapshot
 from interlock.model.work import Left
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Stale
+from interlock.ports.store import Answer, Append, Appended, Conflict, Duplicate, Forgotten, Stale
 from interlock.stores.files_beside import Beside, Rows, encode_work
 from interlock.stores.files_handle import Handle
 from interlock.stores.files_keys import Keys
@@ -78,7 +78,7 @@ class Journal(Handle):
 
     # What a handle does
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
+    def append(self, append: Append) -> Answer:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         with self._mutex:
             self._shared.check_poison(self.address)

@@ -24,17 +24,15 @@ from interlock.model.snapshot import Ended, Snapshot
 from interlock.ports.store import (
     ENDED_AS,
     PAGE_MAX,
+    Answer,
     Append,
     Appended,
-    Conflict,
     Duplicate,
-    Forgotten,
     Loaded,
     Page,
     Query,
     Refusal,
     Row,
-    Stale,
 )
 from interlock.stores.cursor import decode_cursor, encode_cursor
 from interlock.stores.files_dispatch import Dispatch
@@ -126,7 +124,7 @@ class Journals:
 
     # Writing
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
+    def append(self, append: Append) -> Answer:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         address = self._root.address(append.entity)
         self._root.check_writable()
@@ -136,7 +134,7 @@ class Journals:
         finally:
             self._handles.give_back(address)
 
-    def append_at_once(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten | None:
+    def append_at_once(self, append: Append) -> Answer | None:
         """The same, where nothing is waited for but one flush. None where there is more to do: nothing was done."""
         address = self._root.address(append.entity)
         self._root.check_writable()

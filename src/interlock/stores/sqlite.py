@@ -32,14 +32,11 @@ from interlock.ports.sight import Count, Dwell, Minute, RefusalProof, RefusalRow
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
-    Appended,
-    Conflict,
     Duplicate,
     Loaded,
     Page,
     Query,
     Refusal,
-    Stale,
 )
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores import sqlite_feed
@@ -47,7 +44,7 @@ from interlock.stores import sqlite_leases as leases
 from interlock.stores import sqlite_sight as sight
 from interlock.stores import sqlite_work as work
 from interlock.stores.sqlite_audit import entity_differences, file_differences
-from interlock.stores.sqlite_batch import split
+from interlock.stores.sqlite_batch import Answer, split
 from interlock.stores.sqlite_connect import open_reader, open_writer, translated
 from interlock.stores.sqlite_lists import find, kinds
 from interlock.stores.sqlite_upkeep import Chore, archived, release
@@ -112,7 +109,7 @@ class SqliteStore:
         self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
         self._writer.start()
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Answer:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         _check_text(append.entity)
         _check_text(append.entry.key, "key")
@@ -129,7 +126,7 @@ class SqliteStore:
                     if answer is not None:
                         return answer
             loop = asyncio.get_running_loop()
-            future: asyncio.Future[Appended | Duplicate | Conflict | Stale] = loop.create_future()
+            future: asyncio.Future[Answer] = loop.create_future()
             writer.loops.listen(loop)
             writer.submit(Waiting(append, snapshot, loop, future))
             return await future

@@ -29,7 +29,7 @@ from interlock.ports.store import Append, Appended, Refusal
 from interlock.stores.boundary import window_begin_ms
 from interlock.stores.pace import Pace
 from interlock.stores.sqlite_batch import Answer, Counts, write_counts, write_refusals, write_steps
-from interlock.stores.sqlite_connect import BUSY, BUSY_MS_EACH, begin, poisons, translated
+from interlock.stores.sqlite_connect import BEGIN, BUSY, BUSY_MS_EACH, begin, poisons, translated
 from interlock.stores.sqlite_sight import write_tally
 from interlock.stores.sqlite_upkeep import Forgetting
 from interlock.stores.sqlite_wal import Wal
@@ -53,7 +53,6 @@ RELEASE = "RELEASE step"
 ROLLBACK_STEP = "ROLLBACK TO step"
 COMMIT = "COMMIT"
 ROLLBACK = "ROLLBACK"
-BEGIN_NOW = "BEGIN IMMEDIATE"
 CHECKPOINT_RESTART = "PRAGMA wal_checkpoint(RESTART)"
 CHECKPOINT_TRUNCATE = "PRAGMA wal_checkpoint(TRUNCATE)"
 
@@ -130,7 +129,7 @@ class Ledger:
                 return False
             try:
                 self._undo()
-                self._connection.execute(BEGIN_NOW)
+                self._connection.execute(BEGIN)
                 has_more = self._forgetting.forget(self._connection, window_ms)
                 self._connection.execute(COMMIT)
             except sqlite3.Error as error:
@@ -282,7 +281,7 @@ class Ledger:
         if self._tally and self.poison is None:
             try:
                 self._undo()
-                self._connection.execute(BEGIN_NOW)
+                self._connection.execute(BEGIN)
                 write_tally(self._connection, self._tenant, self._tally)
                 self._connection.execute(COMMIT)
             except sqlite3.Error as error:
