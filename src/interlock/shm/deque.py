@@ -18,8 +18,8 @@ import threading
 from typing import Protocol, Self
 
 from interlock.errors import ConflictError, UnavailableError, UsageError
+from interlock.ports.fork import after_fork
 from interlock.shm.lane import LINE, QUEUE_BYTES
-from interlock.shm.liveness import reopened_after_fork
 from interlock.shm.region import Region
 from interlock.shm.word import WORD_MAX, Words
 
@@ -199,7 +199,7 @@ class Taker:
         self.found: int | None = None
         """What the one before on this place held when it died: perhaps worked on, perhaps not."""
         self._pid = os.getpid()
-        reopened_after_fork(self, Taker._forget)
+        after_fork(self, Taker._forget)
 
     def claim(self, place: int) -> bool:
         """Take a place that nobody alive has."""

@@ -23,11 +23,12 @@ from time import monotonic, perf_counter_ns
 from typing import Any, Literal, Self
 
 from interlock.errors import ConflictError, UnavailableError
+from interlock.ports.fork import after_fork
 from interlock.shm.doorbell import Doorbell, EventBell
 from interlock.shm.inbox_lanes import Batch, Lanes
 from interlock.shm.inbox_shape import ASLEEP_AT, InboxShape, checked, claim_area
 from interlock.shm.lane import QUEUE_BYTES, Lane, Producer, open_lane, payload_bytes_max
-from interlock.shm.liveness import ByteLocks, reopened_after_fork
+from interlock.shm.liveness import ByteLocks
 from interlock.shm.region import Region
 from interlock.shm.wakeup import Sleeper
 from interlock.shm.word import WAIT_SECONDS_MAX
@@ -78,7 +79,7 @@ class Inbox:
         self._locks: ByteLocks | None = None
         self._lanes: Lanes | None = None
         self._sleeper: Sleeper | None = None
-        reopened_after_fork(self, Inbox._forget)
+        after_fork(self, Inbox._forget)
 
     @property
     def doorbell(self) -> Doorbell:

@@ -18,8 +18,9 @@ import threading
 from typing import Protocol, Self
 
 from interlock.errors import CorruptionError, UsageError
+from interlock.ports.fork import after_fork
 from interlock.shm.doorbell import NO_EVENTFD, Doorbell
-from interlock.shm.liveness import ByteLocks, reopened_after_fork
+from interlock.shm.liveness import ByteLocks
 from interlock.shm.region import Region
 from interlock.shm.word import Words
 
@@ -149,7 +150,7 @@ class Producer:
         self._mutex = threading.Lock() if locked else None
         self._push = {level: lane.push for level, lane in lanes.items()}
         self._pid = os.getpid()
-        reopened_after_fork(self, Producer._forget)
+        after_fork(self, Producer._forget)
 
     def push(self, payload: Payload, *, priority: int = 0) -> bool:
         """Publish a message and wake the consumer if it sleeps; False when the lane is full. Never waits.

@@ -14,13 +14,11 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-import weakref
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TypeVar
 
 from interlock.errors import UnavailableError, UsageError
+from interlock.ports.fork import after_fork
 
 FLOCK = struct.Struct("hhqqi0q")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
@@ -31,36 +29,10 @@ LAYOUT_BYTE = 1 << 20
 CONSUMER_BYTES = 1 << 21
 """The first of the bytes that consumers of queues lock."""
 
-T = TypeVar("T")
-
 
 def path_of(descriptor: int) -> str:
     """A path to open another description of the same file by, whatever its name is by now."""
     return f"/proc/self/fd/{descriptor}"
-
-
-_forked: dict[int, Callable[[], None]] = {}
-
-
-def reopened_after_fork(thing: T, renew: Callable[[T], None]) -> None:
-    """Call `renew(thing)` in every forked child in which it still lives."""
-    key = id(thing)
-    known = weakref.ref(thing, lambda _: _forked.pop(key, None))
-
-    def call() -> None:
-        living = known()
-        if living is not None:
-            renew(living)
-
-    _forked[key] = call
-
-
-def _renew_all() -> None:
-    for call in list(_forked.values()):
-        call()
-
-
-os.register_at_fork(after_in_child=_renew_all)
 
 
 REAP_SECONDS_MAX = 0.25
@@ -79,7 +51,7 @@ class ByteLocks:
             )
         self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._own: set[int] = set()
-        reopened_after_fork(self, ByteLocks.close)
+        after_fork(self, ByteLocks.close)
 
     @property
     def open(self) -> bool:

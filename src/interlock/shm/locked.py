@@ -20,7 +20,8 @@ from time import CLOCK_MONOTONIC, clock_gettime, monotonic, sleep
 from typing import Protocol
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.shm.liveness import path_of, reopened_after_fork
+from interlock.ports.fork import after_fork
+from interlock.shm.liveness import path_of
 
 SEQ_CST = 5
 """The memory order of libatomic's functions."""
@@ -270,7 +271,7 @@ class FileLock:
     def __init__(self, path: str) -> None:
         self._threads = threading.Lock()
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a directory can be locked as well
-        reopened_after_fork(self, FileLock._reopen)
+        after_fork(self, FileLock._reopen)
 
     def _reopen(self) -> None:
         # A child must not lock through its parent's description, nor wait for a thread that only the parent has.

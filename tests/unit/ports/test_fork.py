@@ -1,0 +1,78 @@
+"""Rules for forked children: all of them run, and objects that are gone have none."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+
+import pytest
+
+from interlock.ports import fork
+from interlock.ports.fork import after_fork
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+class Thing:
+    """Something that is inherited."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+
+def test_an_error_in_one_rule_keeps_no_other_from_running() -> None:
+    """The errors are told together, once all have run."""
+    things = [Thing(), Thing(), Thing()]
+
+    def told(thing: Thing) -> None:
+        thing.told += 1
+        if thing is things[1]:
+            raise ValueError("no")
+
+    for each in things:
+        after_fork(each, told)
+    with pytest.raises(ExceptionGroup) as caught:
+        fork._run_rules()
+    for each in things:
+        after_fork(each, lambda _: None)
+
+    assert ([1, 1, 1], 1) == ([each.told for each in things], len(caught.value.exceptions))
+
+
+def test_an_object_that_is_gone_has_no_rule() -> None:
+    """Rules hold nothing alive."""
+    gc.collect()  # what other tests left
+    before = len(fork._rules)
+    things = [Thing() for _ in range(5)]
+    for each in things:
+        after_fork(each, lambda _: None)
+    during = len(fork._rules)
+    del things, each
+    gc.collect()
+
+    assert (5, 0) == (during - before, len(fork._rules) - before)
+
+
+KEPT = """
+import gc, os
+from interlock.ports.fork import keep_forever
+
+class Loud:
+    def __del__(self):
+        os.write(1, b"freed\\n")
+
+kept, dropped = Loud(), Loud()
+keep_forever(kept)
+del kept, dropped
+gc.collect()
+os.write(1, b"end\\n")
+"""
+
+
+def test_what_is_kept_forever_is_not_freed_when_python_exits() -> None:
+    """Its finalizer never runs; that of another object does."""
+    done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, check=True, env=os.environ)
+
+    assert b"freed\nend\n" == done.stdout

@@ -1,0 +1,151 @@
+"""A system that refuses threads: every caller hears of it as an error with a code, and nothing is half begun."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextvars import ContextVar
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.errors import UnavailableError
+from interlock.ports.store import Appended
+from interlock.ports.threads import in_thread, in_thread_or_here, start_thread
+from interlock.stores.files import FileStore
+from interlock.stores.sqlite import SqliteStore
+from interlock.testing.store_samples import Life
+from interlock.testing.store_subject import kept
+from tests.crash.life import step
+
+DOOR = "interlock: 1\nkind: door\ninitial: open\nstates: {open: {on: {shut: shut}}, shut: {}}"
+
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """From now on the system starts no thread, as at a limit of a container; `undo` ends that."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    return monkeypatch
+
+
+@pytest.mark.usefixtures("refused")
+def test_a_refused_thread_is_told_with_its_code_and_the_fix() -> None:
+    """The next move is to retry later: nothing was begun."""
+    with pytest.raises(UnavailableError) as caught:
+        start_thread(threading.Thread(name="mine"))
+
+    assert ("process.threads", True) == (caught.value.code, "ulimit" in (caught.value.hint or ""))
+
+
+def test_a_thread_that_is_started_twice_is_the_callers_mistake() -> None:
+    """That is no answer of the system."""
+    thread = threading.Thread()
+    start_thread(thread)
+    thread.join()
+    with pytest.raises(RuntimeError):
+        start_thread(thread)
+
+
+async def test_a_call_in_a_thread_gives_what_the_function_gives_or_raises() -> None:
+    """In the context of the caller; the thread has ended when the answer is there."""
+    here: ContextVar[int] = ContextVar("here")
+    here.set(3)
+    before = threading.active_count()
+    answer = await in_thread(here.get)
+
+    def fail() -> None:
+        raise KeyError("lost")
+
+    with pytest.raises(KeyError):
+        await in_thread(fail)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await in_thread(lambda: next(iter(())))
+
+    assert (3, before) == (answer, threading.active_count())
+
+
+async def test_a_call_that_is_cancelled_goes_on_in_its_thread() -> None:
+    """Nobody waits for it any more."""
+    go, done = threading.Event(), threading.Event()
+
+    def work() -> None:
+        go.wait(60)
+        done.set()
+
+    call = asyncio.ensure_future(in_thread(work))
+    await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    go.set()
+
+    assert await asyncio.to_thread(done.wait, 60)
+
+
+async def test_an_end_comes_also_without_a_thread(refused: pytest.MonkeyPatch) -> None:
+    """It is called once: in a thread, or here; its own errors are its caller's."""
+    done = []
+    await in_thread_or_here(lambda: done.append(threading.current_thread().name))
+    refused.undo()
+    await in_thread_or_here(lambda: done.append(threading.current_thread().name), name="apart")
+
+    def fail() -> None:
+        done.append("failed")
+        raise UnavailableError("no", code="process.threads")
+
+    with pytest.raises(UnavailableError):
+        await in_thread_or_here(fail)
+
+    assert [threading.current_thread().name, "apart", "failed"] == done
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}/x.db", "file://{}/x", "file://{}/c?layout=C", "memory:"])
+def test_a_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, url: str, refused: pytest.MonkeyPatch) -> None:
+    """And it opens later, with nothing left open."""
+    address, chart = url.format(tmp_path), interlock.loads(DOOR)
+    with pytest.raises(UnavailableError) as caught, interlock.open(address, charts=[chart]):
+        pass
+    refused.undo()
+    with interlock.open(address, charts=[chart]) as doors:
+        receipt = doors.create("door/1")
+
+    assert ("process.threads", 1) == (caught.value.code, receipt.version)
+
+
+async def test_an_async_runtime_that_gets_no_thread_is_unavailable(tmp_path: Path, refused: pytest.MonkeyPatch) -> None:
+    """The thread that opens the store, and the store's own."""
+    chart = interlock.loads(DOOR)
+    with pytest.raises(UnavailableError) as caught:
+        async with interlock.open(f"sqlite:///{tmp_path}/x.db", charts=[chart]):
+            pass
+    with pytest.raises(UnavailableError) as own:
+        SqliteStore(tmp_path / "y.db")
+    refused.undo()
+    store = SqliteStore(tmp_path / "y.db")
+    await kept(store, Life("parcel/1").created())
+    await store.close()
+
+    assert ["process.threads"] * 2 == [caught.value.code, own.value.code]
+    assert (True, False) == ((tmp_path / "y.db").exists(), (tmp_path / "y.db-wal").exists())
+
+
+@pytest.mark.parametrize("layout", ["A", "C"])
+async def test_a_file_store_that_gets_no_thread_loses_nothing(
+    tmp_path: Path, layout: str, refused: pytest.MonkeyPatch
+) -> None:
+    """The step is refused, and kept when it is sent again; the store closes without a thread."""
+    store = FileStore(tmp_path / "store", layout=layout)
+    with pytest.raises(UnavailableError) as caught:
+        await store.append(step(1, "k1"))
+    start = threading.Thread.start
+    refused.undo()
+    answer = await store.append(step(1, "k1"))
+    refused.setattr(threading.Thread, "start", start)
+    await store.close()
+
+    assert "process.threads" == caught.value.code
+    assert isinstance(answer, Appended)
