@@ -187,3 +187,13 @@ RECONCILE_BACKOFF_MS_MAX = 600_000
 
 RECONCILE_FAILING_MAX = 10_000
 """Entities whose failures a reconciler remembers: beyond that the one that failed longest ago is forgotten."""
+
+FORK_WAIT_MS_MAX = 2_000
+"""How long a fork waits until no thread is inside SQLite: longer than a slow disk takes to flush a batch. After that
+the child is forked all the same, and refuses to use SQLite."""
+
+FORK_PAUSE_US = 500
+"""How long a fork waits before it looks again: about as long as a short transaction takes."""
+
+REPLACED_TRIES_MAX = 3
+"""How often a database is opened whose file is replaced at that very moment: once is chance, three times is a fault."""

@@ -18,7 +18,6 @@ whose sender says that it is from then, under a key that is not known, is not ta
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,11 +26,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
-from weakref import WeakSet
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.record import Record
 from interlock.model.work import Lane, Place
+from interlock.ports.fork import after_fork
 from interlock.ports.lease import Downtime, Lease
 from interlock.ports.store import (
     PAGE_MAX,
@@ -44,6 +43,7 @@ from interlock.ports.store import (
     Query,
     Refusal,
 )
+from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.files_batched import BatchedJournals, opened_journals
 from interlock.stores.files_journals import Journals
@@ -51,7 +51,7 @@ from interlock.stores.files_shared import LOCKED, SEGMENT_BYTES_MAX, Settings
 from interlock.stores.files_writer import Writer
 from interlock.stores.filesystem import FileSystem, OperatingSystem
 from interlock.stores.pace import Pace
-from interlock.stores.threads import Threads, closed_apart
+from interlock.stores.threads import Threads
 
 THREADS_MAX = 16
 """Threads of a store: they wait for the disk, which groups their flushes; sixteen gave twice the rate of four."""
@@ -103,7 +103,7 @@ class FileStore:
         self._pace = Pace()
         self._threads = _threads()
         self._closed = False
-        _stores.add(self)
+        after_fork(self, FileStore._after_fork)
 
     async def append(self, append: Append) -> Answer:
         """Keep one step, if the entity still is at the expected version and its key is new."""
@@ -196,7 +196,7 @@ class FileStore:
             if self._closed:
                 return
             self._closed = True
-        await closed_apart(self._close_now)
+        await in_thread_or_here(self._close_now)
 
     def _close_now(self) -> None:
         if self._writer is not None:
@@ -221,11 +221,12 @@ class FileStore:
     def _after_fork(self) -> None:
         was_closed, self._closed = self._closed, True  # until nothing is the parent's: there may be no descriptor left
         self._writer, self._guard, self._pace = None, Lock(), Pace()
-        self._dispatch.abandon()
-        self._leases.abandon()
-        self._journals.abandon()
-        self._threads = _threads()
-        self._closed = was_closed
+        with suppress(OSError, UnavailableError):  # then it stays closed
+            self._dispatch.abandon()
+            self._leases.abandon()
+            self._journals.abandon()
+            self._threads = _threads()
+            self._closed = was_closed
 
 
 class WorkingFileStore(FileStore):
@@ -269,18 +270,6 @@ class WorkingFileStore(FileStore):
 
 def _threads() -> Threads:
     return Threads(THREADS_MAX, "interlock-files")
-
-
-_stores: WeakSet[FileStore] = WeakSet()
-
-
-def _abandon_all() -> None:
-    for store in list(_stores):
-        with suppress(OSError, UnavailableError):  # then it stays closed
-            store._after_fork()  # noqa: SLF001  this module's own class
-
-
-os.register_at_fork(after_in_child=_abandon_all)
 
 
 def open_store(url: str) -> FileStore:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -54,17 +55,16 @@ def newest(store: str) -> int:
 def _sqlite(url: str) -> Schema:
     from interlock.stores.sqlite import address
     from interlock.stores.sqlite_connect import open_reader, translated
+    from interlock.stores.sqlite_files import CALLS
 
     path = address(url)[0].absolute()
     if not path.exists():
         return Schema("sqlite", 0, newest("sqlite"))
     try:
         connection = open_reader(path)
-        try:
+        with CALLS, closing(connection):
             ours = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'schema_version'").fetchone()[0]
             current = connection.execute(_SELECT_SCHEMA).fetchone()[0] if ours else 0
-        finally:
-            connection.close()
     except sqlite3.Error as error:
         raise translated(error, path) from error
     return Schema("sqlite", current, newest("sqlite"))

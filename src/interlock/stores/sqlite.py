@@ -4,7 +4,8 @@ Rule 1: writes go to the writer thread (`sqlite_writer`), which groups steps int
 to a quick disk (`pace`) is written in place, where the hop to that thread costs more than the flush.
 Rule 2: readers have connections of their own that cannot write; what they see is committed, and so durable.
 Rule 3: one handle is bound to one tenant: no statement can be written without it.
-Rule 4: connections and threads are those of the process that opened the store; one that was forked opens its own.
+Rule 4: connections and threads belong to the process that opened the store. A child that is forked meanwhile can use
+neither this store nor another one on the same file (`sqlite_files`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from interlock.model.codec import decode_snapshot, encode
 from interlock.model.record import Bad, Record, decode_record, genesis
 from interlock.model.work import Lane, Place
 from interlock.ports.feed import FeedPage
+from interlock.ports.fork import forked_error
 from interlock.ports.lease import Downtime, Lease
 from interlock.ports.sight import Count, Dwell, Minute, RefusalProof, RefusalRow
 from interlock.ports.store import (
@@ -38,18 +40,21 @@ from interlock.ports.store import (
     Query,
     Refusal,
 )
+from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores import sqlite_feed
 from interlock.stores import sqlite_leases as leases
 from interlock.stores import sqlite_sight as sight
 from interlock.stores import sqlite_work as work
+from interlock.stores.replaced import replaced
 from interlock.stores.sqlite_audit import entity_differences, file_differences
 from interlock.stores.sqlite_batch import Answer, split
 from interlock.stores.sqlite_connect import open_reader, open_writer, translated
+from interlock.stores.sqlite_files import CALLS, Connection
 from interlock.stores.sqlite_lists import find, kinds
 from interlock.stores.sqlite_upkeep import Chore, archived, release
 from interlock.stores.sqlite_writer import Waiting, Writer
-from interlock.stores.threads import Threads, closed_apart
+from interlock.stores.threads import Threads
 
 READERS_MAX = 4
 """Threads that read: more only queue for the interpreter's lock."""
@@ -104,9 +109,9 @@ class SqliteStore:
         self._tenant = tenant
         self._process = os.getpid()
         self._writer = Writer(open_writer(self._path), self._path, tenant)
-        self._pace = self._writer.ledger.pace
+        self._pace, self._files = self._writer.ledger.pace, self._writer.ledger.files
         self._readers = Threads(READERS_MAX, f"interlock-{path.name}-read")
-        self._idle: LifoQueue[sqlite3.Connection] = LifoQueue()
+        self._idle: LifoQueue[Connection] = LifoQueue()
         self._writer.start()
 
     async def append(self, append: Append) -> Answer:
@@ -295,19 +300,19 @@ class SqliteStore:
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
         if os.getpid() == self._process:  # else all of it is of the process that was forked
-            await closed_apart(self._close)
+            await in_thread_or_here(self._close)
 
     def _close(self) -> None:
         self._writer.close()
         self._readers.close()
-        while not self._idle.empty():
-            self._idle.get_nowait().close()
+        with CALLS:
+            while not self._idle.empty():
+                self._idle.get_nowait().close()
 
     def _check_process(self) -> None:
         """Raises UsageError in a forked child: the threads are not there, and rings would be heard by its parent's."""
         if os.getpid() != self._process:
-            message = "this store was opened before the process was forked"
-            raise UsageError(message, code="store.forked", hint="open one in each process")
+            raise forked_error("this store")
 
     # Reading
 
@@ -323,7 +328,8 @@ class SqliteStore:
         except Empty:
             connection = self._reader()
         try:
-            return question(connection)
+            with CALLS:
+                return question(connection)
         except sqlite3.Error as error:
             raise translated(error, self._path) from error
         except (OverflowError, UnicodeEncodeError) as error:  # raised while binding, before SQLite sees anything
@@ -333,11 +339,24 @@ class SqliteStore:
         finally:
             self._idle.put(connection)
 
-    def _reader(self) -> sqlite3.Connection:
+    def _reader(self) -> Connection:
+        """One more connection that reads, on the very file that is written."""
         try:
-            return open_reader(self._path)
+            connection = open_reader(self._path)
         except sqlite3.Error as error:
-            raise translated(error, self._path) from error
+            raise self._files.problem() or translated(error, self._path) from error
+        if connection.identity != self._files.identity:
+            with CALLS:
+                connection.close()
+            raise replaced(f"{self._path} was replaced")
+        return connection
+
+    def _check_files(self) -> None:
+        """Raises UnavailableError, and poisons the store, when another file has the name of an open one."""
+        problem = self._files.problem()
+        if problem is not None:
+            self._writer.give_up(problem)
+            raise problem
 
     def _load(self, connection: sqlite3.Connection, entity: str, key: str | None) -> Loaded | Duplicate | None:
         found = connection.execute(SELECT_LOADED, (key, self._tenant, *split(entity))).fetchone()
@@ -345,6 +364,7 @@ class SqliteStore:
             return None
         version, changed_ms, body, kept = found
         if kept is not None:
+            self._check_files()
             return Duplicate(kept)
         snapshot = decode_snapshot(body)
         if snapshot.version != version or snapshot.entity != entity:

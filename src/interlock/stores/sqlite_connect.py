@@ -23,6 +23,7 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
+from interlock.stores.sqlite_files import CALLS, Connection, connect
 
 APPLICATION_ID = 0x494E544C
 """What `PRAGMA application_id` holds in our files ("INTL"): other people's databases are told apart by it."""
@@ -73,55 +74,48 @@ _POISONING = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQ
 _MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
 
 
-def open_writer(path: Path) -> sqlite3.Connection:
+def open_writer(path: Path) -> Connection:
     """The connection that writes, on a file with the newest schema; creates the file (0600) when there is none.
 
-    Raises NotFoundError when its folder is missing, UsageError when the file is not ours or newer than this release.
+    Raises NotFoundError when its folder is missing, UsageError when the file is not ours, newer than this release, or
+    was open in the parent of this process when it forked (`store.forked`).
     """
     if sqlite3.sqlite_version_info < LIBRARY_MIN:
         raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 is needed", code="sqlite.version")
     check_file_system(path)
     if not path.parent.is_dir():
         raise NotFoundError(f"there is no folder {path.parent}", code="store.folder", hint="make it first")
-    try:
-        is_new = not path.exists()
-        connection = _connect(path, mode="rwc")
-        if is_new:
-            path.chmod(0o600)  # the log and the shared memory beside it take their mode from it
-    except sqlite3.Error as error:
-        raise translated(error, path) from error
-    try:
-        for pragma in _WRITER:
-            connection.execute(pragma)
-        _check_ours(connection, path)
-        _become_wal(connection, path)
-        _migrate(connection, path)
-        _flush(path)
-    except sqlite3.Error as error:
-        connection.close()
-        raise translated(error, path) from error
-    except BaseException:
-        connection.close()
-        raise
+    with CALLS:
+        try:
+            connection = connect(path, busy_ms=BUSY_MS, create=True)
+        except sqlite3.Error as error:
+            raise translated(error, path) from error
+        try:
+            for pragma in (*_COMMON, *_WRITER):
+                connection.execute(pragma)
+            _check_ours(connection, path)
+            _become_wal(connection, path)
+            _migrate(connection, path)
+            _flush(path)
+        except sqlite3.Error as error:
+            connection.close()
+            raise translated(error, path) from error
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 
-def open_reader(path: Path) -> sqlite3.Connection:
-    """A connection that can only read."""
-    connection = _connect(path, mode="rw")
-    connection.execute("PRAGMA query_only = ON")
-    return connection
-
-
-def _connect(path: Path, *, mode: str) -> sqlite3.Connection:
-    # Transactions are begun and ended by name (isolation_level None). A connection is used by one thread at a time,
-    # but is closed by another one than it worked in.
-    address = f"{path.as_uri()}?mode={mode}"
-    connection = sqlite3.connect(
-        address, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000
-    )
-    for pragma in _COMMON:
-        connection.execute(pragma)
+def open_reader(path: Path) -> Connection:
+    """A connection that can only read. Raises as `connect` of `sqlite_files` does."""
+    with CALLS:
+        connection = connect(path, busy_ms=BUSY_MS)
+        try:
+            for pragma in (*_COMMON, "PRAGMA query_only = ON"):
+                connection.execute(pragma)
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 

@@ -10,7 +10,9 @@ on its way out, or by whoever has the turn next.
 Rule 5: only the thread checkpoints, and not beside another process's writer: `RESTART` and `TRUNCATE` take the write
 lock first (and go on without it only when others hold it for `CHECKPOINT_BUSY_MS`), `PASSIVE` never does; SQLite before
 3.51.3 can damage the file when a checkpoint and a write of two connections meet.
-Rule 6: statistics are summed in memory and written at most once a `TALLY_MS`, with a batch or when nobody comes.
+Rule 6: a COMMIT is acknowledged only if the names of the files still lead to those that are open (`sqlite_files`). If
+one was moved, replaced or deleted, the store is poisoned.
+Rule 7: statistics are summed in memory and written at most once a `TALLY_MS`, with a batch or when nobody comes.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from interlock.stores.boundary import window_begin_ms
 from interlock.stores.pace import Pace
 from interlock.stores.sqlite_batch import Answer, Counts, write_counts, write_refusals, write_steps
 from interlock.stores.sqlite_connect import BEGIN, BUSY, BUSY_MS_EACH, begin, poisons, translated
+from interlock.stores.sqlite_files import CALLS, Connection, DatabaseFiles
 from interlock.stores.sqlite_sight import write_tally
 from interlock.stores.sqlite_upkeep import Forgetting
 from interlock.stores.sqlite_wal import Wal
@@ -84,10 +87,11 @@ class Committed(NamedTuple):
 class Ledger:
     """A connection that writes, and what is known of its file and of the disk."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, tenant: str, *, clock: Clock | None = None) -> None:
+    def __init__(self, connection: Connection, path: Path, tenant: str, *, clock: Clock | None = None) -> None:
         self.poison: InterlockError | None = None
         self.pace = Pace()
         self._connection = connection
+        self.files = DatabaseFiles(connection)
         self._path = path
         self._tenant = tenant
         self._clock = clock or SystemClock()
@@ -104,7 +108,7 @@ class Ledger:
 
     def commit(self, steps: Sequence[Step], refusals: Sequence[Refusal] = (), works: Sequence[Work] = ()) -> Committed:
         """Keep all of it in one transaction, in the thread. Waits for other processes, up to `BUSY_MS`."""
-        with self._turn:
+        with self._turn, CALLS:
             self._thread_ns = time.perf_counter_ns()
             return self._committed(steps, refusals, works)
 
@@ -115,7 +119,7 @@ class Ledger:
         """
         if self._turn.locked():
             return None
-        with self._turn:
+        with self._turn, CALLS:
             if self._is_closed or self.poison is not None or not self._is_looked_after():
                 return None
             (answer,) = self._committed((step,), waits=False).answers
@@ -123,7 +127,7 @@ class Ledger:
 
     def purge(self) -> bool:
         """Forget a few old keys; True when there may be more. Another process's writer goes before."""
-        with self._turn:
+        with self._turn, CALLS:
             window_ms = window_begin_ms(self._clock.now_ms(), self._newest_ms)
             if window_ms <= 0 or self.poison is not None:
                 return False
@@ -139,12 +143,12 @@ class Ledger:
 
     def leave_nothing(self) -> None:
         """In the thread, when nobody came for a while: tell the statistics, and take the log into the file."""
-        with self._turn:
+        with self._turn, CALLS:
             self._leave_nothing()
 
     def checkpoint_if_long(self) -> None:
         """In the thread, after a batch: take the log into the file, if it is long."""
-        with self._turn:
+        with self._turn, CALLS:
             if self._was_full:  # a log without room to grow holds pages many times over, which the file takes once each
                 self._was_full = not self._checkpoint(CHECKPOINT_RESTART)
             elif self._wal.reaches(self._checkpoint_at) and not self._checkpoint(CHECKPOINT_RESTART):
@@ -152,8 +156,9 @@ class Ledger:
 
     def close(self) -> None:
         """Let go of the file, once nobody has the turn."""
-        with self._turn:
+        with self._turn, CALLS:
             self._is_closed = True
+            self.poison = self.poison or self.files.problem()
             self._leave_nothing()
             self._wal.close()
             self._connection.close()
@@ -195,6 +200,10 @@ class Ledger:
                 self._undo()
             raise
         else:
+            problem = self.files.problem()
+            if problem is not None:  # what was committed is in a file that the next process will not find
+                self.poison = problem
+                return Committed([problem] * len(steps), [problem] * len(works))
             if told:
                 self._tally.clear()
             self._tally.add(tally)

@@ -10,7 +10,6 @@ Rule 3: whatever happens to this thread, every waiting caller gets an answer.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import deque
 from collections.abc import Iterable
 from copy import copy
@@ -21,8 +20,10 @@ from typing import NamedTuple
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.ports.clock import Clock
 from interlock.ports.store import Append, Refusal
+from interlock.ports.threads import start_thread
 from interlock.stores.bells import Bell, Loops
 from interlock.stores.sqlite_batch import Answer
+from interlock.stores.sqlite_files import Connection
 from interlock.stores.sqlite_ledger import Ledger
 from interlock.stores.sqlite_upkeep import Chore, tell
 
@@ -54,7 +55,7 @@ class Waiting(NamedTuple):
 class Writer:
     """A queue in front of one connection, and the thread that empties it."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, tenant: str, *, clock: Clock | None = None) -> None:
+    def __init__(self, connection: Connection, path: Path, tenant: str, *, clock: Clock | None = None) -> None:
         self.ledger = Ledger(connection, path, tenant, clock=clock)
         self.loops = Loops()
         self._queue: deque[Waiting] = deque()
@@ -68,8 +69,12 @@ class Writer:
         self._thread = Thread(target=self._run, name=f"interlock-{path.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
-        self._thread.start()
+        """Begin to write. Raises UnavailableError when the system refuses the thread; then the file is closed."""
+        try:
+            start_thread(self._thread)
+        except BaseException:
+            self._end()
+            raise
 
     def submit(self, waiting: Waiting) -> None:
         """Queue a step. Raises UnavailableError when the store is closed or poisoned, or the queue is full."""
@@ -90,7 +95,7 @@ class Writer:
         if not isinstance(answer, InterlockError):
             return answer
         if self.ledger.poison is not None:
-            self._bell.ring()  # the thread lets go of the file
+            self.give_up(answer)  # the thread lets go of the file
         raise copy(answer)
 
     def submit_chore(self, chore: Chore) -> None:
@@ -123,6 +128,11 @@ class Writer:
         if self._asleep:
             self._asleep = False
             self._bell.ring()
+
+    def give_up(self, failure: InterlockError) -> None:
+        """Take nothing more: the file is not what it was."""
+        self.ledger.poison = self.ledger.poison or failure
+        self._bell.ring()
 
     def check(self) -> None:
         """Raises UnavailableError once the store is closed or poisoned."""

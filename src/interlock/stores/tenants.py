@@ -8,6 +8,7 @@ Rule 2: looking changes nothing; the place must be there.
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -93,14 +94,13 @@ def _of_folder(url: str) -> str:
 def _sqlite(url: str, statement: str) -> tuple[str, ...]:
     from interlock.stores.sqlite import address
     from interlock.stores.sqlite_connect import open_reader, translated
+    from interlock.stores.sqlite_files import CALLS
 
     path = address(url)[0].absolute()
     try:
         connection = open_reader(path)
-        try:
+        with CALLS, closing(connection):
             rows = connection.execute(statement).fetchall()
-        finally:
-            connection.close()
     except sqlite3.Error as error:
         raise translated(error, path) from error
     return tuple(row[0] for row in rows)

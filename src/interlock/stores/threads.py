@@ -19,6 +19,7 @@ from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from interlock.errors import UnavailableError
+from interlock.ports.threads import start_thread
 from interlock.stores.bells import Bell, Loops
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ class Threads:
         self._loops = Loops()
 
     async def run(self, rule: Callable[[], T]) -> T:
-        """What a function gives, called in a thread. Raises UnavailableError once closed."""
+        """What a function gives, called in a thread. Raises UnavailableError once closed, or without any thread."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._loops.listen(loop)
@@ -49,7 +50,7 @@ class Threads:
             if self._is_closing:
                 raise UnavailableError("the store is closed", code="store.closed")
             if self._unfinished >= len(self._threads) < self._count_max:
-                self._begin()
+                self._begin_one_more()
             self._unfinished += 1
             self._tasks.append((rule, loop, future))
             is_rung = self._idle > 0
@@ -59,10 +60,16 @@ class Threads:
             self._bell.ring()
         return await future
 
-    def _begin(self) -> None:
+    def _begin_one_more(self) -> None:
+        """Raises UnavailableError when the system refuses the first thread. Without a further one, calls wait."""
         thread = Thread(target=self._work, name=f"{self._name}-{len(self._threads)}", daemon=True)
-        thread.start()  # first: a thread that the system refuses is none to be waited for
-        self._threads.append(thread)
+        try:
+            start_thread(thread)  # first: a thread that the system refuses is none to be waited for
+        except UnavailableError:
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
 
     def _work(self) -> None:
         while (task := self._taken()) is not None:
@@ -112,13 +119,3 @@ def _give(future: asyncio.Future[Any], answer: Any, error: BaseException | None)
         future.set_exception(error)
     else:
         future.set_result(answer)
-
-
-async def closed_apart(close: Callable[[], None]) -> None:
-    """Wait in a thread for something to close; here, where Python is about to end and begins no thread any more."""
-    try:
-        closing = asyncio.get_running_loop().run_in_executor(None, close)
-    except RuntimeError:  # as in `atexit`
-        close()
-    else:
-        await closing

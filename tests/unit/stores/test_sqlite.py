@@ -7,6 +7,8 @@ import os
 import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -396,6 +398,46 @@ async def test_a_damaged_row_stops_its_own_entity_only(path: Path, column: str) 
         await store.find(Query(kind="parcel", state="packed", tag="inside"))
     await kept(store, Life("parcel/3").created())
     await store.close()
+
+
+PRIVATE = """
+import os, stat, sys
+from pathlib import Path
+
+path, modes = Path(sys.argv[1]), set()
+
+def look(event, arguments):
+    for each in path.parent.glob("x.db*") if event in ("sqlite3.connect", "sqlite3.connect/handle", "os.chmod") else ():
+        modes.add(stat.S_IMODE(each.stat().st_mode))
+
+from interlock.stores.sqlite_connect import open_writer
+os.umask(0)
+sys.addaudithook(look)
+connection = open_writer(path)
+modes.update(stat.S_IMODE(each.stat().st_mode) for each in path.parent.glob("x.db*"))
+connection.close()
+print(sorted(oct(each) for each in modes))
+"""
+
+
+def test_a_new_file_is_private_from_its_first_moment(path: Path) -> None:
+    """Whoever opens it in the moment before its mode is changed would keep it open."""
+    done = subprocess.run([sys.executable, "-c", PRIVATE, str(path)], capture_output=True, text=True, check=True)
+
+    assert "['0o600']\n" == done.stdout
+
+
+async def test_two_threads_that_create_a_file_at_once_both_write_to_it(path: Path) -> None:
+    """Closing the descriptor that made the file would drop the locks that the other one has on it by then."""
+    stores = await asyncio.gather(*(asyncio.to_thread(SqliteStore, path) for _ in range(4)))
+    lives = [Life(f"parcel/{each}") for each in range(len(stores))]
+    for store, life in zip(stores, lives, strict=True):
+        await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(3)))
+    counts = [len(await journal(stores[0], life.entity)) for life in lives]
+    for store in stores:
+        await store.close()
+
+    assert ([4] * 4, [("ok",)]) == (counts, rows(path, "PRAGMA integrity_check"))
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested

@@ -57,11 +57,25 @@ async def test_a_thread_that_the_system_refuses_is_the_callers_error(monkeypatch
     threads = Threads(2, "test")
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", lambda self: threads_refused())
-        with pytest.raises(RuntimeError, match="no more"):
+        with pytest.raises(UnavailableError) as caught:
             await threads.run(lambda: 1)
 
-    assert 2 == await threads.run(lambda: 2)
+    assert ("process.threads", 2) == (caught.value.code, await threads.run(lambda: 2))
     threads.close()
+
+
+async def test_calls_wait_for_a_running_thread_when_the_system_refuses_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One thread answers everybody, one after the other."""
+    threads = Threads(2, "test")
+    await threads.run(lambda: 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Thread, "start", lambda self: threads_refused())
+        answers = await asyncio.gather(*(threads.run(partial(int, each)) for each in range(20)))
+    threads.close()
+
+    assert list(range(20)) == answers
 
 
 async def test_calls_run_side_by_side_up_to_the_limit(threads: Threads) -> None:
