@@ -405,6 +405,12 @@ class Simulated:
     def identity(self, file: int) -> int:
         return self._opened[file]
 
+    def resolved(self, root: str) -> str:
+        return root
+
+    def identity_at(self, path: str) -> int | None:
+        return self.world.found(*filter(None, path.split("/")))
+
     @call
     def unlink(self, at: int, name: str) -> None:
         self._look_up(at, name)

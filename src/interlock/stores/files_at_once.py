@@ -57,6 +57,8 @@ class PromptJournal(Journal):
                 return None
             if snapshot.version == self.mark.version and self.durable >= self._records_end and self._is_at_end():
                 version = None if key is None else self._keys.get(key)
+                if version is not None:
+                    self._check_name()
                 return Loaded(snapshot.version, facts.changed_ms, snapshot) if version is None else Duplicate(version)
         return None
 

@@ -138,7 +138,7 @@ class BatchedJournals(Journals):
 
     def _recovered(self) -> Wal:
         """Rule 1: everything that the log still has is written to the journals; then the log begins anew."""
-        wal = Wal(self._fs, self._log, store_key=self.shared.settings.store_key)
+        wal = Wal(self._fs, self._log, root=self._root.path, store_key=self.shared.settings.store_key)
         lines: dict[str, list[bytes]] = {}
         for line in wal.recovered():
             lines.setdefault(line.entity, []).append(line.record)
@@ -174,11 +174,13 @@ class BatchedJournals(Journals):
             staged: dict[str, _Staged] = {}
             answers = [self._answer(append, staged) for append in appends]
             batch = [(entity, each.line) for entity, stage in staged.items() for each in stage.records]
-            if batch:
-                try:
+            try:
+                if batch:
                     wal.append(batch)
-                except UnavailableError as error:
-                    return [each if isinstance(each, InterlockError) else error for each in answers]
+                else:
+                    wal.check_name()  # a known key is an acknowledgement, too
+            except UnavailableError as error:
+                return [each if isinstance(each, InterlockError) else error for each in answers]
             self._advance(staged)
             return answers
 
@@ -330,9 +332,17 @@ class BatchedJournals(Journals):
         """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
         address = self._root.address(entity)
         if self._wal is None:
-            return self._follower.load(entity, key, lambda: self._reader.load(address))
+            found = self._follower.load(entity, key, lambda: self._reader.load(address))
+        else:
+            found = self._known(address, key)
+        if isinstance(found, Duplicate):
+            self._root.check_path()
+        return found
+
+    def _known(self, address: Address, key: str | None) -> Loaded | Duplicate | None:
+        """The same for the owner of the log: from the table, or from the journal."""
         with self._guard:
-            life = self._lives.get(entity)
+            life = self._lives.get(address.entity)
             if life is not None:
                 known = None if key is None else life.keys.get(key)
                 return life.loaded if known is None else Duplicate(known)
@@ -406,6 +416,7 @@ class BatchedJournals(Journals):
     def abandon(self) -> None:
         """In a forked child: the log is the parent's."""
         self._writing = Lock()
+        self._follower.abandon()
         super().abandon()
         if self._wal is not None:
             self._wal.close()

@@ -43,6 +43,10 @@ class Follower:
         self._segments: dict[int, _Segment] = {}
         self._guard = Lock()
 
+    def abandon(self) -> None:
+        """In a forked child: reads anew; a thread of the parent may have held the lock, in the middle of a reading."""
+        self._segments, self._guard = {}, Lock()
+
     def entities(self) -> set[str]:
         """Those that the log has records of."""
         with self._guard:

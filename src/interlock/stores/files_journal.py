@@ -19,6 +19,8 @@ of the process: a second flush would say yes to bytes that the disk does not hav
 Rule 2: every other failure leaves the journal as it was, and the handle good.
 Rule 3: nothing in memory is ahead of the disk: state advances after the flush, so any exception in between is cured by
 the next reading of the tail.
+Rule 4: nothing is acknowledged that stands in a file without its name: after each flush the path of the journal must
+lead to the open file. One that was moved, replaced or deleted poisons the entity.
 Records that come from elsewhere, and go there: `files_exchange`.
 """
 
@@ -27,6 +29,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+from collections.abc import Hashable
 
 from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.limits import ENTRY_BYTES_MAX
@@ -45,6 +48,7 @@ from interlock.stores.files_spare import ends_at, spare
 from interlock.stores.files_state import Facts, Kept, Mark, apart, encode_kept
 from interlock.stores.files_tail import corrupt, read_kept, stands
 from interlock.stores.files_walk import Active, Chain, PassedError, Walk, active_segment, is_held, unwitnessed
+from interlock.stores.replaced import replaced
 
 ENVELOPE_BYTES_MAX = 2_048
 """Bytes of a record around its entry: version, escaped key, `d` and hash."""
@@ -75,6 +79,8 @@ class Journal(Handle):
         self._records_end = 0
         self._end = 0
         self._is_cut = is_cut(address.name)
+        self._path = f"{shared.root}/{address.folder}/{JOURNAL}"
+        self._identity: Hashable = None
 
     # What a handle does
 
@@ -93,6 +99,7 @@ class Journal(Handle):
         version = self._keys.get(append.entry.key)
         if version is not None:
             self._confirm()
+            self._check_name()
             return Duplicate(version)
         if append.sent_ms is not None and self._keys.may_have_had(append.sent_ms):
             return Forgotten(self.mark.version, self._keys.forgotten_ms)
@@ -127,6 +134,7 @@ class Journal(Handle):
                 version = self._keys.get(key)
                 if version is not None:
                     self._confirm()
+                    self._check_name()
                 return version
 
     def close(self) -> None:
@@ -172,6 +180,7 @@ class Journal(Handle):
     def _begin(self, active: Active) -> None:
         """From now on this is the active segment."""
         self._active, self._file, self._base = active, active.file, active.base
+        self._identity = self._fs.identity(active.file)
         self.durable, self._records_end, self._end = active.base.durable_end, 0, 0
 
     def _sweep(self) -> None:
@@ -359,9 +368,20 @@ class Journal(Handle):
     def _flush_line(self) -> None:
         try:
             self._shared.flushed(self.address, self._fs.fdatasync, self._file, self.address.name)
+            self._check_name()
         except UnavailableError:
             self._undo()
             raise
+
+    def _check_name(self) -> None:
+        """Rule 4: raises UnavailableError, and poisons the entity, when the journal has lost its name."""
+        try:
+            if self._fs.identity_at(self._path) == self._identity:
+                return
+        except OSError as error:
+            raise unavailable(self.address.entity, "look", error) from error
+        self._shared.poisons[self.address.name] = "its journal was moved, replaced or deleted"
+        raise replaced(f"{self._path} was moved, replaced or deleted")
 
     def _undo(self) -> None:
         """Cuts off this write and nothing else: what stands before it may be another process's acknowledged entry.

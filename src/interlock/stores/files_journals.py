@@ -111,7 +111,7 @@ class Journals:
         shard_digits: int = 2,
     ) -> None:
         opened = Root(fs, root, settings, shard_digits=shard_digits, layout="A") if isinstance(root, str) else root
-        self.shared = Shared(fs, opened.settings)  # with the root's own tenant
+        self.shared = Shared(fs, opened.settings, opened.path)  # with the root's own tenant
         self._fs = fs
         self._root = opened
         self.pending = self.shared.markers = Pending(self.shared, opened)
@@ -225,7 +225,10 @@ class Journals:
             self._root.check_writable()
             with self._handles.borrowed(address) as journal:
                 version = journal.confirm(key)
-        return self.load(entity) if version is None else Duplicate(version)
+        if version is None:
+            return self.load(entity)
+        self._root.check_path()
+        return Duplicate(version)
 
     def _durable_version(self, address: Address) -> int:
         """The last version that this process itself made durable, without waiting for the handle."""

@@ -49,6 +49,7 @@ from interlock.stores.files_names import (
 )
 from interlock.stores.files_shared import Address, Locked, Settings, shard_opened, unavailable, write_whole
 from interlock.stores.filesystem import FileSystem
+from interlock.stores.replaced import replaced
 
 FORMAT_FILE = "format.json"
 PENDING = "pending"
@@ -112,6 +113,7 @@ class Root:
         self._fs = fs
         self.settings = settings
         self._root = root
+        self.path = fs.resolved(root)
         self._open: list[int] = []
         self._addresses: dict[str, Address] = {}
         try:
@@ -371,6 +373,11 @@ class Root:
             return self._fs.size(file) > 0
         finally:
             self._fs.close(file)
+
+    def check_path(self) -> None:
+        """Raises UnavailableError (`store.replaced`) when the root was moved, replaced or deleted since its opening."""
+        if self._fs.identity_at(self.path) != self._fs.identity(self.directory):
+            raise replaced(f"{self.path} was moved, replaced or deleted")
 
     def check_writable(self) -> None:
         """Raises UnavailableError when the root is read-only."""

@@ -88,7 +88,8 @@ class Shared:
 
     markers: Markers
 
-    def __init__(self, fs: FileSystem, settings: Settings) -> None:
+    def __init__(self, fs: FileSystem, settings: Settings, root: str) -> None:
+        self.root = root
         self.note: Note | None = None
         self.fs = fs
         self.settings = settings

@@ -14,6 +14,8 @@ Rule 2: a segment other than the last is complete: whoever begins one has flushe
 Rule 3: a bad line ends the last segment, as a torn tail, unless a later line's `d` says that it had been durable.
 Rule 4: a segment is removed after the checkpoint that no longer needs it is durable, and that is written after every
 journal is.
+Rule 5: nothing is acknowledged that stands in a segment without its name: after each flush its path must lead to the
+open file.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from hashlib import blake2b
 
 import msgspec
@@ -33,7 +35,9 @@ from interlock.stores.files_names import is_leftover
 from interlock.stores.files_shared import unavailable, write_whole
 from interlock.stores.files_tail import READ_BYTES
 from interlock.stores.filesystem import FileSystem
+from interlock.stores.replaced import replaced
 
+WAL = "wal"
 CHECKPOINT = "checkpoint.json"
 WHAT = "the write-ahead log"
 _END = len(',"w":""}\n') + HASH_HEX
@@ -158,9 +162,12 @@ def _hashed(body: bytes, previous: str, store_key: bytes) -> str:
 class Wal:
     """The log, owned: open for writing in an empty segment."""
 
-    def __init__(self, fs: FileSystem, directory: int, *, store_key: bytes = b"") -> None:
+    def __init__(self, fs: FileSystem, directory: int, *, root: str, store_key: bytes = b"") -> None:
         self.offset = 0
         self.poison: str | None = None
+        self._folder = f"{root}/{WAL}"
+        self._path = ""
+        self._identity: Hashable = None
         self._fs = fs
         self._directory = directory
         self._store_key = store_key
@@ -224,6 +231,7 @@ class Wal:
             raise
         self.close()
         self._number, self._file, self.offset = number, file, 0
+        self._path, self._identity = f"{self._folder}/{segment_name(number)}", fs.identity(file)
         self._head = chain_begun(number, self._store_key)
         return number
 
@@ -244,8 +252,20 @@ class Wal:
         data = b"".join(lines)
         self._write(data)
         self._flush()
+        self.check_name()
         self.offset += len(data)
         self._head = head
+
+    def check_name(self) -> None:
+        """Rule 5: raises UnavailableError, and the log takes nothing more, when the segment has lost its name."""
+        try:
+            if self._fs.identity_at(self._path) == self._identity:
+                return
+        except OSError as error:
+            raise unavailable(WHAT, "look", error) from error
+        self._undo()
+        self.poison = self.poison or "it was moved, replaced or deleted"
+        raise replaced(f"{self._path} was moved, replaced or deleted")
 
     def _write(self, data: bytes) -> None:
         try:

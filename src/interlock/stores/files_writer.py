@@ -19,6 +19,7 @@ from typing import NamedTuple
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.ports.store import Append
+from interlock.ports.threads import start_thread
 from interlock.stores.bells import Bell, Loops
 from interlock.stores.files_batched import Answer, BatchedJournals
 
@@ -56,7 +57,7 @@ class Writer:
         self._asleep = False
         self._is_closing = False
         self._thread = Thread(target=self._run, name="interlock-files-writer", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     async def append(self, append: Append) -> Answer:
         """Keep one step, if the entity still is at the expected version and its key is new."""

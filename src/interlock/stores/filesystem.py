@@ -15,6 +15,7 @@ import fcntl
 import os
 import resource
 import time
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Protocol
 
@@ -99,8 +100,14 @@ class FileSystem(Protocol):
     def unlink(self, at: int, name: str) -> None:
         """Removes a name."""
 
-    def identity(self, file: int) -> int:
-        """What tells a file from every other of the same directory, whatever its names are."""
+    def identity(self, file: int) -> Hashable:
+        """What tells a file from every other, whatever its names are."""
+
+    def resolved(self, root: str) -> str:
+        """The path of a root, whatever the working directory is later."""
+
+    def identity_at(self, path: str) -> Hashable | None:
+        """The identity of the file at a path; None when there is none."""
 
     def lock(self, directory: int, ms_max: int) -> None:
         """Takes the exclusive lock of an open directory. TimeoutError, with the holder, when it stays taken."""
@@ -193,17 +200,33 @@ class OperatingSystem:
     def unlink(self, at: int, name: str) -> None:
         os.unlink(name, dir_fd=at)
 
-    def identity(self, file: int) -> int:
-        return os.fstat(file).st_ino
+    def identity(self, file: int) -> Hashable:
+        found = os.fstat(file)
+        return found.st_dev, found.st_ino
+
+    def resolved(self, root: str) -> str:
+        return str(Path(root).resolve())
+
+    def identity_at(self, path: str) -> Hashable | None:
+        try:
+            found = os.stat(path)  # noqa: PTH116 - at every append; `Path.stat` takes twice as long
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_dev, found.st_ino
 
     def lock(self, directory: int, ms_max: int) -> None:
         waited_ms, pause_ms = 0.0, 1.0
         while True:
+            _locked[directory] = None  # first: a child that is forked in between must not keep the lock
             try:
                 fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                _locked.pop(directory, None)
                 if waited_ms >= ms_max:
                     raise TimeoutError(self._holder(directory)) from None
+            except BaseException:
+                _locked.pop(directory, None)
+                raise
             else:
                 return
             nap_ms = pause_ms * (0.5 + self._clock.jitter() / 2)
@@ -224,12 +247,38 @@ class OperatingSystem:
 
     def unlock(self, directory: int) -> None:
         fcntl.flock(directory, fcntl.LOCK_UN)
+        _locked.pop(directory, None)
 
     def close(self, descriptor: int) -> None:
+        _locked.pop(descriptor, None)  # first: the number may be another file's as soon as it is closed
         os.close(descriptor)
 
     def unique(self) -> str:
         return self._clock.token()
+
+
+_locked: dict[int, None] = {}
+"""The descriptors of this process that are locked, or are just being locked."""
+
+
+def _let_go_of_locks() -> None:
+    """In a forked child: let go of the locks of the parent's threads.
+
+    A lock of flock belongs to the open description, which the child shares: if the parent is killed, the lock would be
+    held for as long as the child lives. The number of the descriptor stays in use, because objects still know it.
+    """
+    descriptors = list(_locked)
+    _locked.clear()
+    if not descriptors:
+        return
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    for each in descriptors:
+        with contextlib.suppress(OSError):  # closed in the very moment
+            os.dup2(nothing, each, inheritable=False)
+    os.close(nothing)
+
+
+os.register_at_fork(after_in_child=_let_go_of_locks)
 
 
 def handles_max() -> int:
