@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from inspect import iscoroutinefunction
 from types import TracebackType
@@ -151,11 +152,11 @@ async def schema_of(url: str) -> Schema | None:
 
 async def _opened(opener: Opener, url: str) -> Store:
     """Open a store. One that waits for the disk does so in a thread; one that has a server awaits it here."""
-    from asyncio import to_thread
+    from interlock.ports.threads import in_thread
 
     if iscoroutinefunction(opener):
         return await cast("Callable[[str], Awaitable[Store]]", opener)(url)
-    return await to_thread(cast("Callable[[str], Store]", opener), url)
+    return await in_thread(partial(cast("Callable[[str], Store]", opener), url), name="interlock-open")
 
 
 def _store_opener(url: str) -> Opener:

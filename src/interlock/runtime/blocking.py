@@ -6,7 +6,8 @@ Rule 1: a call is answered by a ring (`stores.bells`): it costs the caller two s
 Rule 2: a call runs in the context of its caller: what traces and logs take from there is theirs.
 Rule 3: whoever has handed over a call is answered, also when the runtime is closed meanwhile.
 Rule 4: a signal handler may call in the middle of a call of its own thread: nothing on the way is held that it needs.
-Rule 5: a forked child opens its own: the loop is not there, and what it waits by would be rung for its parent.
+Rule 5: a forked child is refused (`runtime.forked`): the thread of the loop is not there. What it inherits is never
+freed: finalizers of transports would change the epoll instance that it shares with its parent.
 Rule 6: a coroutine handler runs in the loop: a call from there would wait for itself for ever, and is refused.
 """
 
@@ -25,7 +26,9 @@ from interlock.kernel.explain import Candidate
 from interlock.model.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
+from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.store import Page, Query
+from interlock.ports.threads import start_thread
 from interlock.runtime.send import Runtime
 from interlock.runtime.serving import DRAIN_MS as SIGNAL_DRAIN_MS
 from interlock.runtime.serving import Drained, Signals, until_heard
@@ -53,7 +56,12 @@ class BlockingRuntime:
         self._gate = RLock()
         self._ended = False
         self._thread = Thread(target=self._run, name="interlock", daemon=True)
-        self._thread.start()
+        try:
+            start_thread(self._thread)
+        except BaseException:
+            self._loop.close()
+            raise
+        after_fork(self, keep_forever)
         try:
             self.runtime = self._wait(opened())
         except BaseException:
@@ -71,8 +79,7 @@ class BlockingRuntime:
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if os.getpid() != self._process:
             coroutine.close()
-            message = "this runtime was opened before the process was forked"
-            raise UsageError(message, code="runtime.forked", hint="open one in each process")
+            raise forked_error("this runtime", code="runtime.forked")
         if get_ident() == self._thread.ident:
             coroutine.close()
             message = "a coroutine of this runtime's own loop cannot wait for it"
@@ -316,4 +323,5 @@ async def _drained() -> None:
     if rest:  # not for ever: a handler may swallow its cancellation
         await asyncio.wait(rest, timeout=STOP_MS_MAX / 1000)
     await loop.shutdown_asyncgens()
-    await loop.shutdown_default_executor()
+    with suppress(RuntimeError):  # the system refuses the thread that would wait for it
+        await loop.shutdown_default_executor()

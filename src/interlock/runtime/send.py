@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,6 +33,7 @@ from interlock.model.work import Left, Place
 from interlock.ports.clock import Clock
 from interlock.ports.door import Door, Draining
 from interlock.ports.driver import NOT_HERE
+from interlock.ports.fork import after_fork, keep_forever
 from interlock.ports.store import Page, Query, Store
 from interlock.runtime.admission import Admission
 from interlock.runtime.charts import Charts
@@ -74,6 +76,8 @@ class Runtime:
         self._steps = Steps(store, charts, clock, messages=messages)
         self._endings: list[Callable[[], Awaitable[object]]] = []
         self._drain_listeners: list[Callable[[], None]] = []
+        self._process = os.getpid()
+        after_fork(self, keep_forever)  # finalizers of inherited connections would act on the parent's
 
     # Writing
 
@@ -364,7 +368,12 @@ class Runtime:
         return await until_signal(self, drain_ms=drain_ms, told=told)
 
     async def close(self) -> None:
-        """Let work in hand finish, stop taking requests, and close the store."""
+        """Let work in hand finish, stop taking requests, and close the store.
+
+        In a forked child it does nothing: the store, the bus and the worker are its parent's.
+        """
+        if os.getpid() != self._process:
+            return
         try:
             await self._stopped()
         finally:

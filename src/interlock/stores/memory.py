@@ -20,6 +20,7 @@ from interlock.errors import ArchivedError, UnavailableError, UsageError
 from interlock.model.record import Record, encode_record, genesis
 from interlock.model.snapshot import Snapshot
 from interlock.model.work import Lane, Place
+from interlock.ports.fork import after_fork, forked_error
 from interlock.ports.lease import Downtime, Lease
 from interlock.ports.sight import COUNT_MAX, DAY_MS, Count, Dwell, Minute, RefusalProof, RefusalRow
 from interlock.ports.store import (
@@ -88,6 +89,8 @@ class MemoryStore:
         self._leases = LeaseTable()
         self._tally = Tally()
         self.refusals: list[Refusal] = []
+        self._is_inherited = False
+        after_fork(self, MemoryStore._inherit)
 
     async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
         """Keep one step, if the entity still is at the expected version and its key is new."""
@@ -195,6 +198,7 @@ class MemoryStore:
         """Keep refusals."""
         await self._take_turns()
         with self._lock:
+            self._check_open()
             self.refusals += refusals
             for each in refusals:
                 self._tally.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
@@ -338,7 +342,13 @@ class MemoryStore:
         if self._calls % TURN_CALLS == 0:
             await asyncio.sleep(0)
 
+    def _inherit(self) -> None:
+        """In a forked child: this is a copy. What it kept, the parent would never see."""
+        self._lock, self._is_inherited = Lock(), True
+
     def _check_open(self) -> None:
+        if self._is_inherited:
+            raise forked_error("this store")
         if self._closed:
             raise UnavailableError("the store is closed", code="store.closed")
 

@@ -4,7 +4,8 @@ Rule 1: the server's promise is ours: a statement that returned is flushed. Stan
 failover; `synchronous_standby_names` is the cure, and what is answered from a read waits for them too
 (`postgres_standbys`).
 Rule 2: connections belong to an event loop. Each loop that uses a store gets its own, so a store may be opened in one
-and used in others; a process that was forked opens its own.
+and used in others. A forked child opens a store of its own. It never frees the inherited one: finalizing a connection
+would remove its socket from the epoll instance that the child shares with its parent.
 Rule 3: one handle is bound to one tenant: no statement can be written without it.
 Rule 4: what changes hands and is lost on the way is asked for once more: done twice, a claim, a renewal or a settlement
 is done once, or its lease lapses. What a person asks for is that person's to repeat.
@@ -26,6 +27,7 @@ from interlock.model.codec import decode_snapshot
 from interlock.model.record import Record
 from interlock.model.work import Lane, Place
 from interlock.ports.clock import SystemClock
+from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.lease import Downtime, Lease
 from interlock.ports.sight import Count, Dwell, Minute, RefusalProof, RefusalRow
 from interlock.ports.store import (
@@ -94,6 +96,7 @@ class PostgresStore:
         self._process = os.getpid()
         self._clock = SystemClock()
         self._skew = work.Skew()
+        after_fork(self, keep_forever)
 
     @classmethod
     async def opened(cls, address: Address) -> PostgresStore:
@@ -295,12 +298,12 @@ class PostgresStore:
 
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
+        if os.getpid() != self._process:
+            return  # the connections are the parent's; another thread of it may have held the lock
         with self._lock:
             self._closed = True
             lines = list(self._lines.values())
             self._lines.clear()
-        if os.getpid() != self._process:
-            return  # the connections are those of the process that was forked
         here = asyncio.get_running_loop()
         for line in lines:
             if line.link.loop is here:
@@ -314,8 +317,7 @@ class PostgresStore:
         """What the running event loop has of this store. Raises when the store is closed, or another process's."""
         loop = asyncio.get_running_loop()
         if os.getpid() != self._process:
-            message = "this store was opened before the process was forked"
-            raise UsageError(message, code="store.forked", hint="open one in each process")
+            raise forked_error("this store")
         line = self._lines.get(loop)
         if line is not None:
             return line

@@ -521,6 +521,82 @@ def test_a_forked_process_is_told_to_open_its_own(url: str) -> None:
     assert (0, b"") == (done.returncode, done.stderr)
 
 
+INHERITED = """
+import gc, os, sys, threading
+import interlock
+
+chart = interlock.loads("interlock: 1\\nkind: door\\ninitial: open\\nstates: {open: {on: {push: {}}}}")
+doors = interlock.open(sys.argv[1], charts=[chart], work=False).__enter__()
+doors.create("door/1")
+is_over = threading.Event()
+
+def push():
+    while not is_over.is_set():
+        doors.send("door/1", "push")
+
+pushing = threading.Thread(target=push)
+pushing.start()
+endings = []
+for way in ("collected", "exits", "own"):
+    child = os.fork()
+    if child == 0:
+        doors.close()
+        if way == "own":
+            with interlock.open(sys.argv[1], charts=[chart], work=False) as own:
+                own.send("door/1", "push")
+        del doors, pushing
+        gc.collect()
+        if way == "collected":
+            os._exit(0)
+        sys.exit(0)
+    endings.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    for number in range(20):
+        doors.send("door/1", "push")
+is_over.set()
+pushing.join()
+doors.close()
+print(endings, flush=True)
+"""
+
+
+def test_a_parent_goes_on_while_its_children_exit_or_open_their_own(url: str) -> None:
+    """In the middle of its sends."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", INHERITED, url]
+    done = subprocess.run(command, check=False, capture_output=True, timeout=120, text=True)
+
+    assert (0, "[0, 0, 0]\n", "") == (done.returncode, done.stdout, done.stderr)
+
+
+DROPPED = """
+import asyncio, gc, os, sys
+from interlock.stores.postgres import open_store
+
+async def session(store):
+    return await store._line().link.asked(lambda each: each.fetchval("SELECT pg_backend_pid()"))
+
+with asyncio.Runner() as runner:
+    store = runner.run(open_store(sys.argv[1]))
+    before = runner.run(session(store))
+    child = os.fork()
+    if child == 0:
+        del store
+        gc.collect()
+        os._exit(0)
+    os.waitpid(child, 0)
+    after = runner.run(session(store))
+    runner.run(store.close())
+print(before == after)
+"""
+
+
+def test_a_child_that_drops_a_store_leaves_the_connections_of_its_parent_alone(url: str) -> None:
+    """Finalizing one would take its socket out of the epoll instance that both share: the parent would hear nothing."""
+    command = [sys.executable, "-W", "error", "-c", DROPPED, url]
+    done = subprocess.run(command, check=False, capture_output=True, timeout=120, text=True)
+
+    assert (0, "True\n", "") == (done.returncode, done.stdout, done.stderr)
+
+
 def test_a_runtime_without_an_event_loop_works_too(url: str) -> None:
     """`with interlock.open(...)` has a loop of its own in a thread."""
     import interlock
