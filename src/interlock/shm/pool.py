@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import multiprocessing.process
 import os
 from collections import deque
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
+from interlock.ports.fork import after_fork
+from interlock.ports.threads import in_thread
 from interlock.shm.door import Permit, Phase
 from interlock.shm.draining import DrainReport
 from interlock.shm.lifecycle import Lifecycle
@@ -90,12 +93,22 @@ class TaskPool:
         self._tasks: dict[int, tuple[asyncio.Future[Any], Permit]] = {}
         self._room: deque[asyncio.Future[None]] = deque()
         self._processes: dict[int, SpawnProcess] = {}
+        self._launching: set[SpawnProcess] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._deaths = self._restarts = self._excused = 0
         self._broken: InterlockError | None = None
         self._gave_up = 0.0
         self._running: Running | None = None
         self._pid = os.getpid()
+        after_fork(self, TaskPool._inherit)
+
+    def _inherit(self) -> None:
+        """In a forked child: the workers are the parent's.
+
+        `multiprocessing` ends all workers that it knows when a process exits, without a look at whose they are.
+        """
+        for process in (*self._processes.values(), *self._launching):
+            getattr(multiprocessing.process, "_children", set()).discard(process)
 
     @property
     def pids(self) -> Mapping[int, SpawnProcess]:
@@ -191,8 +204,11 @@ class TaskPool:
         return report
 
     async def close(self) -> None:
-        """End the workers now. Tasks that have not ended raise UnavailableError (`pool.closed`). Twice is harmless."""
-        if self._running is not None and not self._running.closed:
+        """End the workers now. Tasks that have not ended raise UnavailableError (`pool.closed`). Twice is harmless.
+
+        In a forked child it does nothing.
+        """
+        if self._running is not None and not self._running.closed and self._pid == os.getpid():
             await self._end(0.0)
 
     async def __aenter__(self) -> Self:
@@ -316,10 +332,14 @@ class TaskPool:
             name=f"interlock-{self._name}",
             daemon=True,
         )
-        await asyncio.shield(asyncio.to_thread(process.start))  # writes to a pipe; the loop goes on
-        pid = process.pid
-        assert pid is not None
-        self._processes[pid] = process
+        self._launching.add(process)
+        try:
+            await asyncio.shield(in_thread(process.start))  # writes to a pipe; the loop goes on
+            pid = process.pid
+            assert pid is not None
+            self._processes[pid] = process
+        finally:
+            self._launching.discard(process)
         running.born[pid] = monotonic()
         running.loop.add_reader(process.sentinel, self.worker_ended, pid)
         if running.ended:

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -509,3 +510,53 @@ def test_values_survive_the_way() -> None:
     for value in values:
         assert value == decode_value(encode_value(value))
     assert b"ab" == decode_value(encode_value(memoryview(b"ab")))
+
+
+INHERITED = """
+import asyncio, os, sys, warnings
+from interlock.shm.pool import TaskPool
+from interlock.shm.region import Region
+
+warnings.simplefilter("ignore", DeprecationWarning)
+
+async def main():
+    with Region.create(slots=4) as region:
+        async with TaskPool(region, "tests.unit.shm.pool_handlers:echo", workers=1, tasks_max=4) as pool:
+            await pool.submit(1)
+            pids = list(pool.pids)
+            for way in ("closes", "exits"):
+                child = os.fork()
+                if child == 0:
+                    if way == "closes":
+                        closing = pool.close()
+                        try:
+                            closing.send(None)
+                        except StopIteration:
+                            pass
+                        os._exit(0)
+                    asyncio._set_running_loop(None)
+                    region.close()
+                    raise SystemExit(0)
+                ending = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                assert ending == 0, (way, ending)
+                assert await pool.submit(2) == 2
+            assert (list(pool.pids), pool.restarts) == (pids, 0), "its workers were ended"
+
+asyncio.run(main())
+"""
+
+
+def test_a_forked_child_ends_no_worker_of_its_parent() -> None:
+    """Neither when it closes the pool, nor when it exits: `multiprocessing` ends all that it knows then."""
+    root = Path(__file__).parents[3]
+    paths = os.pathsep.join([str(root / "src"), str(root)])
+    done = subprocess.run(
+        [sys.executable, "-c", INHERITED],
+        check=False,
+        capture_output=True,
+        timeout=120,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+    )
+
+    assert 0 == done.returncode, done.stderr
