@@ -14,6 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from functools import partial
 from threading import Event as Signal
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.buses.address import Address, malformed, missing, parsed, wire_id
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.message import CONTENT_TYPE, Message, encode_message
+from interlock.ports.threads import in_thread, in_thread_or_here, start_thread
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -112,7 +114,7 @@ class _Line:
         self.broken = False
         self._ending = Signal()
         self._thread = Thread(target=self._listen, name="interlock-kafka", daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def _listen(self) -> None:
         while not self._ending.is_set():
@@ -171,7 +173,7 @@ class KafkaBus:
                 self._broken.append(self._line)
                 self._line = None
             if self._line is None:
-                self._line = _Line(await asyncio.to_thread(_producer, self._address))
+                self._line = _Line(await in_thread(partial(_producer, self._address)))
             return self._line
 
     async def close(self) -> None:
@@ -179,7 +181,7 @@ class KafkaBus:
         lines = [*self._broken, *(() if self._line is None else (self._line,))]
         self._broken, self._line = [], None
         for each in lines:
-            await asyncio.to_thread(each.end)
+            await in_thread_or_here(each.end)
 
 
 def _settle(sent: asyncio.Future[KafkaError | None], error: KafkaError | None) -> None:
@@ -216,7 +218,7 @@ class KafkaSource:
         """Messages as they come. An endless stream by intent; it ends with an error, and may be asked for again."""
         reader = self._reader = self._reader or self._joined()
         while True:
-            for record in await asyncio.to_thread(self._read, reader):
+            for record in await in_thread(partial(self._read, reader)):
                 problem = record.error()
                 if problem is None:
                     yield self._noted(reader, record)
@@ -259,7 +261,7 @@ class KafkaSource:
         """Leave the group; what was not taken is brought to others."""
         reader, self._reader = self._reader, None
         if reader is not None:
-            await asyncio.to_thread(self._leave, reader)
+            await in_thread_or_here(partial(self._leave, reader))
 
     def _leave(self, reader: Consumer) -> None:
         with self._in_use:

@@ -21,6 +21,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from interlock.errors import DeniedError
+from interlock.ports.threads import start_thread
 
 PRIVATE_HINT = "write #private=1 behind the address if that is meant"
 WITHIN_SECONDS = 15.0
@@ -97,7 +98,7 @@ class Names:
                 raise TimeoutError(f"`{host}` cannot be resolved now: {LOOKUPS_MAX} names are waited for")
             lookup = _Lookup()
             thread = Thread(target=self._ask, args=(host, port, lookup), name="interlock-name", daemon=True)
-            thread.start()
+            start_thread(thread)
             self._under_way[host, port] = lookup  # it takes the lock before it ends
             return lookup
 

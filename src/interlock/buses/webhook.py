@@ -40,6 +40,7 @@ from interlock.errors import (
 )
 from interlock.model.message import CONTENT_TYPE, Message, encode_message
 from interlock.ports.clock import SystemClock
+from interlock.ports.threads import THREADS, in_thread_or_here, start_thread
 
 EXAMPLE = "https://hooks.example/orders"
 SECRET_VARIABLE = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
@@ -155,6 +156,8 @@ class WebhookBus:
         loop = asyncio.get_running_loop()
         try:
             status = await loop.run_in_executor(self._threads, self._posted, message)
+        except RuntimeError as error:  # the system refuses a thread, or the bus was closed meanwhile
+            raise UnavailableError(f"nothing can be sent to {self._place} now: {error}", code=THREADS) from error
         except (OSError, HTTPException) as error:
             what = "its certificate is not good" if isinstance(error, SSLError) else type(error).__name__
             raise UnavailableError(f"{self._place} does not answer: {what}", code="bus.away") from error
@@ -185,7 +188,7 @@ class WebhookBus:
         late = Signal()
         ending = Timer(SECONDS, _cut, (connection, late))
         ending.daemon = True
-        ending.start()
+        start_thread(ending)
         keep = False
         try:
             if connection.sock is None:
@@ -248,7 +251,7 @@ class WebhookBus:
 
     async def close(self) -> None:
         """Let go of the connections; what is under way ends first."""
-        await asyncio.to_thread(self._threads.shutdown)
+        await in_thread_or_here(self._threads.shutdown)
         for each in list(self._connections):
             each.close()
         self._connections.clear()

@@ -47,6 +47,7 @@ from interlock.model.payload import payload_refusal
 from interlock.model.results import COMPENSATION_FAILED, call_failed, invoke_done, invoke_failed
 from interlock.ports.clock import Clock
 from interlock.ports.driver import Driver
+from interlock.ports.threads import THREADS
 from interlock.ports.work import Claim, Settled, WorkQuery, WorkStore
 
 Handler = Callable[["Attempt"], Any]
@@ -138,13 +139,18 @@ class Handlers:
         details = await self._details(held)
         here = await self._driver.is_here(claim.entity)  # elsewhere, the deed would be asked for and its result be lost
         if not here or self._waits_for_a_thread(claim):
-            later_ms = self._clock.now_ms() + LOOK_MS_MAX
-            return Settled(claim, "again", later_ms, error=held.facts(), lapsed=True, begun=False)
+            return self._not_begun(held)
         failed = self._before(claim)
         if failed is None:
             if claim.cancelled and not claim.work.is_saga_step:
                 return Settled(claim, "done")  # its worker died after the state was left: nobody asks any more
-            outcome = await self._attempted(held, details)
+            try:
+                outcome = await self._attempted(held, details)
+            except UnavailableError as error:
+                if error.code != THREADS:
+                    raise
+                _log.error("the system refuses a thread", extra={"handler": claim.work.name, "error": error.message})
+                return self._not_begun(held)
         else:
             outcome = Spent(failed)
         claim, held.bringing = held.claim, True
@@ -153,6 +159,11 @@ class Handlers:
         if isinstance(outcome, Spent):
             return await self._spent(held, outcome.failed)
         return await self._succeeded(held, outcome.value)
+
+    def _not_begun(self, held: Held) -> Settled:
+        """Later; and the attempt does not count."""
+        later_ms = self._clock.now_ms() + LOOK_MS_MAX
+        return Settled(held.claim, "again", later_ms, error=held.facts(), lapsed=True, begun=False)
 
     def _waits_for_a_thread(self, claim: Claim) -> bool:
         """Whether it cannot begin: too many threads were given up here, and still run."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from interlock.effects.calling import failure_of
 from interlock.model.limits import THREADS_MAX
+from interlock.ports.threads import start_thread
 
 
 class Threads:
@@ -36,7 +37,10 @@ class Threads:
         return len(self._running) >= self._threads_max
 
     def run(self, function: Callable[[], Any]) -> tuple[asyncio.Future[Any], asyncio.Future[None]]:
-        """What the function will return, which may be cancelled, and its end, which may not. Not when it is full."""
+        """What the function will return, which may be cancelled, and its end, which may not. Not when it is full.
+
+        Raises UnavailableError when the system refuses the thread; then nothing was called.
+        """
         assert not self.is_full
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
@@ -48,7 +52,7 @@ class Threads:
             with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
                 loop.call_soon_threadsafe(_tell, answer, ended, result, error)
 
-        threading.Thread(target=work, name=f"interlock-handler-{next(self._names)}", daemon=True).start()
+        start_thread(threading.Thread(target=work, name=f"interlock-handler-{next(self._names)}", daemon=True))
         self._running.add(ended)  # its end is told in this loop, later
         ended.add_done_callback(self._running.discard)
         return answer, ended

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Protocol
 
 from interlock.errors import UnavailableError, UsageError
-from interlock.shm.liveness import reopened_after_fork
+from interlock.ports.fork import after_fork
+from interlock.ports.threads import start_thread
 from interlock.shm.word import WAIT_SECONDS_MAX, Words
 
 NO_EVENTFD = -1
@@ -120,7 +121,7 @@ class SocketBell:
         self._address = f"/proc/self/fd/{self._folder}/{name}"
         self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         self._listener: socket.socket | None = None
-        reopened_after_fork(self, SocketBell._forget)
+        after_fork(self, SocketBell._forget)
 
     def ring(self) -> None:
         try:
@@ -184,7 +185,7 @@ class WaiterBell:
         self._pipe: tuple[int, int] | None = None
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
-        reopened_after_fork(self, WaiterBell._forget)
+        after_fork(self, WaiterBell._forget)
 
     def ring(self) -> None:
         self._words.add(self._rings, 1)
@@ -196,13 +197,18 @@ class WaiterBell:
             for descriptor in self._pipe:
                 os.set_blocking(descriptor, False)
             self._ended = threading.Event()
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=_pass_on,
                 args=(self._words, self._rings, self._words.load(self._rings), writer, self._ended),
                 name="interlock-doorbell",
                 daemon=True,
             )
-            self._thread.start()
+            try:
+                start_thread(thread)
+            except UnavailableError:
+                self._forget()
+                raise
+            self._thread = thread
             return reader
         return self._pipe[0]
 

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any
 
 from interlock.errors import UsageError
+from interlock.ports.threads import start_thread
 from interlock.shm.door import Phase
 from interlock.shm.liveness import open_pidfd
 from interlock.shm.word import WAIT_SECONDS_MAX, Words
@@ -121,9 +122,10 @@ class Waiting:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[bool] = loop.create_future()
         stopped = threading.Event()
-        threading.Thread(
+        watching = threading.Thread(
             target=self._watch, args=(timeout, stopped, loop, answer), name="interlock-closed", daemon=True
-        ).start()
+        )
+        start_thread(watching)
         try:
             deaths = _Deaths(loop, self._owners, self._wake)
             try:

@@ -18,6 +18,7 @@ from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
+from interlock.ports.threads import in_thread
 from interlock.runtime.own import OWN_KINDS
 from interlock.runtime.send import Runtime
 from interlock.web.access import Access, Person
@@ -137,7 +138,7 @@ class Console:
         place = (chart.kind, chart.revision, "" if other is None else other.revision)
         found = self._drawings.get(place)
         if found is None:
-            found = await asyncio.to_thread(lambda: svg(chart) if other is None else diff_svg(chart, other))
+            found = await in_thread(lambda: svg(chart) if other is None else diff_svg(chart, other))
             if len(self._drawings) >= DRAWINGS_MAX:
                 self._drawings.clear()
             self._drawings[place] = found

@@ -274,3 +274,29 @@ async def test_nobody_there_is_away_and_garbage_too(monkeypatch: pytest.MonkeyPa
         await server.wait_closed()
     with pytest.raises(UnavailableError):
         await posted(url)
+
+
+async def test_a_system_that_refuses_threads_puts_the_message_off(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that sends, and the one that ends an attempt in time; then it is sent."""
+    bus = webhook.open_bus(endpoint.url)
+    message = MESSAGE
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    real = threading.Thread.start
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(UnavailableError) as first:
+            await bus.publish(message)
+        patch.setattr(
+            threading.Thread, "start", lambda each: refuse(each) if isinstance(each, threading.Timer) else real(each)
+        )
+        with pytest.raises(UnavailableError) as second:
+            await bus.publish(message)
+    await bus.publish(message)
+    await bus.close()
+
+    assert ["process.threads"] * 2 == [first.value.code, second.value.code]

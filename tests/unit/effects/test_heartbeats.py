@@ -249,6 +249,26 @@ async def test_no_thread_is_begun_beyond_their_number(scene: Scene) -> None:
     assert 0 == len(handlers._threads)
 
 
+@pytest.mark.parametrize("restore", ["restart", "fail"])
+async def test_an_attempt_that_gets_no_thread_was_not_begun(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, restore: str
+) -> None:
+    """The work waits, and the attempt does not count: also where it must not be begun twice."""
+    handlers = Handlers({"charge": lambda attempt: attempt.input}, scene.driver, scene.clock)
+    held = invoke(restore=restore)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        settled = await handlers.perform(held)
+    again = await handlers.perform(invoke(restore=restore))
+
+    assert settled == Settled(held.claim, "again", settled.next_ms if settled else 0, lapsed=True, begun=False)
+    assert (None, 0) == (again, len(handlers._threads))
+
+
 async def test_work_in_a_process_is_ended_with_its_attempt_and_tried_again(scene: Scene) -> None:
     """What is given up after its time is killed there: nothing runs on, so another attempt may begin."""
     ended = []
