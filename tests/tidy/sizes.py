@@ -1,7 +1,7 @@
 """How long modules and functions are.
 
-400 lines for a module and 70 for a function are what good looks like; they are reported (`make tidy` prints them).
-600 and 120 are where the tests stop a change. A function is counted from its `def` to its last line.
+700 lines for a module and 70 for a function are what good looks like; they are reported (`make tidy` prints them).
+900 and 120 are where the tests stop a change. A function is counted from its `def` to its last line.
 """
 
 import ast
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.tidy.tracked import name, python_files, read
 
-MODULE_LINES_GOOD, MODULE_LINES_MAX = 400, 600
+MODULE_LINES_GOOD, MODULE_LINES_MAX = 700, 900
 FUNCTION_LINES_GOOD, FUNCTION_LINES_MAX = 70, 120
 
 
