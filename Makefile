@@ -30,7 +30,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-shm chaos nightly coverage screenshots pins clean node bench-node
+.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-fork torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -122,6 +122,9 @@ fuzz: $(READY) ## a million hostile expressions
 
 torture: $(READY) ## every fault we can make, on every store, as a table; QUICK=1 or KILLS=5000 for less or more
 	@$(RUN) -m tests.crash
+
+torture-fork: $(READY) ## processes that fork with an open store, under kill -9; FORKS=20 for less
+	@$(RUN) -m tests.crash.fork_storm $(or $(FORKS),100)
 
 torture-shm: $(READY) ## kill -9 storms, all interleavings and the TLA+ model of shared memory; KILLS=1000 for less
 	@$(RUN) -m tests.model.report --long

@@ -6,7 +6,7 @@ Every kind has its control: stores with a fault in them that the same run must f
 
     make torture               the long run, half an hour: thousands of kills, hundreds of power cuts, every system call
     make torture QUICK=1       the same rows with small counts, a few minutes
-    make torture KILLS=5000    more kills
+    make torture KILLS=5000    more kills; FORKS=500 for more forks
 
 INTERLOCK_CRASH_STATES asks for more states of random lives.
 """
@@ -28,6 +28,8 @@ from tests.crash import failing_calls, mutants, power_cut, sweep
 from tests.crash.batches import wanderings_c
 from tests.crash.disks import mount_refusal, tmpfs
 from tests.crash.errand_storm import stormed
+from tests.crash.fork_storm import FAULTS, STORES, fork_row
+from tests.crash.fork_storm import is_found as is_fork_found
 from tests.crash.full_disk import ADDRESSES, URLS, filled, writers_of
 from tests.crash.histories import RENAMING, checked
 from tests.crash.mutants import retried_flush
@@ -50,6 +52,7 @@ KILLS = int(os.environ.get("KILLS") or _count(1_000, 40))
 KILLS_SERVER = max(10, KILLS // 5)
 KILLS_VARIANT = max(10, KILLS // 4)
 KILLS_PERFORMING = max(10, KILLS // 20)
+FORKS = int(os.environ.get("FORKS") or _count(100, 6))
 CUTS = _count(150, 8)
 ROUNDS_FULL = _count(100, 5)
 ROUNDS_FAILING = _count(50, 3)
@@ -69,6 +72,7 @@ def main() -> int:
         _simulate(table)
         _fail_calls(table, Path(folder))
         _kill(table, Path(folder))
+        _fork(table, Path(folder))
         _starve(table, Path(folder))
         _record(table, Path(folder))
     return table.foot()
@@ -211,6 +215,12 @@ def _storm_row(outcome: Any) -> Row:
 def _is_stormed(fault: str, store: str, writers: int, folder: Path) -> bool:
     urls = (URLS[store].format(_made(folder / f"faulty-{fault}-{number}")) for number in range(STORMS_MAX))
     return any(storm(url, kills=10, seed=SEED_NUMBER, writers=writers, fault=fault).found() for url in urls)
+
+
+def _fork(table: Table, folder: Path) -> None:
+    for store in STORES:
+        table.row(f"forks with an open store: {store}", partial(fork_row, store, folder / f"fork-{store}", FORKS))
+    table.control("faulty stores by forks", FAULTS, lambda fault: is_fork_found(fault, folder / f"fork-{fault}"))
 
 
 def _starve(table: Table, folder: Path) -> None:
