@@ -6,6 +6,7 @@ Rule: it keeps what it is given, in order, duplicates too; nothing survives the 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import AsyncGenerator
 from threading import Lock
@@ -13,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from interlock.errors import UsageError
 from interlock.model.message import Message, encode_message
+from interlock.ports.fork import after_fork
 
 MESSAGES_MAX = 100_000
 """Messages that one keeps for its readers; then the oldest go."""
@@ -22,6 +24,15 @@ LOOK_SECONDS = 0.01
 
 _named: WeakValueDictionary[str, MemoryBus] = WeakValueDictionary()
 _gate = Lock()
+
+
+def _renew_gate() -> None:
+    """In a forked child: a thread of the parent may have held the lock."""
+    global _gate  # noqa: PLW0603 - the names are those of the process
+    _gate = Lock()
+
+
+os.register_at_fork(after_in_child=_renew_gate)
 
 
 def open_bus(url: str) -> MemoryBus:
@@ -47,6 +58,11 @@ class MemoryBus:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self._waiting: deque[bytes] = deque(maxlen=MESSAGES_MAX)
+        self._gate = Lock()
+        after_fork(self, MemoryBus._inherit)
+
+    def _inherit(self) -> None:
+        """In a forked child: a copy, whose lock a thread of the parent may have held."""
         self._gate = Lock()
 
     async def publish(self, message: Message) -> None:

@@ -35,6 +35,7 @@ from interlock.model.entry import Receipt
 from interlock.model.limits import KEY_BYTES_MAX, NAME_BYTES_MAX
 from interlock.model.message import Message, decode_message
 from interlock.ports.bus import Bus, Incoming, Source
+from interlock.ports.fork import after_fork, keep_forever
 from interlock.runtime.send import Runtime
 from interlock.runtime.steps import EXPIRED
 
@@ -96,6 +97,7 @@ class Intake:
         self._unanswered: list[Incoming] = []
         self._room = asyncio.Semaphore(IN_HAND_MAX)
         self._last: OrderedDict[tuple[str, str], str] = OrderedDict()
+        after_fork(self, keep_forever)  # finalizers of inherited connections would act on the parent's
         self._ending = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
 

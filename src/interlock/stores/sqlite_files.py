@@ -67,7 +67,7 @@ class Calls:
     def __enter__(self) -> None:
         inside, me = self._inside, get_ident()
         inside[me] = None  # first: a fork that begins now sees it
-        while self._forking:
+        while self._forking and me not in self._forking:
             inside.pop(me, None)
             if not self._over.wait(2 * FORK_WAIT_MS_MAX / 1000):  # the end of the fork was interrupted, and told nobody
                 self._forking.clear()

@@ -1,0 +1,33 @@
+"""The bus in memory over a fork: a child waits for no thread of its parent."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from interlock.buses import memory
+from interlock.model.message import Message
+from tests.unit.shm.processes import Child, Line
+
+MESSAGE = Message(id="order/A.1/7/0", source="/shop/order", type="order.paid", data={"n": 1})
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_does_not_wait_for_locks_that_its_parent_held() -> None:
+    """Neither for that of the names, nor for that of a bus; what it publishes is its own."""
+    bus = memory.open_bus("memory:forks")
+
+    def child(line: Line) -> None:
+        same = memory.open_bus("memory:forks") is bus
+        asyncio.run(bus.publish(MESSAGE))
+        line.send((same, len(bus.messages)))
+
+    with memory._gate, bus._gate:
+        started = Child(child)
+        try:
+            said = started.heard()
+        finally:
+            started.end()
+
+    assert ((True, 1), []) == (said, bus.messages)
