@@ -1,6 +1,6 @@
 """Operators who are killed while they retry or drop work. Run as a script: desk_killed.py ADDRESS ACT.
 
-For each k, a child process opens the store, leaves one dead letter on an entity of its own (`parcel/<k>`), and dies just
+For each k, a child process opens the store, leaves one dead letter on an entity of its own (`parcel/<k>`), and dies
 before the k-th statement (or file operation) from the beginning of the act on. Prints how many children were killed
 before one got through, and the exit code of that one.
 """
