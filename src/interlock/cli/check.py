@@ -14,7 +14,7 @@ from interlock.cli.files import Source, read_source
 from interlock.cli.findings import as_json as finding_as_json
 from interlock.cli.findings import counted, finding_lines, summary
 from interlock.cli.options import common, example, format_option, json_option, pass_terminal
-from interlock.cli.terminal import Terminal, harmless
+from interlock.cli.terminal import Terminal, in_line
 from interlock.errors import Diagnostic, NotFoundError
 from interlock.model.chart import Chart
 from interlock.model.document import Document
@@ -70,7 +70,7 @@ def check(
         terminal.data(_document(results))
     elif github:
         for finding in findings:
-            terminal.data(harmless(finding.annotation()) + "\n")
+            terminal.data(in_line(finding.annotation()) + "\n")
     else:
         _show(terminal, results)
     if unread:

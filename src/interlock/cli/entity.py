@@ -167,7 +167,7 @@ def show(
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
-    bound = loaded_charts(charts)
+    bound = loaded_charts(charts, imports=False)
 
     async def work() -> tuple[Snapshot, str, list[Line]]:
         async with opened(url, bound) as runtime:
@@ -209,7 +209,7 @@ def can(
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
-    who, bound = _principal(principal), loaded_charts(charts)
+    who, bound = _principal(principal), loaded_charts(charts, imports=False)
 
     async def work() -> tuple[Any, ...]:
         async with opened(url, bound) as runtime:

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from unicodedata import combining, east_asian_width
 
-from interlock.cli.terminal import Part, harmless
+from interlock.cli.terminal import Part, in_line
 from interlock.errors import Diagnostic
 
 STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _LINE_LENGTH_MAX = 100
 _LEAD = 24
+TAB = "    "
+"""A tab of a source line as it is shown: as wide in the line as in the caret's."""
 
 
 def finding_lines(finding: Diagnostic, source: Sequence[str] | None) -> list[tuple[Part, ...]]:
@@ -38,13 +40,13 @@ def _source_lines(finding: Diagnostic, text: str, style: str) -> list[tuple[Part
     if len(text) > _LINE_LENGTH_MAX:
         text = text[: _LINE_LENGTH_MAX - 1] + "…"
     end = min(max(end, start + 1), max(len(text), start + 1))
-    before, meant = harmless(text[:start]), harmless(text[start:end])
+    before, meant, after = (in_line(each.replace("\t", TAB)) for each in (text[:start], text[start:end], text[end:]))
     number = str(place.line)
     margin = " " * len(number)
-    caret = "".join("\t" if each == "\t" else " " * _width(each) for each in before)
+    caret = " " * sum(map(_width, before))
     marks = "^" * max(1, sum(map(_width, meant)))
     return [
-        ((f"  {number} | ", "dim"), before, (meant, style), harmless(text[end:])),
+        ((f"  {number} | ", "dim"), before, (meant, style), after),
         ((f"  {margin} | ", "dim"), caret, (marks, style)),
     ]
 

@@ -231,7 +231,7 @@ def replay(
     """
     url, (entity,) = split_words(words, "KIND/ID")
     assert entity is not None
-    bound = loaded_charts(charts)
+    bound = loaded_charts(charts, imports=False)
 
     async def work() -> int:
         async with opened(url, bound) as runtime:

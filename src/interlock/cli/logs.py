@@ -42,7 +42,7 @@ class Told(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         why = "" if error is None else f": {type(error).__name__}: {error}"
         style = "bold red" if record.levelno >= logging.ERROR else "yellow"
-        text = f": {record.getMessage()}{why}{facts}".replace("\n", "\\n")
+        text = f": {record.getMessage()}{why}{facts}"
         since, more = self._shown.get(text, (None, 0))
         if since is not None and record.created - since < REPEATED_S and not self._terminal.verbose:
             self._shown[text] = (since, more + 1)

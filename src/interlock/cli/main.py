@@ -11,6 +11,7 @@ import io
 import os
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -171,7 +172,8 @@ def _failed(error: Exception, terminal: Terminal) -> int:
     code = exits.exit_code(error)
     if code == exits.INTERNAL:
         if terminal.verbose:
-            sys.excepthook(type(error), error, error.__traceback__)
+            for line in "".join(traceback.format_exception(error)).splitlines():
+                terminal.note((f"  {line}", "dim"))
         text = str(error) if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
         terminal.failure(f"{text} ({_REPORT})")
     elif isinstance(error, DefinitionError):

@@ -7,6 +7,8 @@ project. Charts: `--chart`, INTERLOCK_CHARTS (as PATH is written), `charts` of t
 Rule 2: the project is the nearest `interlock.toml`, or `pyproject.toml` with a `[tool.interlock]`, in this folder or
 one above; its paths and its modules are meant from where it stands.
 Rule 3: a command that looks makes nothing: a place that is not there is not found, and not created.
+Rule 4: a command that looks imports no code because a file of the current folder names it (`imports=False`): whoever
+looks into a folder of somebody else does not run what is in it. `--chart module:name` asks for it.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ PROJECT_FILE, SHARED_FILE = "interlock.toml", "pyproject.toml"
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _DATABASES = (".db", ".sqlite", ".sqlite3")
 _CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+CODE_LEFT_OUT = "charts.code"
+"""The code of the error of a command that looks, where the project names its charts by code only."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -138,31 +143,79 @@ def default_store() -> str:
 
 
 def known_charts(given: Sequence[str]) -> list[BoundChart]:
-    """The charts of this place, for a command that does without as well."""
+    """The charts of this place, for a command that looks, and does without as well."""
     if given or os.environ.get(CHARTS_VARIABLE) or project().charts:
-        return loaded_charts(given)
+        try:
+            return loaded_charts(given, imports=False)
+        except UsageError as error:
+            if error.code != CODE_LEFT_OUT:
+                raise
+            _tell(f"{error.message}; {error.hint}")
     return []
 
 
-def loaded_charts(given: Sequence[str], *, otherwise: str | None = None) -> list[BoundChart]:
-    """The charts to work with. Raises UsageError when none is known, DefinitionError when one is wrong."""
+def loaded_charts(given: Sequence[str], *, otherwise: str | None = None, imports: bool = True) -> list[BoundChart]:
+    """The charts to work with. Without `imports`, code that only the project names is left out, which is told.
+
+    Raises UsageError when none is known, or all are left out; DefinitionError when one is wrong.
+    """
     variable = os.environ.get(CHARTS_VARIABLE, "")
     names = list(given) or [each for each in variable.split(os.pathsep) if each]
-    folder = None
-    if not names:
+    if names:
+        return [chart for each in names for chart in _charts(each, _home(each))]
+    found = project()
+    names = _project_charts(found, otherwise) if imports else _without_code(found, otherwise)
+    return [chart for each in names for chart in _charts(each, found.folder)]
+
+
+def _home(name: str) -> Path | None:
+    """Where the module of a chart is looked for that was asked for by name: in the project, if that names it, too."""
+    if not _is_code(name):
+        return None
+    try:
         found = project()
-        names, folder = list(found.charts), found.folder
-    if not names:
+    except UsageError:  # it was not asked for
+        return None
+    return found.folder if name in found.charts else None
+
+
+def _project_charts(found: Project, otherwise: str | None) -> list[str]:
+    """The charts that a project names. Raises UsageError when there are none."""
+    if not found.charts:
         hint = f"name it with --chart FILE, or write charts = [...] into {PROJECT_FILE}"
         hint = hint if otherwise is None else f"{hint}, or {otherwise}"
         raise UsageError("no chart is named", code="charts.missing", hint=hint)
-    return [chart for each in names for chart in _charts(each, folder)]
+    return list(found.charts)
+
+
+def _without_code(found: Project, otherwise: str | None) -> list[str]:
+    """The charts that a project names, without those that are code. Raises UsageError when none is left."""
+    names = _project_charts(found, otherwise)
+    left = [each for each in names if not _is_code(each)]
+    code = [each for each in names if _is_code(each)]
+    if code:
+        message = f"the project names charts by code ({', '.join(code)}), which a command that looks does not import"
+        hint = f"to import it, add {' '.join(f'--chart {each}' for each in code)}"
+        if not left:
+            hint = hint if otherwise is None else f"{hint}; or {otherwise}"
+            raise UsageError(message, code=CODE_LEFT_OUT, hint=hint)
+        _tell(f"{message}; {hint}")
+    return left
+
+
+def _tell(text: str) -> None:
+    """Say something on stderr, from inside a command."""
+    context = click.get_current_context(silent=True)
+    terminal = None if context is None else context.find_object(Terminal)
+    (terminal or Terminal()).message((text, "yellow"))
+
+
+def _is_code(name: str) -> bool:
+    return _CODE.fullmatch(name) is not None and not Path(name).exists()
 
 
 def _charts(name: str, folder: Path | None) -> list[BoundChart]:
-    if _CODE.fullmatch(name) and not Path(name).exists():
-        return charts_of_code(name, folder=folder)
-    return [load(name)]
+    return charts_of_code(name, folder=folder) if _is_code(name) else [load(name)]
 
 
 def charts_of_code(name: str, *, folder: Path | None = None) -> list[BoundChart]:

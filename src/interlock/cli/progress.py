@@ -15,7 +15,7 @@ from time import monotonic
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from interlock.cli.terminal import Terminal
+from interlock.cli.terminal import Terminal, in_line
 
 EVERY_SECONDS = 0.2
 BAR_CELLS = 24
@@ -79,7 +79,7 @@ class Progress:
             self._is_drawn = False
 
     def _draw(self, text: str) -> None:
-        fitting = text[: get_terminal_size().columns - 1]
+        fitting = in_line(text)[: get_terminal_size().columns - 1]
         sys.stderr.write(f"{_WIPE}\x1b[2m{fitting}\x1b[0m" if self._colors else f"{_WIPE}{fitting}")
         sys.stderr.flush()
         self._is_drawn, self._drawn = True, monotonic()

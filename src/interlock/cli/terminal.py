@@ -1,9 +1,11 @@
-"""Where a command's words go: data and reports to stdout, messages to stderr, in colour only where colour is wanted.
+r"""Where a command's words go: data and reports to stdout, messages to stderr, in colour only where colour is wanted.
 
 Rule 1: colour is decided once: `--color`, then NO_COLOR, then FORCE_COLOR, then whether the stream is a terminal.
 Rule 2: without colour nothing of rich is imported, and a line is exactly its text.
 Rule 3: text that came from a file or a store cannot steer the terminal: control characters are shown, not sent, also
 those that turn the direction of writing.
+Rule 4: a line that people read is one line. A line feed in a principal's id or an error's code is shown as `\n`, so
+that nothing a sender or a handler wrote looks like a line of ours. What has several lines is written line by line.
 """
 
 from __future__ import annotations
@@ -22,9 +24,13 @@ Part = str | tuple[str, str]
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (ord("\n"), ord("\t"))}
 _CONTROLS |= {
-    code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 }
-"""What moves the cursor or changes colours, and what turns the direction of writing: `A-1` must not look like `1-A`."""
+"""What moves the cursor or changes colours, what turns the direction of writing (`A-1` must not look like `1-A`), and
+what separates lines and paragraphs."""
+
+_IN_LINE = {**_CONTROLS, ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+"""The same, and what ends a line or moves to the next column."""
 
 
 def harmless(text: str) -> str:
@@ -33,6 +39,11 @@ def harmless(text: str) -> str:
     What is no text at all, such as the bytes of a strange file name, is written out too.
     """
     return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
+
+
+def in_line(text: str) -> str:
+    """The text with control characters written out, line feeds and tabs too: a part of one line."""
+    return text.translate(_IN_LINE).encode("utf-8", "backslashreplace").decode()
 
 
 @dataclass(slots=True)
@@ -63,8 +74,7 @@ class Terminal:
 
     def failure(self, text: str) -> None:
         """Write the one line that says why the command failed, to stderr; one, whatever a file is called."""
-        line = text.replace("\n", "\\n")
-        self._write(sys.stderr, (("error:", "bold red"), f" {line}"))
+        self._write(sys.stderr, (("error:", "bold red"), f" {text}"))
 
     def colorful(self, stream: TextIO) -> bool:
         """Whether lines to this stream carry colour."""
@@ -77,7 +87,7 @@ class Terminal:
         return stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def _write(self, stream: TextIO, parts: tuple[Part, ...]) -> None:
-        safe = [harmless(part) if isinstance(part, str) else (harmless(part[0]), part[1]) for part in parts]
+        safe = [in_line(part) if isinstance(part, str) else (in_line(part[0]), part[1]) for part in parts]
         if self.colorful(stream):
             stream.write(self._painted(safe))
         else:

@@ -23,7 +23,7 @@ from interlock.cli.options import common, example, json_option, pass_terminal
 from interlock.cli.places import chart_option, known_charts, opened, run, split_words, words
 from interlock.cli.progress import bar
 from interlock.cli.scene import Line
-from interlock.cli.terminal import Part, Terminal, harmless
+from interlock.cli.terminal import Part, Terminal, in_line
 from interlock.errors import UsageError
 from interlock.ports.store import PAGE_MAX
 from interlock.runtime.send import Runtime
@@ -109,7 +109,7 @@ async def _screen(runtime: Runtime, kind: str | None, width: int, height: int) -
     screen = Text(no_wrap=True, overflow="crop")
     for line in [*lines[: height - 1], (("Ctrl-C ends it", "dim"),)]:
         for part in line:
-            screen.append(*((harmless(part),) if isinstance(part, str) else (harmless(part[0]), part[1])))
+            screen.append(*((in_line(part),) if isinstance(part, str) else (in_line(part[0]), part[1])))
         screen.append("\n")
     return screen
 

@@ -65,7 +65,8 @@ def verify(
     url, named = split_names(words)
     for each in named:
         checked_entity(each)
-    bound = [] if chains_only else loaded_charts(charts, otherwise="check the links alone with --chains-only")
+    otherwise = "check the links alone with --chains-only"
+    bound = [] if chains_only else loaded_charts(charts, otherwise=otherwise, imports=False)
     counts: Counter[str] = Counter()
     archives: Counter[str] = Counter()
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from interlock.model.work import Lane, Place, Work
+from interlock.ports.store import Refusal
 
 
 class Claim(Struct, frozen=True):
@@ -106,12 +107,19 @@ class WorkStore(Protocol):
 
 @runtime_checkable
 class WorkDesk(Protocol):
-    """A store on which a person can revive or drop work."""
+    """A store on which an operator can retry or drop work.
 
-    async def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    `audit` says who did it. The store keeps it with the act: both are durable, or neither is. A store that cannot keep
+    both in one write (`FileStore`) keeps the audit row first. When the act does nothing, no audit row is kept.
+    """
+
+    async def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again under its key, from its first attempt; False when there is no such."""
 
-    async def drop(self, entity: str, place: Place) -> bool:
+    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:
+        """Let work that is not dead be tried again, as `WorkStore.settle` does; False when it has changed since."""
+
+    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
         """Forget work; False when there is no such."""
 
 

@@ -47,6 +47,10 @@ class Charts:
         """The kinds of which new entities can be created here, sorted."""
         return tuple(sorted(self._current))
 
+    def every_kind(self) -> tuple[str, ...]:
+        """The kinds that there is a chart of here, those written in place among them, sorted."""
+        return tuple(sorted({kind for kind, _ in self._all}))
+
     def revisions(self, kind: str) -> dict[str, Kernel]:
         """The charts of a kind by revision, in the order given; the last but for inline ones creates new entities."""
         own = own_kernel(kind)

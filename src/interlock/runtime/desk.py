@@ -5,15 +5,15 @@ run beside itself.
 Rule 2: a retry is under the same key, from the first attempt. What is dropped is gone: a chart that waits for its
 result waits on, until somebody sends it an event. An entity that has ended takes none: a compensation behind its end is
 not dropped unless the person insists, since those that come after it would never be called.
-Rule 3: every act is noted with who, what and why it stood there: in the log, and with the store's refusals where it
-keeps them, chained like those.
+Rule 3: every act is recorded with who did it, what it was and why. The store keeps that row among its refusals, in the
+same write as the act (ADR 0043); the log says it afterwards.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -22,8 +22,9 @@ from interlock.effects.standing import TOLD, standing
 from interlock.errors import NotFoundError, RejectedError, UsageError
 from interlock.model.work import Place
 from interlock.ports.clock import Clock
-from interlock.ports.store import Loaded, Refusal, RefusalLog, Store
+from interlock.ports.store import Loaded, Refusal, Store
 from interlock.ports.work import Claim, Settled, WorkDesk, WorkQuery, WorkRow, WorkStore
+from interlock.runtime.request import check_sender
 
 Act = Literal["retry", "drop"]
 
@@ -42,7 +43,6 @@ class Desk:
         self._store = store
         self._entities: Store = store
         self._desk: WorkDesk = store
-        self._log = store if isinstance(store, RefusalLog) else None
         self._clock = clock
 
     async def found(self, key: str) -> WorkRow:
@@ -75,10 +75,15 @@ class Desk:
         self._check(act, row, force=force)
         if act == "drop" and not force:
             await self._check_compensation(row)
-        done = await (self._retried(row) if act == "retry" else self._desk.drop(row.entity, row.work.place))
+        audit = self._audit_row(act, row, principal, why)
+        if act == "retry":
+            done = await self._retried(row, audit)
+        else:
+            done = await self._desk.drop(row.entity, row.work.place, audit=audit)
         if not done:
             raise RejectedError(f"`{key_of(row)}` has changed meanwhile", code="work.changed", hint="look again")
-        await self._noted(act, row, principal, why)
+        facts = {"event": audit.event, "key": key_of(row), "handler": row.work.name, "principal": principal}
+        _log.info("an operator acted on work", extra={**facts, "why": why})
 
     def _check(self, act: Act, row: WorkRow, *, force: bool) -> None:
         if row.dead_ms is not None:
@@ -100,23 +105,21 @@ class Desk:
             hint = "retry it when the cause is gone; --force forgets it, and them"
             raise RejectedError(message, code="work.compensation", hint=hint)
 
-    async def _retried(self, row: WorkRow) -> bool:
+    async def _retried(self, row: WorkRow, audit: Refusal) -> bool:
+        now_ms = audit.time_ms
         if row.dead_ms is not None:
-            return await self._desk.revive(row.entity, row.work.place, now_ms=self._clock.now_ms())
+            return await self._desk.revive(row.entity, row.work.place, now_ms=now_ms, audit=audit)
         claim = Claim(row.entity, row.work, row.attempts, row.failures, row.cancelled)
-        now_ms = self._clock.now_ms()
-        (kept,) = await self._store.settle((Settled(claim, "again", now_ms, row.error, lapsed=True),), now_ms=now_ms)
-        return kept
+        again = Settled(claim, "again", now_ms, row.error, lapsed=True)
+        return await self._desk.requeue(again, now_ms=now_ms, audit=audit)
 
-    async def _noted(self, act: Act, row: WorkRow, principal: str, why: str) -> None:
+    def _audit_row(self, act: Act, row: WorkRow, principal: str, why: str) -> Refusal:
+        """Who does what, as the store keeps it. Raises UsageError for a principal or a reason that cannot be kept."""
+        check_sender({"id": principal, "reason": why}, None)
         event = "_work.retried" if act == "retry" else "_work.dropped"
-        facts: dict[str, Any] = {"event": event, "key": key_of(row), "handler": row.work.name, "principal": principal}
-        _log.info("an operator acted on work", extra={**facts, "why": why})
-        if self._log is not None:
-            error = row.error.get("code") if isinstance(row.error, dict) else None
-            reason = f"{key_of(row)} {row.work.name}" + (f" ({error})" if error else "") + (f": {why}" if why else "")
-            note = Refusal(row.entity, event, "applied", reason[:500], self._clock.now_ms(), principal)
-            await self._log.refuse((note,))
+        error = row.error.get("code") if isinstance(row.error, dict) else None
+        reason = f"{key_of(row)} {row.work.name}" + (f" ({error})" if error else "") + (f": {why}" if why else "")
+        return Refusal(row.entity, event, "applied", reason[:500], self._clock.now_ms(), principal)
 
 
 def _unknown(key: str) -> NotFoundError:

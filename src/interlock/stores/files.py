@@ -259,13 +259,17 @@ class WorkingFileStore(FileStore):
         """Work by lane, name and entity, page by page."""
         return await self._hop(lambda: self._dispatch.works(query))
 
-    async def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    async def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again, from its first attempt."""
-        return await self._hop(lambda: self._dispatch.revive(entity, place, now_ms=now_ms))
+        return await self._hop(lambda: self._dispatch.revive(entity, place, now_ms=now_ms, audit=audit))
 
-    async def drop(self, entity: str, place: Place) -> bool:
+    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:  # noqa: ARG002
+        """Let work that is not dead be tried again; False when it has changed since."""
+        return await self._hop(lambda: self._dispatch.requeue(settled, audit=audit))
+
+    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
         """Forget work."""
-        return await self._hop(lambda: self._dispatch.drop(entity, place))
+        return await self._hop(lambda: self._dispatch.drop(entity, place, audit=audit))
 
 
 def _threads() -> Threads:

@@ -27,11 +27,13 @@ from msgspec.structs import replace
 
 from interlock.errors import InterlockError
 from interlock.model.work import Lane, Place, Work
+from interlock.ports.store import Refusal
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
 from interlock.stores.files_beside import News, Row, Stand
 from interlock.stores.files_handles import Handles
 from interlock.stores.files_pending import Pending
 from interlock.stores.files_reader import Reader
+from interlock.stores.files_refusals import append_refusals
 from interlock.stores.files_root import Root
 from interlock.stores.files_shared import Address, Shared, unavailable
 from interlock.stores.files_state import Mark
@@ -175,14 +177,51 @@ class Dispatch:
                 table.tell(each.entity, News.whole(self._tried(self._reader.work, each)))
         return table
 
-    def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again, from its first attempt."""
-        row = self._changed(entity, place, lambda row: _revived(row, now_ms), is_sure=True)
+
+        def revived(row: Row) -> Stand:
+            if row.stand.dead_ms is not None:
+                self._record(entity, audit)
+            return _revived(row, now_ms)
+
+        row = self._changed(entity, place, revived, is_sure=True)
         return row is not None and row.stand.dead_ms is not None
 
-    def drop(self, entity: str, place: Place) -> bool:
+    def requeue(self, settled: Settled, *, audit: Refusal | None = None) -> bool:
+        """Let work that is not dead be tried again; False when it has changed since.
+
+        The journal says so, not only the table: an operator is often another process than the one that performs.
+        """
+        claim, done = settled.claim, False
+
+        def requeued(row: Row) -> Stand:
+            nonlocal done
+            stand = row.stand
+            done = stand.dead_ms is None and (stand.attempts, stand.failures) == (claim.attempt, claim.failures)
+            if not done:
+                return stand
+            self._record(claim.entity, audit)
+            return replace(stand, next_ms=settled.next_ms, error=settled.error, parked=False)
+
+        self._changed(claim.entity, claim.work.place, requeued, is_sure=True)
+        return done
+
+    def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
         """Forget work."""
-        return self._changed(entity, place, _gone, is_sure=True) is not None
+        return self._changed(entity, place, lambda _: self._record(entity, audit), is_sure=True) is not None
+
+    def _record(self, entity: str, audit: Refusal | None) -> None:
+        """Keep who acts on work, before the act. Raises UnavailableError: an act that cannot be recorded is not done.
+
+        Called while the journal of the entity is locked, so that the act follows at once. See `files_refusals`.
+        """
+        if audit is None:
+            return
+        try:
+            append_refusals(self._fs, self._root.directory, (audit,), is_sure=True)
+        except OSError as error:
+            raise unavailable(entity, "record", error) from error
 
     def _changed(self, entity: str, place: Place, change: Change, *, is_sure: bool = False) -> Row | None:
         with self._handles.borrowed(self._root.address(entity)) as journal:

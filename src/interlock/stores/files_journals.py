@@ -18,7 +18,6 @@ from typing import TypeVar
 from msgspec import Struct
 
 from interlock.errors import InterlockError, UsageError
-from interlock.model.codec import encode
 from interlock.model.record import Record
 from interlock.model.snapshot import Ended, Snapshot
 from interlock.ports.store import (
@@ -43,6 +42,7 @@ from interlock.stores.files_names import kind_named, kind_prefix, tenant_prefix
 from interlock.stores.files_pending import Pending
 from interlock.stores.files_places import Places
 from interlock.stores.files_reader import Reader, Seen
+from interlock.stores.files_refusals import append_refusals
 from interlock.stores.files_root import Root
 from interlock.stores.files_rotation import taken
 from interlock.stores.files_segments import ARCHIVE_BYTES_MAX
@@ -56,10 +56,6 @@ PLACED_MAX = 1_000
 
 LISTED_MAX = 100_000
 """Entities remembered for lists; the others are read again for each list."""
-
-REFUSALS = "refusals.log"
-REFUSALS_BYTES_MAX = 16_777_216
-"""Bytes of the log of refusals (16 MiB) before it is put aside, in place of the one put aside before."""
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -183,16 +179,8 @@ class Journals:
         """Adds to the log of refusals; what cannot be written is lost, and a line in the log says so."""
         if self._root.read_only is not None:
             return
-        fs, directory = self._fs, self._root.directory
-        data = b"".join(encode(each) + b"\n" for each in refusals)
         try:
-            file = fs.open_append(directory, REFUSALS)
-            try:
-                fs.write(file, data)
-                if fs.size(file) > REFUSALS_BYTES_MAX:
-                    fs.rename(directory, REFUSALS, f"{REFUSALS}.1")
-            finally:
-                fs.close(file)
+            append_refusals(self._fs, self._root.directory, refusals)
         except OSError as error:
             _logger.warning("refusals could not be kept", extra={"count": len(refusals), "error": str(error)})
 

@@ -6,7 +6,8 @@
     <root>/pending/, changed               which entities have unfinished work (`files_pending`)
     <root>/dispatch                        the lock of the one process that performs work
     <root>/leases/                         leases and downtimes
-    <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort
+    <root>/refusals.log                    attempts that changed nothing, JSON lines, best effort; operators' acts on
+                                           work, flushed before the act
 
 Rule 1: an unknown format is refused, never guessed. A root keeps the layout and the tenant it was begun with: whoever
 names none opens it as what it is, and can prove its journals; whoever names another is refused.

@@ -199,9 +199,12 @@ class MemoryStore:
         await self._take_turns()
         with self._lock:
             self._check_open()
-            self.refusals += refusals
-            for each in refusals:
-                self._tally.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
+            self._refuse(refusals)
+
+    def _refuse(self, refusals: tuple[Refusal, ...]) -> None:
+        self.refusals += refusals
+        for each in refusals:
+            self._tally.count(each.entity.partition("/")[0], REFUSALS, each.time_ms)
 
     # Sight: nothing is kept for it here but the tally; a memory holds few enough to count
 
@@ -291,13 +294,27 @@ class MemoryStore:
         """Work by lane, name and entity, page by page."""
         return await self._on_work(lambda work: work.works(query))
 
-    async def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    async def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again, from its first attempt."""
-        return await self._on_work(lambda work: work.revive(entity, place, now_ms=now_ms))
+        return await self._acted(lambda work: work.revive(entity, place, now_ms=now_ms), audit)
 
-    async def drop(self, entity: str, place: Place) -> bool:
+    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:
+        """Let work that is not dead be tried again."""
+        return await self._acted(lambda work: work.settle((settled,), now_ms=now_ms)[0], audit)
+
+    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
         """Forget work."""
-        return await self._on_work(lambda work: work.drop(entity, place))
+        return await self._acted(lambda work: work.drop(entity, place), audit)
+
+    async def _acted(self, act: Callable[[WorkTable], bool], audit: Refusal | None) -> bool:
+        """Do what an operator asks for, and keep who it was, under one lock."""
+        await self._take_turns()
+        with self._lock:
+            self._check_open()
+            done = act(self._work)
+            if done and audit is not None:
+                self._refuse((audit,))
+            return done
 
     async def note(self, claim: Claim, error: Any) -> bool:
         """Keep this beside the work of a claim."""

@@ -53,7 +53,7 @@ from interlock.stores.postgres_connect import LOST, Connection, connected, is_it
 from interlock.stores.postgres_link import Link
 from interlock.stores.postgres_lists import find, kinds
 from interlock.stores.postgres_records import verified_records
-from interlock.stores.postgres_refusals import Refusals
+from interlock.stores.postgres_refusals import Refusals, write_refusals
 from interlock.stores.postgres_statements import RELEASE, SELECT_LOADED, SELECT_RECORDS
 from interlock.stores.postgres_upkeep import migrate
 from interlock.stores.postgres_writer import Writer
@@ -234,15 +234,42 @@ class PostgresStore:
         """Work by lane, name and entity, page by page."""
         return await self._read(lambda connection: work.works(connection, self._tenant, query))
 
-    async def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:  # noqa: ARG002 - the server's clock
+    async def revive(
+        self,
+        entity: str,
+        place: Place,
+        *,
+        now_ms: int,  # noqa: ARG002 - the server's clock
+        audit: Refusal | None = None,
+    ) -> bool:
         """Let dead work be tried again, from its first attempt; False when there is no such."""
         _check_text(entity)
-        return await self._once(lambda connection: work.revive(connection, self._tenant, entity, place))
+        return await self._acted(lambda connection: work.revive(connection, self._tenant, entity, place), audit)
 
-    async def drop(self, entity: str, place: Place) -> bool:
+    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:
+        """Let work that is not dead be tried again; False when it has changed since."""
+
+        async def requeued(connection: Connection) -> bool:
+            return (await work.settle(connection, self._tenant, (settled,), now_ms=now_ms))[0]
+
+        return await self._acted(requeued, audit)
+
+    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
         """Forget work; False when there is no such."""
         _check_text(entity)
-        return await self._once(lambda connection: work.drop(connection, self._tenant, entity, place))
+        return await self._acted(lambda connection: work.drop(connection, self._tenant, entity, place), audit)
+
+    async def _acted(self, act: Callable[[Connection], Awaitable[bool]], audit: Refusal | None) -> bool:
+        """Do what an operator asks for, and keep who it was, in one transaction."""
+
+        async def acted(connection: Connection) -> bool:
+            async with connection.transaction():
+                done = await act(connection)
+                if done and audit is not None:
+                    await write_refusals(connection, self._tenant, [audit])
+                return done
+
+        return await self._once(acted)
 
     # Sight: what pages about many entities need
 

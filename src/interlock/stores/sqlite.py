@@ -48,7 +48,7 @@ from interlock.stores import sqlite_sight as sight
 from interlock.stores import sqlite_work as work
 from interlock.stores.replaced import replaced
 from interlock.stores.sqlite_audit import entity_differences, file_differences
-from interlock.stores.sqlite_batch import Answer, split
+from interlock.stores.sqlite_batch import Answer, split, write_refusals
 from interlock.stores.sqlite_connect import open_reader, open_writer, translated
 from interlock.stores.sqlite_files import CALLS, Connection
 from interlock.stores.sqlite_lists import find, kinds
@@ -240,13 +240,28 @@ class SqliteStore:
         """Work by lane, name and entity, page by page."""
         return await self._read(lambda connection: work.works(connection, self._tenant, query))
 
-    async def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    async def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again, from its first attempt; False when there is no such."""
-        return await self._write(lambda connection: work.revive(connection, self._tenant, entity, place, now_ms))
+        return await self._acted(lambda connection: work.revive(connection, self._tenant, entity, place, now_ms), audit)
 
-    async def drop(self, entity: str, place: Place) -> bool:
+    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:
+        """Let work that is not dead be tried again; False when it has changed since."""
+        return await self._acted(lambda connection: work.settle(connection, self._tenant, (settled,), now_ms)[0], audit)
+
+    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
         """Forget work; False when there is no such."""
-        return await self._write(lambda connection: work.drop(connection, self._tenant, entity, place))
+        return await self._acted(lambda connection: work.drop(connection, self._tenant, entity, place), audit)
+
+    async def _acted(self, act: Callable[[sqlite3.Connection], bool], audit: Refusal | None) -> bool:
+        """Do what an operator asks for, and keep who it was, in one transaction."""
+
+        def acted(connection: sqlite3.Connection) -> bool:
+            done = act(connection)
+            if done and audit is not None:
+                write_refusals(connection, self._tenant, (audit,))
+            return done
+
+        return await self._write(acted)
 
     async def note(self, claim: Claim, error: Any) -> bool:
         """Keep this beside the work of a claim; False when it is no longer ours."""

@@ -8,15 +8,22 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from interlock.errors import DeniedError, NotFoundError, UsageError
+from interlock.errors import DeniedError, UsageError
 from interlock.model.entry import CREATE
-from interlock.ports.sight import RefusalProof, RefusalRow, RefusalSight
+from interlock.ports.sight import RefusalRow, RefusalSight
 from interlock.runtime.request import check_event, checked_entity
 from interlock.web.console import principal_of
 from interlock.web.endpoint import Asked, Endpoint
 from interlock.web.job import Bulk, Job, is_open_to
-from interlock.web.job_walks import MaySee
+from interlock.web.job_records import unknown_job
+from interlock.web.jobs import unknown_rehearsal
 from interlock.web.lists import ListQuery, list_query
+
+ROWS_READ = 200
+REFUSAL_PAGES_MAX = 25
+"""Rows that are read at once, and how often, for one page of refusals: 5,000 rows, as in other lists. Where more than
+that are hidden in a row, a page is short and has a next one.
+"""
 
 RATE_MAX = 1_000
 COUNT_ASKED = 1_000
@@ -24,17 +31,17 @@ COUNT_ASKED = 1_000
 
 
 class RefusalsQuery(Struct, frozen=True):
-    """Refusals of a principal, or all; before a sequence number."""
+    """Refusals of a principal, or all; `before` is the cursor of an earlier page."""
 
     principal: str | None = None
-    before: Annotated[int, Meta(ge=1)] | None = None
+    before: str | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
 class RefusalView(Struct, frozen=True):
-    """An attempt that changed nothing."""
+    """An attempt that changed nothing. `sequence` is its number in the store, for those who may see all of them."""
 
-    sequence: int
+    sequence: int | None
     entity: str
     event: str
     outcome: str
@@ -49,7 +56,17 @@ class RefusalsView(Struct, frozen=True):
 
     rows: tuple[RefusalView, ...]
     kept: bool
-    before: int | None = None
+    before: str | None = None
+
+
+class RefusalsProofView(Struct, frozen=True):
+    """Whether the chain of refusals holds. For those who may see all of them also how many are linked, and the number
+    of the first that is not.
+    """
+
+    holds: bool
+    linked: int | None = None
+    broken: int | None = None
 
 
 class VerifyBody(Struct, frozen=True):
@@ -80,29 +97,47 @@ class JobsView(Struct, frozen=True):
 
 async def refusals(asked: Asked) -> RefusalsView:
     """Who was refused what, newest first."""
-    store, query = asked.console.store, asked.query
+    console, store, query = asked.console, asked.console.store, asked.query
     if not isinstance(store, RefusalSight):
         return RefusalsView((), False)
-    found = await store.refusals_before(query.before, principal=query.principal, limit=query.limit)
-    seen = (each for each in found if asked.console.may_see(asked.person, each.refusal.entity.partition("/")[0]))
-    rows = tuple(_view(each) for each in seen)
-    return RefusalsView(rows, True, found[-1].sequence if len(found) == query.limit else None)
+    about = msgspec.json.encode(("refusals", query.principal)).decode()
+    cursor = console.unsealed(query.before, about)
+    before = None if cursor is None else int(cursor)
+    seen: list[RefusalRow] = []
+    for _ in range(REFUSAL_PAGES_MAX):  # what is hidden is passed over, so that a short page does not tell of it
+        found = await store.refusals_before(before, principal=query.principal, limit=ROWS_READ)
+        seen += (each for each in found if asked.may_see_entity(each.refusal.entity))
+        before = found[-1].sequence if len(found) == ROWS_READ else None
+        if before is None or len(seen) > query.limit:
+            break
+    if len(seen) > query.limit:
+        seen = seen[: query.limit]
+        before = seen[-1].sequence
+    rows = tuple(_view(asked, each) for each in seen)
+    return RefusalsView(rows, True, console.sealed(None if before is None else f"{before:020}", about))
 
 
-def _view(row: RefusalRow) -> RefusalView:
+def _view(asked: Asked, row: RefusalRow) -> RefusalView:
     """A refusal; one of `create` under the name that people know."""
     refusal = row.refusal
     if refusal.event == CREATE:
         refusal = replace(refusal, event="create")
-    return RefusalView(row.sequence, *msgspec.structs.astuple(refusal))
+    return RefusalView(row.sequence if _sees_all(asked) else None, *msgspec.structs.astuple(refusal))
 
 
-async def prove(asked: Asked) -> RefusalProof:
+async def prove(asked: Asked) -> RefusalsProofView:
     """Follow the chain of refusals."""
     store = asked.console.store
     if not isinstance(store, RefusalSight):
         raise UsageError("this store keeps no refusals", code="refusals.none")
-    return await store.prove_refusals()
+    proof = await store.prove_refusals()
+    if not _sees_all(asked):  # numbers count what is hidden, too
+        return RefusalsProofView(proof.broken is None)
+    return RefusalsProofView(proof.broken is None, proof.linked, proof.broken)
+
+
+def _sees_all(asked: Asked) -> bool:
+    return "read:sensitive" in asked.person.rights
 
 
 async def verify(asked: Asked) -> Job:
@@ -110,11 +145,7 @@ async def verify(asked: Asked) -> Job:
     entity = asked.body.entity
     if entity is not None:
         asked.console.check_kind(asked.person, checked_entity(entity))
-    return await asked.console.jobs.begin_verify(asked.person.name, entity, may_see=_sight(asked))
-
-
-def _sight(asked: Asked) -> MaySee:
-    return lambda kind: asked.console.may_see(asked.person, kind)
+    return await asked.console.jobs.begin_verify(asked.person.name, entity, may_see=asked.may_see)
 
 
 async def bulk(asked: Asked) -> Job:
@@ -145,8 +176,10 @@ async def _rehearsed(asked: Asked, told: bytes) -> Bulk:
         raise UsageError("a bulk begins with a dry run", code="bulk.rehearsal", hint="name its job in `rehearsal`")
     found = jobs_here.rehearsed(body.rehearsal)
     rehearsal = await jobs_here.get(body.rehearsal)
-    if rehearsal.status != "done" or rehearsal.who != asked.person.name:
-        raise DeniedError("that is no finished dry run of yours", code="bulk.rehearsal")
+    if rehearsal.who != asked.person.name:  # whether others did one is not told
+        raise unknown_rehearsal(body.rehearsal)
+    if rehearsal.status != "done":
+        raise DeniedError("that dry run has not finished", code="bulk.rehearsal")
     if found.about != told:
         hint = "do another: event, payload and filter must be the same"
         raise UsageError("the dry run was of something else", code="bulk.rehearsal", hint=hint)
@@ -160,7 +193,8 @@ async def _rehearsed(asked: Asked, told: bytes) -> Bulk:
 
 async def jobs(asked: Asked) -> JobsView:
     """Jobs of this server and those that are kept, as far as one may see them."""
-    return JobsView(tuple(each for each in await asked.console.jobs.all() if is_open_to(asked.person, each)))
+    found = await asked.console.jobs.all()
+    return JobsView(tuple(each for each in found if is_open_to(asked.person, each, asked.may_see)))
 
 
 async def one_job(asked: Asked) -> Job:
@@ -172,8 +206,8 @@ async def _seen(asked: Asked) -> Job:
     """The job that is asked for. Raises NotFoundError when it is not there, or not to be seen."""
     name = asked.path("job")
     job = await asked.console.jobs.get(name)
-    if not is_open_to(asked.person, job):
-        raise NotFoundError(f"no job {name[:40]}", code="job.unknown")
+    if not is_open_to(asked.person, job, asked.may_see):
+        raise unknown_job(name)
     return job
 
 
@@ -185,7 +219,7 @@ async def steer(asked: Asked) -> Job:
         return await jobs_here.pause(job.id, who=who)
     if act == "resume":
         principal = principal_of(asked.person, job.reason)
-        return await jobs_here.resume(job.id, who=who, principal=principal, may_see=_sight(asked))
+        return await jobs_here.resume(job.id, who=who, principal=principal, may_see=asked.may_see)
     if act == "cancel":
         return await jobs_here.cancel(job.id, who=who)
     raise UsageError("a job is paused, resumed or cancelled", code="job.act")
@@ -207,7 +241,7 @@ ENDPOINTS = (
         summary="Whether the chain of refusals holds",
         handler=prove,
         right="read:audit",
-        answer=RefusalProof,
+        answer=RefusalsProofView,
     ),
     Endpoint(
         method="POST",

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from hashlib import sha256
 from urllib.parse import urlsplit
 
-from interlock.errors import DeniedError, NotFoundError, UsageError
+from interlock.errors import DeniedError, UsageError
 from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart
+from interlock.model.findings import suggestion
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
@@ -25,9 +26,11 @@ from interlock.web.access import Access, Person
 from interlock.web.diagrams import diff_svg, svg
 from interlock.web.jobs import Jobs
 from interlock.web.past import Past
+from interlock.web.problem import HttpProblem
 from interlock.web.pulse import Pulse
 
-MAC_BYTES = 12
+MAC_BYTES = 16
+"""Bytes of a cursor's authentication code: it is the starting value of its encryption, too."""
 
 DRAWINGS_MAX = 256
 """Drawings that are remembered: some tens of kilobytes each."""
@@ -96,15 +99,14 @@ class Console:
         found = self.runtime.charts.revisions(kind).get(revision)
         if found is None:
             known = ", ".join(self.runtime.charts.revisions(kind)) or "none"
-            message = f"no revision {revision} of `{kind}` here"
-            raise NotFoundError(message, code="revision.unknown", hint=f"here are {known}")
+            message = f"no revision {revision[:80]} of `{kind}` here"
+            raise HttpProblem(404, "Not found", message, code="revision.unknown", hint=f"here are {known}")
         return found
 
     def chart_for(self, person: Person, kind: str, revision: str | None = None) -> Chart:
-        """The chart of a kind that a person may see. Raises DeniedError when it hides states from them."""
-        chart = self.kernel(kind, revision).chart
+        """The chart of a kind that a person may see. Raises HttpProblem."""
         self.check_kind(person, kind)
-        return chart
+        return self.kernel(kind, revision).chart
 
     def may_see(self, person: Person, kind: str) -> bool:
         """Whether a person may see a kind at all. One with hidden states needs the right to see them: no list or count
@@ -121,14 +123,26 @@ class Console:
                 self._open[kind] = found
         return found
 
+    def seen_kinds(self, person: Person) -> tuple[str, ...]:
+        """The kinds with a chart here that a person may see, sorted."""
+        return tuple(each for each in self.runtime.charts.every_kind() if self.may_see(person, each))
+
     def check_kind(self, person: Person, kind: str) -> None:
-        """Raises DeniedError for a kind that a person may not see."""
+        """Raises HttpProblem for a kind that a person may not see: the same one as for a kind that does not exist.
+
+        Endpoints call this before anything else that depends on the kind, so that no status tells the two apart.
+        """
         if not self.may_see(person, kind):
-            message = f"`{kind}` has states that only some may see, or no chart here that says who may"
-            raise DeniedError(message, code="right.missing", hint="it needs the right read:sensitive")
+            raise self._unknown_kind(person, kind)
+
+    def _unknown_kind(self, person: Person, kind: str) -> HttpProblem:
+        """What is said of a kind that is not there, in terms of those that this person may see."""
+        seen = [each for each in self.kinds() if self.may_see(person, each)]
+        hint = suggestion(kind[:80], seen) or f"the kinds here are {', '.join(seen) or 'none'}"
+        return HttpProblem(404, "Not found", f"no kind `{kind[:80]}`", code="kind.unknown", hint=hint)
 
     def check_writable(self, person: Person, kind: str) -> None:
-        """Raises DeniedError for a kind that a person may not see, and for one that only the console itself writes."""
+        """Raises HttpProblem as `check_kind` does, and DeniedError for a kind that only the console itself writes."""
         self.check_kind(person, kind)
         if kind in OWN_KINDS:
             raise DeniedError(f"`{kind}` is written by the console itself", code="kind.own")
@@ -146,27 +160,41 @@ class Console:
 
     # Cursors
 
-    def signed(self, cursor: str | None, about: str) -> str | None:
-        """A store's cursor as clients get it: bound to what was asked, so that it cannot be bent to another range."""
+    def sealed(self, cursor: str | None, about: str) -> str | None:
+        """A store's cursor as clients get it: bound to what was asked, so that it cannot be bent to another range, and
+        encrypted, because it names the last row that was read, which its reader may not be allowed to see.
+        """
         if cursor is None:
             return None
-        return urlsafe_b64encode(self._mac(cursor, about) + cursor.encode()).decode().rstrip("=")
+        mac = self._mac(cursor, about)
+        return urlsafe_b64encode(mac + self._mixed(cursor.encode(), mac)).decode().rstrip("=")
 
-    def unsigned(self, text: str | None, about: str) -> str | None:
+    def unsealed(self, text: str | None, about: str) -> str | None:
         """The store's cursor in a client's. Raises UsageError when it is not ours, or of another question."""
         if text is None:
             return None
         try:
             raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-            cursor = raw[MAC_BYTES:].decode()
+            mac = raw[:MAC_BYTES]
+            cursor = self._mixed(raw[MAC_BYTES:], mac).decode()
         except ValueError:
             raise _foreign() from None
-        if not hmac.compare_digest(raw[:MAC_BYTES], self._mac(cursor, about)):
+        if not hmac.compare_digest(mac, self._mac(cursor, about)):
             raise _foreign()
         return cursor
 
     def _mac(self, cursor: str, about: str) -> bytes:
-        return hmac.digest(self._secret, f"{about}\0{cursor}".encode("utf-8", "surrogatepass"), sha256)[:MAC_BYTES]
+        told = f"{about}\0{cursor}".encode("utf-8", "surrogatepass")
+        return hmac.digest(self._secret, b"mac\0" + told, sha256)[:MAC_BYTES]
+
+    def _mixed(self, data: bytes, mac: bytes) -> bytes:
+        """The data, encrypted or decrypted: combined with a stream that the secret and the code of the text give.
+
+        The code of the text is the starting value (SIV, RFC 5297): two different texts never share a stream.
+        """
+        blocks = range(0, len(data), 32)
+        stream = b"".join(hmac.digest(self._secret, b"stream\0%b%d" % (mac, at), sha256) for at in blocks)
+        return bytes(one ^ other for one, other in zip(data, stream, strict=False))
 
 
 def _foreign() -> UsageError:

@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from interlock.errors import DeniedError, UsageError
 from interlock.web.access import Login, Person
 from interlock.web.console import Console
-from interlock.web.problem import HttpProblem, problem_of, problem_response
+from interlock.web.problem import HttpProblem, is_withheld, problem_of, problem_response
 
 BASE = "/api/v1"
 CSRF_HEADER = "x-interlock-csrf"
@@ -47,6 +47,14 @@ class Asked:
     def path(self, name: str) -> str:
         """A part of the path."""
         return str(self.request.path_params[name])
+
+    def may_see(self, kind: str) -> bool:
+        """Whether the caller may see a kind."""
+        return self.console.may_see(self.person, kind)
+
+    def may_see_entity(self, entity: str) -> bool:
+        """Whether the caller may see the kind of an entity."""
+        return self.may_see(entity.partition("/")[0])
 
 
 Handler = Callable[[Asked], Awaitable[Any]]
@@ -91,6 +99,8 @@ class Door:
             status, body = problem_of(error)
             if body["code"] == "internal":
                 _log.exception("a request failed", extra={"endpoint": self._endpoint.path})
+            elif is_withheld(error):
+                _log.info("a request was refused", extra={"code": body["code"], "error": str(error)})
             answer = problem_response(status, body)
         if isinstance(answer, Response):
             await answer(scope, receive, send)
@@ -177,7 +187,7 @@ def _query(request: Request, shape: type[T]) -> T:
     given = {key: value for key, value in request.query_params.items() if value != ""}
     texts = (value for key, value in given.items() if key != "after")  # a cursor is looked at by whoever gave it
     if any("\0" in value for value in texts):  # PostgreSQL takes no such text, not even in a question
-        raise UsageError("the query has a NUL character in it", code="query.malformed")
+        raise _malformed("query", "it has a NUL character in it")
     return _checked(lambda: msgspec.convert(given, shape, strict=False), "query")
 
 
@@ -189,4 +199,10 @@ def _checked(decode: Callable[[], T], what: str) -> T:
     try:
         return decode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise UsageError(f"the {what} does not read: {error}", code=f"{what}.malformed") from None
+        raise _malformed(what, str(error)) from None
+
+
+def _malformed(what: str, why: str) -> HttpProblem:
+    """The error for a query or a body of another shape. Stores use `query.malformed` too, and say more than this."""
+    detail = f"the {what} does not read: {why}"
+    return HttpProblem(400, "The request is wrong", detail, code=f"{what}.malformed")

@@ -25,7 +25,7 @@ from interlock.web.console import principal_of
 from interlock.web.endpoint import Asked, Endpoint
 from interlock.web.past import NEAR_MAX
 from interlock.web.population import dwell_p95
-from interlock.web.problem import TYPE, problem_response
+from interlock.web.problem import TYPE, damage_text, problem_response
 from interlock.web.sagas import saga_views
 from interlock.web.views import (
     EntityView,
@@ -127,7 +127,7 @@ async def one_entity(asked: Asked) -> EntityView:
         since_ms=_since(entries),
         time_ms=entry.event.time_ms if entry is not None else 0,
         now_ms=console.clock.now_ms(),
-        entry=None if entry is None else entry_view(entry, hidden),
+        entry=None if entry is None else entry_view(entry, hidden, asked.may_see_entity),
         took=_took(kernel, before, entry),
         timers=timers_view(shown),
         invokes=tuple({"id": each.id, "state": each.state, "key": each.key} for each in shown.invokes),
@@ -138,12 +138,18 @@ async def one_entity(asked: Asked) -> EntityView:
         accepted=masked_acceptances(found, hidden),
         ended=shown.ended,
         output=None if hidden is not None else shown.output,
-        parent=None if shown.parent is None else shown.parent.entity,
+        parent=_parent(asked, shown),
         p95_ms=max((p95[each] for each in shown.configuration if each in p95), default=None),
         masked=hidden is not None,
         damage=damage,
         far=console.past.distance(entity, shown.version - 1) if is_far else None,
     )
+
+
+def _parent(asked: Asked, shown: Snapshot) -> str | None:
+    """The entity that invoked this one, if one may see it."""
+    parent = shown.parent
+    return None if parent is None or not asked.may_see_entity(parent.entity) else parent.entity
 
 
 async def _shown(asked: Asked, latest: Snapshot) -> Snapshot:
@@ -174,7 +180,7 @@ async def _past(asked: Asked, shown: Snapshot) -> tuple[tuple[Entry, ...], Snaps
     except NotFoundError:
         return (), None, None
     except CorruptionError as error:
-        return (), None, error.message
+        return (), None, damage_text(error.code, error.message)
     return entries, before, None
 
 
@@ -247,25 +253,27 @@ async def create(asked: Asked) -> ReceiptView | Response:
 
 
 def _told(asked: Asked, receipt: Receipt, event: str, *, dry_run: bool = False) -> ReceiptView | Response:
-    """The receipt, or a refusal as a problem around it."""
-    snapshot = receipt.snapshot
+    """The receipt, or a refusal as a problem around it. Who may not read entities is told nothing of their states."""
+    may_read = "read" in asked.person.rights
+    snapshot = receipt.snapshot if may_read else None
     hidden = None
     if snapshot is not None:
         hidden = masks(asked.console.runtime.charts.revision(snapshot.kind, snapshot.revision).chart, asked.person)
     trials = [(each.guard, each.values, each.error) for each in receipt.trials]
     faults = tuple(each.message for each in receipt.faults)
-    if hidden is not None:  # errors may quote values, too
+    if hidden is not None or not may_read:  # errors may quote values, too
         trials = [(guard, {}, None) for guard, _, _ in trials]
         faults = tuple(each.code for each in receipt.faults)
     guards = tuple({"guard": guard, "values": values, "error": error} for guard, values, error in trials)
+    effects = tuple(each.name or each.type for each in receipt.effects)
     view = ReceiptView(
         receipt.entity,
         receipt.outcome,
         receipt.version,
         receipt.reason,
         () if snapshot is None else snapshot.configuration,
-        tuple(each.name or each.type for each in receipt.effects),
-        guards,
+        effects if may_read else (),
+        guards if may_read else (),
         faults,
         dry_run,
     )
@@ -275,7 +283,10 @@ def _told(asked: Asked, receipt: Receipt, event: str, *, dry_run: bool = False) 
     code = f"{receipt.outcome}.{receipt.reason}"
     detail = f"`{receipt.entity}` {receipt.outcome} `{event}`"
     said = {"type": TYPE + code, "title": "The chart said no" if status == 422 else "Not allowed", "status": status}
-    return problem_response(status, {**said, "detail": detail, "code": code, "receipt": msgspec.to_builtins(view)})
+    problem = {**said, "detail": detail, "code": code}
+    if may_read:
+        problem["receipt"] = msgspec.to_builtins(view)
+    return problem_response(status, problem)
 
 
 ENDPOINTS = (

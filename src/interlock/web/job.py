@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 from interlock.model.limits import KEY_BYTES_MAX
 from interlock.ports.store import Query
 from interlock.web.access import Person
+from interlock.web.problem import damage_text
 
 SAMPLES_MAX = 20
 PROBLEMS_MAX = 50
@@ -49,6 +50,7 @@ class Job(Struct):
 
     `kept`: it is in the store, as the entity `interlock-job/<id>`, and outlives its server. `status` is running,
     paused, interrupted (`advice` says what to do), done, failed or cancelled. `noted_ms`: what is told was so then.
+    `kind`: the kind of its entities; None where it looks at all of them.
     """
 
     id: str
@@ -70,6 +72,7 @@ class Job(Struct):
     kept: bool = False
     noted_ms: int | None = None
     advice: str | None = None
+    kind: str | None = None
 
     def count_item(self, item: Item, outcome: str, why: str | None) -> None:
         """One entity of a bulk was asked."""
@@ -95,13 +98,25 @@ class Job(Struct):
                 self.samples.append({"entity": proof.entity, "entries": proof.entries, "head": proof.head})
         elif len(self.problems) < PROBLEMS_MAX:
             version = problem.version if problem.version is not None else proof.entries + 1
-            told = {"entity": proof.entity, "code": problem.code, "message": problem.message, "version": version}
+            message = damage_text(problem.code, problem.message)
+            told = {"entity": proof.entity, "code": problem.code, "message": message, "version": version}
             self.problems.append({**told, "proven": proof.entries})
 
 
-def is_open_to(person: Person, job: Job) -> bool:
-    """Whether a person may see a job: their own, or any when nothing is hidden from them: its samples name states."""
-    return job.who == person.name or "read:sensitive" in person.rights
+MaySee = Callable[[str], bool]
+"""Whether somebody may see a kind."""
+
+
+def is_open_to(person: Person, job: Job, may_see: MaySee) -> bool:
+    """Whether a person may see a job: any when nothing is hidden from them, else their own, because its samples name
+    states. Not even that once it names a kind that they may not see (any more).
+    """
+    if "read:sensitive" in person.rights:
+        return True
+    named = {each["entity"].partition("/")[0] for each in (*job.samples, *job.problems)}
+    if job.kind is not None:
+        named.add(job.kind)
+    return job.who == person.name and all(map(may_see, named))
 
 
 def _proven(problem: object) -> str:

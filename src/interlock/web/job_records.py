@@ -138,8 +138,7 @@ class Records:
             try:
                 snapshot = await self._runtime.state(_entity(name or "-"))
             except NotFoundError:
-                hint = "dry runs and checks of one entity end with the server"
-                raise NotFoundError(f"no job {name[:40]}", code="job.unknown", hint=hint) from None
+                raise unknown_job(name) from None
             found = self._kept(snapshot)
             if snapshot.ended is not None:
                 if len(self._ended) >= ENDED_MAX:
@@ -204,6 +203,7 @@ class Records:
             noted_ms=context["noted_ms"],
             ended_ms=None if snapshot.ended is None else context["noted_ms"],
             error=context["error"],
+            kind=task["bulk"]["query"]["kind"] if "bulk" in task else None,
         )
         job.seen, job.total = progress.get("seen", 0), progress.get("total")
         job.outcomes = dict(progress.get("outcomes", {}))
@@ -215,6 +215,12 @@ class Records:
             job.advice = BULK_ADVICE if "bulk" in task else VERIFY_ADVICE
         listed = None if context["page"] is None else msgspec.convert(context["page"], Listed)
         return Kept(job, _bulk(task.get("bulk")), listed, progress.get("asked", 0), snapshot.version)
+
+
+def unknown_job(name: str) -> NotFoundError:
+    """What is said where there is no such job, or none that its asker may see."""
+    hint = "dry runs and checks of one entity end with the server"
+    return NotFoundError(f"no job {name[:40]}", code="job.unknown", hint=hint)
 
 
 def _counted(job: Job) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from interlock.model.codec import encode
 from interlock.ports.store import Query
 from interlock.runtime.own import JOB_KIND
 from interlock.runtime.send import Runtime
-from interlock.web.job import HAD, Bulk, Item, Job, Listed, bulk_key
+from interlock.web.job import HAD, Bulk, Item, Job, Listed, MaySee, bulk_key
 from interlock.web.job_records import Records
+from interlock.web.problem import public_text
 
 AWAY_TRIES_MAX = 20
 """How often a store that is away is asked again before the job is interrupted: some minutes."""
@@ -40,7 +41,6 @@ NOTE_MS = 5_000
 _AGAIN = Policy(backoff_ms_min=200, backoff_ms_max=15_000)
 
 T = TypeVar("T")
-MaySee = Callable[[str], bool]
 
 
 class Run:
@@ -138,7 +138,7 @@ class Walks:
         except UnavailableError:
             raise
         except InterlockError as error:
-            return "failed", error.message
+            return "failed", public_text(error)[0]
         if receipt.outcome == "duplicate":  # the key is this job's: nobody else can have used it
             return "applied", HAD
         return receipt.outcome, receipt.reason

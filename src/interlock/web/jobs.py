@@ -23,9 +23,10 @@ import msgspec
 
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
 from interlock.runtime.send import Runtime
-from interlock.web.job import Bulk, Job
+from interlock.web.job import Bulk, Job, MaySee
 from interlock.web.job_records import Kept, Records, Taken
-from interlock.web.job_walks import PAGE, MaySee, Run, Walks
+from interlock.web.job_walks import PAGE, Run, Walks
+from interlock.web.problem import public_text
 
 JOBS_MAX = 50
 """Jobs of this process that are remembered: the oldest ended one makes room."""
@@ -34,6 +35,12 @@ RUNNING_MAX = 4
 """Jobs that run at once."""
 
 _log = logging.getLogger("interlock.web")
+
+
+def unknown_rehearsal(name: str) -> NotFoundError:
+    """What is said where there is no such dry run, or it is somebody else's."""
+    hint = "dry runs end with the server that did them: do it again"
+    return NotFoundError(f"job {name[:40]} is no dry run", code="job.unknown", hint=hint)
 
 
 class Jobs:
@@ -71,8 +78,7 @@ class Jobs:
         """What a dry run was of, frozen as it was. Raises NotFoundError."""
         found = self._rehearsals.get(name)
         if found is None:
-            hint = "dry runs end with the server that did them: do it again"
-            raise NotFoundError(f"job {name[:40]} is no dry run", code="job.unknown", hint=hint)
+            raise unknown_rehearsal(name)
         return found
 
     # Beginning
@@ -81,6 +87,7 @@ class Jobs:
         """Check one entity, or all; of kinds that `who` may not see it tells nothing, not even how many there are."""
         run = self._new("verify" if entity is None else f"verify {entity}", who)
         if entity is not None:
+            run.job.kind = entity.partition("/")[0]
             return self._started(run, partial(self._walks.verify_one, run, entity))
         return await self._kept_started(run, None, partial(self._walks.verify, run, may_see))
 
@@ -88,7 +95,7 @@ class Jobs:
         """Send one event to many, or rehearse it."""
         run = self._new(f"send {bulk.event} to {bulk.query.kind}", who)
         job = run.job
-        job.reason, job.dry_run = reason, bulk.dry_run
+        job.reason, job.dry_run, job.kind = reason, bulk.dry_run, bulk.query.kind
         before_ms = job.began_ms + 1
         if bulk.query.entered_before_ms is not None:
             before_ms = min(before_ms, bulk.query.entered_before_ms)
@@ -227,13 +234,18 @@ class Jobs:
         except asyncio.CancelledError:
             status = self._stopped(job)
         except UnavailableError as error:
-            status, job.error = "interrupted" if job.kept else "failed", error.message
+            status, job.error = "interrupted" if job.kept else "failed", self._told(job, error)
         except InterlockError as error:
-            status, job.error = "failed", error.message
+            status, job.error = "failed", self._told(job, error)
         except Exception:  # noqa: BLE001 - the edge of a task: nobody else would hear of it
             _log.exception("a job failed", extra={"job": job.id})
             status, job.error = "failed", "a bug of ours; the server's log has more"
         await self._ended(run, status)
+
+    def _told(self, job: Job, error: InterlockError) -> str:
+        """What a job says of the error that ended it; the log has all of it."""
+        _log.info("a job was ended by an error", extra={"job": job.id, "code": error.code, "error": str(error)})
+        return public_text(error)[0]
 
     async def _ended(self, run: Run, status: str) -> None:
         """Keep how a job ended, and tell it only then. One whose end cannot be kept is found interrupted, by its

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from interlock.errors import CorruptionError, NotFoundError
 from interlock.runtime.request import checked_entity
 from interlock.web.endpoint import Asked, Endpoint
+from interlock.web.problem import damage_text
 from interlock.web.views import EntryView, entry_view, masks
 
 ENTRIES_MAX = 200
@@ -71,9 +72,10 @@ async def journal(asked: Asked) -> JournalView:
             raise
         sound = min(limit, proof.entries - after)
         entries = await runtime.journal(entity, after=after, limit=sound) if sound > 0 else ()
-        damage = Damage(proof.entries + 1 if problem.version is None else problem.version, problem.message)
+        message = damage_text(problem.code, problem.message)
+        damage = Damage(proof.entries + 1 if problem.version is None else problem.version, message)
     hidden = masks(runtime.charts.revision(kind, latest.revision).chart, asked.person)
-    views = [entry_view(each, hidden) for each in entries]
+    views = [entry_view(each, hidden, asked.may_see_entity) for each in entries]
     return JournalView(_bounded(views, is_newest=query.after is None), latest.version, None, damage)
 
 

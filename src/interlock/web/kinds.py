@@ -15,6 +15,7 @@ from interlock.web.diagrams import ChangeView, changes
 from interlock.web.endpoint import Asked, Endpoint
 from interlock.web.job import is_open_to
 from interlock.web.population import RevisionView, StateView, population, rates
+from interlock.web.works import seen_works
 
 WORK_SEEN_MAX = 1_000
 """Dead letters that the fleet's page counts: beyond that it says "and more"."""
@@ -36,8 +37,8 @@ class KindView(Struct, frozen=True):
 
 
 class FleetView(Struct, frozen=True):
-    """All kinds. `dead` counts dead letters; None where the store keeps no work. `interrupted` counts jobs that wait
-    for somebody to resume them, as far as one may see them.
+    """The kinds that one may see. `dead` counts their dead letters; None where the store keeps no work. `interrupted`
+    counts jobs that wait for somebody to resume them, as far as one may see them.
     """
 
     kinds: tuple[KindView, ...]
@@ -100,7 +101,7 @@ async def fleet(asked: Asked) -> FleetView:
         if each not in OWN_KINDS and console.may_see(asked.person, each)
     ]
     dead, more = await _dead(asked)
-    waiting = [each for each in await console.jobs.interrupted() if is_open_to(asked.person, each)]
+    waiting = [each for each in await console.jobs.interrupted() if is_open_to(asked.person, each, asked.may_see)]
     return FleetView(tuple(found), console.clock.now_ms(), dead, more, len(waiting))
 
 
@@ -123,10 +124,10 @@ async def kind_view(asked: Asked, kind: str) -> KindView:
 
 
 async def _dead(asked: Asked) -> tuple[int | None, bool]:
-    store = asked.console.store
-    if not isinstance(store, WorkStore):
+    """How many dead letters there are of kinds that one may see, and whether the count ended at its bound."""
+    if not isinstance(asked.console.store, WorkStore):
         return None, False
-    page = await store.works(WorkQuery(dead=True, limit=WORK_SEEN_MAX))
+    page = await seen_works(asked, WorkQuery(dead=True, limit=WORK_SEEN_MAX))
     return len(page.rows), page.after is not None
 
 

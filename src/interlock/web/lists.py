@@ -1,6 +1,6 @@
 """Lists of entities, by state, age, tag, revision, id and error.
 
-Rule: a list is walked along an index, from a cursor that is signed and bound to its filter; nothing is counted.
+Rule: a list is walked along an index, from a cursor that is sealed and bound to its filter; nothing is counted.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ async def rows(asked: Asked) -> RowsView:
     console, query, kind = asked.console, asked.query, asked.path("kind")
     console.check_kind(asked.person, kind)
     now_ms = console.clock.now_ms()
-    cursor = console.unsigned(query.after, about(kind, query))
+    cursor = console.unsealed(query.after, about(kind, query))
     wanted = list_query(now_ms, kind, query, cursor)
     page = await (console.store.find(wanted) if query.error is None else _with_error(asked, wanted))
     return RowsView(
         tuple(row_view(each) for each in page.rows),
         now_ms,
-        console.signed(page.after, about(kind, query)),
+        console.sealed(page.after, about(kind, query)),
         page.after is not None and len(page.rows) < query.limit,
     )
 

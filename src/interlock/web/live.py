@@ -82,7 +82,7 @@ async def _entries(asked: Asked, entity: str, after: int, latest: int) -> AsyncG
                 yield b": still here\n\n"
                 continue
             hidden = masks(runtime.charts.revision(kind, entry.revision).chart, asked.person)
-            yield _event("entry", entry_view(entry, hidden), f"{entity}@{entry.version}")
+            yield _event("entry", entry_view(entry, hidden, asked.may_see_entity), f"{entity}@{entry.version}")
 
 
 async def _beating(asked: Asked, entries: AsyncGenerator[Entry, None]) -> AsyncGenerator[Entry | None, None]:

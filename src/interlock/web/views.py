@@ -7,6 +7,7 @@ name, and with them everything that may carry their values: payloads, effects, w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from interlock.model.chart import Chart
 from interlock.model.entry import CREATE, Entry
-from interlock.model.event import Event
+from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Row
 from interlock.ports.work import WorkRow
@@ -187,8 +188,39 @@ def masked_acceptances(found: tuple[Acceptance, ...], hidden: frozenset[str] | N
     return tuple(replace(each, guards=guards) for each, guards in zip(found, blind, strict=True))
 
 
-def entry_view(entry: Entry, hidden: frozenset[str] | None) -> EntryView:
-    """An entry; who sent it by id, and the reason they gave."""
+def entry_view(entry: Entry, hidden: frozenset[str] | None, sees: Callable[[str], bool]) -> EntryView:
+    """An entry; who sent it by id, and the reason they gave. `sees`: whether its reader may see the kind of an entity;
+    a sender or parent that they may not see is not named.
+    """
+    view = _entry_view(entry, hidden)
+    sender = _sender(entry)
+    if sender is None or sees(sender):
+        return view
+    data = {**view.data, "parent": MASK} if isinstance(view.data, dict) and entry.event.name == CREATE else view.data
+    return replace(
+        view,
+        key=MASK if sender in view.key else view.key,
+        principal=MASK if view.principal == sender else view.principal,
+        data=data,
+        source=MASK if sender in (view.source or "") else view.source,
+        own={key: MASK if isinstance(value, str) and sender in value else value for key, value in view.own.items()},
+    )
+
+
+def _sender(entry: Entry) -> str | None:
+    """The entity that sent an event, or invoked the one that it created; None for anybody else."""
+    event = entry.event
+    if event.origin is not None and event.origintype == SCXML_PROCESSOR:
+        return event.origin.removeprefix("#_scxml_")
+    parent = event.data.get("parent") if event.name == CREATE and isinstance(event.data, dict) else None
+    if isinstance(parent, dict):
+        return str(parent.get("entity"))
+    if entry.key.startswith("_sent/"):
+        return entry.key.removeprefix("_sent/").rsplit("/", 2)[0]
+    return None
+
+
+def _entry_view(entry: Entry, hidden: frozenset[str] | None) -> EntryView:
     event = entry.event
     principal = event.principal if isinstance(event.principal, dict) else {}
     data, effects = event.data, tuple(_effect(each) for each in entry.effects)

@@ -1,4 +1,8 @@
-"""Work that entries left: what waits, what is tried again, what has died, and a hand for the latter."""
+"""Work that entries left: what waits, what is tried again, what has died, and a hand for the latter.
+
+Rule: work is looked up kind by kind, among those that the caller may see. So neither a page that is short nor a cursor
+tells of work that is hidden, and nobody retries or drops what they may not see.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,11 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from interlock.model.work import Lane, Place
 from interlock.ports.store import Query
-from interlock.ports.work import WorkQuery, WorkStore
+from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.desk import Act, Desk
 from interlock.runtime.request import checked_entity
 from interlock.web.endpoint import Asked, Endpoint
@@ -90,25 +95,41 @@ async def works(asked: Asked) -> WorksView:
     now_ms = console.clock.now_ms()
     if not isinstance(console.store, WorkStore):
         return WorksView((), now_ms, False)
-    bound = msgspec.json.encode((query.lane, query.name, query.entity, query.dead)).decode()
-    page = await console.store.works(
-        WorkQuery(
-            lane=query.lane,
-            name=query.name,
-            entity=None if query.entity is None else _named(query.entity),
-            dead=query.dead,
-            after=console.unsigned(query.after, bound),
-            limit=query.limit,
-        )
+    kind = None if query.entity is None else checked_entity(query.entity)
+    sees_all = "read:sensitive" in asked.person.rights
+    bound = msgspec.json.encode((query.lane, query.name, query.entity, query.dead, sees_all)).decode()
+    wanted = WorkQuery(
+        kind=kind,
+        lane=query.lane,
+        name=query.name,
+        entity=query.entity,
+        dead=query.dead,
+        after=console.unsealed(query.after, bound),
+        limit=query.limit,
     )
-    seen = (each for each in page.rows if console.may_see(asked.person, each.entity.partition("/")[0]))
-    rows = tuple(_masked(asked, work_view(each, now_ms)) for each in seen)
-    return WorksView(rows, now_ms, True, console.signed(page.after, bound))
+    page = await seen_works(asked, wanted)
+    rows = tuple(_masked(asked, work_view(each, now_ms)) for each in page.rows)
+    return WorksView(rows, now_ms, True, console.sealed(page.after, bound))
 
 
-def _named(entity: str) -> str:
-    checked_entity(entity)
-    return entity
+async def seen_works(asked: Asked, query: WorkQuery) -> WorkPage:
+    """A page of the work of kinds that one may see; of one kind, if the query names one. The store keeps work."""
+    console, store = asked.console, asked.console.store
+    assert isinstance(store, WorkStore)
+    if "read:sensitive" in asked.person.rights:
+        return await store.works(query)
+    kinds = [each for each in console.seen_kinds(asked.person) if query.kind in (None, each)]
+    start, _, cursor = (query.after or "").partition("\n")
+    rows: list[WorkRow] = []
+    for kind in [each for each in kinds if each >= start]:
+        if len(rows) >= query.limit:
+            return WorkPage(tuple(rows), f"{kind}\n")
+        after = cursor if cursor and kind == start else None
+        page = await store.works(replace(query, kind=kind, after=after, limit=query.limit - len(rows)))
+        rows += page.rows
+        if page.after is not None:
+            return WorkPage(tuple(rows), f"{kind}\n{page.after}")
+    return WorkPage(tuple(rows))
 
 
 def _masked(asked: Asked, view: WorkView) -> WorkView:
@@ -131,8 +152,9 @@ async def drop(asked: Asked) -> Done:
 
 async def _acted(asked: Asked, act: Act) -> Done:
     body, console = asked.body, asked.console
+    console.check_kind(asked.person, checked_entity(body.entity))
     desk = Desk(console.store, console.clock)
-    row = await desk.at(_named(body.entity), Place(body.lane, body.version, body.ordinal))
+    row = await desk.at(body.entity, Place(body.lane, body.version, body.ordinal))
     await desk.act(act, row, principal=asked.person.name, why=body.reason)
     return Done(True)
 

@@ -55,10 +55,10 @@ def test_a_coloured_line_is_the_plain_line_with_codes(capsys: pytest.CaptureFixt
 
 
 def test_control_characters_are_shown_and_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
-    """A definition cannot clear the screen of whoever checks it."""
-    Terminal(color="never").report("a\x1b[2J\x9b\x07b\tc")
+    """A definition cannot clear the screen of whoever checks it, nor write a line of ours."""
+    Terminal(color="never").report("a\x1b[2J\x9b\x07b\tc\r\n\u2028\u202eerror: d")
 
-    assert "a\\x1b[2J\\x9b\\x07b\tc\n" == capsys.readouterr().out
+    assert "a\\x1b[2J\\x9b\\x07b\\tc\\r\\n\\u2028\\u202eerror: d\n" == capsys.readouterr().out
     assert "\n" == harmless("\n")
     assert "a\\udcff" == harmless("a\udcff")
 
@@ -94,10 +94,10 @@ def test_a_caret_stands_under_what_is_meant() -> None:
 
 
 def test_a_caret_counts_columns_of_the_screen() -> None:
-    """Wide characters take two columns, combining ones none, a tab stays a tab."""
+    """Wide characters take two columns, combining ones none, a tab four."""
     wide = text(finding_lines(finding(1, 5, 6), ["日e\u0301\tx"]))
 
-    assert ["  1 | 日e\u0301\tx", "    |    \t^"] == wide[1:3]
+    assert ["  1 | 日e\u0301    x", "    |        ^"] == wide[1:3]
 
 
 def test_a_long_line_is_cut_around_the_place() -> None:

@@ -331,7 +331,7 @@ async def test_a_full_log_of_refusals_is_put_aside(
     store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It never grows beyond two files of its limit."""
-    monkeypatch.setattr("interlock.stores.files_journals.REFUSALS_BYTES_MAX", 100)
+    monkeypatch.setattr("interlock.stores.files_refusals.REFUSALS_BYTES_MAX", 100)
     for number in range(5):
         await store.refuse((Refusal(ENTITY, "paid", "rejected", "guard", number),))
 

@@ -349,7 +349,7 @@ async def test_jobs_are_no_kind_of_the_fleet_and_nobody_else_writes_them() -> No
     assert ["order"] == [each["kind"] for each in fleet["kinds"]]
     assert ["done"] == page["configuration"]
     assert [(403, "kind.own")] * 3 == [(each.status_code, each.json()["code"]) for each in answers]
-    assert (403, "right.missing") == (closed.status_code, closed.json()["code"])
+    assert (404, "kind.unknown") == (closed.status_code, closed.json()["code"])
 
 
 async def test_an_event_of_a_job_needs_a_role_that_no_chart_gives() -> None:

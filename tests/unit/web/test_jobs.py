@@ -278,7 +278,10 @@ async def test_refusals_are_listed_newest_first_and_by_principal(tmp_path: Path)
             await client.runtime.send("order/A-1", "parcel.shipped", principal={"id": who, "roles": []})
         found = await eventually(client, "refusals", 3)
         mine = await client.json("refusals?principal=eve")
-        older = await client.json("refusals?limit=1&before=3")
+        newest = await client.json("refusals?limit=1")
+        older = await client.json(f"refusals?limit=1&before={newest['before']}")
+        oldest = await client.json(f"refusals?limit=1&before={older['before']}")
+        foreign = await client.get("refusals?principal=eve&before=" + newest["before"])
         proof = await client.json("refusals/proof")
 
     assert [3, 2, 1] == [each["sequence"] for each in found["rows"]]
@@ -286,7 +289,9 @@ async def test_refusals_are_listed_newest_first_and_by_principal(tmp_path: Path)
         (each["principal"], each["outcome"], each["reason"]) for each in mine["rows"]
     ]
     assert [2] == [each["sequence"] for each in older["rows"]]
-    assert {"linked": 3, "broken": None} == proof
+    assert ([1], None) == ([each["sequence"] for each in oldest["rows"]], oldest["before"])
+    assert "cursor.foreign" == foreign.json()["code"]
+    assert {"holds": True, "linked": 3, "broken": None} == proof
 
 
 async def eventually(client: Client, path: str, rows: int) -> Any:

@@ -33,6 +33,16 @@ def test_no_script_makes_markup_of_text(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
+def test_attributes_are_written_in_our_code_and_wrapped(name: str) -> None:
+    """A child that is an object is data, so an object that is meant as attributes says so: `attrs({...})`."""
+    text = re.sub(r"/\*.*?\*/", "", source(name), flags=re.DOTALL)
+    bare = re.findall(r"(?<![\w.$])h\(\s*(?:\"[^\"]*\"|\w+)\s*,\s*\{", text)
+    computed = re.findall(r"(?<![\w.$])attrs\((?!\{)[^)]*\)", text)
+
+    assert ([], []) == (bare, computed)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_no_text_of_a_script_goes_over_several_lines(name: str) -> None:
     """Lines are sent without the spaces they begin with: inside of a text those would be missed."""
     assert [] == [line for line in source(name).splitlines() if line.count("`") % 2]

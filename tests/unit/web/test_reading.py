@@ -298,7 +298,7 @@ async def test_a_kind_without_its_chart_is_closed_to_whom_something_may_be_hidde
     async with opened(url, charts=(lamp,)) as client:
         seeing = await client.json("kinds")
 
-    assert (["lamp"], 403) == ([each["kind"] for each in blind["kinds"]], refused.status_code)
+    assert (["lamp"], 404) == ([each["kind"] for each in blind["kinds"]], refused.status_code)
     assert ["lamp", "order"] == [each["kind"] for each in seeing["kinds"]]
 
 
@@ -359,8 +359,8 @@ async def test_a_kind_with_hidden_states_is_closed_to_whoever_may_not_see_them()
         work = await client.json("works")
 
     assert ([], []) == (fleet["kinds"], work["rows"])
-    assert {403} == codes
-    assert 403 == sent.status_code
+    assert {404} == codes
+    assert 404 == sent.status_code
 
 
 async def test_a_store_without_counters_is_counted_by_a_walk(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def test_a_key_that_another_event_has_is_a_wrong_request(dry_run: bool) ->
 
     problem = response.json()
     assert (400, "key.reused", 1) == (response.status_code, problem["code"], now)
-    assert "its creation, version 1" in problem["detail"]
+    assert "the key belongs to another event of this entity" == problem["detail"]
     assert "one key per event" in problem["hint"]
 
 

@@ -1,6 +1,6 @@
 // Talking to the server: requests with their problems, the login, and live streams.
 
-import {change, fill, h, onLeave, render, toast, trouble} from "/static/elements.js";
+import {attrs, change, fill, h, onLeave, render, toast, trouble} from "/static/elements.js";
 
 const BASE = "/api/v1/";
 export let me = null;
@@ -31,7 +31,8 @@ async function asked(path, options = {}) {
     me = null;
     await logIn();
     if (!options.method) return asked(path, options);
-    toast("Nothing was sent: the login was over.", "bad"); // and who has logged in now may be somebody else
+    // Who has logged in now may be somebody else.
+    toast("Nothing was sent: the login was over.", "bad");
   }
   throw new Problem(response.status, body);
 }
@@ -75,13 +76,13 @@ export async function begin() {
 /** Ask for a key until one is right. */
 function logIn() {
   return new Promise((done) => {
-    const field = h("input", {
+    const field = h("input", attrs({
       type: "password",
       name: "key",
       autocomplete: "current-password",
       required: true,
       id: "key",
-    });
+    }));
     const note = h(
       "p.muted",
       "Or open the link that ",
@@ -90,14 +91,15 @@ function logIn() {
     );
     const form = h(
       "form.card.login",
-      {onsubmit: submit},
+      attrs({onsubmit: submit}),
       h("h1", "Who are you?"),
-      h("label", {for: "key"}, "API key"),
+      h("label", attrs({for: "key"}), "API key"),
       field,
       h("button.primary", "Log in"),
       note,
     );
-    for (const each of document.querySelectorAll("dialog[open]")) each.close(); // nothing behind one can be reached
+    // Nothing behind a dialog can be reached.
+    for (const each of document.querySelectorAll("dialog[open]")) each.close();
     fill(document.getElementById("main"), form);
     field.focus();
     async function submit(event) {

@@ -1,7 +1,7 @@
 // The drawing of a chart: the server's own, coloured by classes. Nothing in it is moved or measured here.
 
 import {text} from "/static/api.js";
-import {h} from "/static/elements.js";
+import {attrs, h} from "/static/elements.js";
 import {number, short} from "/static/words.js";
 
 const READABLE = 0.72;
@@ -53,8 +53,8 @@ class Diagram extends HTMLElement {
     this.natural = Number(svg.getAttribute("width")) || 600;
     svg.removeAttribute("height");
     const zoom = (label, sign, act) =>
-      h("button.quiet", {type: "button", "aria-label": label, title: label, onclick: act}, sign);
-    this.canvas = h("div.canvas", {tabindex: "-1"}, svg);
+      h("button.quiet", attrs({type: "button", "aria-label": label, title: label, onclick: act}), sign);
+    this.canvas = h("div.canvas", attrs({tabindex: "-1"}), svg);
     this.replaceChildren(
       this.canvas,
       h(
@@ -181,16 +181,10 @@ class Diagram extends HTMLElement {
     const shown = stuck ? `⚠ ${label}` : label;
     const wide = Math.max(20, shown.length * 6.2 + 10);
     const left = Math.max(0, 40 - wide);
-    slot.append(h("rect", {x: left, y: 0, width: wide, height: 16, rx: 8}));
-    const caption = document.createElementNS("http://www.w3.org/2000/svg", "text");
-    for (const [key, value] of [
-      ["x", left + wide / 2],
-      ["y", 11.6],
-      ["text-anchor", "middle"],
-    ])
-      caption.setAttribute(key, value);
-    caption.textContent = shown;
-    slot.append(caption);
+    slot.append(
+      h("rect", attrs({x: left, y: 0, width: wide, height: 16, rx: 8})),
+      h("text", attrs({x: left + wide / 2, y: 11.6, "text-anchor": "middle"}), shown),
+    );
   }
 }
 

@@ -1,10 +1,24 @@
 // The ground of the pages: elements from values (never from markup), the router, and small conveniences.
-// Text becomes text nodes, so nothing that a user or a chart wrote can become part of the page.
+// Values become text nodes, whatever they are: an object from a payload is shown as JSON. Attributes come from `attrs`
+// alone, which only our own code calls: JSON has no objects of its class. So nothing that a user, a chart or a handler
+// wrote can become part of the page.
 
 const SVG = "http://www.w3.org/2000/svg";
-const BARE = new Set(["svg", "path", "rect", "title"]);
+const BARE = new Set(["svg", "path", "rect", "text", "title"]);
 
-/** An element: `h("a.link", {href: "/"}, "text", child, [children])`. Null and false are left out. */
+class Attributes {
+  constructor(given) {
+    this.given = given;
+  }
+}
+
+/** The attributes of an element, for `h`. The names are always written in our code; values may come from data. */
+export const attrs = (given) => new Attributes(given);
+
+/** Any value as text: a string as it is, others as JSON. `String()` would call what an object has as `toString`. */
+export const shown = (value) => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
+
+/** An element: `h("a.link", attrs({href: "/"}), "text", child, [children])`. Null and false are left out. */
 export function h(tag, ...rest) {
   const [name, ...classes] = tag.split(".");
   const node = BARE.has(name) ? document.createElementNS(SVG, name) : document.createElement(name);
@@ -17,17 +31,17 @@ function add(node, each) {
   if (each === null || each === undefined || each === false) return;
   if (Array.isArray(each)) for (const one of each) add(node, one);
   else if (each instanceof Node) node.append(each);
-  else if (typeof each === "object") for (const [key, value] of Object.entries(each)) set(node, key, value);
-  else node.append(String(each));
+  else if (each instanceof Attributes) for (const [key, value] of Object.entries(each.given)) set(node, key, value);
+  else node.append(shown(each));
 }
 
 function set(node, key, value) {
   if (value === null || value === undefined || value === false) return;
-  if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+  if (typeof value === "function") node.addEventListener(key.slice(2), value);
   else if (key === "style") for (const [name, one] of Object.entries(value)) node.style.setProperty(name, one);
-  else if (key === "value") node.value = value;
-  else if (key === "class") node.classList.add(...value.split(" ").filter(Boolean));
-  else node.setAttribute(key, value === true ? "" : value);
+  else if (key === "value") node.value = shown(value);
+  else if (key === "class") node.classList.add(...shown(value).split(" ").filter(Boolean));
+  else node.setAttribute(key, value === true ? "" : shown(value));
 }
 
 /** Put children in place of those that are there. */
@@ -117,15 +131,15 @@ export async function render() {
 export function trouble(problem) {
   return h(
     "section.card.trouble",
-    {role: "alert"},
+    attrs({role: "alert"}),
     h("h1", problem.title || "Something went wrong"),
-    h("p", problem.detail || String(problem.message || problem)),
+    h("p", problem.detail || problem.message || "The server gave no reason."),
     problem.hint && h("p.muted", problem.hint),
     problem.code && h("p.muted", h("code", problem.code)),
     h(
       "p.ways",
-      h("a", {href: "/"}, "To the fleet"),
-      history.length > 1 && h("button.link", {onclick: () => history.back()}, "Back"),
+      h("a", attrs({href: "/"}), "To the fleet"),
+      history.length > 1 && h("button.link", attrs({onclick: () => history.back()}), "Back"),
     ),
   );
 }
@@ -144,7 +158,7 @@ document.addEventListener("click", (event) => {
 /** Say something in the corner, and to screen readers. */
 export function toast(text, kind = "") {
   const box = document.getElementById("toasts");
-  const node = h("div.toast", {class: kind}, text);
+  const node = h("div.toast", attrs({class: kind}), text);
   box.append(node);
   setTimeout(() => node.remove(), kind === "bad" ? 9000 : 4500);
 }

@@ -1,7 +1,7 @@
 // The frame around all pages: the head, the keys, the theme; then whatever the address names.
 
 import {begin, get, logOut, me} from "/static/api.js";
-import {change, fill, go, h, later, render, trouble} from "/static/elements.js";
+import {attrs, change, fill, go, h, later, render, trouble} from "/static/elements.js";
 import {dialog} from "/static/parts.js";
 import {entityPath, kindPath} from "/static/words.js";
 import "/static/page_fleet.js";
@@ -47,15 +47,15 @@ function theme() {
 }
 
 function head() {
-  const found = h("ul", {id: "found", role: "listbox", hidden: true});
-  const field = h("input", {
+  const found = h("ul", attrs({id: "found", role: "listbox", hidden: true}));
+  const field = h("input", attrs({
     id: "search",
     type: "search",
     placeholder: "Search by id",
     "aria-label": "Search entities by the beginning of their id",
     autocomplete: "off",
     "aria-controls": "found",
-  });
+  }));
   const look = later(140, () => search(field, found));
   field.addEventListener("input", look);
   field.addEventListener("keydown", (event) => {
@@ -89,25 +89,25 @@ function head() {
     document.getElementById("top"),
     h(
       "a.brand",
-      {href: "/", "aria-label": "Interlock, fleet"},
+      attrs({href: "/", "aria-label": "Interlock, fleet"}),
       h(
         "svg",
-        {viewBox: "0 0 32 32", width: 20, height: 20, "aria-hidden": "true"},
-        h("path.edge", {d: "M16 3 29 16 16 29 3 16Z"}),
-        h("path.core", {d: "M16 11 21 16 16 21 11 16Z"}),
+        attrs({viewBox: "0 0 32 32", width: 20, height: 20, "aria-hidden": "true"}),
+        h("path.edge", attrs({d: "M16 3 29 16 16 29 3 16Z"})),
+        h("path.core", attrs({d: "M16 11 21 16 16 21 11 16Z"})),
       ),
       "Interlock",
     ),
     h(
       "nav",
-      {"aria-label": "Pages"},
-      LINKS.map(([href, name]) => h("a", {href}, name)),
+      attrs({"aria-label": "Pages"}),
+      LINKS.map(([href, name]) => h("a", attrs({href}), name)),
     ),
     h("div.search", field, found),
-    h("span.live", {id: "live", role: "img", "aria-label": "Live updates", "data-state": "none"}),
+    h("span.live", attrs({id: "live", role: "img", "aria-label": "Live updates", "data-state": "none"})),
     me.read_only && h("span.pill", "read only"),
-    h("button.quiet", {"aria-label": "Switch between light and dark", title: "Theme (t)", onclick: theme}, "◐"),
-    h("button.quiet.who", {title: "Who you are", onclick: person}, me.id),
+    h("button.quiet", attrs({"aria-label": "Switch between light and dark", title: "Theme (t)", onclick: theme}), "◐"),
+    h("button.quiet.who", attrs({title: "Who you are", onclick: person}), me.id),
   );
 }
 
@@ -130,7 +130,7 @@ async function search(field, found) {
       "li",
       h(
         "a",
-        {href: entityPath(each.entity)},
+        attrs({href: entityPath(each.entity)}),
         h("span.mono", each.entity),
         h("span.muted", ` ${each.configuration.join(", ")}`),
       ),
@@ -138,7 +138,7 @@ async function search(field, found) {
   );
   for (const each of kinds)
     if (each.kind.startsWith(wanted))
-      links.push(h("li", h("a", {href: kindPath(each.kind)}, each.kind, h("span.muted", " kind"))));
+      links.push(h("li", h("a", attrs({href: kindPath(each.kind)}), each.kind, h("span.muted", " kind"))));
   fill(found, links.length ? links : h("li.muted", "Nothing begins like that."));
   return change(found, {hidden: false});
 }
@@ -148,7 +148,7 @@ function person() {
     me.id,
     h("p", "Roles: ", me.roles.join(", ") || "none"),
     h("p", "Rights: ", me.rights.join(", ") || "none"),
-    h("footer", h("button", {onclick: logOut}, "Log out")),
+    h("footer", h("button", attrs({onclick: logOut}), "Log out")),
   );
 }
 

@@ -1,15 +1,15 @@
 // Audit: who was refused, and whether every chain still holds.
 
 import {get, may, post, query} from "/static/api.js";
-import {fill, h, keepQuery, later, onLeave, page} from "/static/elements.js";
+import {attrs, fill, h, keepQuery, later, onLeave, page} from "/static/elements.js";
 import {entityLink, more, num, problemNote, REASONS, row, table, time} from "/static/parts.js";
-import {entityPath, many, number} from "/static/words.js";
+import {entityPath, entry, many, number} from "/static/words.js";
 
 page("/audit", async (main, _, given) => {
   document.title = "Audit · Interlock";
   const filter = {principal: given.get("principal") || ""};
   const body = h("div");
-  const chains = h("div", {"aria-live": "polite"});
+  const chains = h("div", attrs({"aria-live": "polite"}));
   let rows = [];
   let watching = null;
   onLeave(main, () => clearTimeout(watching));
@@ -28,14 +28,14 @@ page("/audit", async (main, _, given) => {
                 time(each.time_ms),
                 h(
                   "span",
-                  {class: each.outcome === "denied" ? "bad" : "warn"},
+                  attrs({class: each.outcome === "denied" ? "bad" : "warn"}),
                   each.outcome === "ignored" ? "○ " : "✗ ",
                   each.outcome,
                 ),
                 h("b", each.event),
                 each.entity.includes("/") ? entityLink(each.entity) : "",
                 each.principal || "",
-                [h("code", each.reason), h("span.muted", ` ${REASONS[each.reason] || ""}`)],
+                [h("code", each.reason), h("span.muted", ` ${entry(REASONS, each.reason) || ""}`)],
               ),
             ),
             "Nobody was refused.",
@@ -58,9 +58,9 @@ page("/audit", async (main, _, given) => {
       const proof = await get("refusals/proof").catch(() => null);
       if (proof)
         chains.append(
-          proof.broken === null
-            ? h("p.good", `✓ ${many(proof.linked, "refusal")} linked`)
-            : h("p.bad", `✗ The chain of refusals is broken at number ${proof.broken}.`),
+          proof.holds
+            ? h("p.good", proof.linked === null ? "✓ All refusals are linked" : `✓ ${many(proof.linked, "refusal")} linked`)
+            : h("p.bad", `✗ The chain of refusals is broken${proof.broken === null ? "" : ` at number ${proof.broken}`}.`),
         );
     }
   }
@@ -87,7 +87,7 @@ page("/audit", async (main, _, given) => {
       bad.map((each) =>
         h(
           "div.broken",
-          {role: "alert"},
+          attrs({role: "alert"}),
           h("p", entityLink(each.entity), " ", h("code", each.code)),
           links(each),
           h("p", each.message),
@@ -99,7 +99,7 @@ page("/audit", async (main, _, given) => {
     keepQuery(filter);
     await load(null);
   });
-  const who = h("input", {
+  const who = h("input", attrs({
     id: "audit-who",
     value: filter.principal,
     autocomplete: "off",
@@ -107,8 +107,8 @@ page("/audit", async (main, _, given) => {
       filter.principal = who.value.trim();
       changed();
     },
-  });
-  const one = h("input", {id: "audit-one", placeholder: "order/A-1, or empty for all", autocomplete: "off", size: 26});
+  }));
+  const one = h("input", attrs({id: "audit-one", placeholder: "order/A-1, or empty for all", autocomplete: "off", size: 26}));
   fill(
     main,
     h("div.title", h("h1", "Audit")),
@@ -121,14 +121,14 @@ page("/audit", async (main, _, given) => {
       ),
       h(
         "form.filters",
-        {
+        attrs({
           onsubmit: (event) => {
             event.preventDefault();
             begin(one.value.trim());
           },
-        },
-        h("div.field", h("label", {for: "audit-one"}, "Entity"), one),
-        h("button.primary", {disabled: !may("read:audit")}, "Verify"),
+        }),
+        h("div.field", h("label", attrs({for: "audit-one"}), "Entity"), one),
+        h("button.primary", attrs({disabled: !may("read:audit")}), "Verify"),
       ),
       chains,
     ),
@@ -137,8 +137,8 @@ page("/audit", async (main, _, given) => {
       h("h2", "Refusals"),
       h(
         "form.filters",
-        {onsubmit: (event) => event.preventDefault()},
-        h("div.field", h("label", {for: "audit-who"}, "Principal"), who),
+        attrs({onsubmit: (event) => event.preventDefault()}),
+        h("div.field", h("label", attrs({for: "audit-who"}), "Principal"), who),
       ),
       body,
     ),
@@ -154,10 +154,10 @@ function links(bad) {
   const good = Array.from({length: bad.version - first}, (_, at) => first + at);
   return h(
     "ol.chain",
-    {"aria-label": `The chain is broken at version ${bad.version}`},
+    attrs({"aria-label": `The chain is broken at version ${bad.version}`}),
     first > 1 && h("li.gap", "…"),
-    good.map((version) => h("li.ok", h("a", {href: `${entityPath(bad.entity)}?version=${version}`}, version))),
-    h("li.bad", {"data-version": bad.version}, `✗ ${bad.version}`),
+    good.map((version) => h("li.ok", h("a", attrs({href: `${entityPath(bad.entity)}?version=${version}`}), version))),
+    h("li.bad", attrs({"data-version": bad.version}), `✗ ${bad.version}`),
     h("li.gap", "unproven"),
   );
 }

@@ -1,9 +1,9 @@
 // Bulk: one event for every entity of a filter. A dry run first, always.
 
 import {get, may, post} from "/static/api.js";
-import {change, fill, h, onLeave, page} from "/static/elements.js";
+import {attrs, change, fill, h, onLeave, page} from "/static/elements.js";
 import {entityLink, num, problemNote, row, schemaForm, states, table} from "/static/parts.js";
-import {clock, many, number} from "/static/words.js";
+import {clock, entry, many, number} from "/static/words.js";
 
 /** Entities of a report that are shown unfolded. */
 const SAMPLES = 10;
@@ -24,27 +24,27 @@ page("/bulk", async (main, _, given) => {
   if (!known.length) return fill(main, h("section.card", h("p.empty", "No chart is here.")));
   const kind = h(
     "select",
-    {id: "bulk-kind", onchange: events},
-    known.map((each) => h("option", {value: each}, each)),
+    attrs({id: "bulk-kind", onchange: events}),
+    known.map((each) => h("option", attrs({value: each}), each)),
   );
   if (known.includes(given.get("kind"))) kind.value = given.get("kind");
-  const event = h("select", {id: "bulk-event", onchange: payload});
+  const event = h("select", attrs({id: "bulk-event", onchange: payload}));
   const filters = Object.fromEntries(
     FILTERS.map(([name, , choices, placeholder]) => [
       name,
       choices
-        ? h("select", {id: `bulk-${name}`})
-        : h("input", {id: `bulk-${name}`, value: given.get(name) || "", autocomplete: "off", size: 12, placeholder}),
+        ? h("select", attrs({id: `bulk-${name}`}))
+        : h("input", attrs({id: `bulk-${name}`, value: given.get(name) || "", autocomplete: "off", size: 12, placeholder})),
     ]),
   );
   const slot = h("div");
-  const out = h("div", {"aria-live": "polite"});
+  const out = h("div", attrs({"aria-live": "polite"}));
   const list = h("div");
   let form = null;
   let declared = [];
   let watching = null;
   onLeave(main, () => clearTimeout(watching));
-  const begin = h("button.primary", {disabled: true}, "Dry run");
+  const begin = h("button.primary", attrs({disabled: true}), "Dry run");
   async function events() {
     const wanted = kind.value;
     change(begin, {disabled: true});
@@ -57,15 +57,15 @@ page("/bulk", async (main, _, given) => {
       const listed = [...new Set([...choices(found.kind), ...(asked ? [asked] : [])])];
       fill(
         filters[name],
-        h("option", {value: ""}, "any"),
-        listed.map((each) => h("option", {value: each}, each)),
+        h("option", attrs({value: ""}), "any"),
+        listed.map((each) => h("option", attrs({value: each}), each)),
       );
       filters[name].value = asked || "";
     }
     change(begin, {disabled: !may("bulk")});
     fill(
       event,
-      declared.map((each) => h("option", {value: each.name}, each.name)),
+      declared.map((each) => h("option", attrs({value: each.name}), each.name)),
     );
     payload();
   }
@@ -91,13 +91,13 @@ page("/bulk", async (main, _, given) => {
     }
   }
   function confirm(job) {
-    const reason = h("input", {id: "bulk-reason", required: true, maxlength: 500, autocomplete: "off"});
-    const count = h("input", {id: "bulk-count", type: "number", required: true});
-    const speed = h("input", {id: "bulk-speed", type: "number", min: 1, max: 1000, value: 50, required: true});
+    const reason = h("input", attrs({id: "bulk-reason", required: true, maxlength: 500, autocomplete: "off"}));
+    const count = h("input", attrs({id: "bulk-count", type: "number", required: true}));
+    const speed = h("input", attrs({id: "bulk-speed", type: "number", min: 1, max: 1000, value: 50, required: true}));
     const note = h("div");
     return h(
       "form.confirm",
-      {
+      attrs({
         onsubmit: async (submitted) => {
           submitted.preventDefault();
           try {
@@ -117,12 +117,12 @@ page("/bulk", async (main, _, given) => {
             fill(note, problemNote(problem));
           }
         },
-      },
+      }),
       h(
         "div.filters",
-        h("div.field", h("label", {for: "bulk-reason"}, "Reason, kept in every entry"), reason),
-        h("div.field", h("label", {for: "bulk-speed"}, "At most a second"), speed),
-        job.seen > 1000 && h("div.field", h("label", {for: "bulk-count"}, `Type ${job.seen} to confirm`), count),
+        h("div.field", h("label", attrs({for: "bulk-reason"}), "Reason, kept in every entry"), reason),
+        h("div.field", h("label", attrs({for: "bulk-speed"}), "At most a second"), speed),
+        job.seen > 1000 && h("div.field", h("label", attrs({for: "bulk-count"}), `Type ${job.seen} to confirm`), count),
         h("button.danger", `Send ${event.value} to ${many(job.seen, "entity", "entities")}`),
       ),
       note,
@@ -145,7 +145,7 @@ page("/bulk", async (main, _, given) => {
         found.jobs.map((each) =>
           row(
             [
-              h("button.link", {onclick: () => open(each)}, each.what),
+              h("button.link", attrs({onclick: () => open(each)}), each.what),
               each.dry_run && h("span.muted", " dry run"),
               each.reason && h("span.muted", ` “${each.reason}”`),
             ],
@@ -165,7 +165,7 @@ page("/bulk", async (main, _, given) => {
     const act = (name) =>
       h(
         "button",
-        {
+        attrs({
           onclick: async () => {
             try {
               const now = await post(`jobs/${job.id}/${name}`);
@@ -175,12 +175,12 @@ page("/bulk", async (main, _, given) => {
             }
             await jobs();
           },
-        },
+        }),
         name,
       );
     return [act(job.status === "running" ? "pause" : "resume"), act("cancel")];
   }
-  const field = (node, label) => h("div.field", h("label", {for: node.id}, label), node);
+  const field = (node, label) => h("div.field", h("label", attrs({for: node.id}), label), node);
   fill(
     main,
     h("div.title", h("h1", "Bulk")),
@@ -192,7 +192,7 @@ page("/bulk", async (main, _, given) => {
       ),
       h(
         "form",
-        {onsubmit: rehearse},
+        attrs({onsubmit: rehearse}),
         h(
           "div.filters",
           field(kind, "Kind"),
@@ -215,15 +215,16 @@ const isUnderway = (job) => job.status === "running";
 const statusPill = (job) =>
   h(
     "span.pill",
-    {class: job.status === "done" ? "good" : job.status === "interrupted" || job.status === "failed" ? "bad" : ""},
+    attrs({class: job.status === "done" ? "good" : job.status === "interrupted" || job.status === "failed" ? "bad" : ""}),
     job.status === "interrupted" ? `⚠ ${job.status}` : job.status,
   );
 
-const tone = (outcome) => ({applied: "good", proven: "good", ignored: ""})[outcome] ?? "bad";
+const TONES = {applied: "good", proven: "good", ignored: ""};
+const tone = (outcome) => entry(TONES, outcome) ?? "bad";
 
 const outcomes = (job) =>
   Object.entries(job.outcomes).map(([word, count]) =>
-    h("span.pill", {class: tone(word)}, `${word} ${number(count)}`),
+    h("span.pill", attrs({class: tone(word)}), `${word} ${number(count)}`),
   );
 
 function report(job, next = null) {
@@ -256,7 +257,7 @@ function report(job, next = null) {
     );
   const rows = [...job.samples, ...job.problems].map((each) =>
     row(entityLink(each.entity), states(each.configuration || []), [
-      each.outcome ? h("span", {class: tone(each.outcome)}, each.outcome) : each.code && h("code", each.code),
+      each.outcome ? h("span", attrs({class: tone(each.outcome)}), each.outcome) : each.code && h("code", each.code),
       (each.reason || each.message) && h("span.muted", ` ${each.reason || each.message}`),
     ]),
   );
@@ -265,7 +266,7 @@ function report(job, next = null) {
     "div.report",
     h("h3", job.what),
     head,
-    job.advice && h("div.note.warn", {role: "status"}, job.advice),
+    job.advice && h("div.note.warn", attrs({role: "status"}), job.advice),
     h("p", outcomes(job)),
     job.error && problemNote({detail: job.error}),
     h("div.columns", share("By state", job.states), share("By revision", job.revisions)),

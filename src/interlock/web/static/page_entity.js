@@ -1,7 +1,7 @@
 // Entity: the drawing lit, the slider through its versions, what it accepts and waits for, its journal.
 
 import {get, live, may, post} from "/static/api.js";
-import {change, fill, h, keepQuery, later, onLeave, page, toast} from "/static/elements.js";
+import {attrs, change, fill, h, keepQuery, later, onLeave, page, toast} from "/static/elements.js";
 import {asCurl, asTest} from "/static/copying.js";
 import {diagram} from "/static/diagram.js";
 import {
@@ -9,6 +9,7 @@ import {
   contextDiff,
   copy,
   dialog,
+  effectName,
   entityLink,
   eventList,
   folded,
@@ -44,12 +45,12 @@ page("/e/(.+)", async (main, [entity], given) => {
     {label: `Chart of ${latest.kind}`, states: detail ? detail.kind.states.map((each) => each.id) : []},
   ).catch((problem) => h("p.empty", problem.detail || "No drawing."));
   const head = h("div");
-  const story = h("div.story", {"aria-live": "polite"});
+  const story = h("div.story", attrs({"aria-live": "polite"}));
   const accepted = h("section.card");
   const waiting = h("section.card");
   const saga = h("div");
   const journal = h("section.card");
-  const slider = h("input", {
+  const slider = h("input", attrs({
     type: "range",
     min: 1,
     max: latest.latest,
@@ -58,9 +59,9 @@ page("/e/(.+)", async (main, [entity], given) => {
     id: "slider",
     "aria-label": "Version",
     oninput: () => travel(Number(slider.value)),
-  });
-  const place = h("output", {for: "slider"});
-  const liveButton = h("button.quiet", {onclick: () => travel(latest.latest), title: "Back to now"}, "live");
+  }));
+  const place = h("output", attrs({for: "slider"}));
+  const liveButton = h("button.quiet", attrs({onclick: () => travel(latest.latest), title: "Back to now"}), "live");
   const state = {filter: "all", text: "", rows: ROWS};
 
   const fetchVersion = async (version) => {
@@ -103,9 +104,9 @@ page("/e/(.+)", async (main, [entity], given) => {
         "div.title",
         h(
           "h1",
-          h("a.crumb", {href: "/"}, "Fleet"),
+          h("a.crumb", attrs({href: "/"}), "Fleet"),
           " / ",
-          h("a.crumb", {href: kindPath(shown.kind)}, shown.kind),
+          h("a.crumb", attrs({href: kindPath(shown.kind)}), shown.kind),
           " / ",
           h("span.mono", shown.id),
         ),
@@ -114,13 +115,13 @@ page("/e/(.+)", async (main, [entity], given) => {
           may("send") &&
             isNow() &&
             !shown.ended &&
-            h("button.primary", {onclick: choose, title: "Send an event (e)"}, "Send…"),
-          h("button", {onclick: verify}, "Verify chain"),
+            h("button.primary", attrs({onclick: choose, title: "Send an event (e)"}), "Send…"),
+          h("button", attrs({onclick: verify}), "Verify chain"),
         ),
       ),
       h(
         "p.facts",
-        h("span.now", {class: shown.ended ? "over" : ""}, shown.ended ? "■ " : "● ", shown.configuration.join(", ")),
+        h("span.now", attrs({class: shown.ended ? "over" : ""}), shown.ended ? "■ " : "● ", shown.configuration.join(", ")),
         shown.since_ms &&
           h(
             "span",
@@ -132,7 +133,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         h("span", "revision ", revision(shown.revision)),
         shown.ended && h("span.pill", `ended: ${shown.ended}`),
         shown.parent && h("span", "child of ", entityLink(shown.parent)),
-        shown.damage && h("a.bad", {href: "/audit"}, "✗ chain broken"),
+        shown.damage && h("a.bad", attrs({href: "/audit"}), "✗ chain broken"),
         shown.masked && h("span.pill", "masked"),
       ),
     );
@@ -160,7 +161,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         h(
           "p.muted",
           "What this step changed is not worked out by itself in a long journal. ",
-          h("button.link", {onclick: reach}, `Replay ${many(shown.far, "entry", "entries")}`),
+          h("button.link", attrs({onclick: reach}), `Replay ${many(shown.far, "entry", "entries")}`),
         ),
       contextDiff(shown.context_before, shown.context),
       entry &&
@@ -183,7 +184,7 @@ page("/e/(.+)", async (main, [entity], given) => {
             "Saga ",
             h("span.mono", each.state),
             " ",
-            h("span.pill", {class: each.phase === "forward" ? "good" : "bad"}, each.phase),
+            h("span.pill", attrs({class: each.phase === "forward" ? "good" : "bad"}), each.phase),
           ),
           steps(each),
         ),
@@ -200,7 +201,7 @@ page("/e/(.+)", async (main, [entity], given) => {
       return h(
         "p.empty",
         "Shown for the present only. ",
-        h("button.link", {onclick: () => travel(latest.latest)}, "Go there"),
+        h("button.link", attrs({onclick: () => travel(latest.latest)}), "Go there"),
       );
     if (shown.ended) return h("p.empty", "It has ended: no event is accepted any more.");
     return eventList(
@@ -243,7 +244,7 @@ page("/e/(.+)", async (main, [entity], given) => {
       began.length > 0 && folded(began, "child", "children"),
       rows.length > 0 && folded(rows, "other", "others"),
       shown.work_more &&
-        h("p.more", h("a", {href: `/effects?entity=${encodeURIComponent(entity)}`}, "All work of this entity")),
+        h("p.more", h("a", attrs({href: `/effects?entity=${encodeURIComponent(entity)}`}), "All work of this entity")),
     ];
   }
 
@@ -266,22 +267,22 @@ page("/e/(.+)", async (main, [entity], given) => {
     const chips = ["all", ...Object.keys(kinds)].map((each) =>
       h(
         "button.chip",
-        {
+        attrs({
           "aria-pressed": String(each === state.filter),
           onclick: () => {
             state.filter = each;
             showJournal();
           },
-        },
+        }),
         each,
       ),
     );
-    const box = h("input", {
+    const box = h("input", attrs({
       type: "search",
       "aria-label": "Filter the journal",
       placeholder: "filter…",
       value: state.text,
-    });
+    }));
     box.addEventListener("input", () => {
       state.text = box.value;
       showJournal();
@@ -295,8 +296,8 @@ page("/e/(.+)", async (main, [entity], given) => {
         h("div.chips", chips),
         box,
         h("span.grow"),
-        h("button.quiet", {onclick: () => copy(asTest(latest.kind, entity, entries), "Test")}, "copy as test"),
-        h("button.quiet", {onclick: () => copy(asCurl(entity), "curl")}, "copy as curl"),
+        h("button.quiet", attrs({onclick: () => copy(asTest(latest.kind, entity, entries), "Test")}), "copy as test"),
+        h("button.quiet", attrs({onclick: () => copy(asCurl(entity), "curl")}), "copy as curl"),
       ),
       page.archived && h("p.muted", page.archived),
       page.damage &&
@@ -314,10 +315,10 @@ page("/e/(.+)", async (main, [entity], given) => {
       found.length > state.rows
         ? h(
             "p.more",
-            h("button", {onclick: further}, "Earlier entries"),
+            h("button", attrs({onclick: further}), "Earlier entries"),
             h("span.muted", ` ${many(found.length - state.rows, "more")} here`),
           )
-        : older && h("p.more", h("button", {onclick: earlier}, "Earlier entries")),
+        : older && h("p.more", h("button", attrs({onclick: earlier}), "Earlier entries")),
     );
   }
 
@@ -327,7 +328,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         "td.num",
         h(
           "button.link",
-          {onclick: () => travel(each.version), "aria-label": `Go to version ${each.version}`},
+          attrs({onclick: () => travel(each.version), "aria-label": `Go to version ${each.version}`}),
           each.version,
         ),
       ),
@@ -455,16 +456,16 @@ page("/e/(.+)", async (main, [entity], given) => {
     head,
     h(
       "div.split.entity",
-      h("section.card.picture", {"aria-label": "Diagram"}, chart),
+      h("section.card.picture", attrs({"aria-label": "Diagram"}), chart),
       h(
         "div.side",
         h(
           "section.card",
           h(
             "div.slider",
-            h("button.quiet", {"aria-label": "Version before", onclick: () => travel(wanted - 1)}, "◀"),
+            h("button.quiet", attrs({"aria-label": "Version before", onclick: () => travel(wanted - 1)}), "◀"),
             slider,
-            h("button.quiet", {"aria-label": "Version after", onclick: () => travel(wanted + 1)}, "▶"),
+            h("button.quiet", attrs({"aria-label": "Version after", onclick: () => travel(wanted + 1)}), "▶"),
           ),
           h("div.slider", place, h("span.grow"), liveButton),
           story,
@@ -493,8 +494,8 @@ export function steps(saga) {
     saga.steps.map((each) =>
       h(
         "li",
-        {class: each.status},
-        h("span", {"aria-hidden": "true"}, signs[each.status]),
+        attrs({class: each.status}),
+        h("span", attrs({"aria-hidden": "true"}), signs[each.status]),
         h("b", each.id),
         h("small", each.status),
       ),
@@ -514,9 +515,6 @@ function workNote(each) {
   if (each.status === "cancelled") return h("span.muted", "called off");
   return h("span.muted", each.next_ms ? "due " : "waiting for something else", each.next_ms ? time(each.next_ms) : "");
 }
-
-const effectName = (each) =>
-  (each.payload && (each.payload.name || each.payload.src || each.payload.event || each.payload.type)) || each.type;
 
 const effectNames = (names) =>
   names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${many(names.length - 3, "other")}` : names.join(", ");

@@ -1,7 +1,7 @@
 // Fleet: a card for each kind.
 
 import {get, live} from "/static/api.js";
-import {fill, h, page} from "/static/elements.js";
+import {attrs, fill, h, page} from "/static/elements.js";
 import {rate, spark} from "/static/parts.js";
 import {isOver, kindPath, many, number, revision, short, stateName} from "/static/words.js";
 
@@ -23,9 +23,9 @@ page("/", async (main) => {
         h("span", many(fleet.kinds.length, "kind")),
         stuck > 0 ? h("span.bad", `⚠ ${number(stuck)}${open ? "+" : ""} stuck`) : h("span.good", "✓ nothing stuck"),
         fleet.interrupted > 0 &&
-          h("a.bad", {href: "/bulk"}, `⚠ ${many(fleet.interrupted, "job")} interrupted`),
+          h("a.bad", attrs({href: "/bulk"}), `⚠ ${many(fleet.interrupted, "job")} interrupted`),
         fleet.dead > 0 &&
-          h("a.bad", {href: "/effects?dead=true"}, `✗ ${many(fleet.dead, "dead letter")}${fleet.dead_more ? "+" : ""}`),
+          h("a.bad", attrs({href: "/effects?dead=true"}), `✗ ${many(fleet.dead, "dead letter")}${fleet.dead_more ? "+" : ""}`),
       ),
     );
     fill(
@@ -58,19 +58,19 @@ function card(kind, nowMs) {
   );
   const bar = h(
     "div.bar",
-    {role: "img", "aria-label": shown.map((each) => `${each.id} ${each.entities}`).join(", ") || "nobody"},
+    attrs({role: "img", "aria-label": shown.map((each) => `${each.id} ${each.entities}`).join(", ") || "nobody"}),
     shown.map((each, at) =>
-      h("i", {
+      h("i", attrs({
         class: `tone-${at % 8}`,
         style: {"flex-grow": String(Math.max(each.entities / sum, 0.012))},
         title: `${each.id}: ${number(each.entities)}`,
-      }),
+      })),
     ),
   );
   return h(
     "section.card.kind",
-    {"aria-label": kind.kind},
-    h("header", h("h2", h("a.row", {href: kindPath(kind.kind)}, kind.kind)), h("span.pill", revision(kind.revision))),
+    attrs({"aria-label": kind.kind}),
+    h("header", h("h2", h("a.row", attrs({href: kindPath(kind.kind)}), kind.kind)), h("span.pill", revision(kind.revision))),
     h(
       "p.big",
       `${number(kind.entities)}${kind.partial ? "+" : ""}`,
@@ -78,7 +78,7 @@ function card(kind, nowMs) {
       kind.stuck > 0 &&
         h(
           "a.bad",
-          {href: kindPath(kind.kind, "#stuck")},
+          attrs({href: kindPath(kind.kind, "#stuck")}),
           ` ⚠ ${number(kind.stuck)}${kind.stuck_more ? "+" : ""} stuck`,
         ),
     ),
@@ -92,8 +92,8 @@ function card(kind, nowMs) {
             "li",
             h(
               "a",
-              {href: kindPath(kind.kind, `/entities?state=${encodeURIComponent(each.id)}`)},
-              h("i", {class: `tone-${at % 8}`}),
+              attrs({href: kindPath(kind.kind, `/entities?state=${encodeURIComponent(each.id)}`)}),
+              h("i", attrs({class: `tone-${at % 8}`})),
               each.id,
               h("b", short(each.entities)),
             ),
@@ -109,7 +109,7 @@ function card(kind, nowMs) {
           at > 0 && ", ",
           h(
             "a",
-            {href: kindPath(kind.kind, `/entities?state=${encodeURIComponent(each.id)}`)},
+            attrs({href: kindPath(kind.kind, `/entities?state=${encodeURIComponent(each.id)}`)}),
             stateName(each),
             " ",
             short(each.entities),

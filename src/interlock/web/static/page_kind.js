@@ -1,7 +1,7 @@
 // Kind: the drawing with its population; the list of entities; two revisions side by side.
 
 import {get, live, may, post, query} from "/static/api.js";
-import {fill, go, h, keepQuery, later, page} from "/static/elements.js";
+import {attrs, fill, go, h, keepQuery, later, page} from "/static/elements.js";
 import {diagram} from "/static/diagram.js";
 import {
   age,
@@ -32,12 +32,12 @@ export function title(kind, here, extra) {
   ];
   return h(
     "div.title",
-    h("h1", h("a.crumb", {href: "/"}, "Fleet"), " / ", kind),
+    h("h1", h("a.crumb", attrs({href: "/"}), "Fleet"), " / ", kind),
     h(
       "nav.tabs",
-      {"aria-label": `Pages of ${kind}`},
+      attrs({"aria-label": `Pages of ${kind}`}),
       tabs.map(([rest, name]) =>
-        h("a", {href: kindPath(kind, rest), "aria-current": rest === here ? "page" : null}, name),
+        h("a", attrs({href: kindPath(kind, rest), "aria-current": rest === here ? "page" : null}), name),
       ),
     ),
     extra,
@@ -59,7 +59,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
     picture.heat(view.states);
     fill(
       head,
-      title(kind, "", may("send") && h("button.primary", {onclick: () => create(kind, detail)}, "New entity")),
+      title(kind, "", may("send") && h("button.primary", attrs({onclick: () => create(kind, detail)}), "New entity")),
       h(
         "p.facts",
         h("span", many(view.entities, "entity", "entities"), view.partial && "+"),
@@ -76,7 +76,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
       h("section.card", h("h2", "Population and dwell"), population(kind, view)),
       h(
         "section.card",
-        {id: "stuck"},
+        attrs({id: "stuck"}),
         h("h2", "Stuck now"),
         stuck.length
           ? table(
@@ -89,12 +89,12 @@ page("/k/([^/]+)", async (main, [kind]) => {
                   bound(each.expect_ms),
                   h(
                     "a",
-                    {
+                    attrs({
                       href: kindPath(
                         kind,
                         `/entities?state=${encodeURIComponent(each.id)}&older=${bound(each.expect_ms)}`,
                       ),
-                    },
+                    }),
                     "show",
                   ),
                 ),
@@ -108,7 +108,7 @@ page("/k/([^/]+)", async (main, [kind]) => {
     );
   }
   show();
-  const split = h("div.split", h("section.card.picture", {"aria-label": "Diagram"}, picture), side);
+  const split = h("div.split", h("section.card.picture", attrs({"aria-label": "Diagram"}), picture), side);
   if (picture.isWide) split.classList.add("stacked");
   fill(main, head, split);
   const again = async () => {
@@ -126,27 +126,27 @@ function population(kind, view) {
     view.states.map((each) =>
       h(
         "tr",
-        {class: each.entities ? "" : "faint"},
+        attrs({class: each.entities ? "" : "faint"}),
         h(
           "td",
           h(
             "a",
-            {
+            attrs({
               href: kindPath(kind, `/entities?state=${encodeURIComponent(each.id)}`),
               title: each.description,
               style: {display: "inline-block", "margin-left": `${(each.depth - 1) * 14}px`},
-            },
+            }),
             stateName(each)
               .split(/(?<=_)/)
               .map((part) => [part, h("wbr")]),
           ),
         ),
         num(number(each.entities)),
-        h("td.share", each.entities > 0 && h("i", {style: {width: `${(100 * each.entities) / most}%`}})),
+        h("td.share", each.entities > 0 && h("i", attrs({style: {width: `${(100 * each.entities) / most}%`}}))),
         num(each.p95_ms === null ? "—" : `≤ ${bound(each.p95_ms)}`),
         h(
           "td.num",
-          {class: each.stuck ? "bad" : "muted"},
+          attrs({class: each.stuck ? "bad" : "muted"}),
           each.stuck === null ? "" : each.stuck ? `⚠ ${number(each.stuck)}${each.stuck_more ? "+" : ""}` : "0",
         ),
       ),
@@ -163,20 +163,20 @@ function revisions(kind, view) {
   );
   const rows = view.revisions.map((each) =>
     row(
-      h("span.mono", {title: each.revision}, each.revision),
+      h("span.mono", attrs({title: each.revision}), each.revision),
       num(number(each.entities)),
-      h("td.share", each.entities > 0 && h("i", {style: {width: `${(100 * each.entities) / all}%`}})),
+      h("td.share", each.entities > 0 && h("i", attrs({style: {width: `${(100 * each.entities) / all}%`}}))),
       each.current
         ? h("span.pill.good", "current")
         : each.here
           ? h(
               "a",
-              {
+              attrs({
                 href: kindPath(
                   kind,
                   `/diff?from=${encodeURIComponent(each.revision)}&to=${encodeURIComponent(view.revision)}`,
                 ),
-              },
+              }),
               "diff",
             )
           : h("span.muted", "no chart here"),
@@ -186,14 +186,14 @@ function revisions(kind, view) {
 }
 
 function create(kind, detail) {
-  const id = h("input", {id: "new-id", required: true, autocomplete: "off", maxlength: 180});
+  const id = h("input", attrs({id: "new-id", required: true, autocomplete: "off", maxlength: 180}));
   const form = schemaForm(detail.context);
   const note = h("div");
   const box = dialog(
     `New ${kind}`,
     h(
       "form",
-      {
+      attrs({
         onsubmit: async (event) => {
           event.preventDefault();
           try {
@@ -204,8 +204,8 @@ function create(kind, detail) {
             fill(note, problemNote(problem));
           }
         },
-      },
-      h("div.field", h("label", {for: "new-id"}, "Id"), id),
+      }),
+      h("div.field", h("label", attrs({for: "new-id"}), "Id"), id),
       form.node,
       note,
       h("footer", h("button.primary", "Create")),
@@ -246,7 +246,7 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
             [states(each.configuration), each.ended && h("span.muted", ` ■ ended: ${each.ended}`)],
             h(
               "td.num",
-              isStuck(each) && h("span.bad", {title: "Longer than the chart expects"}, "⚠ "),
+              isStuck(each) && h("span.bad", attrs({title: "Longer than the chart expects"}), "⚠ "),
               age(each.entered_ms),
             ),
             num(each.version),
@@ -269,17 +269,17 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
     const node = options.choices
       ? h(
           "select",
-          {id, onchange: set},
-          h("option", {value: ""}, "any"),
-          options.choices.map((each) => h("option", {value: each}, each)),
+          attrs({id, onchange: set}),
+          h("option", attrs({value: ""}), "any"),
+          options.choices.map((each) => h("option", attrs({value: each}), each)),
         )
-      : h("input", {id, oninput: set, placeholder: options.hint || "", autocomplete: "off", size: options.size || 10});
+      : h("input", attrs({id, oninput: set, placeholder: options.hint || "", autocomplete: "off", size: options.size || 10}));
     node.value = filter[name];
     function set() {
       filter[name] = node.value.trim();
       changed();
     }
-    return h("div.field", h("label", {for: id}, label), node);
+    return h("div.field", h("label", attrs({for: id}), label), node);
   };
   const tags = [...new Set(detail.kind.states.flatMap((each) => each.tags))];
   fill(
@@ -287,11 +287,11 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
     title(
       kind,
       "/entities",
-      may("bulk") && h("button", {onclick: () => go(`/bulk${query({kind, ...filter})}`)}, "Bulk…"),
+      may("bulk") && h("button", attrs({onclick: () => go(`/bulk${query({kind, ...filter})}`)}), "Bulk…"),
     ),
     h(
       "form.filters.card",
-      {role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault()},
+      attrs({role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault()}),
       input("q", "Id begins with", {size: 14}),
       input("state", "State", {choices: detail.kind.states.map((each) => each.id)}),
       input("older", "Here longer than", {hint: "2h", size: 6}),
@@ -316,11 +316,11 @@ page("/k/([^/]+)/diff", async (main, [kind], given) => {
     const id = `rev-${label}`;
     const node = h(
       "select",
-      {id, onchange: () => set(node.value)},
-      here.map((each) => h("option", {value: each}, each)),
+      attrs({id, onchange: () => set(node.value)}),
+      here.map((each) => h("option", attrs({value: each}), each)),
     );
     node.value = chosen;
-    return h("div.field", h("label", {for: id}, label), node);
+    return h("div.field", h("label", attrs({for: id}), label), node);
   };
   const jump = (one, other) => go(kindPath(kind, `/diff${query({from: one, to: other})}`));
   const choices = h(
@@ -357,7 +357,7 @@ page("/k/([^/]+)/diff", async (main, [kind], given) => {
     choices,
     h(
       "div.split",
-      h("section.card.picture", {"aria-label": "Diagram of differences"}, picture),
+      h("section.card.picture", attrs({"aria-label": "Diagram of differences"}), picture),
       h(
         "section.card",
         h("h2", diff.same ? "No difference" : many(diff.changes.length, "difference")),
@@ -367,7 +367,7 @@ page("/k/([^/]+)/diff", async (main, [kind], given) => {
           ["", "What", "Where", ["Entities", "num"]],
           diff.changes.map((each) =>
             row(
-              h("b", {class: `sign-${each.change}`, title: each.change}, signs[each.change]),
+              h("b", attrs({class: `sign-${each.change}`, title: each.change}), signs[each.change]),
               each.what,
               [h("span.mono", each.name), each.detail && h("span.muted", ` ${each.detail}`)],
               num(each.entities ? number(each.entities) : ""),

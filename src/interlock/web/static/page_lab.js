@@ -1,13 +1,14 @@
 // Lab: a chart played without a store. What was done is kept in the page; the server plays it anew each time.
 
 import {get, post} from "/static/api.js";
-import {fill, h, page} from "/static/elements.js";
+import {attrs, fill, h, page, shown} from "/static/elements.js";
 import {asTest} from "/static/copying.js";
 import {diagram} from "/static/diagram.js";
 import {
   contextDiff,
   copy,
   dialog,
+  effectName,
   eventList,
   guardNote,
   num,
@@ -35,7 +36,7 @@ page("/lab", async (main) => {
         ["Chart", ["States", "num"], ["Revision", ""]],
         known.map((each) =>
           row(
-            h("a.row", {href: kindPath(each.kind, "/lab")}, each.kind),
+            h("a.row", attrs({href: kindPath(each.kind, "/lab")}), each.kind),
             num(each.states.length),
             h("span.mono", each.revision),
           ),
@@ -66,7 +67,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
     } catch (problem) {
       acts = acts.slice(0, -1);
       if (!view) begin(problem);
-      else fill(side, problemNote(problem), h("button", {onclick: play}, "Go on"));
+      else fill(side, problemNote(problem), h("button", attrs({onclick: play}), "Go on"));
     }
   }
   const act = (one) => {
@@ -79,14 +80,14 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
       side,
       h(
         "form.card",
-        {
+        attrs({
           onsubmit: (event) => {
             event.preventDefault();
             context = form.value();
             acts = [];
             play();
           },
-        },
+        }),
         h("h2", "Begin with"),
         form.node,
         problem && context && problemNote(problem),
@@ -103,7 +104,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
       each.event,
       h(
         "form",
-        {
+        attrs({
           onsubmit: (event) => {
             event.preventDefault();
             try {
@@ -114,7 +115,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
               fill(note, problemNote(problem));
             }
           },
-        },
+        }),
         form.node,
         note,
         h("footer", h("button.primary", "Send")),
@@ -150,7 +151,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
                 "li",
                 h(
                   "button.quiet",
-                  {onclick: () => act({advance_ms: Math.max(0, each.due_ms - view.time_ms)})},
+                  attrs({onclick: () => act({advance_ms: Math.max(0, each.due_ms - view.time_ms)})}),
                   `▶ ${each.event}`,
                 ),
                 h("span.muted", ` in ${span(each.due_ms - view.time_ms)}`),
@@ -169,8 +170,8 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
                 " ",
                 h("b", each.name || each.type),
                 " ",
-                h("button.quiet", {onclick: () => answer(each)}, "✓ done"),
-                h("button.quiet", {onclick: () => act({failed: each.key})}, "✗ fails"),
+                h("button.quiet", attrs({onclick: () => answer(each)}), "✓ done"),
+                h("button.quiet", attrs({onclick: () => act({failed: each.key})}), "✗ fails"),
               ),
             ),
           ),
@@ -181,26 +182,26 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
           "footer",
           h(
             "button.quiet",
-            {
+            attrs({
               disabled: !acts.length,
               onclick: () => {
                 acts = acts.slice(0, -1);
                 play();
               },
-            },
+            }),
             "↶ back",
           ),
           h(
             "button.quiet",
-            {
+            attrs({
               onclick: () => {
                 view = null;
                 begin();
               },
-            },
+            }),
             "start again",
           ),
-          h("button.quiet", {onclick: () => copy(asTest(kind, `${kind}/lab`, view.turns), "Test")}, "copy as test"),
+          h("button.quiet", attrs({onclick: () => copy(asTest(kind, `${kind}/lab`, view.turns), "Test")}), "copy as test"),
         ),
       ),
     );
@@ -219,9 +220,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
               h("b", each.event),
               each.outcome === "applied" ? "applied" : h("span.bad", `✗ ${each.outcome} ${each.reason || ""}`),
               [states(each.before), " → ", states(each.after)],
-              each.effects
-                .map((one) => one.payload.name || one.payload.src || one.payload.event || one.type)
-                .join(", "),
+              each.effects.map(effectName).join(", "),
             ),
           ),
       ),
@@ -230,17 +229,17 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
   function answer(each) {
     const form = schemaForm(null);
     const box = dialog(
-      `Result of ${each.name}`,
+      `Result of ${shown(each.name)}`,
       h(
         "form",
-        {
+        attrs({
           onsubmit: (event) => {
             event.preventDefault();
             const result = form.value();
             box.close();
             act({done: each.key, result});
           },
-        },
+        }),
         form.node,
         h("footer", h("button.primary", "Answer")),
       ),
@@ -249,7 +248,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
   fill(
     main,
     title(kind, "/lab"),
-    h("div.split", h("section.card.picture", {"aria-label": "Diagram"}, picture), side),
+    h("div.split", h("section.card.picture", attrs({"aria-label": "Diagram"}), picture), side),
     turns,
   );
   fill(turns, h("h2", "What happened"), h("p.empty", "Nothing yet. What is done here is kept nowhere else."));

@@ -1,7 +1,7 @@
 // Effects, dead letters and sagas.
 
 import {get, may, post, query} from "/static/api.js";
-import {fill, h, keepQuery, later, page, toast} from "/static/elements.js";
+import {attrs, fill, h, keepQuery, later, page, toast} from "/static/elements.js";
 import {steps} from "/static/page_entity.js";
 import {age, confirmed, entityLink, json, more, num, row, table, until} from "/static/parts.js";
 import {kindPath} from "/static/words.js";
@@ -44,7 +44,7 @@ page("/effects", async (main, _, given) => {
     const act = (what, label, text) =>
       h(
         "button",
-        {
+        attrs({
           onclick: () =>
             confirmed(`${label} ${each.name}`, text, label, async (reason) => {
               await post(`works/${what}`, {
@@ -57,11 +57,11 @@ page("/effects", async (main, _, given) => {
               toast(`✓ ${label}: ${each.name}`, "good");
               await load(null);
             }),
-        },
+        }),
         label,
       );
     return row(
-      h("span", {class: tone}, `${sign} ${each.status}`),
+      h("span", attrs({class: tone}), `${sign} ${each.status}`),
       h("span.kind", each.lane),
       h("b.mono", each.name),
       entityLink(each.entity),
@@ -71,7 +71,7 @@ page("/effects", async (main, _, given) => {
         ? ""
         : h(
             "details",
-            h("summary", String((each.error && (each.error.code || each.error.message)) || "error")),
+            h("summary", (each.error && (each.error.code || each.error.message)) || "error"),
             json(each.error),
           ),
       h(
@@ -90,20 +90,20 @@ page("/effects", async (main, _, given) => {
   const choice = (name, label, choices) => {
     const node = h(
       "select",
-      {
+      attrs({
         id: `work-${name}`,
         onchange: () => {
           filter[name] = node.value;
           changed();
         },
-      },
-      choices.map(([value, word]) => h("option", {value}, word)),
+      }),
+      choices.map(([value, word]) => h("option", attrs({value}), word)),
     );
     node.value = filter[name];
-    return h("div.field", h("label", {for: `work-${name}`}, label), node);
+    return h("div.field", h("label", attrs({for: `work-${name}`}), label), node);
   };
   const typed = (name, label) => {
-    const node = h("input", {
+    const node = h("input", attrs({
       id: `work-${name}`,
       value: filter[name],
       autocomplete: "off",
@@ -111,15 +111,15 @@ page("/effects", async (main, _, given) => {
         filter[name] = node.value.trim();
         if (name !== "entity" || !filter.entity || /.\/./.test(filter.entity)) changed();
       },
-    });
-    return h("div.field", h("label", {for: `work-${name}`}, label), node);
+    }));
+    return h("div.field", h("label", attrs({for: `work-${name}`}), label), node);
   };
   fill(
     main,
     h("div.title", h("h1", "Effects and dead letters")),
     h(
       "form.filters.card",
-      {role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault()},
+      attrs({role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault()}),
       choice("dead", "Show", [
         ["", "all"],
         ["true", "dead letters"],
@@ -154,7 +154,7 @@ page("/sagas", async (main) => {
             "section.card",
             h(
               "h2",
-              h("a", {href: kindPath(each.kind)}, each.kind),
+              h("a", attrs({href: kindPath(each.kind)}), each.kind),
               ` / ${each.state} `,
               h("small.muted", each.steps.join(" → ")),
             ),
@@ -162,7 +162,7 @@ page("/sagas", async (main) => {
             each.more &&
               h(
                 "p.more",
-                h("a", {href: kindPath(each.kind, `/entities?state=${encodeURIComponent(each.state)}`)}, "All of them"),
+                h("a", attrs({href: kindPath(each.kind, `/entities?state=${encodeURIComponent(each.state)}`)}), "All of them"),
               ),
           ),
         )
@@ -179,7 +179,7 @@ function plans({state, entities}) {
     .map(([each, saga]) =>
       row(
         entityLink(each.entity),
-        h("span.pill", {class: saga.phase === "forward" ? "good" : "bad"}, saga.phase),
+        h("span.pill", attrs({class: saga.phase === "forward" ? "good" : "bad"}), saga.phase),
         num(age(each.entered_ms)),
         steps(saga),
       ),

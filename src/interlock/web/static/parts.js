@@ -1,8 +1,8 @@
 // Parts that several pages share: tables, ages, sparklines, JSON and its differences, forms from schemas, dialogs.
 
 import {post} from "/static/api.js";
-import {change, fill, h, toast} from "/static/elements.js";
-import {clock, entityPath, iso, number, span} from "/static/words.js";
+import {attrs, change, fill, h, shown, toast} from "/static/elements.js";
+import {clock, entityPath, entry, iso, number, span} from "/static/words.js";
 
 /** A duration that goes on counting: since a time, or until one. */
 class Age extends HTMLElement {
@@ -26,10 +26,10 @@ class Age extends HTMLElement {
 }
 customElements.define("il-age", Age);
 
-export const age = (ms) => h("il-age", {since: ms, title: iso(ms)});
-export const until = (ms) => h("il-age", {until: ms, title: iso(ms)});
-export const time = (ms) => h("time", {datetime: iso(ms), title: iso(ms)}, clock(ms));
-export const entityLink = (name) => h("a.mono", {href: entityPath(name)}, name);
+export const age = (ms) => h("il-age", attrs({since: ms, title: iso(ms)}));
+export const until = (ms) => h("il-age", attrs({until: ms, title: iso(ms)}));
+export const time = (ms) => h("time", attrs({datetime: iso(ms), title: iso(ms)}), clock(ms));
+export const entityLink = (name) => h("a.mono", attrs({href: entityPath(name)}), name);
 
 /** State names, as small marks. */
 export const states = (names) => names.map((each) => h("span.state", each));
@@ -44,16 +44,16 @@ export function folded(items, one, more = `${one}s`, limit = 8) {
   );
 }
 
-/** A table: heads (a text, or [text, class]) and rows of cells. In a narrow window the cells of a `flow` follow each
-    other like words, those under a head with a class after its text; others stay columns. */
+// A table: heads (a text, or [text, class]) and rows of cells. In a narrow window the cells of a `flow` follow each
+// other like words, those under a head with a class after its text; others stay columns.
 export function table(label, heads, rows, empty = "Nothing here.", shape = "flow") {
   if (!rows.length) return h("p.empty", empty);
   for (const one of rows)
     heads.forEach((each, at) => Array.isArray(each) && each[0] && change(one.cells[at], {"data-label": each[0]}));
   const head = heads.map((each) =>
-    Array.isArray(each) ? h("th", {class: each[1], scope: "col"}, each[0]) : h("th", {scope: "col"}, each),
+    Array.isArray(each) ? h("th", attrs({class: each[1], scope: "col"}), each[0]) : h("th", attrs({scope: "col"}), each),
   );
-  return h("div.scroll", h("table", {"aria-label": label, class: shape}, h("thead", h("tr", head)), h("tbody", rows)));
+  return h("div.scroll", h("table", attrs({"aria-label": label, class: shape}), h("thead", h("tr", head)), h("tbody", rows)));
 }
 
 export const row = (...cells) =>
@@ -78,15 +78,15 @@ export function spark(minutes, nowMs) {
   const told = `${number(sum)} steps in the last hour`;
   return h(
     "svg.spark",
-    {
+    attrs({
       viewBox: `0 0 ${wide} ${high}`,
       width: wide,
       height: high,
       role: "img",
       "aria-label": told,
-    },
+    }),
     h("title", told),
-    h("path", {d: bars.join("")}),
+    h("path", attrs({d: bars.join("")})),
   );
 }
 
@@ -138,8 +138,8 @@ export function schemaForm(schema) {
   if (schema && listed && !listed.length) return {node: h("p.muted", "No payload."), value: () => null};
   if (!listed) {
     const id = `f${++fields}`;
-    const area = h("textarea", {id, rows: 3, spellcheck: "false", placeholder: '{"id": "p-1"}'});
-    const node = h("div.field", h("label", {for: id}, "Payload, as JSON (may stay empty)"), area);
+    const area = h("textarea", attrs({id, rows: 3, spellcheck: "false", placeholder: '{"id": "p-1"}'}));
+    const node = h("div.field", h("label", attrs({for: id}), "Payload, as JSON (may stay empty)"), area);
     return {node, value: () => (area.value.trim() ? parsed(area.value, "The payload") : null)};
   }
   const required = new Set(schema.required || []);
@@ -175,7 +175,7 @@ function control(name, shape, required) {
   const type = types.find((each) => each && each !== "null");
   const label = h(
     "label",
-    {for: id},
+    attrs({for: id}),
     h("b", name),
     ` ${[type, required ? "required" : "optional"].filter(Boolean).join(", ")}`,
   );
@@ -186,24 +186,24 @@ function control(name, shape, required) {
   if (shape.enum) {
     input = h(
       "select",
-      {id},
-      !required && h("option", {value: ""}, "—"),
-      shape.enum.map((each) => h("option", {value: JSON.stringify(each)}, String(each))),
+      attrs({id}),
+      !required && h("option", attrs({value: ""}), "—"),
+      shape.enum.map((each) => h("option", attrs({value: JSON.stringify(each)}), shown(each))),
     );
     if (preset !== "") input.value = JSON.stringify(preset);
     value = () => (input.value === "" ? undefined : JSON.parse(input.value));
   } else if (type === "boolean") {
     input = h(
       "select",
-      {id},
-      !required && h("option", {value: ""}, "—"),
-      h("option", {value: "true"}, "true"),
-      h("option", {value: "false"}, "false"),
+      attrs({id}),
+      !required && h("option", attrs({value: ""}), "—"),
+      h("option", attrs({value: "true"}), "true"),
+      h("option", attrs({value: "false"}), "false"),
     );
     if (preset !== "") input.value = String(preset);
     value = () => (input.value === "" ? undefined : input.value === "true");
   } else if (type === "integer" || type === "number") {
-    input = h("input", {
+    input = h("input", attrs({
       id,
       type: "number",
       step: type === "integer" ? 1 : "any",
@@ -211,15 +211,15 @@ function control(name, shape, required) {
       max: shape.maximum,
       required,
       value: preset,
-    });
+    }));
     value = () => (input.value === "" ? undefined : Number(input.value));
   } else if (type === "string") {
-    input = h("input", {id, type: "text", maxlength: shape.maxLength, required, value: preset});
+    input = h("input", attrs({id, type: "text", maxlength: shape.maxLength, required, value: preset}));
     value = () => (input.value === "" && !required ? undefined : input.value);
   } else {
     input = h(
       "textarea",
-      {id, rows: 2, spellcheck: "false", placeholder: type === "array" ? "[]" : type === "object" ? "{}" : "JSON"},
+      attrs({id, rows: 2, spellcheck: "false", placeholder: type === "array" ? "[]" : type === "object" ? "{}" : "JSON"}),
       preset === "" ? "" : JSON.stringify(preset),
     );
     value = () => (input.value.trim() ? parsed(input.value, name) : undefined);
@@ -227,15 +227,19 @@ function control(name, shape, required) {
   return {node: h("div.field", label, input, note), value};
 }
 
+/** What an effect is called, as text: its payload is data, and may hold anything. */
+export const effectName = ({payload, type}) =>
+  shown((payload && (payload.name || payload.src || payload.event || payload.type)) || type);
+
 /** A dialog with a title; closing it takes it away. */
 export function dialog(title, ...content) {
   const node = h(
     "dialog",
-    {"aria-label": title},
+    attrs({"aria-label": title}),
     h(
       "header",
       h("h2", title),
-      h("button.quiet", {type: "button", "aria-label": "Close", onclick: () => node.close()}, "✕"),
+      h("button.quiet", attrs({type: "button", "aria-label": "Close", onclick: () => node.close()}), "✕"),
     ),
     content,
   );
@@ -248,11 +252,11 @@ export function dialog(title, ...content) {
 
 /** Ask for a reason, then do it. */
 export function confirmed(title, text, label, act) {
-  const reason = h("input", {id: "reason", required: true, maxlength: 500, autocomplete: "off"});
+  const reason = h("input", attrs({id: "reason", required: true, maxlength: 500, autocomplete: "off"}));
   const note = h("div");
   const form = h(
     "form",
-    {
+    attrs({
       onsubmit: async (event) => {
         event.preventDefault();
         try {
@@ -262,9 +266,9 @@ export function confirmed(title, text, label, act) {
           fill(note, problemNote(problem));
         }
       },
-    },
+    }),
     h("p", text),
-    h("div.field", h("label", {for: "reason"}, "Reason"), reason),
+    h("div.field", h("label", attrs({for: "reason"}), "Reason"), reason),
     note,
     h("footer", h("button.primary", label)),
   );
@@ -297,13 +301,13 @@ export function problemNote(problem) {
     ),
   ];
   if (receipt) {
-    const why = REASONS[receipt.reason];
+    const why = entry(REASONS, receipt.reason);
     if (why) lines.push(h("p", why));
     for (const each of receipt.guards) lines.push(guardNote(each));
     for (const each of receipt.faults) lines.push(h("p", each));
   }
   if (problem.hint) lines.push(h("p.muted", problem.hint));
-  return h("div.note.bad", {role: "alert"}, lines);
+  return h("div.note.bad", attrs({role: "alert"}), lines);
 }
 
 /** A guard that said no: as it is written, and the values it read. */
@@ -314,7 +318,7 @@ export function guardNote({guard, values, error}) {
     h("code", guard || "(no guard)"),
     read.length > 0 && h("span.muted", " with "),
     read.map(([key, value], at) => [at > 0 && ", ", h("code", `${key} = ${said(value)}`)]),
-    error && h("span.bad", ` failed: ${error}`),
+    error && h("span.bad", " failed: ", error),
   );
 }
 
@@ -325,10 +329,10 @@ export function eventList(list, press, closed = () => false) {
     list.map((each) =>
       h(
         "li",
-        {class: each.accepted ? "yes" : "no"},
+        attrs({class: each.accepted ? "yes" : "no"}),
         h(
           "button",
-          {class: each.accepted ? "" : "quiet", disabled: closed(each), onclick: () => press(each)},
+          attrs({class: each.accepted ? "" : "quiet", disabled: closed(each), onclick: () => press(each)}),
           each.accepted ? "✓ " : "✗ ",
           each.event,
         ),
@@ -353,8 +357,8 @@ function why(each) {
 /** Send an event to an entity, by a form made of its schema. */
 export function sendForm(entity, acceptance, version, done) {
   const form = schemaForm(acceptance.payload);
-  const reason = h("input", {id: "reason", maxlength: 500, autocomplete: "off", placeholder: "Kept with the entry"});
-  const note = h("div", {"aria-live": "polite"});
+  const reason = h("input", attrs({id: "reason", maxlength: 500, autocomplete: "off", placeholder: "Kept with the entry"}));
+  const note = h("div", attrs({"aria-live": "polite"}));
   const key = `console/${crypto.randomUUID ? crypto.randomUUID() : Date.now().toString(36) + Math.random().toString(36).slice(2)}`;
   async function act(event, dry) {
     event.preventDefault();
@@ -391,15 +395,15 @@ export function sendForm(entity, acceptance, version, done) {
       : "Not accepted as things stand.";
   const node = h(
     "form",
-    {onsubmit: (event) => act(event, false)},
+    attrs({onsubmit: (event) => act(event, false)}),
     h("p.muted", leads),
     acceptance.description && h("p", acceptance.description),
     form.node,
-    h("div.field", h("label", {for: "reason"}, "Reason"), reason),
+    h("div.field", h("label", attrs({for: "reason"}), "Reason"), reason),
     note,
     h(
       "footer",
-      h("button", {type: "button", onclick: (event) => act(event, true)}, "Rehearse"),
+      h("button", attrs({type: "button", onclick: (event) => act(event, true)}), "Rehearse"),
       h("button.primary", `Send ${acceptance.event}`),
     ),
   );
@@ -413,11 +417,11 @@ export async function copy(text, what) {
     await navigator.clipboard.writeText(text);
     toast(`${what} copied`);
   } catch {
-    dialog(what, h("pre.json", {tabindex: 0}, text));
+    dialog(what, h("pre.json", attrs({tabindex: 0}), text));
   }
 }
 
 /** Links to the next page of a list. */
 export function more(after, follow) {
-  return after ? h("p.more", h("button", {onclick: follow}, "Show more")) : null;
+  return after ? h("p.more", h("button", attrs({onclick: follow}), "Show more")) : null;
 }

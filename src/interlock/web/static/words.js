@@ -42,6 +42,9 @@ export function short(value) {
   return `${(value / 1e6).toFixed(value < 99.5e6 ? 1 : 0)}M`;
 }
 
+/** What a table of ours has under a name that may come from data; undefined for `constructor` and the like. */
+export const entry = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
+
 export function many(count, one, more = `${one}s`) {
   return `${number(count)} ${count === 1 ? one : more}`;
 }

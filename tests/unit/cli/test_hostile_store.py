@@ -1,0 +1,176 @@
+r"""A store in which every text is hostile: whatever command reads it, each line is one of ours, and nothing steers.
+
+The text begins a line of its own (`\n`, `\r`, U+2028), moves the cursor, colours, and turns the direction of writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from interlock.cli.main import _COMMANDS
+from interlock.cli.progress import Progress
+from interlock.cli.terminal import Terminal
+from interlock.model.effect import Effect
+from interlock.model.work import Left, Place, Work
+from interlock.ports.store import Append, Refusal
+from interlock.ports.work import Settled
+from interlock.stores.sqlite import open_store
+from interlock.testing.store_samples import PARCEL, Life
+from interlock.testing.store_subject import kept
+from tests.unit.cli.calls import Caller
+
+FORGED = "FORGED"
+HOSTILE = f"x\n{FORGED} a\r{FORGED} b\u2028{FORGED} c\x1b[2J\x1b]0;d\x07\x9b31m\u202ee\u2066f\x7f\tg"
+SEEN = f"x\u2028{FORGED} c\x9b31m\u202ee\u2066f"
+"""As much of it as a command takes in an id."""
+
+STORE = "sqlite:///hostile.db"
+ENTITY = f"parcel/{SEEN}"
+CHART = ("--chart", "parcel.yaml")
+
+READING = {
+    "can": [[STORE, ENTITY, *CHART]],
+    "db": [["status", STORE], ["tenants", STORE]],
+    "doctor": [[STORE, *CHART], [STORE]],
+    "effects": [["ls", STORE], ["ls", STORE, "--dead"], ["ls", STORE, "--entity", ENTITY]],
+    "journal": [[STORE, ENTITY]],
+    "ls": [[STORE], [STORE, "--kind", "parcel"], [STORE, "--kind", SEEN]],
+    "replay": [[STORE, ENTITY, *CHART], [STORE, "parcel/plain", *CHART]],
+    "show": [[STORE, ENTITY, *CHART], [STORE, ENTITY, *CHART, "--all"], [STORE, f"parcel/no {SEEN}", *CHART]],
+    "stuck": [[STORE, *CHART], [STORE]],
+    "tail": [[STORE, "--from", "start"]],
+    "top": [[STORE, "--once", *CHART]],
+    "verify": [[STORE, *CHART], [STORE, "--chains-only"], [STORE, ENTITY, *CHART]],
+}
+"""How each command is called that reads a store. Each is called with -v, too."""
+
+ACTING = {
+    "archive": [
+        [STORE, "--kind", "parcel", "--state", "packed", "--older", "1ms", "--to", "file:///nowhere/at/all", *CHART]
+    ],
+    "create": [[STORE, ENTITY, *CHART]],
+    "send": [[STORE, ENTITY, "noted", *CHART], [STORE, f"parcel/no {SEEN}", SEEN, *CHART]],
+}
+"""Commands that write, and say something of what is there."""
+
+WITHOUT_A_STORE = {
+    "check", "completion", "convert", "demo", "draw", "fmt", "new", "run", "schema", "serve", "simulate",
+}  # fmt: skip
+"""Commands that read no store, or do not end by themselves. What `run` and `serve` print are logs (below)."""
+
+
+def spoiled(append: Append) -> Append:
+    """The same append with every text that others write made hostile, and work with it."""
+    entry = append.entry
+    principal = {"id": HOSTILE, "reason": HOSTILE, "kind": HOSTILE, "roles": [HOSTILE]}
+    event = replace(entry.event, principal=principal, source=HOSTILE, origin=HOSTILE, sendid=HOSTILE, invokeid=HOSTILE)
+    effects = (Effect("call", 0, f"{append.entity}/{entry.version}/0", {"name": HOSTILE, "src": HOSTILE}),)
+    places = (Place("effect", entry.version, 0), Place("outbox", entry.version, 1), Place("timer", entry.version, 2))
+    works = tuple(Work(each, HOSTILE, {"name": HOSTILE, "event": HOSTILE, "type": HOSTILE}, 0) for each in places)
+    changed = replace(entry, event=event, reason=HOSTILE, trace=HOSTILE, effects=effects)
+    return replace(append, entry=changed, left=Left(born=works))
+
+
+async def fill() -> None:
+    """Two entities: one hostile in every text, one plain; dead letters, and refusals."""
+    store = open_store(STORE)
+    try:
+        life = Life(ENTITY)
+        await kept(store, spoiled(life.created(key="born", context={"text": HOSTILE})))
+        await kept(store, spoiled(life.stepped("written", {"text": HOSTILE}, key=HOSTILE)))
+        plain = Life("parcel/plain")
+        await kept(store, plain.created())
+        await kept(store, plain.stepped("shipped", key="s"))
+        await kept(store, spoiled(Life(f"parcel/{HOSTILE}").created()))
+        odd = Life("parcel/1").created()
+        snapshot = replace(odd.snapshot, entity=f"{HOSTILE}/1", kind=HOSTILE, revision=HOSTILE)
+        await kept(store, replace(odd, kind=HOSTILE, entity=f"{HOSTILE}/1", snapshot=snapshot))
+        claims = await store.claim("effect", None, owner=HOSTILE, now_ms=1, until_ms=9, limit=1)
+        error = {"code": HOSTILE, "message": HOSTILE, "type": HOSTILE}
+        await store.settle((Settled(claims[0], "dead", error=error),), now_ms=2)
+        await store.claim("effect", None, owner=HOSTILE, now_ms=1, until_ms=2**50, limit=1)
+        await store.refuse((Refusal(ENTITY, HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE, HOSTILE),))
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def home(folder: Path) -> Path:
+    """A folder with such a store."""
+    (folder / "parcel.yaml").write_text(PARCEL.format(kind="parcel", revision="1.0.0"), encoding="utf-8")
+    asyncio.run(fill())
+    return folder
+
+
+def wrong(text: str) -> list[str]:
+    """Lines that are forged, and those with characters that steer."""
+    lines = text.split("\n")
+    return [
+        each
+        for each in lines
+        if each.lstrip().startswith(FORGED)
+        or any(unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") for one in each)
+    ]
+
+
+def test_every_command_is_known_here() -> None:
+    """A new command that reads a store is called by these tests, too."""
+    assert set(_COMMANDS) == {*READING, *ACTING, *WITHOUT_A_STORE}
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("command", [*READING, *ACTING])
+def test_no_command_prints_what_steers_or_a_line_that_is_forged(
+    call: Caller, home: Path, command: str, verbose: bool
+) -> None:
+    """Neither on stdout nor on stderr, whatever it ends with; and it does print something hostile, written out."""
+    told = ""
+    for arguments in {**READING, **ACTING}[command]:
+        ended = call(command, *arguments, *(["-v"] if verbose else []))
+        assert [] == wrong(ended.out + ended.err), arguments
+        assert ended.code != 70, ended.err
+        told += ended.out + ended.err
+    if command not in ("db", "top", "archive", "doctor"):
+        assert FORGED in told
+
+
+@pytest.mark.parametrize("command", [each for each in READING if each not in ("db", "tail")])
+def test_a_command_in_colour_sends_no_codes_but_its_own(call: Caller, home: Path, command: str) -> None:
+    """The colours are ours; what the store says has none."""
+    for arguments in READING[command]:
+        ended = call("--color", "always", command, *arguments)
+        assert not any(
+            each in ended.out + ended.err for each in ("\x1b[2J", "\x1b]0", "\x9b", "\u202e", "\u2028", "\r")
+        )
+
+
+@pytest.mark.parametrize("command", ["journal", "show", "effects", "stuck", "ls", "verify"])
+def test_json_keeps_the_text_as_it_is(call: Caller, home: Path, command: str) -> None:
+    """A program gets what is stored; JSON itself writes out what would end a line."""
+    ended = call(command, *READING[command][0], "--json")
+    lines = ended.out.splitlines() if command in ("journal", "verify") else [ended.out]
+    decoded: list[Any] = [json.loads(each) for each in ended.out.split("\n") if each] if len(lines) > 1 else []
+
+    assert FORGED in (json.dumps(decoded) if decoded else ended.out)
+    assert not any(each.startswith(FORGED) for each in ended.out.split("\n"))
+
+
+def test_a_line_of_progress_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It overwrites itself, so a line feed in it would leave a line behind."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    progress = Progress(Terminal(color="never"), HOSTILE)
+    progress.line(HOSTILE)
+    progress.at(1, HOSTILE)
+    written = capsys.readouterr().err.replace("\r\x1b[K", "")
+
+    assert FORGED in written
+    assert [] == wrong(written)
