@@ -13,12 +13,10 @@ Rule 5: a child that takes longer than the invoke's `timeout` is ended, and its 
 
 from __future__ import annotations
 
-from typing import Any
-
 from interlock.effects.lane import Held
 from interlock.effects.left import CANCEL
-from interlock.effects.retry import Again, Failed, Policy, decided, failed_by, policy_of
-from interlock.errors import InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.effects.retry import Again, Failed, Policy, decided, error_facts, failed_by, policy_of
+from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.event import Event
 from interlock.model.limits import LOOK_MS_MAX
 from interlock.model.results import invoke_failed
@@ -43,7 +41,7 @@ class Children:
         except (NotFoundError, RejectedError, UnavailableError, UsageError) as error:
             if error.code in NOT_HERE:
                 later_ms = self._clock.now_ms() + LOOK_MS_MAX
-                return Settled(claim, "again", later_ms, error=_not_here(error), lapsed=True, begun=False)
+                return Settled(claim, "again", later_ms, error=error_facts(error), lapsed=True, begun=False)
             if isinstance(error, UnavailableError):
                 raise
             return await self._failed(held, failed_by(error))
@@ -84,7 +82,3 @@ def restarted(claim: Claim, failed: Failed, *, now_ms: int, jitter: float) -> Se
     policy = policy_of(claim.work.body, otherwise=Policy())
     answer = decided(policy, failed, failures=claim.failures, attempts=claim.failures + 1, now_ms=now_ms, jitter=jitter)
     return Settled(claim, "again", answer.next_ms) if isinstance(answer, Again) else None
-
-
-def _not_here(error: InterlockError) -> dict[str, Any]:
-    return {"code": error.code, "message": error.message[:500]}

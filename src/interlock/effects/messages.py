@@ -13,7 +13,7 @@ import logging
 from contextlib import nullcontext
 
 from interlock.effects.lane import Held
-from interlock.effects.retry import Policy, backoff_ms
+from interlock.effects.retry import Policy, backoff_ms, error_facts
 from interlock.errors import InterlockError, RejectedError, UnavailableError
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
 from interlock.model.message import SOURCE, message_of
@@ -71,16 +71,10 @@ class Messages:
             self._away_until_ms = now + backoff_ms(_AWAY, self._absences, 1.0)
             self._absences += 1
             _log.warning("the bus is away; messages wait", extra={"code": error.code, "absences": self._absences})
-        return Settled(claim, "again", self._away_until_ms, error=_facts(error), lapsed=True, begun=False)
+        return Settled(claim, "again", self._away_until_ms, error=error_facts(error), lapsed=True, begun=False)
 
     def _failed(self, claim: Claim, error: InterlockError) -> Settled:
         if isinstance(error, RejectedError) or claim.failures + 1 >= MESSAGE_ATTEMPTS_MAX:
-            return Settled(claim, "dead", error=_facts(error))
+            return Settled(claim, "dead", error=error_facts(error))
         wait = backoff_ms(_FAILED, claim.failures, self._clock.jitter())
-        return Settled(claim, "again", self._clock.now_ms() + wait, error=_facts(error))
-
-
-def _facts(error: InterlockError) -> dict[str, str]:
-    """What a person reads beside the dead letter: what happened, and what to do."""
-    facts = {"code": error.code, "message": error.message[:500]}
-    return facts if error.hint is None else {**facts, "hint": error.hint[:500]}
+        return Settled(claim, "again", self._clock.now_ms() + wait, error=error_facts(error))

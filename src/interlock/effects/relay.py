@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from interlock.effects.children import restarted
 from interlock.effects.lane import Held
 from interlock.effects.left import CANCEL, place_of
-from interlock.effects.retry import Failed, Policy, backoff_ms
+from interlock.effects.retry import Failed, Policy, backoff_ms, error_facts
 from interlock.errors import InterlockError, NotFoundError
 from interlock.model.event import Event
 from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX
@@ -153,7 +153,7 @@ class Relay:
         return Settled(claim, "dead", error={"code": code, "message": f"nobody at {claim.work.name}"})
 
     def _put_off(self, claim: Claim, error: InterlockError) -> Settled:
-        facts = {"code": error.code, "message": error.message[:500]}
+        facts = error_facts(error)
         if claim.failures + 1 >= MESSAGE_ATTEMPTS_MAX:
             return Settled(claim, "dead", error=facts)
         wait = backoff_ms(_PUT_OFF, claim.failures, self._clock.jitter())

@@ -118,6 +118,12 @@ SNAPSHOTS_CACHED_MAX = 10_000
 ATTEMPTS_MAX = 50
 """Attempts at one effect, those counted that ended with their worker: what kills every worker must end some time."""
 
+FAILURE_TEXT_LENGTH_MAX = 500
+"""Characters of an error's message or hint that are stored: enough to read, and a thousand failures stay small."""
+
+FAILURE_CODE_LENGTH_MAX = 200
+"""Characters of an error's code: codes are compared by charts and shown in lists. Ours have fewer than 40."""
+
 LEASE_MS = 30_000
 """How long work stays with whoever took it up, unless renewed: a worker that died holds it up for that long at most."""
 

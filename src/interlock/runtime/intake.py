@@ -28,12 +28,13 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from interlock.effects.retry import Policy, backoff_ms
+from interlock.effects.retry import Policy, backoff_ms, code_of, error_facts, shown_message
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
 from interlock.model.codec import plain
 from interlock.model.entry import Receipt
 from interlock.model.limits import KEY_BYTES_MAX, NAME_BYTES_MAX
 from interlock.model.message import Message, decode_message
+from interlock.model.storable import shown
 from interlock.ports.bus import Bus, Incoming, Source
 from interlock.runtime.send import Runtime
 from interlock.runtime.steps import EXPIRED
@@ -223,7 +224,7 @@ class Intake:
             found = self._route(message)
             delivery = await found if isawaitable(found) else found
         except Exception as error:
-            text = f"the route failed for message `{message.id[:200]}`: {type(error).__name__}: {str(error)[:200]}"
+            text = f"the route failed for message `{message.id[:200]}`: {type(error).__name__}: {shown(error)[:200]}"
             raise InterlockError(
                 text, code="route.failed", hint="mend the route, then send the message again"
             ) from error
@@ -292,7 +293,7 @@ class Intake:
     async def _set_aside(self, incoming: Incoming, error: InterlockError) -> None:
         """Where a person finds it, with the reason."""
         self.counts["dead"] += 1
-        facts = {"code": error.code, "error": error.message[:500], "hint": error.hint}
+        facts = {"code": code_of(error), "error": shown_message(error), "hint": error.hint}
         _log.error("a message is set aside", extra=facts)
         if self._dead is None:
             await incoming.set_aside()
@@ -338,5 +339,5 @@ def _letter(body: bytes, error: InterlockError, now_ms: int) -> Message:
         text: dict[str, Any] = {"body": body.decode()}
     except UnicodeDecodeError:
         text = {"body_base64": plain(body)}
-    data = {"code": error.code, "message": error.message[:500], "hint": error.hint, **text}
+    data = {"hint": None, **error_facts(error), **text}
     return Message(id=digest, source="/interlock/intake", type=DEAD_TYPE, time_ms=now_ms, data=data)
