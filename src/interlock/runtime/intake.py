@@ -1,7 +1,7 @@
 """The intake: messages of a bus become events of entities, each once.
 
 Rule 1: a message is acknowledged after its receipt. Killed in between, it comes again, and its key, made of source and
-id, is known: `duplicate`.
+id, is known: `duplicate`. No sender can take that key (`model.keys`).
 Rule 2: messages of one source entity are taken one after another, in the bus's order; others side by side.
 Rule 3: what cannot be answered now (the store is away, others kept winning) is tried again in its place, however long.
 Rule 4: `rejected` and `denied` are answers: told, and acknowledged. What can never become an event is set aside as a
@@ -32,7 +32,8 @@ from interlock.effects.retry import Policy, backoff_ms, code_of, error_facts, sh
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
 from interlock.model.codec import plain
 from interlock.model.entry import Receipt
-from interlock.model.limits import KEY_BYTES_MAX, NAME_BYTES_MAX
+from interlock.model.keys import bus_key
+from interlock.model.limits import NAME_BYTES_MAX
 from interlock.model.message import Message, decode_message
 from interlock.model.storable import shown
 from interlock.ports.bus import Bus, Incoming, Source
@@ -253,16 +254,17 @@ class Intake:
     async def _tried(self, message: Message, delivery: Delivery) -> Receipt:
         sender = self._principal or {"id": f"bus:{message.source}", "kind": "bus", "roles": []}
         trace = message.trace if message.trace and len(message.trace.encode()) <= NAME_BYTES_MAX else None
-        given: dict[str, Any] = {"key": key_of(message), "principal": sender, "trace": trace}
+        key = bus_key(message.source, message.id)
+        given: dict[str, Any] = {"principal": sender, "trace": trace}
         while True:
             try:
-                return await self._runtime.send(
-                    delivery.entity, delivery.event, delivery.payload, sent_ms=message.time_ms, **given
+                return await self._runtime.submit(
+                    delivery.entity, delivery.event, delivery.payload, key=key, sent_ms=message.time_ms, **given
                 )
             except NotFoundError as error:
                 if delivery.create is None or error.code != "entity.unknown":
                     raise
-            await self._runtime.create(delivery.entity, delivery.create, principal=sender, trace=trace)
+            await self._runtime.create(delivery.entity, delivery.create, **given)
 
     async def _wait(self, failures: int) -> None:
         """Wait before the next try. Raises `_Stopped` when the intake ends meanwhile."""
@@ -317,14 +319,6 @@ class Intake:
 
 class _Stopped(Exception):
     """The intake ends: what waits is put back."""
-
-
-def key_of(message: Message) -> str:
-    """The key under which entities know a message: bound to its source, since ids of two sources may be the same."""
-    text = f"{message.source}#{message.id}"
-    if text.startswith("_") or not text.isprintable() or len(text.encode(errors="replace")) > KEY_BYTES_MAX:
-        return blake2b(text.encode(errors="surrogatepass"), digest_size=32).hexdigest()
-    return text
 
 
 def _expired(message: Message, receipt: Receipt) -> InterlockError:

@@ -24,6 +24,7 @@ from interlock.effects.calling import answer_of, called
 from interlock.effects.queue import KeyedQueue
 from interlock.effects.retry import failed_by
 from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.model.keys import reconcile_key
 from interlock.model.limits import LEASE_MS, RECONCILE_PAGE, RECONCILE_PASS_MAX, STOP_MS_MAX
 from interlock.ports.door import Pass
 from interlock.ports.lease import Lease, LeaseStore
@@ -256,11 +257,11 @@ class Runner:
         if self._lease is None or self._until_ms <= self._clock.now_ms():
             return "moved"  # to another runner, which asks again
         try:
-            receipt = await self._runtime.send(
+            receipt = await self._runtime.submit(
                 seen.entity,
                 answer.event,
                 answer.payload,
-                key=f"reconcile/{name}/{seen.version}",
+                key=reconcile_key(name, seen.version),
                 expected=seen.version,
                 principal={"id": f"reconciler/{name}", "kind": "system", "roles": ["system"]},
             )

@@ -24,6 +24,7 @@ from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
 from interlock.model.entry import Entry, Receipt
 from interlock.model.event import Event
+from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.payload import payload_refusal
 from interlock.model.snapshot import Parent, Snapshot
@@ -139,6 +140,27 @@ class Runtime:
             given = replace(given, key=f"_{self.clock.token()}")
         with self._admission.admitted():
             return await self._steps.give(entity, given)
+
+    async def submit(
+        self,
+        entity: str,
+        event: str,
+        payload: Any = None,
+        *,
+        key: OwnKey,
+        expected: int | None = None,
+        principal: Mapping[str, Any] | None = None,
+        trace: str | None = None,
+        sent_ms: int | None = None,
+    ) -> Receipt:
+        """As `send`, for the package's own senders: under a key that no other sender can have taken. Raises as it does.
+
+        The event carries `key.name` as its id and key. It is for buses, jobs of the console and reconcilers.
+        """
+        given = self._given(entity, event, payload, None, principal, trace, expected, sent_ms)
+        named = replace(given.event, id=key.name, key=key.name)
+        with self._admission.admitted():
+            return await self._steps.give(entity, replace(given, event=named, key=key.key, former=key.former))
 
     async def rehearse(
         self,

@@ -26,6 +26,7 @@ from interlock.kernel.kernel import Kernel
 from interlock.model.codec import plain
 from interlock.model.entry import CREATE, Entry, Receipt
 from interlock.model.event import Event
+from interlock.model.keys import dedupe_key
 from interlock.model.limits import (
     BACKOFF_MS_MAX,
     BACKOFF_MS_MIN,
@@ -50,9 +51,9 @@ from interlock.ports.store import (
 )
 from interlock.ports.work import WorkStore
 from interlock.runtime.charts import Charts
-from interlock.runtime.known import known
+from interlock.runtime.known import known, known_before
 from interlock.runtime.replay import replayed
-from interlock.runtime.request import dedupe_key, unknown_entity
+from interlock.runtime.request import unknown_entity
 from interlock.runtime.telling import entry_of, receipt_of, tell_faults
 from interlock.runtime.turns import Busy, Level, Turn
 from interlock.trust.authorize import Authorizer
@@ -66,6 +67,7 @@ class Given(Struct, frozen=True):
     """An event for an entity: its key, what the sender expects, why it is refused beforehand if it is.
 
     `sent_ms` is when its sender first sent it, for stores that can tell whether its key may be forgotten.
+    `former` is the key by which an earlier release may have kept the same request.
     `answers` is the work of the entity that ends with the entry; with `fence`, only while that is its newest attempt.
     """
 
@@ -78,6 +80,7 @@ class Given(Struct, frozen=True):
     fence: int | None = None
     level: Level = Level.OUTSIDE
     sent_ms: int | None = None
+    former: str | None = None
 
 
 class Steps:
@@ -171,25 +174,30 @@ class Steps:
         """What `give` would answer now; nothing is written, not even a refusal."""
         snapshot, last_ms = await self.loaded(entity)
         kernel = self.charts.of(snapshot)
-        event, key = self._stamped(kernel, snapshot, given, last_ms)
+        event, key, former = self._stamped(kernel, snapshot, given, last_ms)
         verdict = self._verdict(kernel, snapshot, event, given)
         if verdict != "roles" and isinstance(found := await self.store.load(entity, key=key), Duplicate):
             return await known(self.store, entity, found.version, key=key, event=event.name)
-        return receipt_of(snapshot, verdict)
+        before = None if former is None or verdict == "roles" else await known_before(self.store, entity, former, event)
+        return receipt_of(snapshot, verdict) if before is None else before
 
     async def _attempt(self, entity: str, given: Given) -> Receipt | None:
         """One try; None when the swap was lost."""
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.loaded(entity)
         kernel = self.charts.of(snapshot)
-        event, key = self._stamped(kernel, snapshot, given, last_ms)
+        event, key, former = self._stamped(kernel, snapshot, given, last_ms)
         verdict = self._verdict(kernel, snapshot, event, given)
+        if former is not None and verdict != "roles":
+            before = await known_before(self.store, entity, former, event)
+            if before is not None:
+                return before
         if isinstance(verdict, Step) and verdict.snapshot.version > snapshot.version:
             return await self._appended(kernel, snapshot, event, verdict, key, given)
         return await self._refused(snapshot, event, verdict, key, given)
 
-    def _stamped(self, kernel: Kernel, snapshot: Snapshot, given: Given, last_ms: int) -> tuple[Event, str]:
-        """The event with its time, which never goes back, and the key by which it is known.
+    def _stamped(self, kernel: Kernel, snapshot: Snapshot, given: Given, last_ms: int) -> tuple[Event, str, str | None]:
+        """The event with its time, which never goes back, the key by which it is known, and its former key if any.
 
         An answer keeps its own: under a key that a sender's event has used, a timer would never fire.
         """
@@ -199,8 +207,8 @@ class Steps:
             if known is not None and known.dedupe is not None:
                 value = kernel.evaluated(known.dedupe, snapshot, event)
                 if isinstance(value, str | int) and value != "":
-                    return event, dedupe_key(event.name, value)
-        return event, given.key
+                    return event, *dedupe_key(event.name, value)
+        return event, given.key, given.former
 
     def _verdict(self, kernel: Kernel, snapshot: Snapshot, event: Event, given: Given) -> Step | str:
         """The step, or the reason why the policy denies it.

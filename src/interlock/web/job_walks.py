@@ -19,10 +19,11 @@ import msgspec
 from interlock.effects.retry import Policy, backoff_ms
 from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.codec import encode
+from interlock.model.keys import bulk_key
 from interlock.ports.store import Query
 from interlock.runtime.own import JOB_KIND
 from interlock.runtime.send import Runtime
-from interlock.web.job import HAD, Bulk, Item, Job, Listed, bulk_key
+from interlock.web.job import HAD, Bulk, Item, Job, Listed
 from interlock.web.job_records import Records
 
 AWAY_TRIES_MAX = 20
@@ -130,7 +131,7 @@ class Walks:
                 receipt = await runtime.rehearse(item.entity, bulk.event, bulk.payload, principal=sender)
             else:
                 key = bulk_key(job.id, item.entity)
-                receipt = await runtime.send(
+                receipt = await runtime.submit(
                     item.entity, bulk.event, bulk.payload, key=key, expected=item.version, principal=sender
                 )
         except ConflictError:

@@ -11,6 +11,7 @@ import pytest
 import interlock
 from interlock import Answer, Seen
 from interlock.errors import UnavailableError
+from interlock.model.keys import reconcile_key
 from interlock.model.limits import RECONCILE_BACKOFF_MS_MIN, STOP_MS_MAX
 from interlock.runtime import reconcile
 from interlock.testing.clock import VirtualClock
@@ -47,7 +48,7 @@ async def test_an_answer_is_an_event_under_a_key_of_the_version_that_was_seen() 
     entry = (await runtime.journal("order/0"))[-1]
 
     assert ("charge.confirmed", {"id": "c-1"}) == (entry.event.name, entry.event.data)
-    assert ("reconcile/stuck-charges/1", ("charged",)) == (entry.key, entry.after)
+    assert ("_reconcile/stuck-charges/1", ("charged",)) == (entry.key, entry.after)
     assert {"id": "reconciler/stuck-charges", "kind": "system", "roles": ["system"]} == entry.event.principal
     assert 1 == len(asked.seen)
 
@@ -253,7 +254,7 @@ async def test_an_entity_that_another_runner_answered_otherwise_does_not_get_the
     async def look(seen: Seen) -> Answer | None:
         if seen.version > 1:
             return None
-        await runtime.send("order/0", "touched", key="reconcile/slow/1")
+        await runtime.submit("order/0", "touched", key=reconcile_key("slow", 1))
         return Answer("charge.confirmed")
 
     await created(runtime)
