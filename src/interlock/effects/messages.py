@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from interlock.effects.lane import Held
 from interlock.effects.retry import Policy, backoff_ms, error_facts
 from interlock.errors import InterlockError, RejectedError, UnavailableError
-from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
+from interlock.model.limits import MESSAGE_ATTEMPTS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.model.message import SOURCE, message_of
 from interlock.ports.bus import Bus
 from interlock.ports.clock import Clock
@@ -25,7 +25,7 @@ from interlock.ports.work import Claim, Settled
 PUBLISHED_MAX = 256
 """Messages of one runtime under way at a time, each of another entity: they share the round trips of the bus."""
 
-_FAILED = Policy(backoff_ms_min=200, backoff_ms_max=60_000)
+_FAILED = Policy(backoff_ms_min=200, backoff_ms_max=SEND_BACKOFF_MS_MAX)
 """How long a message that the bus did not take waits."""
 
 _AWAY = Policy(backoff_ms_min=500, backoff_ms_max=30_000, full_jitter=False)
@@ -61,13 +61,14 @@ class Messages:
 
     def try_enter(self) -> Pass | None:
         """A permit of the door behind this one, unless the bus is away."""
-        if self._clock.now_ms() < self._away_until_ms:
+        left_ms = self._away_until_ms - self._clock.now_ms()
+        if 0 < left_ms <= _AWAY.backoff_ms_max:  # longer than that is from a clock that was ahead
             return None
         return nullcontext() if self._door is None else self._door.try_enter()
 
     def _put_off(self, claim: Claim, error: UnavailableError) -> Settled:
         now = self._clock.now_ms()
-        if now >= self._away_until_ms:  # of many that fail together the first counts
+        if not 0 < self._away_until_ms - now <= _AWAY.backoff_ms_max:  # of many that fail together the first counts
             self._away_until_ms = now + backoff_ms(_AWAY, self._absences, 1.0)
             self._absences += 1
             _log.warning("the bus is away; messages wait", extra={"code": error.code, "absences": self._absences})

@@ -185,7 +185,7 @@ class Runner:
                 task = asyncio.ensure_future(self._asked(*found))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
-            if enough() or (until_ms is not None and now_ms >= until_ms):
+            if enough() or (until_ms is not None and not 0 < until_ms - now_ms <= self._reconciler.every_ms):
                 return
             full = len(self._running) >= self._reconciler.running_max
             times = (None if full else self._queue.next_ms(), until_ms)
@@ -193,7 +193,9 @@ class Runner:
             waits: set[asyncio.Future[Any]] = set(self._running)
             sleep = None
             if soonest is not None:
-                sleep = asyncio.ensure_future(self._clock.sleep_ms(soonest - now_ms))
+                # Not longer than a pass takes: a time that is further away is from a clock that was ahead.
+                nap_ms = min(soonest - now_ms, self._reconciler.every_ms)
+                sleep = asyncio.ensure_future(self._clock.sleep_ms(nap_ms))
                 waits.add(sleep)
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

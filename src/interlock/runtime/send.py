@@ -241,6 +241,17 @@ class Runtime:
         self._steps.listeners.append(listener)
         return lambda: self._steps.listeners.remove(listener)
 
+    def on_clock(self, listener: Callable[[str | None], None]) -> Callable[[], None]:
+        """Call a function with each entity that is stepped while its time is ahead of the clock, and with None when the
+        clock went back; gives what ends that.
+        """
+        self._steps.clock_listeners.append(listener)
+        return lambda: self._steps.clock_listeners.remove(listener)
+
+    async def timed(self, entity: str) -> tuple[Snapshot, int]:
+        """The entity now, and the time of its last entry. Raises NotFoundError."""
+        return await self._steps.loaded(entity)
+
     # Reading
 
     async def state(self, entity: str, *, at: At | None = None) -> Snapshot:
@@ -352,7 +363,7 @@ class Runtime:
             self.door.drain(timeout=timeout_ms / 1000)  # begins at once, everywhere
         unanswered, stopped = await asyncio.gather(self._admission.drain(timeout_ms, self.clock), self._stopped())
         if isinstance(self.door, Draining):
-            left_ms = max(0, began_ms + timeout_ms - self.clock.now_ms())
+            left_ms = min(timeout_ms, max(0, began_ms + timeout_ms - self.clock.now_ms()))
             await self.door.drain(timeout=left_ms / 1000)
         took_ms = max(0, self.clock.now_ms() - began_ms)
         return Drained(stopped.finished, stopped.put_back, stopped.left, unanswered, took_ms)

@@ -30,6 +30,7 @@ from interlock.model.keys import dedupe_key
 from interlock.model.limits import (
     BACKOFF_MS_MAX,
     BACKOFF_MS_MIN,
+    CLOCK_AHEAD_MS_MAX,
     CONFLICT_RETRIES_MAX,
     SNAPSHOTS_CACHED_MAX,
 )
@@ -96,6 +97,9 @@ class Steps:
         # Kept alive by those who wait on it: with the last of them it goes.
         self.changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self.listeners: list[Callable[[Left], None]] = []
+        # Called with an entity whose time is ahead of the clock, or None when the clock itself went back.
+        self.clock_listeners: list[Callable[[str | None], None]] = []
+        self._latest_ms = 0
         self._keeps_work = isinstance(store, WorkStore)
         self._messages = messages
         self._hidden: dict[str, frozenset[str]] = {}
@@ -107,6 +111,20 @@ class Steps:
         if self.closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
         return Turn(self.busy, entity, level)
+
+    def now_ms(self) -> int:
+        """The clock; those who look after wrong clocks hear when it went back by more than clocks differ."""
+        now_ms = self.clock.now_ms()
+        if now_ms < self._latest_ms - CLOCK_AHEAD_MS_MAX:
+            self._latest_ms = now_ms
+            self._notice(None)
+        elif now_ms > self._latest_ms:
+            self._latest_ms = now_ms
+        return now_ms
+
+    def _notice(self, entity: str | None) -> None:
+        for listener in self.clock_listeners:
+            listener(entity)
 
     # Writing
 
@@ -132,7 +150,7 @@ class Steps:
         if parent is not None:
             data["parent"] = plain(parent)
         async with self.alone(entity, Level.OUTSIDE if parent is None else Level.SEND):
-            now = self.clock.now_ms()
+            now = self.now_ms()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now, type="platform")
             own = key or token or f"_{self.clock.token()}"
             try:
@@ -201,7 +219,13 @@ class Steps:
 
         An answer keeps its own: under a key that a sender's event has used, a timer would never fire.
         """
-        event = replace(given.event, time_ms=max(last_ms, self.clock.now_ms()))
+        now_ms = self.now_ms()
+        if last_ms <= now_ms:
+            event = replace(given.event, time_ms=now_ms)
+        else:  # another clock was ahead: the entity's time waits for ours, and its timers do not
+            event = replace(given.event, time_ms=last_ms, clock_ms=now_ms)
+            if last_ms > now_ms + CLOCK_AHEAD_MS_MAX:
+                self._notice(snapshot.entity)
         if event.key is None and given.answers is None and kernel.chart.events:
             known = next((each for each in kernel.chart.events if each.name == event.name), None)
             if known is not None and known.dedupe is not None:
@@ -274,7 +298,7 @@ class Steps:
     def _left(self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, answers: Place | None) -> Left:
         if not self._keeps_work:
             return NOTHING
-        work, time_ms = NOTHING, entry.event.time_ms
+        work, time_ms = NOTHING, entry.event.at_ms
         if self._messages:
             work = left(before, step, time_ms, told=entry, hidden=self._is_hidden(kernel, entry))
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
@@ -319,7 +343,7 @@ class Steps:
         """Keep an attempt that changed nothing, where the store keeps such."""
         if isinstance(self.store, RefusalLog):
             who = None if event.principal is None else str(event.principal.get("id", ""))
-            await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.time_ms, who, trace),))
+            await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.at_ms, who, trace),))
 
     def _append(self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: Left) -> Append:
         place = (snapshot.revision, snapshot.configuration)

@@ -22,6 +22,7 @@ from interlock.errors import ConflictError, InternalError, NotFoundError
 from interlock.model.codec import encode
 from interlock.model.event import Event
 from interlock.model.keys import bulk_key
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Duplicate, Query, Row
 from interlock.runtime.known import known_before
@@ -201,6 +202,11 @@ class Records:
                 break
         return rows
 
+    def _is_silent(self, noted_ms: int) -> bool:
+        """Whether nothing was heard of a job's owner for long; a note from the future is from a wrong clock."""
+        silent_ms = self._runtime.clock.now_ms() - noted_ms
+        return silent_ms >= SILENT_MS or silent_ms < -CLOCK_AHEAD_MS_MAX
+
     def _kept(self, snapshot: Snapshot) -> Kept:
         context = snapshot.context
         task, progress, shown = context["task"], context["progress"], context["shown"]
@@ -221,7 +227,7 @@ class Records:
         job.outcomes = dict(progress.get("outcomes", {}))
         job.states, job.revisions = dict(progress.get("states", {})), dict(progress.get("revisions", {}))
         job.samples, job.problems = list(shown.get("samples", ())), list(shown.get("problems", ()))
-        if state == "underway" and self._runtime.clock.now_ms() - context["noted_ms"] >= SILENT_MS:
+        if state == "underway" and self._is_silent(context["noted_ms"]):
             job.status = "interrupted"
         if job.status == "interrupted":
             job.advice = BULK_ADVICE if "bulk" in task else VERIFY_ADVICE

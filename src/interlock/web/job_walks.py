@@ -146,7 +146,7 @@ class Walks:
 
     async def _note_in_time(self, run: Run) -> None:
         noted_ms = run.job.noted_ms
-        if noted_ms is not None and self._runtime.clock.now_ms() - noted_ms >= NOTE_MS:
+        if noted_ms is not None and abs(self._runtime.clock.now_ms() - noted_ms) >= NOTE_MS:
             await self._note(run)
 
     async def _note(self, run: Run, listed: Listed | None = None) -> None:

@@ -90,7 +90,7 @@ class Sealed(RejectedError):
     """A rejection whose code is a property that fails."""
 
     @property
-    def code(self) -> str:  # type: ignore[override]
+    def code(self) -> str:
         raise LookupError("detached")
 
     @code.setter

@@ -415,7 +415,7 @@ def _raw(**fields: Any) -> bytes:
     return json.dumps({"specversion": "1.0", "type": "order.paid", "subject": "order/1", **fields}).encode()
 
 
-POISON = [
+NO_MESSAGES = [
     b"",
     b"\xff\xfe",
     b"null",
@@ -446,13 +446,13 @@ async def test_poison_leaves_the_intake_alive_and_every_message_is_counted() -> 
     """What is no message is set aside, what is only odd is taken, and the next message goes."""
     bus, dead = MemoryBus(), MemoryBus()
     async with invoices() as runtime, Intake(bus, runtime, to_invoice, dead=dead) as intake:
-        for body in (*POISON, *ODD):
+        for body in (*NO_MESSAGES, *ODD):
             bus.put(body)
         await bus.publish(message())
-        await until(lambda: intake.counts.total() == len(POISON) + len(ODD) + 1)
+        await until(lambda: intake.counts.total() == len(NO_MESSAGES) + len(ODD) + 1)
         found = await runtime.state("invoice/1")
 
-    assert {"dead": len(POISON), "applied": len(ODD) + 1} == intake.counts
+    assert {"dead": len(NO_MESSAGES), "applied": len(ODD) + 1} == intake.counts
     assert len(ODD) + 1 == found.context["paid"]
 
 

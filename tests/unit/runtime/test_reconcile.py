@@ -67,6 +67,33 @@ async def test_what_needs_nothing_is_looked_at_once_each_pass() -> None:
     assert 1 == (await runtime.state("order/0")).version
 
 
+class WrongClock(VirtualClock):
+    """A clock that shows another time than the one that passes."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        """What it shows."""
+        return self.time_ms + self.ahead_ms
+
+
+async def test_a_clock_that_was_ahead_for_a_moment_does_not_stop_the_passes() -> None:
+    """The time of the next pass, and of the next call, were in ten years; they come when the clock is right."""
+    clock = WrongClock()
+    asked = Asked(clock)
+    chart = orders(asked.look)
+    runtime = runtime_of(chart, clock)
+    await created(runtime, 2)
+    clock.ahead_ms = 10**12
+    async with reconciling(chart, runtime):
+        await clock.advance()
+        clock.ahead_ms = 0
+        await clock.advance(3 * MINUTE)
+
+    assert ["order/0", "order/1"] == asked.entities[:2]
+    assert len(asked.entities) >= 6
+
+
 async def test_calls_are_spaced_out() -> None:
     """Two a second."""
     clock = VirtualClock()

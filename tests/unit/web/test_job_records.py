@@ -150,6 +150,22 @@ async def test_a_sender_who_takes_a_former_key_does_not_suppress_the_event_of_a_
     assert {"applied": 4, "skipped": 1} == ended["outcomes"]
 
 
+async def test_a_job_that_a_wrong_clock_noted_last_can_be_resumed(tmp_path: Path, monkeypatch: Any) -> None:
+    """Its server was a day ahead, and is gone; nobody waits a day for its silence."""
+    url = f"sqlite:///{tmp_path}/o.db"
+    async with opened(url, clock=ShiftedClock(86_400_000)) as client:
+        job, _ = await begun(client, monkeypatch)
+        monkeypatch.setattr(client.console.jobs._records, "note", vanished)
+    async with opened(url, clock=ShiftedClock()) as client:
+        found = await client.json(f"jobs/{job}")
+        await client.post(f"jobs/{job}/resume")
+        ended = await client.ended(job)
+        taken = await cancelled(client)
+
+    assert ("interrupted", "done") == (found["status"], ended["status"])
+    assert ONCE == taken
+
+
 def former_key(job: str, entity: str) -> OwnKey:
     """Gives the key of an earlier release."""
     key = bulk_key(job, entity)
