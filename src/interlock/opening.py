@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from interlock.assemble import BoundChart
 from interlock.errors import UsageError
+from interlock.model.field import is_text
 from interlock.model.findings import suggestion
-from interlock.model.limits import LEASE_MS, LEASE_MS_MIN
+from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
 
 if TYPE_CHECKING:
     from interlock.kernel.kernel import Kernel
@@ -88,10 +89,11 @@ def open(  # noqa: A001 - the name users read: interlock.open
     for each in bound:
         if not isinstance(each, BoundChart):
             raise UsageError(f"{each!r:.80} is no chart", code="charts.malformed", hint="interlock.load(...) gives one")
-    if type(lease_ms) is not int or lease_ms < LEASE_MS_MIN:
-        hint = "whole milliseconds; unless told otherwise, 30,000"
-        raise UsageError(f"lease_ms={lease_ms!r:.60} is below {LEASE_MS_MIN}", code="lease.malformed", hint=hint)
-    if not isinstance(cast("object", key_prefix), str) or len(key_prefix.encode()) > KEY_PREFIX_BYTES_MAX:
+    if type(lease_ms) is not int or not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+        hint = "whole milliseconds; unless told otherwise, 30,000. A longer lease is not needed: it is renewed"
+        message = f"lease_ms={lease_ms!r:.60} is not between {LEASE_MS_MIN} and {LEASE_MS_MAX:,}"
+        raise UsageError(message, code="lease.malformed", hint=hint)
+    if not isinstance(cast("object", key_prefix), str) or not _is_prefix(key_prefix):
         hint = f"a text of {KEY_PREFIX_BYTES_MAX} bytes at most, such as eu/"
         raise UsageError(f"key_prefix={key_prefix!r:.80} cannot be", code="key.prefix", hint=hint)
     return Opening(
@@ -106,6 +108,10 @@ def open(  # noqa: A001 - the name users read: interlock.open
         lease_ms=lease_ms,
         key_prefix=key_prefix,
     )
+
+
+def _is_prefix(text: str) -> bool:
+    return is_text(text) and len(text.encode()) <= KEY_PREFIX_BYTES_MAX
 
 
 def _handlers(charts: Iterable[BoundChart]) -> dict[str, Callable[..., Any]]:

@@ -42,6 +42,6 @@ def test_another_goes_on_when_the_runner_is_killed(tmp_path: Path) -> None:
             with runner(url, notes, "answer") as second:
                 first.kill()
 
-                assert ["asked", "reconcile/stuck/1 charged"] == [heard(second), heard(second)]
+                assert ["asked", "_reconcile/stuck/1 charged"] == [heard(second), heard(second)]
         assert 2 == orders.state("order/1").version
     assert {str(first.pid), str(second.pid)} == set(notes.read_text(encoding="ascii").split())

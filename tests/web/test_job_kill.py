@@ -93,5 +93,5 @@ def test_a_killed_bulk_is_resumed_and_gives_each_entity_its_event_once(
     assert "not given it again" in found["advice"]
     assert ("done", ORDERS, {"applied": ORDERS}) == (ended["status"], ended["seen"], ended["outcomes"])
     assert [["_create", "order.cancelled"]] * ORDERS == [[each.event.name for each in some] for some in journals]
-    keys = {f"bulk/{found['id']}/order/A-{number:03}" for number in range(ORDERS)}
+    keys = {f"_bulk/{found['id']}/order/A-{number:03}" for number in range(ORDERS)}
     assert keys == {some[1].key for some in journals}

@@ -30,10 +30,13 @@ from interlock.cli.tenants import empty_tenant
 from interlock.cli.terminal import Part, Terminal
 from interlock.effects.asked import asked_by, left_by
 from interlock.errors import InterlockError, UsageError
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.opening import schema_of, without_password
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX, Loaded, Query
 from interlock.ports.work import WorkStore
+from interlock.runtime.clocks import found_ahead
+from interlock.runtime.desk import key_of
 from interlock.runtime.send import Runtime
 from interlock.shm.modes import chosen_mode
 from interlock.stores.schema import Schema
@@ -53,9 +56,6 @@ EXTRAS = {
 
 FREE_BYTES_MIN, FREE_BYTES_LOW = 64 << 20, 1 << 30
 """Below the first a store soon cannot write its log; below the second somebody should look."""
-
-AHEAD_MS_MAX = 60_000
-"""How far a file may be ahead of this clock: file systems and clocks of machines differ a little."""
 
 LOOKED_MAX = 100
 """Entities of a kind that are looked at where no chart tells whether they ask for work."""
@@ -82,7 +82,7 @@ class Checked(Struct, frozen=True):
 @pass_terminal
 def doctor(terminal: Terminal, words: tuple[str, ...], *, charts: tuple[str, ...], as_json: bool) -> int:
     """Check Python, extras, SQLite, shared memory and the clock; and of a store its file system, disk space, schema,
-    work that nobody takes up, dead letters, and entities that rest for too long.
+    work that nobody takes up, dead letters, times in the future, and entities that rest for too long.
 
     The store is the one named, or that of this place; without one only the machine is checked. Ends with 1 when
     something does not work.
@@ -242,7 +242,7 @@ def _disk(place: Path) -> Iterator[Checked]:
     yield Checked("disk", mark, told, None if mark == "ok" else "make room, or interlock archive what has ended")
     written_ms = max((_written_ms(each) for each in (place, place.with_name(f"{place.name}-wal"))), default=0)
     ahead_ms = written_ms - SystemClock().now_ms()
-    if ahead_ms > AHEAD_MS_MAX:
+    if ahead_ms > CLOCK_AHEAD_MS_MAX:
         told = f"the store was written {sights.age_text(ahead_ms)} from now"
         yield Checked("clock", "bad", told, "set this machine's clock, and keep it by NTP: timers go by it")
     else:
@@ -263,6 +263,7 @@ async def _work(runtime: Runtime, *, judged: bool) -> AsyncIterator[Checked]:
             yield each
     else:
         yield await _work_of_nobody(runtime)
+    yield await _times(runtime)
     if judged:
         left = await orphans(runtime)
         if left:
@@ -286,6 +287,29 @@ async def _kept_work(runtime: Runtime) -> AsyncIterator[Checked]:
     dead = len(await dead_letters(runtime, None))
     many = "+" if dead >= PAGE_MAX else ""
     yield _counted("dead letters", dead, many, "for a person", "interlock effects ls --dead, then retry or drop")
+
+
+async def _times(runtime: Runtime) -> Checked:
+    """What is stamped in the future: a clock was ahead when it was written, or is behind now."""
+    ahead = await found_ahead(runtime.store, now_ms=runtime.clock.now_ms())
+    more = "+" if ahead.is_partial else ""
+    counts = {
+        "entities": len(ahead.entities),
+        "leases": len(ahead.leases),
+        "timers": len(ahead.timers),
+        "pieces of work": len(ahead.work),
+        "downtimes": ahead.downtimes,
+    }
+    found = [f"{count:,}{more} {name}" for name, count in counts.items() if count]
+    if not found:
+        return Checked("times", "ok", "none in the future")
+    rows = (*ahead.leases, *ahead.timers, *ahead.work)
+    which = key_of(rows[0]) if rows else ahead.entities[0] if ahead.entities else ""
+    told = f"in the future: {', '.join(found)}{f', such as {which}' if which else ''}: a clock was ahead"
+    fix = "set the clock by NTP, then start a worker, which takes up what the wrong clock put off"
+    if rows:
+        fix = f"{fix}; or, for one: interlock effects retry {which} --force"
+    return Checked("times", "look", told, fix)
 
 
 async def _work_of_nobody(runtime: Runtime) -> Checked:

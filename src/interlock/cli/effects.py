@@ -192,7 +192,8 @@ def retry(terminal: Terminal, /, words: tuple[str, ...], **options: Any) -> int:
     """Let dead letters be tried again, each under its own key and from its first attempt.
 
     KEY is kind/id/version/ordinal. With --all every dead letter that --name, --entity and --lane mean: without --yes it
-    only says how many, and ends with 1. With --force also work that waits for its next try.
+    only says how many, and ends with 1. With --force also work that waits for its next try, or that a worker holds: its
+    lease is broken. A worker that is still alive may then run beside the next one for a while.
     """
     return _acting("retry", "retried")(terminal, words, **options)
 

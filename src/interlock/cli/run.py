@@ -31,7 +31,7 @@ from interlock.cli.places import (
 )
 from interlock.cli.terminal import Terminal
 from interlock.errors import UsageError
-from interlock.model.limits import LEASE_MS_MIN
+from interlock.model.limits import LEASE_MS_MAX, LEASE_MS_MIN
 from interlock.opening import open as open_runtime
 from interlock.opening import without_password
 from interlock.runtime.serving import Drained, Signals, until_heard
@@ -72,10 +72,9 @@ def run_command(
     charts = loaded_charts(()) if app is None else charts_of_code(app)
     address, prefix = store or default_store(), key_prefix_of(key_prefix)
     drain_ms, lease_ms = duration_ms(drain, "--drain"), duration_ms(lease, "--lease")
-    if lease_ms < LEASE_MS_MIN:
-        raise UsageError(
-            f"--lease is below {LEASE_MS_MIN}ms", code="lease.malformed", hint="write 30s, or leave it out"
-        )
+    if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
+        message = f"--lease {lease[:40]} is not between {LEASE_MS_MIN}ms and {LEASE_MS_MAX // 60_000}m"
+        raise UsageError(message, code="lease.malformed", hint="write 30s, or leave it out")
 
     async def work() -> Drained:
         loop, heard = asyncio.get_running_loop(), asyncio.Event()

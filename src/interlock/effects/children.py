@@ -8,31 +8,34 @@ Rule 3: a child that failed is begun anew while the invoke's `retry` has tries l
 (escalate).
 Rule 4: a process that does not have the child's chart leaves it to others, and says so beside the work; it may be that
 nobody has it, as with a handler, and then a person must.
-Rule 5: a child that takes longer than the invoke's `timeout` is ended, and its parent hears `timeout`.
+Rule 5: a child that takes longer than the invoke's `timeout` is ended, and its parent hears `timeout`. The time of one
+that was created under a wrong clock, in the future, counts from when that is noticed; a note beside the work says so.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from interlock.effects.lane import Held
 from interlock.effects.left import CANCEL
-from interlock.effects.retry import Again, Failed, Policy, decided, failed_by, policy_of
-from interlock.errors import InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.effects.retry import Again, Failed, Policy, decided, error_facts, failed_by, policy_of
+from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.event import Event
-from interlock.model.limits import LOOK_MS_MAX
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOOK_MS_MAX
 from interlock.model.results import invoke_failed
 from interlock.ports.clock import Clock
 from interlock.ports.driver import NOT_HERE, Child, Driver
-from interlock.ports.work import Claim, Settled
+from interlock.ports.work import Claim, Settled, WorkQuery, WorkStore
+
+COUNTS_ANEW = "clock.ahead"
+"""The code of that note."""
 
 
 class Children:
     """Performs the work that stands for children."""
 
-    def __init__(self, driver: Driver, clock: Clock) -> None:
+    def __init__(self, driver: Driver, clock: Clock, *, store: WorkStore | None = None) -> None:
         self._driver = driver
         self._clock = clock
+        self._store = store
 
     async def perform(self, held: Held) -> Settled | None:
         """Begin the child, or end it when its time is up."""
@@ -43,16 +46,29 @@ class Children:
         except (NotFoundError, RejectedError, UnavailableError, UsageError) as error:
             if error.code in NOT_HERE:
                 later_ms = self._clock.now_ms() + LOOK_MS_MAX
-                return Settled(claim, "again", later_ms, error=_not_here(error), lapsed=True, begun=False)
+                return Settled(claim, "again", later_ms, error=error_facts(error), lapsed=True, begun=False)
             if isinstance(error, UnavailableError):
                 raise
             return await self._failed(held, failed_by(error))
         if child.ended or timeout is None:
             return Settled(claim, "wait")
-        due = child.created_ms + timeout
-        if due > self._clock.now_ms():
-            return Settled(claim, "again", due, lapsed=True)
+        now_ms, since_ms, note = self._clock.now_ms(), child.created_ms, None
+        if since_ms > now_ms + CLOCK_AHEAD_MS_MAX:
+            since_ms = await self._noted_ms(claim, now_ms)
+            note = {"code": COUNTS_ANEW, "message": "it was created by a clock that was ahead", "since_ms": since_ms}
+        if since_ms + timeout > now_ms:
+            return Settled(claim, "again", since_ms + timeout, error=note, lapsed=True)
         return await self._timed_out(held, child, timeout)
+
+    async def _noted_ms(self, claim: Claim, now_ms: int) -> int:
+        """From when the time of a child counts whose creation is in the future."""
+        if self._store is not None:
+            page = await self._store.works(WorkQuery(entity=claim.entity, place=claim.work.place))
+            kept = page.rows[0].error if page.rows else None
+            if isinstance(kept, dict) and kept.get("code") == COUNTS_ANEW:
+                noted_ms = kept.get("since_ms")
+                return noted_ms if type(noted_ms) is int and noted_ms <= now_ms else now_ms
+        return now_ms
 
     async def _timed_out(self, held: Held, child: Child, timeout_ms: int) -> Settled | None:
         held.bringing = True
@@ -84,7 +100,3 @@ def restarted(claim: Claim, failed: Failed, *, now_ms: int, jitter: float) -> Se
     policy = policy_of(claim.work.body, otherwise=Policy())
     answer = decided(policy, failed, failures=claim.failures, attempts=claim.failures + 1, now_ms=now_ms, jitter=jitter)
     return Settled(claim, "again", answer.next_ms) if isinstance(answer, Again) else None
-
-
-def _not_here(error: InterlockError) -> dict[str, Any]:
-    return {"code": error.code, "message": error.message[:500]}

@@ -35,9 +35,11 @@ from interlock.effects.retry import (
     HandlerFailed,
     Policy,
     Spent,
+    code_of,
     decided,
     failed_by,
     policy_of,
+    shown_message,
 )
 from interlock.effects.threads import Threads
 from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
@@ -202,7 +204,7 @@ class Handlers:
         try:
             result = await self._run(work, held, attempt)
         except Exception as error:  # whatever a handler raises is its answer
-            if isinstance(error, UnavailableError) and error.code in NO_PROCESS and attempt.name in self._busy:
+            if isinstance(error, UnavailableError) and code_of(error) in NO_PROCESS and attempt.name in self._busy:
                 raise  # it is put off: nothing says that the handler was even called
             raised = error.__cause__ if isinstance(error, HandlerFailed) else error
             if raised is not None and not isinstance(raised, InterlockError):
@@ -316,7 +318,7 @@ class Handlers:
         try:
             receipt = await self._answers.bring_success(held, invoke_done(claim.work.body["id"], claim.key, value))
         except RejectedError as error:  # too large, perhaps: asked for again, the deed would come to the same
-            return await self._spent(held, Failed(error.code, error.message[:500]))
+            return await self._spent(held, Failed(code_of(error), shown_message(error)))
         return None if receipt.outcome == "applied" else Settled(claim, "done")
 
     async def _spent(self, held: Held, failed: Failed) -> Settled | None:

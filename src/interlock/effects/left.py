@@ -148,7 +148,7 @@ def _closing(before: Snapshot | None, step: Step, time_ms: int, told: Entry | No
 
 
 def _message(ordinal: int, told: Entry, type: str, data: Any) -> Work:
-    return Work(Place("message", told.version, ordinal), BUS, said(told, type, data), told.event.time_ms)
+    return Work(Place("message", told.version, ordinal), BUS, said(told, type, data), told.event.at_ms)
 
 
 def _cancel(version: int, effect: Effect, time_ms: int) -> Work:

@@ -13,9 +13,9 @@ import logging
 from contextlib import nullcontext
 
 from interlock.effects.lane import Held
-from interlock.effects.retry import Policy, backoff_ms
+from interlock.effects.retry import Policy, backoff_ms, error_facts
 from interlock.errors import InterlockError, RejectedError, UnavailableError
-from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
+from interlock.model.limits import MESSAGE_ATTEMPTS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.model.message import SOURCE, message_of
 from interlock.ports.bus import Bus
 from interlock.ports.clock import Clock
@@ -25,7 +25,7 @@ from interlock.ports.work import Claim, Settled
 PUBLISHED_MAX = 256
 """Messages of one runtime under way at a time, each of another entity: they share the round trips of the bus."""
 
-_FAILED = Policy(backoff_ms_min=200, backoff_ms_max=60_000)
+_FAILED = Policy(backoff_ms_min=200, backoff_ms_max=SEND_BACKOFF_MS_MAX)
 """How long a message that the bus did not take waits."""
 
 _AWAY = Policy(backoff_ms_min=500, backoff_ms_max=30_000, full_jitter=False)
@@ -61,26 +61,21 @@ class Messages:
 
     def try_enter(self) -> Pass | None:
         """A permit of the door behind this one, unless the bus is away."""
-        if self._clock.now_ms() < self._away_until_ms:
+        left_ms = self._away_until_ms - self._clock.now_ms()
+        if 0 < left_ms <= _AWAY.backoff_ms_max:  # longer than that is from a clock that was ahead
             return None
         return nullcontext() if self._door is None else self._door.try_enter()
 
     def _put_off(self, claim: Claim, error: UnavailableError) -> Settled:
         now = self._clock.now_ms()
-        if now >= self._away_until_ms:  # of many that fail together the first counts
+        if not 0 < self._away_until_ms - now <= _AWAY.backoff_ms_max:  # of many that fail together the first counts
             self._away_until_ms = now + backoff_ms(_AWAY, self._absences, 1.0)
             self._absences += 1
             _log.warning("the bus is away; messages wait", extra={"code": error.code, "absences": self._absences})
-        return Settled(claim, "again", self._away_until_ms, error=_facts(error), lapsed=True, begun=False)
+        return Settled(claim, "again", self._away_until_ms, error=error_facts(error), lapsed=True, begun=False)
 
     def _failed(self, claim: Claim, error: InterlockError) -> Settled:
         if isinstance(error, RejectedError) or claim.failures + 1 >= MESSAGE_ATTEMPTS_MAX:
-            return Settled(claim, "dead", error=_facts(error))
+            return Settled(claim, "dead", error=error_facts(error))
         wait = backoff_ms(_FAILED, claim.failures, self._clock.jitter())
-        return Settled(claim, "again", self._clock.now_ms() + wait, error=_facts(error))
-
-
-def _facts(error: InterlockError) -> dict[str, str]:
-    """What a person reads beside the dead letter: what happened, and what to do."""
-    facts = {"code": error.code, "message": error.message[:500]}
-    return facts if error.hint is None else {**facts, "hint": error.hint[:500]}
+        return Settled(claim, "again", self._clock.now_ms() + wait, error=error_facts(error))

@@ -3,6 +3,7 @@
 Rule 1: a key that waits, is in hand or is put off is not added a second time; its value is the newest one given.
 Rule 2: what failed waits twice as long each time, up to a cap; what was done is forgotten.
 Rule 3: it never waits by itself and reads no clock: its owner asks when the next may go.
+Rule 4: a time that is further ahead than any wait is from a clock that was ahead, and counts as come.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class KeyedQueue(Generic[T]):
 
     def take(self, now_ms: float) -> tuple[str, T] | None:
         """The next key and its value, which is then in hand; None when none may go now."""
-        while (soonest := self._soonest()) is not None and soonest[0] <= now_ms:
+        while (soonest := self._soonest()) is not None and not 0 < soonest[0] - now_ms <= RECONCILE_BACKOFF_MS_MAX:
             self._waiting[soonest[1]] = self._put_off.pop(soonest[1])[1]
-        if not self._waiting or now_ms < self._free_ms:
+        if not self._waiting or 0 < self._free_ms - now_ms <= self._between_ms:
             return None
-        self._free_ms = max(self._free_ms, now_ms) + self._between_ms
+        self._free_ms = now_ms + self._between_ms
         key = next(iter(self._waiting))
         self._in_hand.add(key)
         return key, self._waiting.pop(key)

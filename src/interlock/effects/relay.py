@@ -19,20 +19,21 @@ from msgspec.structs import replace
 from interlock.effects.children import restarted
 from interlock.effects.lane import Held
 from interlock.effects.left import CANCEL, place_of
-from interlock.effects.retry import Failed, Policy, backoff_ms
+from interlock.effects.retry import Failed, Policy, backoff_ms, error_facts
+from interlock.effects.waits import ENDING
 from interlock.errors import InterlockError, NotFoundError
 from interlock.model.event import Event
-from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX
+from interlock.model.limits import LOOK_MS_MAX, MESSAGE_ATTEMPTS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.model.results import call_failed
 from interlock.model.work import CHILD, Place
 from interlock.ports.clock import Clock
 from interlock.ports.driver import NOT_HERE, Driver
 from interlock.ports.work import Claim, Settled, WorkQuery, WorkRow, WorkStore
 
-_PUT_OFF = Policy(backoff_ms_min=200, backoff_ms_max=60_000)
+_PUT_OFF = Policy(backoff_ms_min=200, backoff_ms_max=SEND_BACKOFF_MS_MAX)
 """How long a row that could not be delivered waits."""
 
-_ENDING = {"code": "child.ending", "message": "its state was left; it goes when the child has heard"}
+_ENDING = {"code": ENDING, "message": "its state was left; it goes when the child has heard"}
 """What stands beside the work of a child while its end is delivered."""
 
 _NEVER_MS = 36_500 * 86_400_000
@@ -153,7 +154,7 @@ class Relay:
         return Settled(claim, "dead", error={"code": code, "message": f"nobody at {claim.work.name}"})
 
     def _put_off(self, claim: Claim, error: InterlockError) -> Settled:
-        facts = {"code": error.code, "message": error.message[:500]}
+        facts = error_facts(error)
         if claim.failures + 1 >= MESSAGE_ATTEMPTS_MAX:
             return Settled(claim, "dead", error=facts)
         wait = backoff_ms(_PUT_OFF, claim.failures, self._clock.jitter())

@@ -4,11 +4,12 @@ Rule 1: what the handler says it did not do (RejectedError, DeniedError, UsageEr
 Rule 2: anything else may have happened: it is tried again while the policy has tries left, then `done: unknown`.
 Rule 3: a lapsed lease is no failure and costs no try, or an effect without a policy would not be done at least once;
 but what keeps killing its workers ends after `ATTEMPTS_MAX` attempts.
+Rule 4: whatever an exception says is made storable here (`model.storable`), once, before anything is decided: a code
+that cannot be encoded must not keep a final rejection from its `onError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ from interlock.errors import (
 )
 from interlock.model.duration import parse_duration
 from interlock.model.limits import ATTEMPTS_MAX
+from interlock.model.storable import shown, storable_code, storable_text
 
 TERMINAL = (
     CorruptionError,
@@ -101,23 +103,36 @@ def failed_by(error: BaseException) -> Failed:
     """What an exception of a handler says."""
     if isinstance(error, HandlerFailed):
         return error.failed
-    code = error.code if isinstance(error, InterlockError) else type(error).__name__
-    return Failed(code, _shown(error, str), "no" if isinstance(error, TERMINAL) else "unknown")
+    return Failed(code_of(error), shown(error), "no" if isinstance(error, TERMINAL) else "unknown")
+
+
+def code_of(error: BaseException) -> str:
+    """The code of an exception: its own, if it is one of ours and has a usable one, else that of its class."""
+    name = storable_code(type(error).__name__, "error")
+    if not isinstance(error, InterlockError):
+        return name
+    try:
+        return storable_code(error.code, storable_code(type(error).code, name))
+    except Exception:  # noqa: BLE001 - `code` of a subclass may be a property, and raise anything
+        return name
+
+
+def error_facts(error: InterlockError) -> dict[str, str]:
+    """What is stored beside work that failed with one of our errors: code, message, and hint if there is one."""
+    facts = {"code": code_of(error), "message": shown_message(error)}
+    hint = getattr(error, "hint", None)
+    return facts if hint is None else {**facts, "hint": shown(hint)}
+
+
+def shown_message(error: InterlockError) -> str:
+    """The message of one of our errors, without its hint."""
+    return shown(getattr(error, "message", type(error).__name__))  # a subclass need not call our constructor
 
 
 def exited(error: BaseException) -> HandlerFailed:
     """The failure that an exception stands for which is no `Exception`: it may pass, and something may be done."""
-    return HandlerFailed(Failed(type(error).__name__, f"the handler raised {_shown(error, repr)}"[:500]))
-
-
-def _shown(error: BaseException, how: Callable[[object], str]) -> str:
-    """What an exception says of itself, so that it can be kept. What it holds is the handler's own: it may have no text
-    at all, or one with half a character in it, such as the name of a file that is no UTF-8.
-    """
-    try:
-        return how(error)[:500].encode(errors="backslashreplace").decode()
-    except Exception:  # noqa: BLE001 - whatever its text fails by, its class is known
-        return f"{type(error).__name__}, which cannot be shown"
+    name = storable_code(type(error).__name__, "error")
+    return HandlerFailed(Failed(name, storable_text(f"the handler raised {shown(error, repr)}")))
 
 
 def decided(

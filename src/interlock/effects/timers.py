@@ -20,6 +20,9 @@ from interlock.ports.driver import Driver
 from interlock.ports.lease import Downtime
 from interlock.ports.work import Settled
 
+MOVED = {"code": "timer.moved", "message": "it was set by a clock that was ahead, and counts anew"}
+"""What is noted beside the work of a timer that is due earlier than it was when it was set."""
+
 
 class Moved(Struct, frozen=True):
     """When a timer is due after downtime, and from when it counts now."""
@@ -66,4 +69,7 @@ class Timers:
         if due_ms is None:
             return Settled(claim, "done")
         now_ms = self._clock.now_ms()
-        return Settled(claim, "again", due_ms if due_ms > now_ms else now_ms + LOOK_MS_MAX, lapsed=True)
+        next_ms = due_ms if due_ms > now_ms else now_ms + LOOK_MS_MAX
+        # A note, so that a store which writes nothing for a mere delay keeps this one: its row is due much later.
+        is_earlier = claim.work.due_ms is not None and due_ms < claim.work.due_ms
+        return Settled(claim, "again", next_ms, error=MOVED if is_earlier else None, lapsed=True)

@@ -42,6 +42,7 @@ from interlock.model.action import (
 )
 from interlock.model.chart import Chart
 from interlock.model.field import Field, refusal
+from interlock.model.storable import shown
 
 Function = Callable[[Mapping[str, Any], Any], Any]
 """A registered guard or assign: (context, event), and the arguments as a third where the chart gives some."""
@@ -343,7 +344,7 @@ def called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except Exception as error:
-        message = f"`{name}` raised {type(error).__name__}: {str(error)[:200]}"
+        message = f"`{name}` raised {type(error).__name__}: {shown(error)[:200]}"
         raise ContentError("function.failed", message) from error
 
 

@@ -84,7 +84,7 @@ class Receiver:
 
     def _run(self, snapshot: Snapshot, event: Event) -> Run:
         run = run_at(snapshot, event.time_ms, self.actions.fields, raises=self.raises)
-        run.event = event
+        run.event, run.clock_ms = event, event.clock_ms
         return run
 
     def _finished(
@@ -308,6 +308,7 @@ def _with_data(event: Event, data: Any) -> Event:
         event.source,
         event.last,
         event.forwarded,
+        event.clock_ms,
     )
 
 

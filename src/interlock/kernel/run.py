@@ -70,6 +70,8 @@ class Run(Struct, gc=False):
     active: frozenset[str] = frozenset()
     sendid: str | None = None
     """The id of the send whose arguments are being evaluated, if it has one."""
+    clock_ms: int | None = None
+    """The driver's clock, where it is behind `time_ms`: timers count from it."""
 
     # Errors
 
@@ -247,10 +249,11 @@ class Run(Struct, gc=False):
         name = id if id is not None else f"send.{self.version}.{ordinal}"
         while any(each.name == name for each in self.timers):  # at most once for each pending timer
             name = f"{name}~{self.version}.{ordinal}"
-        due = self.time_ms + delay_ms
+        since_ms = self.clock_ms
+        due = (self.time_ms if since_ms is None else since_ms) + delay_ms
         self.timers = (
             *self.timers,
-            Timer(name, event, due, self.version, ordinal, id, data, to, type_, restore, state),
+            Timer(name, event, due, self.version, ordinal, id, data, to, type_, restore, state, since_ms),
         )
         self.effect("timer", {"name": name, "event": event, "due_ms": due, "version": self.version})
 

@@ -19,7 +19,9 @@ RESERVED_NAMES = ("_", "done.", "error.", "after.")
 class Event(Struct, frozen=True, gc=False, omit_defaults=True):
     """A fact given to an entity: a dotted name and a payload, with who sent it, when, and by which way.
 
-    `time_ms` is stamped by the driver before the step: the kernel reads no clock. `key` is the idempotency key.
+    `time_ms` is stamped by the driver before the step: the kernel reads no clock. It never goes back from one event of
+    an entity to the next. `clock_ms` is the driver's clock where that is behind `time_ms`: another clock was ahead when
+    it stamped an event before this one. Timers and work count from `at_ms`. `key` is the idempotency key.
     `principal` is a mapping (`id`, `kind`, `roles`, ...). The fields after `type` are SCXML's.
     `source` is set by the driver for what it brings back: `timer/<name>/<version set>` for a firing, `invoke/<effect
     key>` for a
@@ -41,3 +43,9 @@ class Event(Struct, frozen=True, gc=False, omit_defaults=True):
     source: str | None = None
     last: bool = False
     forwarded: bool = False
+    clock_ms: int | None = None
+
+    @property
+    def at_ms(self) -> int:
+        """The driver's clock when it took the event."""
+        return self.time_ms if self.clock_ms is None else self.clock_ms

@@ -118,8 +118,25 @@ SNAPSHOTS_CACHED_MAX = 10_000
 ATTEMPTS_MAX = 50
 """Attempts at one effect, those counted that ended with their worker: what kills every worker must end some time."""
 
+FAILURE_TEXT_LENGTH_MAX = 500
+"""Characters of an error's message or hint that are stored: enough to read, and a thousand failures stay small."""
+
+FAILURE_CODE_LENGTH_MAX = 200
+"""Characters of an error's code: codes are compared by charts and shown in lists. Ours have fewer than 40."""
+
 LEASE_MS = 30_000
 """How long work stays with whoever took it up, unless renewed: a worker that died holds it up for that long at most."""
+
+LEASE_MS_MAX = 600_000
+"""The longest lease that may be asked for: ten minutes. It is renewed long before that, so nothing needs more; and a
+lease that ends later than this from now was taken under a wrong clock, and is not valid."""
+
+CLOCK_AHEAD_MS_MAX = 60_000
+"""How far a recorded time may be ahead of a clock that is right. Hosts kept by NTP differ by milliseconds, and without
+it by seconds; beyond a minute the clock that stamped it was wrong."""
+
+AHEAD_ENTITIES_MAX = 10_000
+"""Entities stamped in the future that a worker looks at in one go, and remembers to have looked at."""
 
 LEASE_MS_MIN = 100
 """The shortest lease that may be asked for: it is renewed at a third, and a busy machine must not miss that."""
@@ -132,6 +149,9 @@ RUNNING_MAX = 64
 
 MESSAGE_ATTEMPTS_MAX = 20
 """Failed deliveries of one row of an outbox before it is a dead letter and the next one goes: about a quarter hour."""
+
+SEND_BACKOFF_MS_MAX = 60_000
+"""The longest wait before a send or a message that failed is tried again: what was away is found within a minute."""
 
 MESSAGE_BYTES_MAX = 1_048_576
 """Bytes of a message that is taken in (1 MiB): what NATS and Kafka carry by default. Ours have an entry's and a bit."""

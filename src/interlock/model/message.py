@@ -21,6 +21,7 @@ from msgspec import Struct
 from interlock.errors import RejectedError
 from interlock.model.codec import encode
 from interlock.model.entry import Entry
+from interlock.model.keys import OWN, REQUESTS
 from interlock.model.limits import MESSAGE_BYTES_MAX
 from interlock.model.work import Place
 
@@ -78,12 +79,19 @@ def said(entry: Entry, type: str, data: Any) -> dict[str, Any]:
         "data": data,
         "time_ms": entry.event.time_ms,
         "event": entry.event.name,
-        "key": None if entry.key.startswith("_") else entry.key,
+        "key": _told_key(entry),
         "principal": None if who is None else str(who),
         "trace": entry.trace,
         "revision": entry.revision,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _told_key(entry: Entry) -> str | None:
+    """The key that a sender gave, or the name of the request that the driver made one for; None for its other keys."""
+    if entry.key.startswith(REQUESTS):
+        return entry.event.key
+    return None if entry.key.startswith(OWN) else entry.key
 
 
 def message_of(entity: str, place: Place, body: Any, *, source: str = SOURCE) -> Message:

@@ -1,6 +1,9 @@
 """The events by which things come back to an entity: what it invoked, what it called, and its timers.
 
-Rule: `source` says which invoke or timer of the snapshot an event belongs to; the kernel takes it only if that stands.
+Rule 1: `source` says which invoke or timer of the snapshot an event belongs to; the kernel takes it only if that is
+still pending.
+Rule 2: the code and the message of a failure are made storable here as well: this is where every failure becomes an
+event, whoever reports it.
 """
 
 from __future__ import annotations
@@ -9,9 +12,13 @@ from typing import Any, Literal
 
 from interlock.model.event import Event
 from interlock.model.snapshot import Timer
+from interlock.model.storable import storable_code, storable_text
 
 Done = Literal["no", "unknown"]
 """Whether what failed was perhaps done all the same: a saga compensates what was perhaps done."""
+
+UNNAMED = "error"
+"""The code of a failure that has none."""
 
 COMPENSATION_FAILED = "compensation_failed"
 """Why an ended entity refuses the failure of a compensation: nobody is there to take it but a person."""
@@ -26,13 +33,14 @@ def invoke_failed(
     invokeid: str, key: str, code: str, message: str, *, done: Done, attempts: int = 1, time_ms: int = 0
 ) -> Event:
     """The failure of an invoke, for good."""
-    data = {"code": code, "message": message, "attempts": attempts, "done": done}
+    told = {"code": storable_code(code, UNNAMED), "message": storable_text(message)}
+    data = {**told, "attempts": attempts, "done": done}
     return _invoked("error", invokeid, key, data, time_ms)
 
 
 def call_failed(name: str | None, key: str, code: str, *, sendid: str | None = None, time_ms: int = 0) -> Event:
     """The failure of a named action or of a send (`name` is then `send`), for good."""
-    data = {"effect": name, "key": key, "code": code}
+    data = {"effect": name, "key": key, "code": storable_code(code, UNNAMED)}
     return Event("error.communication", data, time_ms=time_ms, type="platform", sendid=sendid)
 
 

@@ -16,7 +16,8 @@ class Timer(Struct, frozen=True, gc=False, omit_defaults=True):
 
     `name` is unique in the snapshot: the send id, or `<id>~<version>.<ordinal>` while another of that id is pending.
     `to` is another addressee than the entity itself. `state` is the state of an `after`. `since_ms` is from when it
-    counts, once downtime has moved it; None: from the entry that set it.
+    counts, once downtime has moved it, or where the driver's clock was behind the entity's time; None: from the time of
+    the entry that set it.
     """
 
     name: str

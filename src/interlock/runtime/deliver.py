@@ -4,10 +4,13 @@ Rule 1: everything has a key of the driver's own, made from the work it answers:
 Rule 2: timers fire in the order in which they are due, one step each, on the snapshot as it then is.
 Rule 3: a timer that downtime moves is moved by an entry of its own before anything fires; replay sees the same.
 Where the store notes no downtime, every timer goes by its deadline.
+Rule 4: a timer that counts from a time in the future was set under a wrong clock: it is moved likewise, to count from
+now. Only an entity whose time is ahead of the clock can have one.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container
 from typing import Any
 
@@ -15,7 +18,7 @@ from interlock.effects.timers import moved_by
 from interlock.errors import NotFoundError, RejectedError, UnavailableError
 from interlock.model.entry import Receipt
 from interlock.model.event import Event
-from interlock.model.limits import CHILD_DEPTH_MAX, TIMERS_MAX
+from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_MAX
 from interlock.model.results import timer_fired, timer_moved
 from interlock.model.snapshot import Parent, Snapshot, Timer
 from interlock.model.work import Place
@@ -24,6 +27,8 @@ from interlock.ports.work import Claim
 from interlock.runtime.alive import Alive
 from interlock.runtime.children import child_context, child_entity
 from interlock.runtime.send import Runtime
+
+_log = logging.getLogger("interlock.runtime")
 
 _ANSWERED_LATE = "compensated"
 """The reason of an entry that calls the compensation of a deed which nobody waited for any more."""
@@ -51,11 +56,13 @@ class Deliveries:
         fired: set[Place] = set()
         waiting: dict[Place, int] = {}
         refused: dict[Place, RejectedError] = {}
-        for _ in range(2 * TIMERS_MAX):  # each may be moved, and each may fire
+        for _ in range(3 * TIMERS_MAX):  # each may be moved, twice, and each may fire
             try:
-                snapshot = await self._runtime.state(entity)
+                snapshot, last_ms = await self._runtime.timed(entity)
             except NotFoundError:
                 return Fired(frozenset(fired), {})
+            if last_ms > self._runtime.clock.now_ms() + CLOCK_AHEAD_MS_MAX and await self._rebased(snapshot, refused):
+                continue
             waiting = {Place("timer", each.version, each.ordinal): each.due_ms for each in snapshot.timers}
             timer = _due(snapshot, self._runtime.clock.now_ms(), refused)
             if timer is None:
@@ -78,14 +85,39 @@ class Deliveries:
                 fired.add(place)
         return Fired(frozenset(fired), waiting, refused)
 
+    async def _rebased(self, snapshot: Snapshot, refused: dict[Place, RejectedError]) -> bool:
+        """Move the first timer that counts from the future, to count from now; False when there is none."""
+        now_ms = self._runtime.clock.now_ms()
+        for timer in snapshot.timers:
+            place = Place("timer", timer.version, timer.ordinal)
+            if timer.due_ms <= now_ms or place in refused:
+                continue
+            since_ms = await self._since_ms(snapshot.entity, timer)
+            if since_ms <= now_ms + CLOCK_AHEAD_MS_MAX:
+                continue
+            moved = timer_moved(timer, due_ms=now_ms + max(0, timer.due_ms - since_ms), since_ms=now_ms)
+            try:
+                receipt = await self.deliver(snapshot.entity, moved, key=f"_moved{place.answer_key}/{now_ms}")
+            except RejectedError as error:  # the step would be too large
+                refused[place] = error
+                continue
+            facts = {"entity_id": snapshot.entity, "timer": timer.name, "ahead_ms": since_ms - now_ms}
+            _log.warning("a timer that a wrong clock had set is moved", extra=facts)
+            return receipt.version > snapshot.version
+        return False
+
+    async def _since_ms(self, entity: str, timer: Timer) -> int:
+        """From when a timer counts."""
+        if timer.since_ms is not None:
+            return timer.since_ms
+        (entry,) = await self._runtime.journal(entity, after=timer.version - 1, limit=1)
+        return entry.event.time_ms
+
     async def _moved(self, entity: str, timer: Timer) -> Event | None:
         """The event by which downtime moves a timer that came due; None when it fires."""
         if timer.restore == "deadline" or self._alive is None:
             return None
-        since_ms = timer.since_ms
-        if since_ms is None:
-            (entry,) = await self._runtime.journal(entity, after=timer.version - 1, limit=1)
-            since_ms = entry.event.time_ms
+        since_ms = await self._since_ms(entity, timer)
         moved = moved_by(await self._alive.downtimes(since_ms=since_ms), timer, since_ms)
         return None if moved is None else timer_moved(timer, due_ms=moved.due_ms, since_ms=moved.since_ms)
 

@@ -1,7 +1,8 @@
 """The desk: what a person may do about work that waits, and a note of who did it.
 
-Rule 1: only dead letters are retried or dropped, unless the person insists. Work in hand is never retried: it would
-run beside itself.
+Rule 1: only dead letters are retried or dropped, unless the person insists. That also breaks a lease: the work is due
+now, and whoever takes it up next has it. A worker that still holds it keeps it if it renews its lease first; otherwise
+it loses it at its next renewal, and both run until then.
 Rule 2: a retry is under the same key, from the first attempt. What is dropped is gone: a chart that waits for its
 result waits on, until somebody sends it an event. An entity that has ended takes none: a compensation behind its end is
 not dropped unless the person insists, since those that come after it would never be called.
@@ -92,7 +93,7 @@ class Desk:
         if not force:
             message = f"`{key_of(row)}` is no dead letter: it {TOLD[word]}"
             raise RejectedError(message, code="work.alive", hint="--force insists, with what that means for its chart")
-        if act == "retry" and word in ("in_hand", "child", "behind", "called_off"):
+        if act == "retry" and word in ("child", "behind", "called_off"):
             message = f"`{key_of(row)}` cannot be tried now: it {TOLD[word]}"
             raise RejectedError(message, code="work.alive", hint="it goes on by itself")
 

@@ -1,7 +1,7 @@
 """The intake: messages of a bus become events of entities, each once.
 
 Rule 1: a message is acknowledged after its receipt. Killed in between, it comes again, and its key, made of source and
-id, is known: `duplicate`.
+id, is known: `duplicate`. No sender can take that key (`model.keys`).
 Rule 2: messages of one source entity are taken one after another, in the bus's order; others side by side.
 Rule 3: what cannot be answered now (the store is away, others kept winning) is tried again in its place, however long.
 Rule 4: `rejected` and `denied` are answers: told, and acknowledged. What can never become an event is set aside as a
@@ -28,12 +28,14 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from interlock.effects.retry import Policy, backoff_ms
+from interlock.effects.retry import Policy, backoff_ms, code_of, error_facts, shown_message
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
 from interlock.model.codec import plain
 from interlock.model.entry import Receipt
-from interlock.model.limits import KEY_BYTES_MAX, NAME_BYTES_MAX
+from interlock.model.keys import bus_key
+from interlock.model.limits import NAME_BYTES_MAX
 from interlock.model.message import Message, decode_message
+from interlock.model.storable import shown
 from interlock.ports.bus import Bus, Incoming, Source
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.runtime.send import Runtime
@@ -225,7 +227,7 @@ class Intake:
             found = self._route(message)
             delivery = await found if isawaitable(found) else found
         except Exception as error:
-            text = f"the route failed for message `{message.id[:200]}`: {type(error).__name__}: {str(error)[:200]}"
+            text = f"the route failed for message `{message.id[:200]}`: {type(error).__name__}: {shown(error)[:200]}"
             raise InterlockError(
                 text, code="route.failed", hint="mend the route, then send the message again"
             ) from error
@@ -254,16 +256,17 @@ class Intake:
     async def _tried(self, message: Message, delivery: Delivery) -> Receipt:
         sender = self._principal or {"id": f"bus:{message.source}", "kind": "bus", "roles": []}
         trace = message.trace if message.trace and len(message.trace.encode()) <= NAME_BYTES_MAX else None
-        given: dict[str, Any] = {"key": key_of(message), "principal": sender, "trace": trace}
+        key = bus_key(message.source, message.id)
+        given: dict[str, Any] = {"principal": sender, "trace": trace}
         while True:
             try:
-                return await self._runtime.send(
-                    delivery.entity, delivery.event, delivery.payload, sent_ms=message.time_ms, **given
+                return await self._runtime.submit(
+                    delivery.entity, delivery.event, delivery.payload, key=key, sent_ms=message.time_ms, **given
                 )
             except NotFoundError as error:
                 if delivery.create is None or error.code != "entity.unknown":
                     raise
-            await self._runtime.create(delivery.entity, delivery.create, principal=sender, trace=trace)
+            await self._runtime.create(delivery.entity, delivery.create, **given)
 
     async def _wait(self, failures: int) -> None:
         """Wait before the next try. Raises `_Stopped` when the intake ends meanwhile."""
@@ -294,7 +297,7 @@ class Intake:
     async def _set_aside(self, incoming: Incoming, error: InterlockError) -> None:
         """Where a person finds it, with the reason."""
         self.counts["dead"] += 1
-        facts = {"code": error.code, "error": error.message[:500], "hint": error.hint}
+        facts = {"code": code_of(error), "error": shown_message(error), "hint": error.hint}
         _log.error("a message is set aside", extra=facts)
         if self._dead is None:
             await incoming.set_aside()
@@ -320,14 +323,6 @@ class _Stopped(Exception):
     """The intake ends: what waits is put back."""
 
 
-def key_of(message: Message) -> str:
-    """The key under which entities know a message: bound to its source, since ids of two sources may be the same."""
-    text = f"{message.source}#{message.id}"
-    if text.startswith("_") or not text.isprintable() or len(text.encode(errors="replace")) > KEY_BYTES_MAX:
-        return blake2b(text.encode(errors="surrogatepass"), digest_size=32).hexdigest()
-    return text
-
-
 def _expired(message: Message, receipt: Receipt) -> InterlockError:
     text = f"message `{message.id[:200]}` is from a time whose keys `{receipt.entity}` has forgotten"
     hint = "look into the journal; if it was not taken, send it again under a new id"
@@ -340,5 +335,5 @@ def _letter(body: bytes, error: InterlockError, now_ms: int) -> Message:
         text: dict[str, Any] = {"body": body.decode()}
     except UnicodeDecodeError:
         text = {"body_base64": plain(body)}
-    data = {"code": error.code, "message": error.message[:500], "hint": error.hint, **text}
+    data = {"hint": None, **error_facts(error), **text}
     return Message(id=digest, source="/interlock/intake", type=DEAD_TYPE, time_ms=now_ms, data=data)

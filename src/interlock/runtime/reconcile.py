@@ -24,6 +24,7 @@ from interlock.effects.calling import answer_of, called
 from interlock.effects.queue import KeyedQueue
 from interlock.effects.retry import failed_by
 from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.model.keys import reconcile_key
 from interlock.model.limits import LEASE_MS, RECONCILE_PAGE, RECONCILE_PASS_MAX, STOP_MS_MAX
 from interlock.ports.door import Pass
 from interlock.ports.lease import Lease, LeaseStore
@@ -184,7 +185,7 @@ class Runner:
                 task = asyncio.ensure_future(self._asked(*found))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
-            if enough() or (until_ms is not None and now_ms >= until_ms):
+            if enough() or (until_ms is not None and not 0 < until_ms - now_ms <= self._reconciler.every_ms):
                 return
             full = len(self._running) >= self._reconciler.running_max
             times = (None if full else self._queue.next_ms(), until_ms)
@@ -192,7 +193,9 @@ class Runner:
             waits: set[asyncio.Future[Any]] = set(self._running)
             sleep = None
             if soonest is not None:
-                sleep = asyncio.ensure_future(self._clock.sleep_ms(soonest - now_ms))
+                # Not longer than a pass takes: a time that is further away is from a clock that was ahead.
+                nap_ms = min(soonest - now_ms, self._reconciler.every_ms)
+                sleep = asyncio.ensure_future(self._clock.sleep_ms(nap_ms))
                 waits.add(sleep)
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -256,11 +259,11 @@ class Runner:
         if self._lease is None or self._until_ms <= self._clock.now_ms():
             return "moved"  # to another runner, which asks again
         try:
-            receipt = await self._runtime.send(
+            receipt = await self._runtime.submit(
                 seen.entity,
                 answer.event,
                 answer.payload,
-                key=f"reconcile/{name}/{seen.version}",
+                key=reconcile_key(name, seen.version),
                 expected=seen.version,
                 principal={"id": f"reconciler/{name}", "kind": "system", "roles": ["system"]},
             )

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from hashlib import blake2b
 from typing import Any
 
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.event import RESERVED_NAMES
+from interlock.model.keys import OWN
 from interlock.model.limits import (
     ENTITY_ID_BYTES_MAX,
     KEY_BYTES_MAX,
@@ -59,8 +59,12 @@ def check_new(entity: str) -> None:
 def check_key(key: str) -> None:
     """A sender's key: a short text that does not begin with `_`, which is the driver's own."""
     _check_text(key, "key", KEY_BYTES_MAX, "key.malformed")
-    if not key or key.startswith("_"):
-        raise UsageError("a key must not be empty or begin with `_`", code="key.reserved")
+    if not key or key.startswith(OWN):
+        raise UsageError(
+            f"a key must not be empty or begin with `{OWN}`: {key[:80]!r}",
+            code="key.reserved",
+            hint=f"keys that begin with `{OWN}` are the driver's own; write another character before it",
+        )
 
 
 def check_event(name: str) -> None:
@@ -112,14 +116,6 @@ def unknown_entity(entity: str) -> NotFoundError:
     """What is said where there is no such entity."""
     hint = "check its name, or create it first"
     return NotFoundError(f"no entity `{entity}`", code="entity.unknown", hint=hint)
-
-
-def dedupe_key(event: str, value: str | int) -> str:
-    """The key that a chart's `dedupe` gives an event; apart from senders' keys, or one could be taken beforehand."""
-    key = f"_{event}:{value}"
-    if len(key.encode()) <= KEY_BYTES_MAX:
-        return key
-    return f"_{blake2b(key.encode(), digest_size=32).hexdigest()}"  # cut short, two values would be one key
 
 
 def _check_text(text: object, what: str, bytes_max: int, code: str) -> None:

@@ -25,6 +25,7 @@ from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
 from interlock.model.entry import Entry, Receipt
 from interlock.model.event import Event
+from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.payload import payload_refusal
 from interlock.model.snapshot import Parent, Snapshot
@@ -144,6 +145,27 @@ class Runtime:
         with self._admission.admitted():
             return await self._steps.give(entity, given)
 
+    async def submit(
+        self,
+        entity: str,
+        event: str,
+        payload: Any = None,
+        *,
+        key: OwnKey,
+        expected: int | None = None,
+        principal: Mapping[str, Any] | None = None,
+        trace: str | None = None,
+        sent_ms: int | None = None,
+    ) -> Receipt:
+        """As `send`, for the package's own senders: under a key that no other sender can have taken. Raises as it does.
+
+        The event carries `key.name` as its id and key. It is for buses, jobs of the console and reconcilers.
+        """
+        given = self._given(entity, event, payload, None, principal, trace, expected, sent_ms)
+        named = replace(given.event, id=key.name, key=key.name)
+        with self._admission.admitted():
+            return await self._steps.give(entity, replace(given, event=named, key=key.key, former=key.former))
+
     async def rehearse(
         self,
         entity: str,
@@ -222,6 +244,17 @@ class Runtime:
         """Call a function with the work that each entry of this process leaves; gives what ends that."""
         self._steps.listeners.append(listener)
         return lambda: self._steps.listeners.remove(listener)
+
+    def on_clock(self, listener: Callable[[str | None], None]) -> Callable[[], None]:
+        """Call a function with each entity that is stepped while its time is ahead of the clock, and with None when the
+        clock went back; gives what ends that.
+        """
+        self._steps.clock_listeners.append(listener)
+        return lambda: self._steps.clock_listeners.remove(listener)
+
+    async def timed(self, entity: str) -> tuple[Snapshot, int]:
+        """The entity now, and the time of its last entry. Raises NotFoundError."""
+        return await self._steps.loaded(entity)
 
     # Reading
 
@@ -334,7 +367,7 @@ class Runtime:
             self.door.drain(timeout=timeout_ms / 1000)  # begins at once, everywhere
         unanswered, stopped = await asyncio.gather(self._admission.drain(timeout_ms, self.clock), self._stopped())
         if isinstance(self.door, Draining):
-            left_ms = max(0, began_ms + timeout_ms - self.clock.now_ms())
+            left_ms = min(timeout_ms, max(0, began_ms + timeout_ms - self.clock.now_ms()))
             await self.door.drain(timeout=left_ms / 1000)
         took_ms = max(0, self.clock.now_ms() - began_ms)
         return Drained(stopped.finished, stopped.put_back, stopped.left, unanswered, took_ms)

@@ -26,9 +26,11 @@ from interlock.kernel.kernel import Kernel
 from interlock.model.codec import plain
 from interlock.model.entry import CREATE, Entry, Receipt
 from interlock.model.event import Event
+from interlock.model.keys import dedupe_key
 from interlock.model.limits import (
     BACKOFF_MS_MAX,
     BACKOFF_MS_MIN,
+    CLOCK_AHEAD_MS_MAX,
     CONFLICT_RETRIES_MAX,
     SNAPSHOTS_CACHED_MAX,
 )
@@ -50,9 +52,9 @@ from interlock.ports.store import (
 )
 from interlock.ports.work import WorkStore
 from interlock.runtime.charts import Charts
-from interlock.runtime.known import known
+from interlock.runtime.known import known, known_before
 from interlock.runtime.replay import replayed
-from interlock.runtime.request import dedupe_key, unknown_entity
+from interlock.runtime.request import unknown_entity
 from interlock.runtime.telling import entry_of, receipt_of, tell_faults
 from interlock.runtime.turns import Busy, Level, Turn
 from interlock.trust.authorize import Authorizer
@@ -66,6 +68,7 @@ class Given(Struct, frozen=True):
     """An event for an entity: its key, what the sender expects, why it is refused beforehand if it is.
 
     `sent_ms` is when its sender first sent it, for stores that can tell whether its key may be forgotten.
+    `former` is the key by which an earlier release may have kept the same request.
     `answers` is the work of the entity that ends with the entry; with `fence`, only while that is its newest attempt.
     """
 
@@ -78,6 +81,7 @@ class Given(Struct, frozen=True):
     fence: int | None = None
     level: Level = Level.OUTSIDE
     sent_ms: int | None = None
+    former: str | None = None
 
 
 class Steps:
@@ -93,6 +97,9 @@ class Steps:
         # Kept alive by those who wait on it: with the last of them it goes.
         self.changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
         self.listeners: list[Callable[[Left], None]] = []
+        # Called with an entity whose time is ahead of the clock, or None when the clock itself went back.
+        self.clock_listeners: list[Callable[[str | None], None]] = []
+        self._latest_ms = 0
         self._keeps_work = isinstance(store, WorkStore)
         self._messages = messages
         self._hidden: dict[str, frozenset[str]] = {}
@@ -104,6 +111,20 @@ class Steps:
         if self.closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
         return Turn(self.busy, entity, level)
+
+    def now_ms(self) -> int:
+        """The clock; those who look after wrong clocks hear when it went back by more than clocks differ."""
+        now_ms = self.clock.now_ms()
+        if now_ms < self._latest_ms - CLOCK_AHEAD_MS_MAX:
+            self._latest_ms = now_ms
+            self._notice(None)
+        elif now_ms > self._latest_ms:
+            self._latest_ms = now_ms
+        return now_ms
+
+    def _notice(self, entity: str | None) -> None:
+        for listener in self.clock_listeners:
+            listener(entity)
 
     # Writing
 
@@ -129,7 +150,7 @@ class Steps:
         if parent is not None:
             data["parent"] = plain(parent)
         async with self.alone(entity, Level.OUTSIDE if parent is None else Level.SEND):
-            now = self.clock.now_ms()
+            now = self.now_ms()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now, type="platform")
             own = key or token or f"_{self.clock.token()}"
             try:
@@ -171,36 +192,47 @@ class Steps:
         """What `give` would answer now; nothing is written, not even a refusal."""
         snapshot, last_ms = await self.loaded(entity)
         kernel = self.charts.of(snapshot)
-        event, key = self._stamped(kernel, snapshot, given, last_ms)
+        event, key, former = self._stamped(kernel, snapshot, given, last_ms)
         verdict = self._verdict(kernel, snapshot, event, given)
         if verdict != "roles" and isinstance(found := await self.store.load(entity, key=key), Duplicate):
             return await known(self.store, entity, found.version, key=key, event=event.name)
-        return receipt_of(snapshot, verdict)
+        before = None if former is None or verdict == "roles" else await known_before(self.store, entity, former, event)
+        return receipt_of(snapshot, verdict) if before is None else before
 
     async def _attempt(self, entity: str, given: Given) -> Receipt | None:
         """One try; None when the swap was lost."""
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.loaded(entity)
         kernel = self.charts.of(snapshot)
-        event, key = self._stamped(kernel, snapshot, given, last_ms)
+        event, key, former = self._stamped(kernel, snapshot, given, last_ms)
         verdict = self._verdict(kernel, snapshot, event, given)
+        if former is not None and verdict != "roles":
+            before = await known_before(self.store, entity, former, event)
+            if before is not None:
+                return before
         if isinstance(verdict, Step) and verdict.snapshot.version > snapshot.version:
             return await self._appended(kernel, snapshot, event, verdict, key, given)
         return await self._refused(snapshot, event, verdict, key, given)
 
-    def _stamped(self, kernel: Kernel, snapshot: Snapshot, given: Given, last_ms: int) -> tuple[Event, str]:
-        """The event with its time, which never goes back, and the key by which it is known.
+    def _stamped(self, kernel: Kernel, snapshot: Snapshot, given: Given, last_ms: int) -> tuple[Event, str, str | None]:
+        """The event with its time, which never goes back, the key by which it is known, and its former key if any.
 
         An answer keeps its own: under a key that a sender's event has used, a timer would never fire.
         """
-        event = replace(given.event, time_ms=max(last_ms, self.clock.now_ms()))
+        now_ms = self.now_ms()
+        if last_ms <= now_ms:
+            event = replace(given.event, time_ms=now_ms)
+        else:  # another clock was ahead: the entity's time waits for ours, and its timers do not
+            event = replace(given.event, time_ms=last_ms, clock_ms=now_ms)
+            if last_ms > now_ms + CLOCK_AHEAD_MS_MAX:
+                self._notice(snapshot.entity)
         if event.key is None and given.answers is None and kernel.chart.events:
             known = next((each for each in kernel.chart.events if each.name == event.name), None)
             if known is not None and known.dedupe is not None:
                 value = kernel.evaluated(known.dedupe, snapshot, event)
                 if isinstance(value, str | int) and value != "":
-                    return event, dedupe_key(event.name, value)
-        return event, given.key
+                    return event, *dedupe_key(event.name, value)
+        return event, given.key, given.former
 
     def _verdict(self, kernel: Kernel, snapshot: Snapshot, event: Event, given: Given) -> Step | str:
         """The step, or the reason why the policy denies it.
@@ -266,7 +298,7 @@ class Steps:
     def _left(self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, answers: Place | None) -> Left:
         if not self._keeps_work:
             return NOTHING
-        work, time_ms = NOTHING, entry.event.time_ms
+        work, time_ms = NOTHING, entry.event.at_ms
         if self._messages:
             work = left(before, step, time_ms, told=entry, hidden=self._is_hidden(kernel, entry))
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
@@ -311,7 +343,7 @@ class Steps:
         """Keep an attempt that changed nothing, where the store keeps such."""
         if isinstance(self.store, RefusalLog):
             who = None if event.principal is None else str(event.principal.get("id", ""))
-            await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.time_ms, who, trace),))
+            await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.at_ms, who, trace),))
 
     def _append(self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: Left) -> Append:
         place = (snapshot.revision, snapshot.configuration)

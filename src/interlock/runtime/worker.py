@@ -25,6 +25,7 @@ from interlock.ports.bus import Bus
 from interlock.ports.lease import LeaseStore
 from interlock.ports.work import WorkStore
 from interlock.runtime.alive import Alive
+from interlock.runtime.clocks import ClockRepair
 from interlock.runtime.cpu import Processes, address_of
 from interlock.runtime.deliver import Deliveries
 from interlock.runtime.send import Runtime
@@ -54,7 +55,9 @@ class Worker:
         for name in busy:
             address_of(handlers[name])  # the pool's processes must find it
         store, clock = runtime.store, runtime.clock
-        self._alive = Alive(store, clock) if isinstance(store, LeaseStore) else None
+        self._repair = ClockRepair(runtime.store, store, clock, lease_ms=lease_ms)
+        notice = self._repair.notice
+        self._alive = Alive(store, clock, on_ahead=notice) if isinstance(store, LeaseStore) else None
         driver = Deliveries(runtime, self._alive)
         owner = clock.token()
         self._runtime = runtime
@@ -87,7 +90,7 @@ class Worker:
             "children": LaneLoop(
                 store,
                 "effect",
-                Children(driver, clock).perform,
+                Children(driver, clock, store=store).perform,
                 clock,
                 owner=owner,
                 lease_ms=lease_ms,
@@ -132,12 +135,15 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._stopped: asyncio.Task[Stopped] | None = None
         self._forget: Callable[[], None] = lambda: None
+        self._forget_clock: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
         """Begin to take work up."""
         if self._alive is not None:
             await self._alive.begin()  # before a timer is looked at
+        await self._repair.begin()
         self._forget = self._runtime.on_work(self._wake)
+        self._forget_clock = self._runtime.on_clock(self._repair.notice)
         self._runtime.on_drain(self.take_no_more)
         # Without handlers there is nothing to look for: their work waits for a process that has them.
         idle = set() if self._handlers.names else {"handlers"}
@@ -155,6 +161,8 @@ class Worker:
 
     async def _stop(self) -> Stopped:
         self._forget()
+        self._forget_clock()
+        await self._repair.end()
         await asyncio.gather(*(loop.stop(self._runtime.drain_ms) for loop in self._loops.values()))
         if self._alive is not None:
             await self._alive.end()

@@ -190,6 +190,10 @@ class FileStore:
         """The downtimes that ended after a time, in order."""
         return await self._hop(lambda: self._leases.downtimes(since_ms=since_ms))
 
+    async def correct_clock(self, *, now_ms: int) -> None:
+        """Forget signs of life and downtimes that are stamped in the future."""
+        await self._hop(lambda: self._leases.correct(now_ms=now_ms))
+
     async def close(self) -> None:
         """Let go of everything. Appends under way end first; later calls raise UnavailableError."""
         with self._guard:

@@ -80,6 +80,10 @@ class FileLeases:
         """The downtimes that ended after a time, in order."""
         return self._changed(lambda table: table.downtimes(since_ms=since_ms))
 
+    def correct(self, *, now_ms: int) -> None:
+        """Forget what is stamped in the future; now counts as a sign of life."""
+        self._changed(lambda table: table.correct(now_ms=now_ms))
+
     def _changed(self, change: Callable[[LeaseTable], T]) -> T:
         """Rule 1."""
         self._root.check_writable()

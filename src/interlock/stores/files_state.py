@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from interlock.model.codec import encode
+from interlock.model.event import Event
 from interlock.model.record import HASH_HEX, Record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
@@ -152,19 +153,20 @@ class Shapes:
         """The facts after an entry that another process appended."""
         entry = record.entry
         states, tags = self._known.get((entry.revision, entry.after), (entry.after, ()))
-        return _moved(facts, entry.event.time_ms, states, tags)
+        return _moved(facts, entry.event, states, tags)
 
     def after_append(self, facts: Facts | None, append: Append) -> Facts:
         """The facts after an append of our own."""
-        moved = _moved(facts, append.entry.event.time_ms, append.states, append.tags)
+        moved = _moved(facts, append.entry.event, append.states, append.tags)
         if append.snapshot.ended is not None and moved.ended_ms is None:
-            moved = replace(moved, ended_ms=moved.changed_ms)
+            moved = replace(moved, ended_ms=append.entry.event.at_ms)
         self.learn(append.snapshot.revision, append.snapshot.configuration, moved)
         return moved
 
 
-def _moved(facts: Facts | None, now: int, states: tuple[str, ...], tags: tuple[str, ...]) -> Facts:
+def _moved(facts: Facts | None, event: Event, states: tuple[str, ...], tags: tuple[str, ...]) -> Facts:
+    now = event.at_ms
     known = {} if facts is None else facts.entered_ms
     created = now if facts is None else facts.created_ms
     ended = None if facts is None else facts.ended_ms
-    return Facts(created, now, {state: known.get(state, now) for state in states}, tags, ended)
+    return Facts(created, event.time_ms, {state: known.get(state, now) for state in states}, tags, ended)

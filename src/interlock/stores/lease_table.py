@@ -1,15 +1,17 @@
 """Leases and downtimes in memory. The memory store keeps one; it is the reference for others.
 
 Rule 1: a name that was given back keeps its fence: whoever takes it next has a higher one.
-Rule 2: the last sign of life never goes back. A clock that does is harmless: nothing is noted until it has caught up.
-Rule 3: not safe for threads by itself: its owner holds a lock.
+Rule 2: the last sign of life never goes back by itself. A clock that goes back a little is harmless: nothing is noted
+until it has caught up. After one that was far ahead it is put right by `correct`.
+Rule 3: a lease that ends later than any lease can is not valid: it was taken under a wrong clock.
+Rule 4: not safe for threads by itself: its owner holds a lock.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 
-from interlock.model.limits import DOWNTIMES_MAX
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, DOWNTIMES_MAX, LEASE_MS_MAX
 from interlock.ports.lease import Downtime, Lease
 
 NOBODY = ""
@@ -27,7 +29,7 @@ class LeaseTable:
     def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
         """Take a name, or hold it longer; None while another holds it."""
         held = self._leases.get(name)
-        if held is not None and held.owner != owner and held.until_ms > now_ms:
+        if held is not None and held.owner != owner and now_ms < held.until_ms <= now_ms + LEASE_MS_MAX:
             return None
         fence = 0 if held is None else held.fence
         lease = Lease(name, owner, fence + (held is None or held.owner != owner), until_ms)
@@ -44,12 +46,22 @@ class LeaseTable:
 
     def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:
         """Note that a worker is alive; the downtime that ends with this, if it does."""
-        last_ms, self._alive_ms = self._alive_ms, max(now_ms, self._alive_ms or now_ms)
+        last_ms = self._alive_ms
+        if last_ms is not None and last_ms > now_ms + CLOCK_AHEAD_MS_MAX:
+            return Downtime(last_ms, now_ms)
+        self._alive_ms = max(now_ms, last_ms or now_ms)
         if last_ms is None or now_ms - last_ms <= gap_ms:
             return None
         ended = Downtime(last_ms, now_ms)
         self._downtimes = [*self._downtimes, ended][-DOWNTIMES_MAX:]
         return ended
+
+    def correct(self, *, now_ms: int) -> None:
+        """Forget what is stamped in the future; now counts as a sign of life."""
+        latest_ms = now_ms + CLOCK_AHEAD_MS_MAX
+        if self._alive_ms is not None and self._alive_ms > latest_ms:
+            self._alive_ms = now_ms
+        self._downtimes = [each for each in self._downtimes if each.ended_ms <= latest_ms]
 
     def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         """The downtimes that ended after a time, in order."""

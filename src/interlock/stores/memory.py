@@ -80,6 +80,8 @@ class _Life(Struct):
 class MemoryStore:
     """Journals in dictionaries."""
 
+    server_clock = False
+
     def __init__(self) -> None:
         self._lives: dict[str, _Life] = {}
         self._lock = Lock()
@@ -103,20 +105,20 @@ class MemoryStore:
                 return Duplicate(life.keys[entry.key])
             version = 0 if life is None else life.snapshot.version
             if version != append.expected:
-                self._tally.count(append.kind, CONFLICTS, entry.event.time_ms)
+                self._tally.count(append.kind, CONFLICTS, entry.event.at_ms)
                 return Conflict(version)
             if append.fence is not None and self._work.fence(append.entity, append.fence[0]) != append.fence[1]:
                 return Stale(version)
             previous = genesis(append.entity) if life is None else life.head
             record = encode_record(entry, durable=0 if life is None else life.size, previous=previous)
-            now = entry.event.time_ms
+            now = entry.event.at_ms
             if life is None:
                 life = _Life(append.kind, append.snapshot, [], {}, 0, now, {}, (), previous, now)
                 self._lives[append.entity] = life
             life.records.append(record)
             life.keys[entry.key] = entry.version
             life.size += len(record.line)
-            life.head, life.changed_ms = record.head, now
+            life.head, life.changed_ms = record.head, entry.event.time_ms
             life.snapshot = append.snapshot
             states, life.tags = standing(append)
             active = {state: life.entered_ms.get(state, now) for state in states}
@@ -343,6 +345,18 @@ class MemoryStore:
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         """The downtimes that ended after a time, in order."""
         return await self._on_leases(lambda table: table.downtimes(since_ms=since_ms))
+
+    async def correct_clock(self, *, now_ms: int) -> None:
+        """Forget signs of life, downtimes and statistics that are stamped in the future."""
+        await self._on_leases(lambda table: table.correct(now_ms=now_ms))
+        with self._lock:
+            self._tally.forget_after(now_ms)
+
+    async def stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
+        """Entities with an entry that is stamped after a time."""
+        with self._lock:
+            self._check_open()
+            return tuple(sorted(each for each, life in self._lives.items() if life.changed_ms > time_ms))[:limit]
 
     async def _on_leases(self, question: Callable[[LeaseTable], T]) -> T:
         await self._take_turns()

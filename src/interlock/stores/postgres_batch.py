@@ -98,11 +98,11 @@ def prepared(append: Append, snapshot: bytes, tip: Tip) -> Ready:
     except msgspec.MsgspecError as error:
         raise CorruptionError(f"the row of `{append.entity}` does not read: {error}", code="entity.row") from error
     entry, after = append.entry, append.snapshot
-    time_ms = entry.event.time_ms
+    at_ms = entry.event.at_ms
     record = encode_record(entry, durable=tip.journal_bytes, previous=tip.head)
     states, tags = standing(append)
-    active = {state: before.get(state, time_ms) for state in states}
-    entered_ms = since_ms(active, after.configuration, time_ms)
+    active = {state: before.get(state, at_ms) for state in states}
+    entered_ms = since_ms(active, after.configuration, at_ms)
     stays = bool(active) and before.keys() == active.keys() and tags_before == tags
     changes = None
     if not stays or tip.revision != after.revision:
@@ -126,9 +126,9 @@ def prepared(append: Append, snapshot: bytes, tip: Tip) -> Ready:
         snapshot,
         led.journal_bytes,
         entered_ms,
-        time_ms,
+        entry.event.time_ms,
     )
-    work = _kept(append, time_ms)
+    work = _kept(append, at_ms)
     bodies = 0 if work is None else sum(len(each[BODY]) for each in work.born)
     return Ready(row, record, led, changes, work, len(snapshot) + len(record.line) + bodies)
 
@@ -153,7 +153,7 @@ def _changes(
     return Changes(left, entered, *tags, counts)
 
 
-def _kept(append: Append, time_ms: int) -> Kept | None:
+def _kept(append: Append, at_ms: int) -> Kept | None:
     """The work of a step. What is both ended and called off is ended."""
     left = append.left
     if left == NOTHING and append.fence is None:
@@ -168,7 +168,7 @@ def _kept(append: Append, time_ms: int) -> Kept | None:
             each.name,
             encode(each.body),
             each.due_ms,
-            None if each.due_ms is None else each.due_ms - time_ms,
+            None if each.due_ms is None else each.due_ms - at_ms,
         )
         for each in left.born
     ]

@@ -100,11 +100,11 @@ class Statistics:
     def kept(self, append: Append, changes: Changes | None) -> None:
         """A step was kept: count it, and the stays that ended with it."""
         left = {} if changes is None else {state: since for state, since in changes.left if state != WHOLE}
-        self._counting().step(append.kind, left, {}, append.entry.event.time_ms)
+        self._counting().step(append.kind, left, {}, append.entry.event.at_ms)
 
     def lost(self, append: Append) -> None:
         """A swap was lost."""
-        self._counting().count(append.kind, CONFLICTS, append.entry.event.time_ms)
+        self._counting().count(append.kind, CONFLICTS, append.entry.event.at_ms)
 
     def refused(self, refusals: Iterable[Refusal]) -> None:
         """Attempts were refused."""

@@ -87,6 +87,8 @@ class _Line:
 class PostgresStore:
     """Journals on a PostgreSQL server. Safe for many callers, event loops, threads and processes."""
 
+    server_clock = True
+
     def __init__(self, address: Address) -> None:
         self._address = address
         self._tenant = address.tenant
@@ -318,6 +320,14 @@ class PostgresStore:
     async def alive(self, *, now_ms: int, gap_ms: int) -> Downtime | None:  # noqa: ARG002 - the server's clock
         """Note that a worker is alive; the downtime that ends with this, by the server's clock."""
         return await self._change(lambda connection: leases.note_alive(connection, self._tenant, gap_ms=gap_ms))
+
+    async def correct_clock(self, *, now_ms: int) -> None:
+        """Forget signs of life, downtimes and statistics that are stamped in the future."""
+        await self._change(lambda connection: leases.correct(connection, self._tenant, now_ms=now_ms))
+
+    async def stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
+        """Entities with an entry that is stamped after a time, sorted."""
+        return await self._read(lambda connection: leases.stamped_after(connection, self._tenant, time_ms, limit))
 
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         """The downtimes that ended after a time, in order."""

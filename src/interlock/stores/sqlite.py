@@ -104,6 +104,8 @@ def address(url: str) -> tuple[Path, str]:
 class SqliteStore:
     """Journals in a SQLite file. Safe for many callers, threads and processes."""
 
+    server_clock = False
+
     def __init__(self, path: Path, *, tenant: str = "") -> None:
         self._path = Path(os.path.realpath(path))  # its log lies beside the file, not beside a link to it
         self._tenant = tenant
@@ -298,6 +300,14 @@ class SqliteStore:
         return await self._write(
             lambda connection: leases.note_alive(connection, self._tenant, now_ms=now_ms, gap_ms=gap_ms)
         )
+
+    async def correct_clock(self, *, now_ms: int) -> None:
+        """Forget signs of life, downtimes and statistics that are stamped in the future."""
+        await self._write(lambda connection: leases.correct(connection, self._tenant, now_ms=now_ms))
+
+    async def stamped_after(self, time_ms: int, *, limit: int) -> tuple[str, ...]:
+        """Entities with an entry that is stamped after a time, as far as keys are remembered."""
+        return await self._read(lambda connection: leases.stamped_after(connection, self._tenant, time_ms, limit))
 
     async def downtimes(self, *, since_ms: int) -> tuple[Downtime, ...]:
         """The downtimes that ended after a time, in order."""

@@ -162,14 +162,14 @@ def _planned(
         return Duplicate(known.kept)
     if known.version != append.expected:
         if tally is not None:
-            tally.count(kind, CONFLICTS, entry.event.time_ms)
+            tally.count(kind, CONFLICTS, entry.event.at_ms)
         return Conflict(known.version)
     if append.fence is not None and sqlite_work.fence(connection, name, append.fence[0]) != append.fence[1]:
         return Stale(known.version)
     record = encode_record(entry, durable=known.journal_bytes, previous=known.head)
-    time_ms = entry.event.time_ms
+    time_ms, at_ms = entry.event.time_ms, entry.event.at_ms
     states, tags = standing(append)
-    active = {state: known.active.get(state, time_ms) for state in states}
+    active = {state: known.active.get(state, at_ms) for state in states}
     values = (
         entry.version,
         append.snapshot.revision,
@@ -180,7 +180,7 @@ def _planned(
         snapshot,
         record.head,
         known.journal_bytes + len(record.line),
-        since_ms(active, append.snapshot.configuration, time_ms),
+        since_ms(active, append.snapshot.configuration, at_ms),
         time_ms,
     )
     if known.version == 0:
@@ -194,7 +194,7 @@ def _planned(
         rows.work.append((name, append.left))
     _count(counts, kind, known, append.snapshot.revision, active)
     if tally is not None:
-        tally.step(kind, known.active, active, time_ms)
+        tally.step(kind, known.active, active, at_ms)
     return Appended(entry.version, record.head)
 
 

@@ -46,6 +46,11 @@ class Tally:
         minute = self.minutes.setdefault((kind, time_ms // MINUTE_MS * MINUTE_MS), [0, 0, 0])
         minute[what] += 1
 
+    def forget_after(self, now_ms: int) -> None:
+        """Forget what is counted for days and minutes that have not begun yet: a clock was ahead."""
+        self.stays = {place: count for place, count in self.stays.items() if place[2] <= now_ms}
+        self.minutes = {when: counts for when, counts in self.minutes.items() if when[1] <= now_ms}
+
     def add(self, other: Tally) -> None:
         """Everything of another tally, too."""
         for place, count in other.stays.items():

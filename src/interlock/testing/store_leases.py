@@ -1,7 +1,8 @@
 """Cases of the store suite for a store that keeps leases (`ports.lease.LeaseStore`): names, fences, downtimes.
 
 Rule: a case goes by real time and asks for nothing that takes any: a store may go by its server's clock. A lease that
-shall lapse has no length, and a silence that shall count as downtime none either.
+shall lapse has no length, and a silence that shall count as downtime none either. A clock that is wrong is one that a
+caller gives: a store that goes by its server's clock passes such a case without noticing anything.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
+from interlock.model.limits import LEASE_MS_MAX
 from interlock.ports.clock import SystemClock
-from interlock.ports.lease import Lease, LeaseStore
+from interlock.ports.lease import ClockCorrection, Lease, LeaseStore
 from interlock.testing.store_subject import Subject, expect
 
 MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
 ANY_SILENCE_MS = -1
 """A silence that even two notes in one millisecond keep."""
 
@@ -86,6 +90,46 @@ async def only_its_holder_gives_a_name_back(subject: Subject) -> None:
         expect(None, await _taken(store, "one", "bob"))
 
 
+async def a_lease_from_a_clock_that_was_ahead_can_be_taken(subject: Subject) -> None:
+    """It ends later than any lease can, so it is not valid; its holder loses it, and its fence tells the two apart."""
+    async with _leases(subject) as store:
+        ahead_ms = SystemClock().now_ms() + DAY_MS
+        wrong = await store.lease("one", owner="ada", now_ms=ahead_ms, until_ms=ahead_ms)
+        if wrong is None:
+            raise AssertionError("ada cannot take `one`, which nobody holds")
+        taken = await _lease(store, "one", "bob")
+        expect(True, taken.fence > wrong.fence, "the fence rises")
+        expect(False, await store.give_back(wrong), "what is no longer ours cannot be given back")
+        expect(None, await _taken(store, "one", "ada"))
+
+
+async def a_lease_of_the_full_length_is_held(subject: Subject) -> None:
+    """However long it may be at most, nobody takes it before its end."""
+    async with _leases(subject) as store:
+        first = await _lease(store, "one", "ada", LEASE_MS_MAX)
+        expect(None, await _taken(store, "one", "bob"))
+        expect(first.fence, (await _lease(store, "one", "ada", LEASE_MS_MAX)).fence)
+
+
+async def signs_of_life_from_the_future_are_not_believed(subject: Subject) -> None:
+    """A clock was ahead, and is right again: once that is corrected, silence is noticed as before."""
+    async with _leases(subject) as store:
+        now_ms = SystemClock().now_ms()
+        await store.alive(now_ms=now_ms, gap_ms=MINUTE_MS)
+        await store.alive(now_ms=now_ms + DAY_MS, gap_ms=MINUTE_MS)
+        found = await store.alive(now_ms=now_ms, gap_ms=MINUTE_MS)
+        if found is not None:  # a store that goes by its server's clock has noticed nothing
+            expect(True, found.began_ms > found.ended_ms, "the answer says that the last sign is in the future")
+        if isinstance(store, ClockCorrection):
+            await store.correct_clock(now_ms=now_ms)
+        expect(None, await store.alive(now_ms=now_ms + 1, gap_ms=MINUTE_MS))
+        gap = await store.alive(now_ms=now_ms + 2, gap_ms=ANY_SILENCE_MS)
+        if gap is None:
+            raise AssertionError("silence is not noticed any more after a clock was ahead")
+        expect(True, gap.began_ms <= gap.ended_ms <= now_ms + HOUR_MS, "it is of now")
+        expect((), await store.downtimes(since_ms=now_ms + HOUR_MS), "downtimes in the future")
+
+
 async def rivals_for_a_name_are_one_winner(subject: Subject) -> None:
     """Many at once: one holds it, all others get nothing."""
     async with _leases(subject) as store:
@@ -142,9 +186,12 @@ CASES = (
     a_lapsed_name_changes_hands_and_its_fence_rises,
     a_name_that_was_given_back_is_free_at_once,
     only_its_holder_gives_a_name_back,
+    a_lease_from_a_clock_that_was_ahead_can_be_taken,
+    a_lease_of_the_full_length_is_held,
     rivals_for_a_name_are_one_winner,
     signs_of_life_are_no_downtime,
     silence_is_noticed_and_kept,
+    signs_of_life_from_the_future_are_not_believed,
 )
 DURABLE = (leases_and_downtimes_outlive_a_handle,)
 SHARED = (two_handles_see_one_holder,)

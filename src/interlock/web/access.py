@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.errors import NotFoundError, UsageError
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.ports.clock import Clock
 
 RIGHTS = ("read", "read:audit", "read:sensitive", "send", "operate", "bulk")
@@ -69,6 +70,8 @@ class Login:
     def is_over(self, now_ms: int) -> bool:
         """Whether it has ended."""
         if self.person.expires_ms is not None and now_ms >= self.person.expires_ms:
+            return True
+        if self.began_ms > now_ms + CLOCK_AHEAD_MS_MAX:  # it began under a clock that was ahead, and would never end
             return True
         return now_ms - self.began_ms >= LIFE_MS or (self.person.idles and now_ms - self.used_ms >= IDLE_MS)
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from hashlib import blake2b
 from typing import Any
 
 from msgspec import Struct
 
-from interlock.model.limits import KEY_BYTES_MAX
 from interlock.ports.store import Query
 from interlock.web.access import Person
 from interlock.web.problem import damage_text
@@ -140,11 +138,3 @@ class Bulk(Struct, frozen=True):
     about: bytes
     dry_run: bool = True
     per_second: int = 0
-
-
-def bulk_key(job: str, entity: str) -> str:
-    """The key of one entity's event in a bulk."""
-    key = f"bulk/{job}/{entity}"
-    if len(key.encode()) <= KEY_BYTES_MAX:
-        return key
-    return f"bulk/{job}/{blake2b(entity.encode(), digest_size=32).hexdigest()}"  # cut short, two would be one

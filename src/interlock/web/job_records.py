@@ -20,11 +20,15 @@ from msgspec import Struct
 
 from interlock.errors import ConflictError, InternalError, NotFoundError
 from interlock.model.codec import encode
+from interlock.model.event import Event
+from interlock.model.keys import bulk_key
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Duplicate, Query, Row
+from interlock.runtime.known import known_before
 from interlock.runtime.own import CONSOLE_ROLE, JOB_KIND
 from interlock.runtime.send import Runtime
-from interlock.web.job import BULK_ADVICE, HAD, VERIFY_ADVICE, Bulk, Job, Listed, bulk_key
+from interlock.web.job import BULK_ADVICE, HAD, VERIFY_ADVICE, Bulk, Item, Job, Listed
 
 SILENT_MS = 30_000
 """Silence of a job's owner after which somebody else may go on with it: six notes are missing."""
@@ -151,10 +155,19 @@ class Records:
         job = kept.job
         if job.status == "interrupted" and kept.listed is not None:
             for item in kept.listed.items[kept.asked :]:
-                found = await self._runtime.store.load(item.entity, key=bulk_key(job.id, item.entity))
-                if isinstance(found, Duplicate):
+                if await self._had(kept, item):
                     job.count_item(item, "applied", HAD)
         return job
+
+    async def _had(self, kept: Kept, item: Item) -> bool:
+        """Whether an entity took the event of a job: under its key, or under the one of an earlier release."""
+        store, key = self._runtime.store, bulk_key(kept.job.id, item.entity)
+        if isinstance(await store.load(item.entity, key=key.key), Duplicate):
+            return True
+        if kept.bulk is None or key.former is None:
+            return False
+        event = Event(kept.bulk.event, kept.bulk.payload)
+        return await known_before(store, item.entity, key.former, event) is not None
 
     async def newest(self) -> tuple[Kept, ...]:
         """Jobs that are not over, however old, others of this month and the one before, and those that were looked at
@@ -188,6 +201,11 @@ class Records:
                 break
         return rows
 
+    def _is_silent(self, noted_ms: int) -> bool:
+        """Whether nothing was heard of a job's owner for long; a note from the future is from a wrong clock."""
+        silent_ms = self._runtime.clock.now_ms() - noted_ms
+        return silent_ms >= SILENT_MS or silent_ms < -CLOCK_AHEAD_MS_MAX
+
     def _kept(self, snapshot: Snapshot) -> Kept:
         context = snapshot.context
         task, progress, shown = context["task"], context["progress"], context["shown"]
@@ -209,7 +227,7 @@ class Records:
         job.outcomes = dict(progress.get("outcomes", {}))
         job.states, job.revisions = dict(progress.get("states", {})), dict(progress.get("revisions", {}))
         job.samples, job.problems = list(shown.get("samples", ())), list(shown.get("problems", ()))
-        if state == "underway" and self._runtime.clock.now_ms() - context["noted_ms"] >= SILENT_MS:
+        if state == "underway" and self._is_silent(context["noted_ms"]):
             job.status = "interrupted"
         if job.status == "interrupted":
             job.advice = BULK_ADVICE if "bulk" in task else VERIFY_ADVICE

@@ -19,10 +19,11 @@ import msgspec
 from interlock.effects.retry import Policy, backoff_ms
 from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.codec import encode
+from interlock.model.keys import bulk_key
 from interlock.ports.store import Query
 from interlock.runtime.own import JOB_KIND
 from interlock.runtime.send import Runtime
-from interlock.web.job import HAD, Bulk, Item, Job, Listed, MaySee, bulk_key
+from interlock.web.job import HAD, Bulk, Item, Job, Listed, MaySee
 from interlock.web.job_records import Records
 from interlock.web.problem import public_text
 
@@ -130,7 +131,7 @@ class Walks:
                 receipt = await runtime.rehearse(item.entity, bulk.event, bulk.payload, principal=sender)
             else:
                 key = bulk_key(job.id, item.entity)
-                receipt = await runtime.send(
+                receipt = await runtime.submit(
                     item.entity, bulk.event, bulk.payload, key=key, expected=item.version, principal=sender
                 )
         except ConflictError:
@@ -145,7 +146,7 @@ class Walks:
 
     async def _note_in_time(self, run: Run) -> None:
         noted_ms = run.job.noted_ms
-        if noted_ms is not None and self._runtime.clock.now_ms() - noted_ms >= NOTE_MS:
+        if noted_ms is not None and abs(self._runtime.clock.now_ms() - noted_ms) >= NOTE_MS:
             await self._note(run)
 
     async def _note(self, run: Run, listed: Listed | None = None) -> None:

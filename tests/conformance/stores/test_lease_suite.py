@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.ports.lease import Downtime, Lease, LeaseStore
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX
+from interlock.ports.lease import ClockCorrection, Downtime, Lease, LeaseStore
 from interlock.stores import files, lease_table, memory, sqlite, sqlite_leases
 from interlock.testing.store_suite import Case, Subject, lease_cases_for
 from tests.conformance.stores.test_store_suite import opened_postgres
@@ -116,9 +117,47 @@ class Anxious(memory.MemoryStore):
         return await super().alive(now_ms=now_ms, gap_ms=-1)
 
 
+class BelievesEveryLease(memory.MemoryStore):
+    """Waits for the end of a lease that was taken under a wrong clock."""
+
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        held = self._leases._leases.get(name)
+        if held is not None and held.owner != owner and held.until_ms > now_ms:
+            return None
+        return await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+
+
+class CutsLongLeases(memory.MemoryStore):
+    """Takes a lease of the full length for one from the future."""
+
+    async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+        held = self._leases._leases.get(name)
+        if held is not None and held.until_ms > now_ms + 60_000:
+            await self.give_back(held)
+        return await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+
+
+class BelievesTheFuture(memory.MemoryStore):
+    """Notes no sign of life until the clock has caught up with the last one."""
+
+    async def correct_clock(self, *, now_ms: int) -> None:
+        """Nothing is put right."""
+
+
 @pytest.mark.parametrize(
     "faulty",
-    [Steals, NeverLapses, ForgetsFences, GivesBackAnybodys, RaisesFencesForNothing, Forgetful, Anxious],
+    [
+        Steals,
+        NeverLapses,
+        ForgetsFences,
+        GivesBackAnybodys,
+        RaisesFencesForNothing,
+        Forgetful,
+        Anxious,
+        BelievesEveryLease,
+        CutsLongLeases,
+        BelievesTheFuture,
+    ],
 )
 async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
     """Each fault that a store of leases could have is found by at least one case."""
@@ -159,6 +198,32 @@ async def test_a_clock_that_goes_back_takes_nothing_from_its_holder(store: Lease
     await store.lease("one", owner="ada", now_ms=10_000, until_ms=11_000)
 
     assert None is await store.lease("one", owner="bob", now_ms=10, until_ms=20)
+
+
+async def test_a_lease_that_ends_later_than_any_can_is_not_valid(store: LeaseStore) -> None:
+    """One millisecond beyond the longest one: its clock was ahead. One that is just as long is held."""
+    await store.lease("one", owner="ada", now_ms=0, until_ms=LEASE_MS_MAX + 1_000)
+
+    assert None is await store.lease("one", owner="bob", now_ms=1_000, until_ms=2_000)
+    taken = await store.lease("one", owner="bob", now_ms=999, until_ms=2_000)
+    assert ("bob", 2) == (taken and taken.owner, taken and taken.fence)
+
+
+async def test_a_sign_of_life_in_the_future_is_told_until_it_is_put_right(store: LeaseStore) -> None:
+    """Whoever comes next hears it, too, should the first one die over it; a minute is within what clocks differ by."""
+    await store.alive(now_ms=1_000, gap_ms=30)
+    await store.alive(now_ms=1_000_000, gap_ms=30)
+    assert isinstance(store, ClockCorrection)
+
+    assert None is await store.alive(now_ms=1_000_000 - CLOCK_AHEAD_MS_MAX, gap_ms=30)
+    for _ in range(2):
+        assert Downtime(1_000_000, 2_000) == await store.alive(now_ms=2_000, gap_ms=30)
+    await store.correct_clock(now_ms=2_000)
+    assert (None, Downtime(2_000, 2_100)) == (
+        await store.alive(now_ms=2_000, gap_ms=30),
+        await store.alive(now_ms=2_100, gap_ms=30),
+    )
+    assert (Downtime(2_000, 2_100),) == await store.downtimes(since_ms=0)
 
 
 async def test_downtime_is_more_silence_than_allowed(store: LeaseStore) -> None:
@@ -207,8 +272,8 @@ async def test_tenants_hold_names_of_their_own(tmp_path: Path) -> None:
 def test_no_lease_statement_walks_a_table(tmp_path: Path) -> None:
     """Every question goes by its key."""
     connection = sqlite3.connect(tmp_path / "plan.db")
-    path = Path(sqlite.__file__).parent / "migrations" / "sqlite" / "0004_leases.sql"
-    connection.executescript(path.read_text(encoding="utf-8"))
+    for path in sorted((Path(sqlite.__file__).parent / "migrations" / "sqlite").glob("*.sql")):
+        connection.executescript(path.read_text(encoding="utf-8"))
     statements = {
         name: text
         for name, text in vars(sqlite_leases).items()
@@ -220,7 +285,8 @@ def test_no_lease_statement_walks_a_table(tmp_path: Path) -> None:
     }
     connection.close()
 
-    assert {"GIVE_BACK", "SELECT_ALIVE", "SELECT_DOWNTIMES", "DELETE_OLD_DOWNTIMES", "TAKE_LEASE"} == set(plans)
+    leases = {"GIVE_BACK", "SELECT_ALIVE", "SELECT_DOWNTIMES", "DELETE_OLD_DOWNTIMES", "TAKE_LEASE"}
+    assert leases | {"CORRECT_ALIVE", "SELECT_STAMPED"} == set(plans)
     assert [] == [name for name, plan in plans.items() if "SCAN" in plan]
 
 

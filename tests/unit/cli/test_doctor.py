@@ -15,6 +15,7 @@ import pytest
 import interlock
 from interlock.cli import doctor
 from interlock.errors import UsageError
+from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from tests.unit.cli.calls import Caller
 
@@ -54,7 +55,9 @@ def test_a_store_that_is_well_has_no_other_mark(call: Caller, lamps: Path, monke
     assert 0 == ended.code, ended.out
     assert ["✓"] * len(names) == [line[0] for line in ended.out.splitlines()], ended.out
     assert ["python", "interlock", "extras", "sqlite", "shared memory"] == names[:5]
-    assert ["store", "file system", "disk", "clock", "work", "leases", "dead letters", "revisions"] == names[5:-1]
+    assert ["store", "file system", "disk", "clock", "work", "leases", "dead letters", "times", "revisions"] == names[
+        5:-1
+    ]
     assert "entities" == names[-1]
 
 
@@ -206,3 +209,23 @@ def test_work_and_entities_that_wait_too_long_are_counted(call: Caller, lamps: P
     assert 0 == ended.code
     assert "! work           2 due that nobody takes up\n" in ended.out
     assert "! entities       2 longer in a state than expected\n                 fix: interlock stuck\n" in ended.out
+
+
+def test_what_a_wrong_clock_stamped_is_named_with_its_fix(call: Caller, lamps: Path) -> None:
+    """Entities, timers and work in the future; a worker takes them up, and --force does it for one."""
+    (lamps / "job.yaml").write_text(
+        "interlock: 1\nkind: job\nrevision: 1.0.0\nstates: {new: {entry: [begin], after: {1h: old}}, old: {}}\n",
+        encoding="utf-8",
+    )
+    before = checks(call, STORE, *CHARTED)["times"]
+    clock = VirtualClock(SystemClock().now_ms() + 10 * 365 * 86_400_000)
+    with interlock.open(STORE, charts=[interlock.load("job.yaml")], clock=clock, work=False) as jobs:
+        jobs.create("job/1")
+    mark, told, fix = checks(call, STORE, *CHARTED)["times"]
+
+    assert ("ok", "none in the future", None) == before
+    assert "look" == mark
+    assert "in the future: 1 entities, 1 timers, 1 pieces of work, such as job/1/1/" in told
+    assert "set the clock by NTP, then start a worker" in (fix or "")
+    assert "interlock effects retry job/1/1/" in (fix or "")
+    assert "--force" in (fix or "")

@@ -241,12 +241,21 @@ def test_living_work_is_left_alone_unless_one_insists(call: Caller, work: Path, 
     assert ([(NOW, 2)] if act == "retry" else []) == [(each.next_ms, each.failures) for each in rows]
 
 
-def test_work_in_hand_is_never_retried(call: Caller, work: Path) -> None:
-    """It would run beside itself; nor a child that lives, nor what stands behind another."""
-    ends = [call("effects", "retry", STORE, f"order/A-1/1/{each}", "--force") for each in (1, 4, 6, 9)]
+def test_one_who_insists_breaks_a_lease(call: Caller, work: Path) -> None:
+    """The work is due now, whoever held it until when; without --force it is left alone."""
+    ends = [call("effects", "retry", STORE, "order/A-1/1/1", *more) for more in ((), ("--force",))]
+    (row,) = _rows(entity="order/A-1", name="held")
 
-    assert [5] * 4 == [each.code for each in ends]
-    assert ["is in hand", "waits for its child", "was called off", "waits for those before it"] == [
+    assert [5, 0] == [each.code for each in ends]
+    assert (None, NOW) == (row.owner, row.next_ms)
+
+
+def test_what_waits_for_others_is_not_retried(call: Caller, work: Path) -> None:
+    """A child that lives, what nobody asks for any more, and what waits behind another."""
+    ends = [call("effects", "retry", STORE, f"order/A-1/1/{each}", "--force") for each in (4, 6, 9)]
+
+    assert [5] * 3 == [each.code for each in ends]
+    assert ["waits for its child", "was called off", "waits for those before it"] == [
         each.err.partition("now: it ")[2].partition(";")[0] for each in ends
     ]
 

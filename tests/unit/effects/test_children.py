@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.effects.children import Children, restarted
 from interlock.effects.lane import Held
@@ -13,9 +14,10 @@ from interlock.effects.timers import Timers
 from interlock.errors import RejectedError, UnavailableError
 from interlock.model.limits import LOOK_MS_MAX
 from interlock.model.step import Outcome
-from interlock.model.work import CHILD, Place
+from interlock.model.work import CHILD, Left, Place
 from interlock.ports.driver import Child
 from interlock.ports.work import Settled
+from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 from tests.unit.effects.scene import CHARGE, NotingDriver, held
 
@@ -155,3 +157,34 @@ async def test_a_timer_that_still_stands_is_never_dropped() -> None:
 
     assert Settled(work.claim, "again", NOW + 3, lapsed=True) == early
     assert Settled(work.claim, "again", NOW + LOOK_MS_MAX, lapsed=True) == kept
+
+
+async def test_the_time_of_a_child_from_the_future_counts_from_when_it_is_noticed() -> None:
+    """It was created under a wrong clock; a note beside the work says from when, and then its time is up."""
+    clock = VirtualClock(NOW)
+    driver = driver_with(Child("network/net-1", NOW + 10**9, ended=False))
+    work = child_work(timeout_ms=500)
+    store = MemoryStore()
+    store._work.keep("order/1", Left((work.claim.work,)))
+    children = Children(driver, clock, store=store)
+    for _ in range(2):
+        (claim,) = await store.claim("effect", None, owner="w", now_ms=clock.time_ms, until_ms=clock.time_ms, limit=1)
+        settled = await children.perform(Held(claim))
+        assert settled is not None
+        assert (NOW + 500, NOW) == (settled.next_ms, settled.error["since_ms"])
+        await store.settle((replace(settled, next_ms=clock.time_ms),), now_ms=clock.time_ms)
+        clock.time_ms += 100
+    clock.time_ms = NOW + 500
+    (claim,) = await store.claim("effect", None, owner="w", now_ms=clock.time_ms, until_ms=clock.time_ms, limit=1)
+
+    assert None is await children.perform(Held(claim))
+    assert ["_cancel", "error.invoke.net"] == [event.name for _, event, *_ in driver.given]
+
+
+async def test_without_a_note_the_time_of_such_a_child_begins_now() -> None:
+    """Nobody keeps one where there is no store."""
+    work = child_work(timeout_ms=500)
+    settled = await performed(driver_with(Child("network/net-1", NOW + 10**9, ended=False)), work)
+
+    assert settled is not None
+    assert (NOW + 500, "clock.ahead") == (settled.next_ms, settled.error["code"])

@@ -141,3 +141,16 @@ async def test_a_message_that_is_never_taken_is_a_dead_letter_at_once_and_says_w
         settled.verdict,
         settled.error,
     )
+
+
+async def test_a_bus_that_was_away_under_a_wrong_clock_is_asked_again_when_it_is_right() -> None:
+    """And not in ten years."""
+    scene = Scene()
+    scene.clock.time_ms = 10**12
+    await scene.settled(problem=AWAY)
+    assert None is scene.messages.try_enter()
+    scene.clock.time_ms = NOW
+
+    assert scene.messages.try_enter() is not None
+    settled = await scene.settled(problem=AWAY)
+    assert (None, True) == (scene.messages.try_enter(), settled.next_ms < NOW + 60_000)

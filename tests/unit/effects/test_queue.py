@@ -105,3 +105,17 @@ def test_of_too_many_failing_ones_the_one_that_failed_longest_ago_is_forgotten()
 def test_an_empty_queue_has_no_next(rate: float) -> None:
     """Nobody waits for nothing."""
     assert (None, None, 0) == (queue(rate).next_ms(), queue(rate).take(1), queue(rate).waiting)
+
+
+def test_a_clock_that_was_ahead_holds_nothing_up() -> None:
+    """Times that are further away than any wait count as come: the rate's, and that of what was put off."""
+    queue: KeyedQueue[int] = KeyedQueue(rate=1)
+    queue.add("a", 1)
+    queue.add("b", 2)
+    ahead_ms = 10**12
+    assert ("a", 1) == queue.take(ahead_ms)
+    queue.failed("a", 1, now_ms=ahead_ms, jitter=1.0)
+
+    assert ("b", 2) == queue.take(0)
+    assert None is queue.take(999)
+    assert ("a", 1) == queue.take(1_000)

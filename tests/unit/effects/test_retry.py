@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.effects.retry import Again, Failed, Policy, Spent, backoff_ms, decided, failed_by, policy_of
+from interlock.effects.retry import (
+    Again,
+    Failed,
+    Policy,
+    Spent,
+    backoff_ms,
+    decided,
+    error_facts,
+    failed_by,
+    policy_of,
+)
 from interlock.errors import RejectedError, UnavailableError
+from interlock.model.codec import encode
 from interlock.model.limits import ATTEMPTS_MAX
 
 LOST = Failed("ConnectionError", "gone")
@@ -73,3 +84,54 @@ def test_a_policy_may_name_the_codes_it_is_for() -> None:
 def test_what_keeps_killing_its_workers_ends() -> None:
     """Lapses cost no try, yet attempts have a limit."""
     assert Spent(LOST) == decided(THREE, LOST, failures=0, attempts=ATTEMPTS_MAX, now_ms=0, jitter=0.0)
+
+
+class Sealed(RejectedError):
+    """A rejection whose code is a property that fails."""
+
+    @property
+    def code(self) -> str:
+        raise LookupError("detached")
+
+    @code.setter
+    def code(self, value: str) -> None: ...
+
+
+class Bare(RejectedError):
+    """A rejection that never called the constructor of its class."""
+
+    def __init__(self) -> None: ...
+
+
+def _coded(code: object) -> RejectedError:
+    return RejectedError("declined", code=code)  # type: ignore[arg-type]  # what an untyped handler may do
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (_coded("bank.\ud83d"), "bank.\\ud83d"),
+        (_coded("a\0b"), "a\\x00b"),
+        (_coded("x" * 1_000_000), "x" * 199 + "…"),
+        (_coded(402), "rejected"),
+        (_coded(["bank"]), "rejected"),
+        (Sealed("declined"), "Sealed"),
+        (Bare(), "rejected"),
+    ],
+    ids=["surrogate", "nul", "megabyte", "number", "list", "property", "no constructor"],
+)
+def test_a_final_rejection_is_final_whatever_its_code(error: RejectedError, code: str) -> None:
+    """Its code is made storable; what cannot be a code is replaced by that of its class."""
+    failed = failed_by(error)
+
+    assert (code, "no") == (failed.code, failed.done)
+    assert encode(failed)
+    assert Spent(failed) == decided(THREE, failed, failures=0, attempts=1, now_ms=0, jitter=1.0)
+
+
+def test_what_is_stored_of_an_error_is_bounded() -> None:
+    """Code, message and hint, each; a hint only where there is one."""
+    long = error_facts(UnavailableError("m" * 9_999, code="c\ud83d", hint="h\0"))
+
+    assert ("c\\ud83d", "m" * 499 + "…", "h\\x00") == (long["code"], long["message"], long["hint"])
+    assert {"code": "unavailable", "message": "7"} == error_facts(UnavailableError(7))  # type: ignore[arg-type]

@@ -290,3 +290,14 @@ def test_half_a_character_is_refused() -> None:
         with pytest.raises(RejectedError) as caught:
             kernel_of(PLAIN).start({"free": given}, entity=ENTITY)
         assert "context.refused" == caught.value.code
+
+
+def test_timers_count_from_the_clock_where_it_is_behind_the_time_of_the_entity() -> None:
+    """Another clock was ahead when the entity was stamped; the event keeps that time, and the timer does not."""
+    kernel = kernel_of("states: {a: {on: {go: b}}, b: {after: {5s: a}}}")
+    first = kernel.start(entity="x/1", time_ms=900_000).snapshot
+    behind = kernel.step(first, Event("go", time_ms=900_000, clock_ms=1_000)).snapshot
+    plain = kernel.step(first, Event("go", time_ms=900_000)).snapshot
+
+    assert [(6_000, 1_000)] == [(timer.due_ms, timer.since_ms) for timer in behind.timers]
+    assert [(905_000, None)] == [(timer.due_ms, timer.since_ms) for timer in plain.timers]

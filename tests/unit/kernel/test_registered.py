@@ -94,12 +94,21 @@ def test_guards_combine() -> None:
     assert ([], ["yes"]) == tuple(calls(last_step(never, name)) for name in ("ask_any", "ask_not"))
 
 
+class Mute:
+    """A value that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise LookupError("detached")
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [
         (RuntimeError("boom"), "`allowed` raised RuntimeError: boom"),
         (ValueError("x" * 300), f"`allowed` raised ValueError: {'x' * 200}"),
         (KeyError("x"), "`allowed` raised KeyError: 'x'"),
+        (ValueError("half \ud83d"), r"`allowed` raised ValueError: half \ud83d"),
+        (KeyError(Mute()), "`allowed` raised KeyError: KeyError, which cannot be shown"),
     ],
 )
 def test_a_guard_that_raises_counts_as_false_and_is_told(error: Exception, message: str) -> None:

@@ -21,6 +21,11 @@ def refused(attempt: Attempt) -> None:
     raise RejectedError(f"no {attempt.key}", code="card.unknown")
 
 
+def odd(attempt: Attempt) -> None:
+    """A rejection whose code no store can keep as it is."""
+    raise RejectedError("declined", code="bank.\ud83d" + "x" * 1_000_000)
+
+
 def lost(attempt: Attempt) -> None:
     """An error that may pass."""
     raise ConnectionError("gone")

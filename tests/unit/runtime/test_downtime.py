@@ -165,22 +165,39 @@ async def test_a_process_that_slept_has_been_down() -> None:
 
 
 @pytest.mark.parametrize("policy", ["deadline", "remaining", "restart"])
-async def test_a_clock_that_goes_back_is_harmless(policy: str) -> None:
+async def test_a_clock_that_goes_back_a_little_is_harmless(policy: str) -> None:
     """No downtime comes of it; the timer fires when the clock has reached its time again."""
     clock = VirtualClock(10 * HOUR)
     runtime = oven(MemoryStore(), clock, policy)
     async with working(runtime, clock):
         await runtime.create("oven/1")
         await clock.advance(MINUTE)
-    clock.time_ms -= HOUR
+    clock.time_ms -= MINUTE // 2
     async with working(runtime, clock):
-        await clock.advance(MINUTE)
-        assert (("baking",), []) == (await states(runtime), await moves(runtime))
-    clock.time_ms += HOUR - 2 * MINUTE
-    async with working(runtime, clock):
-        await clock.advance(10 * MINUTE)
+        await clock.advance(9 * MINUTE)
+        assert ("baking",) == await states(runtime)
+        await clock.advance(MINUTE // 2)
 
         assert (("done",), []) == (await states(runtime), await moves(runtime))
+
+
+@pytest.mark.parametrize("policy", ["deadline", "remaining", "restart"])
+async def test_a_timer_that_was_set_by_a_clock_an_hour_ahead_counts_from_when_it_is_right(policy: str) -> None:
+    """It is moved once, by an entry, and fires ten minutes later: not in an hour and ten minutes."""
+    clock = VirtualClock(10 * HOUR)
+    runtime = oven(MemoryStore(), clock, policy)
+    async with working(runtime, clock):
+        await runtime.create("oven/1")
+        await clock.advance(MINUTE)
+    clock.time_ms -= HOUR
+    right_ms = clock.time_ms
+    async with working(runtime, clock):
+        await clock.advance(10 * MINUTE - 1)
+        assert ("baking",) == await states(runtime)
+        await clock.advance(1)
+
+        assert (("done",), [right_ms + 10 * MINUTE]) == (await states(runtime), await moves(runtime))
+        assert (await runtime.verify("oven/1")).replayed
 
 
 async def test_a_driver_without_signs_of_life_goes_by_deadlines() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from interlock.buses.memory import MemoryBus
 from interlock.buses.schemes import opened_bus
 from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.message import Message, encode_message
-from interlock.runtime.intake import DEAD_TYPE, Delivery, Intake, key_of
+from interlock.runtime.intake import DEAD_TYPE, Delivery, Intake
 from interlock.runtime.send import Runtime
 
 INVOICE = """
@@ -66,7 +67,8 @@ async def test_a_message_becomes_an_event_of_an_entity() -> None:
         _, entry = await runtime.journal("invoice/1")
 
     assert {"applied": 1, "passed": 1} == intake.counts
-    assert ("/shop/order#order/1/1/0", trace) == (entry.key, entry.trace)
+    assert ("_bus/11:/shop/order#order/1/1/0", trace) == (entry.key, entry.trace)
+    assert ("/shop/order#order/1/1/0",) * 2 == (entry.event.id, entry.event.key)
     assert {"id": "bus:/shop/order", "kind": "bus", "roles": []} == entry.event.principal
 
 
@@ -108,16 +110,16 @@ async def test_messages_of_one_source_entity_are_taken_in_order_also_while_the_f
     bus = MemoryBus()
     taken: list[str] = []
     async with invoices() as runtime:
-        real = runtime.send
+        real = runtime.submit
         away = True
 
         async def send(entity: str, event: str, payload: Any = None, **more: Any) -> Any:
             if away and entity == "invoice/1":
                 raise UnavailableError("away", code="store.away")
-            taken.append(more["key"])
+            taken.append(more["key"].name)
             return await real(entity, event, payload, **more)
 
-        runtime.send = send  # type: ignore[method-assign]  # a store that is away for one entity
+        runtime.submit = send  # type: ignore[method-assign]  # a store that is away for one entity
         for entity in ("invoice/1", "invoice/2"):
             await runtime.create(entity)
         async with Intake(bus, runtime, to_invoice) as intake:
@@ -289,16 +291,16 @@ async def test_what_waits_when_the_intake_ends_is_put_back() -> None:
     """For the next one to take."""
     bus = MemoryBus()
     async with invoices() as runtime:
-        real = runtime.send
+        real = runtime.submit
 
         async def away(*_: Any, **__: Any) -> Any:
             raise UnavailableError("away", code="store.away")
 
-        runtime.send = away  # type: ignore[method-assign]  # a store that is away
+        runtime.submit = away  # type: ignore[method-assign]  # a store that is away
         async with Intake(bus, runtime, to_invoice):
             await bus.publish(message())
             await until(lambda: not bus._waiting)
-        runtime.send = real  # type: ignore[method-assign]  # and is back
+        runtime.submit = real  # type: ignore[method-assign]  # and is back
         async with Intake(bus, runtime, to_invoice) as intake:
             await until(lambda: intake.counts.total() == 1)
 
@@ -319,7 +321,7 @@ async def test_what_does_not_end_in_time_is_put_back_with_all_that_stands_behind
             begun.set()
             await asyncio.Event().wait()
 
-        runtime.send = hang  # type: ignore[method-assign]  # a store that never answers
+        runtime.submit = hang  # type: ignore[method-assign]  # a store that never answers
         async with Intake(Handing(*spies), runtime, to_invoice) as intake:
             await begun.wait()
             await until(lambda: bool(intake._lines) and len(next(iter(intake._lines.values()))) == 2)
@@ -360,15 +362,98 @@ async def test_an_intake_can_be_run_until_it_is_cancelled() -> None:
             await running
 
 
-def test_keys_are_bound_to_their_source_and_always_fit() -> None:
-    """Two sources may use one id; a long one is not cut short, or two would be one."""
-    long = [key_of(message(id="x" * 300 + end)) for end in "ab"]
+async def test_two_sources_never_share_a_key() -> None:
+    """Where a source ends and an id begins is part of the key: `a` and `b#c` are not `a#b` and `c`."""
+    bus = MemoryBus()
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+        for source, name in (("a", "b#c"), ("a#b", "c"), ("1:a", "b"), ("1", ":a#b")):
+            await bus.publish(Message(id=name, source=source, type="order.paid", subject="order/1"))
+        await until(lambda: intake.counts.total() == 4)
+        found = await runtime.state("invoice/1")
 
-    assert key_of(message()) != key_of(Message(id=message().id, source="/other", type="t"))
-    assert 2 == len(set(long))
-    assert all(len(each) == 64 for each in long)
-    assert key_of(Message(id="1", source="_x", type="t")).isalnum()
-    assert key_of(Message(id="a\n", source="/x", type="t")).isalnum()
+    assert (4, {"applied": 4}) == (found.context["paid"], intake.counts)
+
+
+async def test_no_sender_can_take_the_key_of_a_message() -> None:
+    """Neither the one that releases before this one gave it, nor the one that it has."""
+    bus = MemoryBus()
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+        await runtime.create("invoice/1")
+        taken = await runtime.send(
+            "invoice/1", "paid", {"n": 0}, key="/shop/order#order/1/1/0", principal={"id": "eve"}
+        )
+        for key in ("_bus/11:/shop/order#order/1/1/0", "_"):
+            with pytest.raises(UsageError) as refused:
+                await runtime.send("invoice/1", "paid", key=key)
+            assert "key.reserved" == refused.value.code
+        await bus.publish(message())
+        await until(lambda: intake.counts.total() == 1)
+        found = await runtime.state("invoice/1")
+
+    assert ("applied", 2, {"applied": 1}) == (taken.outcome, found.context["paid"], intake.counts)
+
+
+@pytest.mark.parametrize(
+    ("payload", "principal"),
+    [({"n": 1}, {"id": "another name"}), ({"n": 2}, {"id": "bus:/shop/order", "kind": "bus", "roles": []})],
+    ids=["the same payload", "the same sender"],
+)
+async def test_a_message_that_an_earlier_release_took_is_a_duplicate(payload: Any, principal: Any) -> None:
+    """It was kept as `source#id`; brought again after an upgrade it is not taken again."""
+    bus = MemoryBus()
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+        await runtime.create("invoice/1")
+        await runtime.send("invoice/1", "paid", payload, key="/shop/order#order/1/1/0", principal=principal)
+        await bus.publish(message())
+        await until(lambda: intake.counts.total() == 1)
+        found = await runtime.state("invoice/1")
+
+    assert (1, {"duplicate": 1}) == (found.context["paid"], intake.counts)
+
+
+def _raw(**fields: Any) -> bytes:
+    return json.dumps({"specversion": "1.0", "type": "order.paid", "subject": "order/1", **fields}).encode()
+
+
+NO_MESSAGES = [
+    b"",
+    b"\xff\xfe",
+    b"null",
+    b"[]",
+    b"{}",
+    b"[" * 200_000,
+    b'{"specversion":"1.0"}',
+    _raw(id=1, source="s"),
+    _raw(id="", source="s"),
+    _raw(id="x", source="s", time="garbage"),
+    _raw(id="x", source="s", time=1),
+    _raw(id="x", source="s", time="2026-11-17T02:00:00"),
+    _raw(id="x", source="s", data_base64="!!"),
+    b'{"specversion":"1.0","id":"\\ud800","source":"s","type":"order.paid"}',
+    b"x" * 2_000_000,
+]
+ODD = [
+    _raw(id="a", source="s", time="9999-12-31T23:59:59Z"),
+    _raw(id="\0", source="\0"),
+    _raw(id="x" * 100_000, source="y" * 100_000),
+    _raw(id="b", source="s", traceparent={"a": 1}),
+    _raw(id="c", source="s", traceparent="z" * 1_000),
+    b'{"specversion":"1.0","id":"d","id":"e","source":"s","type":"order.paid","subject":"order/1"}',
+]
+
+
+async def test_poison_leaves_the_intake_alive_and_every_message_is_counted() -> None:
+    """What is no message is set aside, what is only odd is taken, and the next message goes."""
+    bus, dead = MemoryBus(), MemoryBus()
+    async with invoices() as runtime, Intake(bus, runtime, to_invoice, dead=dead) as intake:
+        for body in (*NO_MESSAGES, *ODD):
+            bus.put(body)
+        await bus.publish(message())
+        await until(lambda: intake.counts.total() == len(NO_MESSAGES) + len(ODD) + 1)
+        found = await runtime.state("invoice/1")
+
+    assert {"dead": len(NO_MESSAGES), "applied": len(ODD) + 1} == intake.counts
+    assert len(ODD) + 1 == found.context["paid"]
 
 
 async def test_an_intake_is_asked_for_by_an_address() -> None:

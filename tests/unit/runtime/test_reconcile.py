@@ -11,6 +11,7 @@ import pytest
 import interlock
 from interlock import Answer, Seen
 from interlock.errors import UnavailableError
+from interlock.model.keys import reconcile_key
 from interlock.model.limits import RECONCILE_BACKOFF_MS_MIN, STOP_MS_MAX
 from interlock.runtime import reconcile
 from interlock.testing.clock import VirtualClock
@@ -47,7 +48,7 @@ async def test_an_answer_is_an_event_under_a_key_of_the_version_that_was_seen() 
     entry = (await runtime.journal("order/0"))[-1]
 
     assert ("charge.confirmed", {"id": "c-1"}) == (entry.event.name, entry.event.data)
-    assert ("reconcile/stuck-charges/1", ("charged",)) == (entry.key, entry.after)
+    assert ("_reconcile/stuck-charges/1", ("charged",)) == (entry.key, entry.after)
     assert {"id": "reconciler/stuck-charges", "kind": "system", "roles": ["system"]} == entry.event.principal
     assert 1 == len(asked.seen)
 
@@ -64,6 +65,33 @@ async def test_what_needs_nothing_is_looked_at_once_each_pass() -> None:
 
     assert ["order/0", "order/1", "order/2"] * 3 == asked.entities
     assert 1 == (await runtime.state("order/0")).version
+
+
+class WrongClock(VirtualClock):
+    """A clock that shows another time than the one that passes."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        """What it shows."""
+        return self.time_ms + self.ahead_ms
+
+
+async def test_a_clock_that_was_ahead_for_a_moment_does_not_stop_the_passes() -> None:
+    """The time of the next pass, and of the next call, were in ten years; they come when the clock is right."""
+    clock = WrongClock()
+    asked = Asked(clock)
+    chart = orders(asked.look)
+    runtime = runtime_of(chart, clock)
+    await created(runtime, 2)
+    clock.ahead_ms = 10**12
+    async with reconciling(chart, runtime):
+        await clock.advance()
+        clock.ahead_ms = 0
+        await clock.advance(3 * MINUTE)
+
+    assert ["order/0", "order/1"] == asked.entities[:2]
+    assert len(asked.entities) >= 6
 
 
 async def test_calls_are_spaced_out() -> None:
@@ -253,7 +281,7 @@ async def test_an_entity_that_another_runner_answered_otherwise_does_not_get_the
     async def look(seen: Seen) -> Answer | None:
         if seen.version > 1:
             return None
-        await runtime.send("order/0", "touched", key="reconcile/slow/1")
+        await runtime.submit("order/0", "touched", key=reconcile_key("slow", 1))
         return Answer("charge.confirmed")
 
     await created(runtime)

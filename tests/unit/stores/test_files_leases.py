@@ -33,7 +33,7 @@ def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
         now += data.draw(st.integers(0, 5))
         here = processes[data.draw(st.integers(0, 1))]
         answers: list[object]
-        act = data.draw(st.sampled_from(("lease", "lease", "give_back", "alive", "downtimes")))
+        act = data.draw(st.sampled_from(("lease", "lease", "give_back", "alive", "downtimes", "jump")))
         if act == "lease":
             name, owner = data.draw(st.sampled_from("xy")), data.draw(st.sampled_from("ab"))
             answers = [each.lease(name, owner=owner, now_ms=now, until_ms=now + 7) for each in (table, here)]
@@ -41,6 +41,11 @@ def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
         elif act == "give_back" and held:
             lease = data.draw(st.sampled_from(held))
             answers = [table.give_back(lease), here.give_back(lease)]
+        elif act == "jump":  # the clock goes wrong, or is put right
+            now = max(0, now + data.draw(st.sampled_from((-(10**7), 10**7))))
+            for each in (table, here):
+                each.correct(now_ms=now)
+            answers = [table.downtimes(since_ms=0), here.downtimes(since_ms=0)]
         elif act == "alive":
             answers = [table.alive(now_ms=now, gap_ms=3), here.alive(now_ms=now, gap_ms=3)]
         else:

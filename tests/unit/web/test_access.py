@@ -157,3 +157,16 @@ def test_a_key_file_that_is_missing_is_not_found(tmp_path: Path) -> None:
     """The message names it."""
     with pytest.raises(NotFoundError, match=r"keys\.toml"):
         read_keys(tmp_path / "keys.toml")
+
+
+def test_a_login_from_the_future_is_over() -> None:
+    """It began under a clock that was ahead, and would not end for years."""
+    clock = VirtualClock(10**12)
+    doors = access(clock)
+    done = doors.log_in("secret")
+    assert done is not None
+    clock.time_ms -= 30_000
+    assert doors.by_cookie(done[0]) is not None
+    clock.time_ms -= 60_000
+
+    assert None is doors.by_cookie(done[0])

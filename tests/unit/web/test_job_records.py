@@ -8,6 +8,7 @@ import pytest
 
 import interlock
 from interlock.errors import ConflictError, UsageError
+from interlock.model.keys import OwnKey, bulk_key
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Query
 from interlock.runtime.own import JOB, JOB_KIND
@@ -35,15 +36,14 @@ class Gate:
 
     def __init__(self, client: Client, monkeypatch: Any, *, passes: int = 2) -> None:
         self.opened, self.reached = asyncio.Event(), asyncio.Event()
-        self._left, self._real = passes, client.runtime.send
-        monkeypatch.setattr(client.runtime, "send", self._send)
+        self._left, self._real = passes, client.runtime.submit
+        monkeypatch.setattr(client.runtime, "submit", self._submit)
 
-    async def _send(self, entity: str, event: str, *given: Any, **named: Any) -> Any:
-        if not event.startswith("job."):
-            if not self._left:
-                self.reached.set()
-                await self.opened.wait()
-            self._left = max(0, self._left - 1)
+    async def _submit(self, entity: str, event: str, *given: Any, **named: Any) -> Any:
+        if not self._left:
+            self.reached.set()
+            await self.opened.wait()
+        self._left = max(0, self._left - 1)
         return await self._real(entity, event, *given, **named)
 
 
@@ -114,6 +114,62 @@ async def test_what_was_sent_and_not_yet_noted_is_asked_again_and_not_given_twic
     assert (5, {"applied": 5}) == (ended["seen"], ended["outcomes"])
     assert ["it had it already"] * 2 + [None] * 3 == [each["reason"] for each in ended["samples"]]
     assert ONCE == taken
+
+
+async def test_what_a_server_of_an_earlier_release_sent_is_not_given_again(tmp_path: Path, monkeypatch: Any) -> None:
+    """Its keys were in the senders' space; the job is resumed after an upgrade."""
+    url = f"sqlite:///{tmp_path}/o.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(job_walks, "bulk_key", former_key)
+        async with opened(url, clock=ShiftedClock()) as client:
+            job, _ = await begun(client, patch)
+            patch.setattr(client.console.jobs._records, "note", vanished)
+    async with opened(url, clock=ShiftedClock(SILENT_MS)) as client:
+        found = await client.json(f"jobs/{job}")
+        await client.post(f"jobs/{job}/resume")
+        ended = await client.ended(job)
+        taken = await cancelled(client)
+
+    assert (2, {"applied": 2}) == (found["seen"], found["outcomes"])
+    assert (5, {"applied": 5}) == (ended["seen"], ended["outcomes"])
+    assert ONCE == taken
+
+
+async def test_a_sender_who_takes_a_former_key_does_not_suppress_the_event_of_a_job(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """The entity took another event under it, and is not counted as one that has the job's."""
+    url = f"sqlite:///{tmp_path}/o.db"
+    async with opened(url, clock=ShiftedClock()) as client:
+        job, gate = await begun(client, monkeypatch)
+        squat, eve = f"bulk/{job}/order/A-6", {"id": "eve", "roles": ["payments"]}
+        await client.runtime.send("order/A-6", "payment.confirmed", {"id": "p"}, key=squat, principal=eve)
+        gate.opened.set()
+        ended = await client.ended(job)
+
+    assert {"applied": 4, "skipped": 1} == ended["outcomes"]
+
+
+async def test_a_job_that_a_wrong_clock_noted_last_can_be_resumed(tmp_path: Path, monkeypatch: Any) -> None:
+    """Its server was a day ahead, and is gone; nobody waits a day for its silence."""
+    url = f"sqlite:///{tmp_path}/o.db"
+    async with opened(url, clock=ShiftedClock(86_400_000)) as client:
+        job, _ = await begun(client, monkeypatch)
+        monkeypatch.setattr(client.console.jobs._records, "note", vanished)
+    async with opened(url, clock=ShiftedClock()) as client:
+        found = await client.json(f"jobs/{job}")
+        await client.post(f"jobs/{job}/resume")
+        ended = await client.ended(job)
+        taken = await cancelled(client)
+
+    assert ("interrupted", "done") == (found["status"], ended["status"])
+    assert ONCE == taken
+
+
+def former_key(job: str, entity: str) -> OwnKey:
+    """Gives the key of an earlier release."""
+    key = bulk_key(job, entity)
+    return OwnKey(key.name, key.name)
 
 
 async def vanished(*given: Any, **named: Any) -> None:

@@ -1,0 +1,225 @@
+"""After a wrong clock: work and timers that were put off into a future which no rule allows are taken up now.
+
+A clock that was ahead leaves times in the store that are far away once it is right again: leases, waits before the
+next try, and the timers of entities that were stepped meanwhile.
+
+Rule 1: what is looked for, and when: the entities that the store knows to be stamped in the future, when a worker
+starts; all work, when the clock of this process went back or the last sign of life is in the future; the work of one
+entity, when it is stepped and its time is ahead.
+Rule 2: nothing is changed but when work is due. A holder that is still alive has the time of a lease to renew it, and a
+timer that is not due is put off again; `Deliveries.fire` moves one that was set by the wrong clock.
+Rule 3: what the store notes of workers is put right last: whoever dies before that leaves the sign for the next one.
+Rule 4: where due times go by a server's clock no driver's clock has put them off, and none may judge them.
+See ADR 0047.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from interlock.effects.retry import Policy, backoff_ms, code_of
+from interlock.effects.waits import is_put_off_too_far
+from interlock.errors import InterlockError
+from interlock.model.limits import AHEAD_ENTITIES_MAX, CLOCK_AHEAD_MS_MAX, LEASE_MS
+from interlock.ports.clock import Clock
+from interlock.ports.lease import ClockCorrection, LeaseStore, StampSight
+from interlock.ports.store import PAGE_MAX, Loaded, Query, Store
+from interlock.ports.work import Claim, Settled, WorkQuery, WorkRow, WorkStore
+
+ENTITIES_WALKED_MAX = 50_000
+"""Entities of a store without an index for it that are looked at, when a person asks which are ahead."""
+
+PAGE_ROWS = 1_000
+"""Pieces of work that are read at once."""
+
+_AGAIN = Policy(backoff_ms_min=200, backoff_ms_max=60_000, full_jitter=False)
+"""How long what could not be put right waits: another process performs the work, or the store is away."""
+
+_log = logging.getLogger("interlock.runtime")
+
+
+class Ahead(Struct, frozen=True):
+    """What is stamped in the future: entities, work that waits or is leased too long, timers, and downtimes.
+
+    `is_partial`: there was more than was looked at.
+    """
+
+    entities: tuple[str, ...] = ()
+    work: tuple[WorkRow, ...] = ()
+    leases: tuple[WorkRow, ...] = ()
+    timers: tuple[WorkRow, ...] = ()
+    downtimes: int = 0
+    is_partial: bool = False
+
+
+async def found_ahead(store: Store, *, now_ms: int, limit: int = PAGE_MAX) -> Ahead:
+    """What of a store is stamped in the future. It looks and changes nothing."""
+    latest_ms = now_ms + CLOCK_AHEAD_MS_MAX
+    by_server = isinstance(store, StampSight) and store.server_clock
+    entities, is_partial = await _entities_ahead(store, latest_ms, limit)
+    work, leases, timers = list[WorkRow](), list[WorkRow](), list[WorkRow]()
+    if isinstance(store, WorkStore):
+        async for rows in _pages(store, WorkQuery()):
+            far = [row for row in rows if not by_server and is_put_off_too_far(row, now_ms)]
+            leases += [row for row in far if row.owner is not None]
+            work += [row for row in far if row.owner is None]
+            if len(work) + len(leases) >= limit:
+                is_partial = True
+                break
+        for entity in entities:
+            async for rows in _pages(store, WorkQuery(entity=entity, lane="timer")):
+                timers += [row for row in rows if row.next_ms is not None and row.next_ms > latest_ms]
+    downtimes = await store.downtimes(since_ms=latest_ms) if isinstance(store, LeaseStore) else ()
+    return Ahead(entities, tuple(work), tuple(leases), tuple(timers), len(downtimes), is_partial)
+
+
+async def _entities_ahead(store: Store, latest_ms: int, limit: int) -> tuple[tuple[str, ...], bool]:
+    """Entities whose last entry is stamped after a time, and whether there may be more."""
+    if isinstance(store, StampSight):
+        found = await store.stamped_after(latest_ms, limit=limit)
+        return found, len(found) >= limit
+    names, walked = list[str](), 0
+    for kind in await store.kinds():
+        cursor: str | None = None
+        while walked < ENTITIES_WALKED_MAX and len(names) < limit:
+            page = await store.find(Query(kind=kind, after=cursor, limit=PAGE_MAX))
+            names += [row.entity for row in page.rows if row.changed_ms > latest_ms]
+            walked, cursor = walked + len(page.rows), page.after
+            if cursor is None:
+                break
+    return tuple(names[:limit]), walked >= ENTITIES_WALKED_MAX or len(names) >= limit
+
+
+class ClockRepair:
+    """Looks after the times of one store, from `begin` to `end`. `lease_ms`: how long a holder has to renew."""
+
+    def __init__(self, store: Store, work: WorkStore, clock: Clock, *, lease_ms: int = LEASE_MS) -> None:
+        self._store = store
+        self._work = work
+        self._clock = clock
+        self._lease_ms = lease_ms
+        self._by_server = isinstance(store, StampSight) and store.server_clock
+        self._entities: dict[str, None] = {}
+        self._seen: set[str] = set()
+        self._is_all = False
+        self._noticed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        """Look at what is known to be stamped in the future, and listen from now on."""
+        self._task = asyncio.ensure_future(self._run())
+        if isinstance(self._store, StampSight):
+            self._noticed.set()
+        else:
+            self.notice(None)
+
+    async def end(self) -> None:
+        """Look no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def notice(self, entity: str | None) -> None:
+        """The time of an entity is ahead of the clock; None: the clock went back, or was ahead before."""
+        if entity is None:
+            self._is_all = True
+            self._seen.clear()
+        elif entity in self._seen:
+            return
+        else:
+            if len(self._seen) >= AHEAD_ENTITIES_MAX:
+                self._seen.clear()
+            self._seen.add(entity)
+            self._entities[entity] = None
+        self._noticed.set()
+
+    async def _run(self) -> None:
+        """An endless loop by intent; it ends with `end`."""
+        is_first, failures = True, 0
+        while True:
+            await self._noticed.wait()
+            self._noticed.clear()
+            entities, is_all = tuple(self._entities), self._is_all
+            self._entities, self._is_all = {}, False
+            try:
+                if is_first:
+                    entities = (*entities, *await self._stamped())
+                left = not self._by_server and not await self._repaired(entities, is_all=is_all)
+                if is_all and not left and isinstance(self._store, ClockCorrection):
+                    await self._store.correct_clock(now_ms=self._clock.now_ms())
+                is_first, failures = False, failures + 1 if left else 0
+            except Exception as error:  # noqa: BLE001 - whatever a store raises, it is tried again
+                left, failures, told = True, failures + 1, None if isinstance(error, InterlockError) else error
+                _log.warning("times in the future cannot be put right", exc_info=told, extra={"code": code_of(error)})
+            if left:
+                self._entities |= dict.fromkeys(entities)
+                self._is_all |= is_all
+                await self._clock.sleep_ms(backoff_ms(_AGAIN, failures - 1, 1.0))
+                self._noticed.set()
+
+    async def _stamped(self) -> tuple[str, ...]:
+        """The entities that the store finds by an index."""
+        if self._by_server or not isinstance(self._store, StampSight):
+            return ()
+        latest_ms = self._clock.now_ms() + CLOCK_AHEAD_MS_MAX
+        return await self._store.stamped_after(latest_ms, limit=AHEAD_ENTITIES_MAX)
+
+    async def _repaired(self, entities: tuple[str, ...], *, is_all: bool) -> bool:
+        """Make due what was put off too far; False when some of it could not be."""
+        queries = [WorkQuery()] if is_all else [WorkQuery(entity=each) for each in dict.fromkeys(entities)]
+        ahead, held = dict[str, bool](), list[WorkRow]()
+        is_whole = True
+        for query in queries:
+            async for rows in _pages(self._work, query):
+                now_ms = self._clock.now_ms()
+                wrong = [row for row in rows if await self._is_wrong(row, now_ms, ahead)]
+                held += [row for row in wrong if row.owner is not None]
+                is_whole &= await self._made_due([row for row in wrong if row.owner is None])
+        if held:
+            await self._clock.sleep_ms(self._lease_ms)  # whoever still holds one renews it meanwhile
+            is_whole &= await self._made_due([row for row in held if await self._is_unchanged(row)])
+        return is_whole
+
+    async def _made_due(self, rows: list[WorkRow]) -> bool:
+        if not rows:
+            return True
+        now_ms = self._clock.now_ms()
+        settled = tuple(Settled(_as_claim(row), "again", now_ms, row.error, lapsed=True) for row in rows)
+        kept = await self._work.settle(settled, now_ms=now_ms)
+        _log.warning("work that a wrong clock had put off is due now", extra={"count": sum(kept)})
+        return all(kept)
+
+    async def _is_unchanged(self, row: WorkRow) -> bool:
+        page = await self._work.works(WorkQuery(entity=row.entity, place=row.work.place))
+        return bool(page.rows) and (page.rows[0].next_ms, page.rows[0].attempts) == (row.next_ms, row.attempts)
+
+    async def _is_wrong(self, row: WorkRow, now_ms: int, ahead: dict[str, bool]) -> bool:
+        if is_put_off_too_far(row, now_ms):
+            return True
+        latest_ms = now_ms + CLOCK_AHEAD_MS_MAX
+        is_late_timer = row.work.place.lane == "timer" and row.next_ms is not None and row.next_ms > latest_ms
+        if not is_late_timer or row.owner is not None or row.dead_ms is not None:
+            return False
+        if row.entity not in ahead:
+            loaded = await self._store.load(row.entity)
+            ahead[row.entity] = isinstance(loaded, Loaded) and loaded.time_ms > latest_ms
+        return ahead[row.entity]
+
+
+async def _pages(store: WorkStore, query: WorkQuery) -> AsyncIterator[tuple[WorkRow, ...]]:
+    cursor: str | None = None
+    while True:  # ends with the last page
+        page = await store.works(replace(query, after=cursor, limit=PAGE_ROWS))
+        yield page.rows
+        cursor = page.after
+        if cursor is None:
+            return
+
+
+def _as_claim(row: WorkRow) -> Claim:
+    return Claim(row.entity, row.work, row.attempts, row.failures, row.cancelled)
