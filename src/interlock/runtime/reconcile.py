@@ -25,6 +25,7 @@ from interlock.effects.queue import KeyedQueue
 from interlock.effects.retry import failed_by
 from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.limits import LEASE_MS, RECONCILE_PAGE, RECONCILE_PASS_MAX, STOP_MS_MAX
+from interlock.ports.clock import wait_to_poll
 from interlock.ports.door import Pass
 from interlock.ports.lease import Lease, LeaseStore
 from interlock.ports.reconcile import Answer, Reconciler, Seen
@@ -93,7 +94,7 @@ class Runner:
         """Look whenever the lease is ours. An endless loop by intent; it ends when it is cancelled."""
         while True:
             if not await self._take():
-                await self._clock.sleep_ms(self._lease_ms / 3)
+                await wait_to_poll(self._clock, self._lease_ms / 3, at_most_ms=self._lease_ms / 3)
                 continue
             loops = {asyncio.ensure_future(self._holding()), asyncio.ensure_future(self._looking())}
             try:
@@ -130,7 +131,7 @@ class Runner:
     async def _holding(self) -> None:
         """Hold the lease; ends when it is lost, or may be lost before it can be renewed."""
         while self._lease is not None:
-            await self._clock.sleep_ms(self._lease_ms / 3)
+            await wait_to_poll(self._clock, self._lease_ms / 3, at_most_ms=self._lease_ms / 3)
             if not await self._take() and self._clock.now_ms() + self._lease_ms / 3 >= self._until_ms:
                 return
 
@@ -187,12 +188,15 @@ class Runner:
             if enough() or (until_ms is not None and now_ms >= until_ms):
                 return
             full = len(self._running) >= self._reconciler.running_max
-            times = (None if full else self._queue.next_ms(), until_ms)
-            soonest = min((each for each in times if each is not None), default=None)
+            next_ms = None if full else self._queue.next_ms()
             waits: set[asyncio.Future[Any]] = set(self._running)
             sleep = None
-            if soonest is not None:
-                sleep = asyncio.ensure_future(self._clock.sleep_ms(soonest - now_ms))
+            if next_ms is not None and (until_ms is None or next_ms <= until_ms):
+                sleep = asyncio.ensure_future(self._clock.sleep_ms(next_ms - now_ms))
+            elif until_ms is not None:
+                wait_ms = until_ms - now_ms
+                sleep = asyncio.ensure_future(wait_to_poll(self._clock, wait_ms, at_most_ms=wait_ms))
+            if sleep is not None:
                 waits.add(sleep)
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
