@@ -10,6 +10,7 @@ from typing import Any
 from interlock.shm.pool import TaskPool
 from interlock.shm.region import Region
 from tests.crash.shm_scene import Moments, Outcome, run
+from tests.support.eventually import PATIENCE_SECONDS
 
 WORKERS = 3
 CALLERS = 24
@@ -42,7 +43,7 @@ async def _storm(kills: int, seed: int) -> Outcome:
                 outcome.kills += 1
                 outcome.inside += running > 0
             ended.set()
-            results = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), 60)
+            results = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), PATIENCE_SECONDS)
             _judge(results, outcome)
             if len(pool):
                 outcome.lost += len(pool)

@@ -13,6 +13,7 @@ import pytest
 
 from interlock.cli import draw as drawing
 from interlock.model.limits import STATES_MAX
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.cli.calls import BAD, LAMP, Caller
 
 
@@ -116,7 +117,7 @@ def test_a_watched_file_is_drawn_again_when_it_changes(folder: Path) -> None:
         while "wrote" not in told:
             told = process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()

@@ -18,6 +18,7 @@ from interlock.cli import serve
 from interlock.cli.main import main
 from interlock.errors import UsageError
 from interlock.web.access import read_keys
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.missing import run_without
 
 CHART = (
@@ -63,7 +64,7 @@ def test_it_answers_and_a_signal_ends_it_with_a_stream_open(folder: Path, end: s
                 first = next(pieces)
                 process.send_signal(end)
                 rest = "".join(pieces)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (200, 200, ["lamp"]) == (me.status_code, kinds.status_code, [each["kind"] for each in kinds.json()["kinds"]])
     assert "retry" in first + rest
@@ -84,7 +85,7 @@ def test_what_was_answered_while_it_ends_is_kept(folder: Path) -> None:
                 kept = answer.json()["outcome"] == "applied"
             except httpx.TransportError:
                 kept = False
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_SECONDS)
     with interlock.open("sqlite:///lamps.db", charts=[interlock.loads(CHART)]) as lamps:
         version = lamps.state("lamp/a").version
 
@@ -170,7 +171,7 @@ def test_a_new_key_goes_into_a_key_file_and_opens_it(folder: Path, capsys: pytes
         with httpx.Client(base_url=base, headers={"Authorization": f"Bearer {key}"}) as client:
             answers = [client.get("/api/v1/kinds"), client.post("/api/v1/send/lamp/a", json={"event": "flip"})]
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_SECONDS)
 
     assert key not in table
     assert ["ada"] == [each.name for each in read_keys(file).values()]

@@ -325,7 +325,6 @@ def test_memory_and_sqlite_do_the_same(data: st.DataObject) -> None:
     hold_against_each_other(data, WorkTable(), SqliteTable())
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["postgres-one", "postgres-group"])
 def test_memory_and_a_server_do_the_same(name: str) -> None:
     """The same, with the steps of its entities kept alone or in batches."""
