@@ -190,7 +190,7 @@ class Runner:
             full = len(self._running) >= self._reconciler.running_max
             next_ms = None if full else self._queue.next_ms()
             waits: set[asyncio.Future[Any]] = set(self._running)
-            sleep = None
+            sleep: asyncio.Future[Any] | None = None
             if next_ms is not None and (until_ms is None or next_ms <= until_ms):
                 sleep = asyncio.ensure_future(self._clock.sleep_ms(next_ms - now_ms))
             elif until_ms is not None:

@@ -86,6 +86,7 @@ def test_a_picture_as_json_says_what_it_is(call: Caller, folder: Path) -> None:
     assert ("svg", "lamp", True) == (said["format"], said["kind"], said["text"].startswith("<svg"))
 
 
+@pytest.mark.slow
 def test_a_chart_that_is_too_large_is_drawn_as_an_outline_and_says_so(call: Caller, folder: Path) -> None:
     """A drawing is made all the same."""
     count = STATES_MAX - 1

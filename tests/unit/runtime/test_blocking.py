@@ -353,7 +353,7 @@ def test_a_forked_child_is_told_to_open_its_own() -> None:
     doors.create("door/1")
     child = os.fork()
     if child == 0:
-        signal.alarm(PATIENCE_SECONDS)  # ends it, should it wait
+        signal.alarm(int(PATIENCE_SECONDS))  # ends it, should it wait
         code = 1
         try:
             doors.state("door/1")

@@ -205,6 +205,7 @@ async def test_a_full_mailbox_loses_nothing_of_a_send() -> None:
     assert "applied" == again.outcome
 
 
+@pytest.mark.slow
 async def test_idle_entities_cost_nothing() -> None:
     """Ten thousand of them were stepped: no turn, no task, no thread is left of any."""
     doors = runtime()

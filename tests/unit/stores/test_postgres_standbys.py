@@ -139,8 +139,8 @@ async def until_waiting(
             rows = await eyes.fetch(WAITING, query, besides)
             return [tuple(row[0] for row in rows)] if rows else None
 
-        (pids,) = await eventually(found)
-    return pids
+        pids: list[tuple[int, ...]] = await eventually(found)
+    return pids[0]
 
 
 async def until_nobody_waits(server: Server) -> None:

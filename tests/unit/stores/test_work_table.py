@@ -318,6 +318,7 @@ PLACES = st.builds(Place, LANES, st.integers(1, 3), st.integers(0, 1))
 TIMES = st.integers(0, 60)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_memory_and_sqlite_do_the_same(data: st.DataObject) -> None:

@@ -44,7 +44,7 @@ async def looping(work: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Each store that needs no server."""
     places = {"sqlite": f"sqlite:///{tmp_path}/orders.db", "file": f"file:{tmp_path}/orders"}
-    return places.get(request.param, request.param)
+    return str(places.get(request.param, request.param))
 
 
 async def test_two_days_are_a_few_jumps(url: str) -> None:

@@ -66,7 +66,8 @@ async def stays(client: Client, clock: VirtualClock, count: int, ends: list[str 
         rows = (await client.runtime.store.find(Query(kind="stay"))).rows
         return rows if (count, set(ends)) == (len(rows), {each.ended for each in rows}) else None
 
-    return await eventually(found, f"{count} stays that ended as {ends}")
+    rows: tuple[Row, ...] = await eventually(found, f"{count} stays that ended as {ends}")
+    return rows
 
 
 async def asked(client: Client, path: str) -> Any:
