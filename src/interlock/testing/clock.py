@@ -69,9 +69,10 @@ class VirtualClock:
         self, every_ms: float, *, due_ms: float | None = None, at_most_ms: float | None = None
     ) -> float:
         """Wait between two looks of a loop; return how far the clock moved. See `ports.clock.wait_to_poll`."""
-        if due_ms is not None and due_ms <= every_ms:
-            await self.sleep_ms(due_ms)
-            return due_ms
+        if every_ms <= 0 or (due_ms is not None and due_ms <= every_ms):
+            ms = every_ms if due_ms is None else min(every_ms, due_ms)
+            await self.sleep_ms(ms)
+            return ms
         future, moved_ms = self._future(), self._moved_ms
         self._polls[future] = _Poll(future, self.time_ms, every_ms, at_most_ms)
         try:
