@@ -1,7 +1,7 @@
 """How long modules and functions are.
 
-400 lines for a module and 70 for a function are what good looks like; they are reported (`make tidy` prints them).
-600 and 120 are where the tests stop a change. A function is counted from its `def` to its last line.
+700 lines for a module and 70 for a function are what good looks like; they are reported (`make tidy` prints them).
+900 and 120 are where the tests stop a change. A function is counted from its `def` to its last line.
 """
 
 import ast

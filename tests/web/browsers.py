@@ -28,7 +28,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE_MS = 20_000
+PATIENCE_MS = 1_000 * PATIENCE_SECONDS
 """How long a page may take for anything: a machine ten times slower still passes."""
 
 
