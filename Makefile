@@ -30,7 +30,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-fork torture-shm chaos nightly coverage screenshots pins clean node bench-node
+.PHONY: help setup demo quick test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-fork torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +78,18 @@ demo: $(READY_DEMO) ## a small world with failing services, in the console; ARGS
 	@$(VENV)-demo/bin/interlock demo $(ARGS)
 
 check: lint types rooms tidy test ## all that must hold; exactly what CI runs
+
+# For every save: no server, browser or other process, and nothing that takes more than half a second of CPU. Folders of
+# tests are in memory where the system has such a place: the stores flush what they write. mypy and the import rule take
+# less than a second when little has changed, because they keep what they found.
+QUICK := tests/conformance/semantics tests/scenarios $(addprefix tests/unit/,assemble buses cli compiler definition demo \
+  effects expression kernel model render runtime stores testing)
+TMPFS := $(shell test -w /dev/shm && echo /dev/shm/interlock-quick-$$(id -u))
+
+quick: $(READY) ## lint, types, imports, and the quick unit tests: under a minute on two cores
+	@$(MAKE) --no-print-directory lint types
+	@$(VENV)/bin/lint-imports >$(VENV)/rooms.txt || { cat $(VENV)/rooms.txt; exit 1; }
+	@$(PY) -m pytest -q --quick -n $(WORKERS) --dist worksteal $(if $(TMPFS),--basetemp=$(TMPFS)) $(QUICK) $(ARGS)
 
 # Coverage is a matter of the pure rooms and of their own tests. Tracing would slow down, several times over, what kills
 # processes and walks through states; those run without it. ARGS that choose tests may leave either part without any

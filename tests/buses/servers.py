@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-READY_SECONDS = 120
+READY_SECONDS = 180
 
 GUARD = '("$@" </dev/null; kill -9 0) & read -r _; kill -9 0'
 """Ends a broker and all it has begun when it ends, or when the pipe from the tests closes: also after they died."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from interlock.opening import intake
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.intake import Delivery
 from tests.buses.servers import Kafka
-
-pytestmark = pytest.mark.timeout(300)  # a broker may take its time to boot on a busy machine
+from tests.support.eventually import eventually
 
 BUSES = ["nats", "redis", "kafka", "rabbitmq"]
 GROUP = {
@@ -60,17 +58,15 @@ def reading(broker: Any, stream: str) -> str:
     return found
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for it; the timeout of the test is the bound."""
-    while not is_so():  # noqa: ASYNC110 - what is waited for is in a broker, which tells nobody
-        await asyncio.sleep(0.01)
-
-
 async def all_sent(runtime: interlock.Runtime) -> None:
     """Wait until no message waits."""
-    assert isinstance(runtime.store, WorkStore)
-    while (await runtime.store.works(WorkQuery(lane="message"))).rows:  # noqa: ASYNC110 - a store tells nobody
-        await asyncio.sleep(0.01)
+    store = runtime.store
+    assert isinstance(store, WorkStore)
+
+    async def is_empty() -> bool:
+        return not (await store.works(WorkQuery(lane="message"))).rows
+
+    await eventually(is_empty)
 
 
 async def read(url: str, count: int) -> list[Message]:
@@ -134,11 +130,11 @@ async def test_a_broker_that_is_killed_and_comes_back_costs_no_message_and_no_or
             for number in range(ROUNDS):
                 await asyncio.gather(*(orders.send(name, "step") for name in names))
                 if number == 1:
-                    await until(lambda: taking.counts["applied"] > 0)
+                    await eventually(lambda: taking.counts["applied"] > 0)
                     await asyncio.to_thread(broker.pause if isinstance(broker, Kafka) else broker.kill)
                 if number == 3:
                     await asyncio.to_thread(broker.go_on if isinstance(broker, Kafka) else broker.start)
-            await until(lambda: taking.counts["applied"] == ROUNDS * ENTITIES)
+            await eventually(lambda: taking.counts["applied"] == ROUNDS * ENTITIES)
         await all_sent(orders)
         seen = [(await mirrors.state(name.replace("order/", "mirror/"))).context["n"] for name in names]
 
@@ -155,11 +151,11 @@ async def test_what_is_no_message_is_set_aside_and_the_next_goes(broker: Any) ->
     await bus.publish(Message(id="2", source="/x", type="order.counted", subject="order/1", data={"n": 2}))
     async with interlock.open("memory:", charts=[interlock.loads(MIRROR)]) as mirrors:
         async with intake(reading(broker, "poison"), mirrors, mirrored) as taking:
-            await until(lambda: taking.counts.total() == 3)
+            await eventually(lambda: taking.counts.total() == 3)
         await bus.publish(Message(id="3", source="/x", type="order.counted", subject="order/1", data={"n": 3}))
         await bus.close()
         async with intake(reading(broker, "poison"), mirrors, mirrored) as again:
-            await until(lambda: again.counts["applied"] == 1)  # whatever were left would come before it
+            await eventually(lambda: again.counts["applied"] == 1)  # whatever were left would come before it
 
     if broker.name == "redis":
         assert [b"{ no message"] == [fields[b"body"] for fields in await _dead(broker)]

@@ -8,15 +8,11 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import interlock
 from interlock.model.message import Message, decode_message
 from tests.buses import servers
 from tests.buses.test_buses import ORDER, all_sent
 from tests.buses.writer import ORDERS
-
-pytestmark = pytest.mark.timeout(300)  # on a busy machine processes take their time to start
 
 KILLS = 4
 

@@ -10,7 +10,7 @@ from tests.chaos.post import Post
 from tests.chaos.storm import Outcome, storm
 from tests.support.postgres_server import store_or_skip
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 
 def _stormed(url: str, folder: Path, kills: int, post: Post | None = None) -> Outcome:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from tests.support.eventually import PATIENCE_SECONDS
+
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([
     "interlock.opening",
@@ -21,7 +23,7 @@ CONTEXT.set_forkserver_preload([
     "interlock.testing.store_subject",
 ])  # fmt: skip
 
-ANSWER_SECONDS_MAX = 60
+ANSWER_SECONDS_MAX = PATIENCE_SECONDS
 
 
 class Worker(NamedTuple):

@@ -16,9 +16,10 @@ import interlock
 from interlock.ports.work import WorkQuery, WorkStore
 from tests.crash.errand_worker import charged, chart
 from tests.crash.table import Row
+from tests.support.eventually import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
-SETTLED_SECONDS_MAX = 60.0
+SETTLED_SECONDS_MAX = PATIENCE_SECONDS
 """How long the last work may take after the last kill."""
 
 

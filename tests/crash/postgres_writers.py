@@ -18,9 +18,7 @@ from interlock.opening import open as opening
 from interlock.runtime.send import Runtime
 from interlock.stores import postgres_connect
 from tests.crash.store_writer import entity_of, parcels
-
-PATIENCE_SECONDS = 50
-"""How long a server may be away."""
+from tests.support.eventually import PATIENCE_SECONDS
 
 T = TypeVar("T")
 

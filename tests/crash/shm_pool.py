@@ -10,6 +10,7 @@ from typing import Any
 from interlock.shm.pool import TaskPool
 from interlock.shm.region import Region
 from tests.crash.shm_scene import Moments, Outcome, run
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 
 WORKERS = 3
 CALLERS = 24
@@ -42,7 +43,7 @@ async def _storm(kills: int, seed: int) -> Outcome:
                 outcome.kills += 1
                 outcome.inside += running > 0
             ended.set()
-            results = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), 60)
+            results = await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), PATIENCE_SECONDS)
             _judge(results, outcome)
             if len(pool):
                 outcome.lost += len(pool)
@@ -52,11 +53,10 @@ async def _storm(kills: int, seed: int) -> Outcome:
 async def _progress(outcome: Outcome) -> None:
     """Until some more tasks have ended."""
     wanted = outcome.work + CALLERS
-    for _ in range(6_000):
-        if outcome.work >= wanted:
-            return
-        await asyncio.sleep(0.005)
-    outcome.note("no task ended within 30 seconds")
+    try:
+        await eventually(lambda: outcome.work >= wanted)
+    except AssertionError:
+        outcome.note(f"no task ended within {PATIENCE_SECONDS:g} seconds")
 
 
 async def _call(pool: TaskPool, outcome: Outcome, ended: asyncio.Event, place: int) -> None:

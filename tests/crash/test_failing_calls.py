@@ -27,7 +27,6 @@ def traced() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", LIVES)
 def test_a_failing_call_loses_and_doubles_nothing(name: str, tmp_path: Path) -> None:
     """Whichever call fails or kills: errors are UnavailableError, receipts hold, the store goes on. All have fired."""

@@ -29,7 +29,6 @@ def store(root: Path) -> Journals:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("store", ["files", "files, rotating", LAYOUT_C])
 def test_killed_writers_lose_and_double_nothing(store: str, tmp_path: Path) -> None:
     """Four writers on the same entities, one after the other killed in the middle of a send and started again.
@@ -44,7 +43,6 @@ def test_killed_writers_lose_and_double_nothing(store: str, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 async def test_killed_workers_leave_nothing_undone(tmp_path: Path) -> None:
     """Whoever performs is killed in the middle, again and again: each order is paid, under its one key."""
     row = await stormed(f"file://{tmp_path}/orders", tmp_path / "ledger", kills=5, seed=3)
@@ -53,7 +51,6 @@ async def test_killed_workers_leave_nothing_undone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_store_without_its_lock_is_found_out(tmp_path: Path) -> None:
     """The storm is not blind: writers that do not exclude each other overwrite acknowledged entries."""
     storms = (

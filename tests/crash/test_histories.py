@@ -25,7 +25,6 @@ OVERLAPS = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", [*(each for each in ADDRESSES if each != LAYOUT_C), "postgres"])
 def test_histories_of_real_processes_are_linearizable(store: str, tmp_path: Path) -> None:
     """Sends with and without an expected version, repeated keys and reads: every history has an order."""
@@ -37,7 +36,6 @@ def test_histories_of_real_processes_are_linearizable(store: str, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_store_that_compares_and_renames_is_found_out(tmp_path: Path) -> None:
     """The negative control: two processes are both told that theirs is the next version."""
     result = checked(f"{RENAMING}{tmp_path / 'store'}", histories=HISTORIES, calls=CALLS, stop_at_first=True)

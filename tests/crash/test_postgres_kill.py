@@ -17,7 +17,6 @@ KILLS = int(os.environ.get("INTERLOCK_KILLS", "15"))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_killed_writers_and_servers_lose_and_double_nothing(record_property: Callable[[str, object], None]) -> None:
     """Writers on the same entities are killed and go on with the keys in doubt; so is the server, twice."""
     seed = random.randrange(2**32)
@@ -36,7 +35,6 @@ def test_killed_writers_and_servers_lose_and_double_nothing(record_property: Cal
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_store_that_does_not_wait_for_the_flush_is_found_out() -> None:
     """The storm is not blind: entries that were acknowledged before they were durable are missed."""
     with private_server():  # skips where there is none

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 import interlock
 from tests.crash.postgres_workers import LEASE_MS, Ledger, order
 from tests.crash.postgres_writers import waited
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import private_server, store_or_skip
 
 ORDERS = tuple(f"order/{each}" for each in range(4))
 KEYS = [f"{each}/1/0" for each in ORDERS]
-PATIENCE_SECONDS = 50
 
 
 @contextmanager
@@ -34,13 +32,6 @@ def worker(url: str, ledger: Path, name: str) -> Iterator[subprocess.Popen[bytes
         process.wait()
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for what another process does."""
-    while not is_so():  # noqa: ASYNC110 - it tells nobody here
-        await asyncio.sleep(0.02)
-
-
-@pytest.mark.timeout(120)
 async def test_work_of_a_killed_worker_is_taken_up_under_the_same_key(tmp_path: Path) -> None:
     """Whether it died before the deed or between the deed and its result, each key is one deed and one result."""
     url, path = store_or_skip(), tmp_path / "ledger.db"
@@ -50,7 +41,7 @@ async def test_work_of_a_killed_worker_is_taken_up_under_the_same_key(tmp_path: 
             async with interlock.open(url, charts=[order(ledger, "nobody")], work=False) as runtime:
                 victim = processes.enter_context(worker(url, path, "hangs"))
                 await asyncio.gather(*(runtime.create(each) for each in ORDERS))
-                await until(lambda: {key for key, _ in ledger.asks()} == set(KEYS) and len(ledger.deeds()) == 2)
+                await eventually(lambda: {key for key, _ in ledger.asks()} == set(KEYS) and len(ledger.deeds()) == 2)
                 processes.enter_context(worker(url, path, "works"))
                 victim.kill()
                 victim.wait()
@@ -64,7 +55,6 @@ async def test_work_of_a_killed_worker_is_taken_up_under_the_same_key(tmp_path: 
     assert set(KEYS) == {key for key, who in ledger.asks() if who == "works"}
 
 
-@pytest.mark.timeout(120)
 async def test_workers_go_on_after_the_server_was_killed(tmp_path: Path) -> None:
     """It loses every connection in the middle of claims, deeds and results; nothing waits for ever, nothing is lost."""
     ledger, names = Ledger(tmp_path / "ledger.db"), [f"order/{each}" for each in range(30)]
@@ -74,7 +64,7 @@ async def test_workers_go_on_after_the_server_was_killed(tmp_path: Path) -> None
             interlock.open(server.url(), charts=[order(ledger, "works")], lease_ms=LEASE_MS) as runtime,
         ):
             await asyncio.gather(*(runtime.create(each) for each in names[:20]))
-            await until(lambda: len(ledger.asks()) > 3)
+            await eventually(lambda: len(ledger.asks()) > 3)
             await asyncio.to_thread(server.stop, immediate=True)
             await asyncio.to_thread(server.start)
             await asyncio.gather(*(waited(partial(runtime.create, each, key="created")) for each in names[20:]))

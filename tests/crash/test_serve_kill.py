@@ -7,18 +7,17 @@ from pathlib import Path
 import pytest
 
 from bench.http.kill import killed
+from tests.support.eventually import PATIENCE_SECONDS
 
 CLIENTS = 8
 ANSWERS = 400
-SECONDS = 40
-"""At most: on any machine that is not stuck, the answers are there long before."""
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_server_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """What was acknowledged is at its version, once; what was in doubt is there once, too, by its key."""
-    found = killed(tmp_path, clients=CLIENTS, seconds=SECONDS, answers=ANSWERS, hot=2)
+    found = killed(tmp_path, clients=CLIENTS, seconds=PATIENCE_SECONDS, answers=ANSWERS, hot=2)
 
     assert (0, 0, 0, 0) == (found.lost, found.doubled, found.unsent, found.damaged)
     assert 1 <= found.in_doubt <= CLIENTS
@@ -29,7 +28,7 @@ def test_a_server_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) ->
 def test_a_server_that_acknowledges_too_early_is_found_out(tmp_path: Path) -> None:
     """The look at the journals is not blind."""
     found = killed(
-        tmp_path, clients=CLIENTS, seconds=SECONDS, answers=ANSWERS, hot=0, program="tests.crash.early_serve"
+        tmp_path, clients=CLIENTS, seconds=PATIENCE_SECONDS, answers=ANSWERS, hot=0, program="tests.crash.early_serve"
     )
 
     assert found.lost > 0

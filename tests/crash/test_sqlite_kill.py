@@ -35,7 +35,6 @@ def started(*arguments: object) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_killed_writers_lose_and_double_nothing(tmp_path: Path) -> None:
     """Four writers on the same entities, one after the other killed in the middle of a send and started again."""
     path = tmp_path / "storm.db"
@@ -49,7 +48,6 @@ def test_killed_writers_lose_and_double_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_a_store_that_answers_too_early_is_found_out(tmp_path: Path) -> None:
     """The storm is not blind: a writer that acknowledges before COMMIT loses an entry within a few kills."""
     outcome = storm(f"sqlite:///{tmp_path / 'early.db'}", kills=10, seed=7, writers=1, fault="early")
@@ -86,7 +84,6 @@ async def test_a_commit_cut_at_any_byte_is_whole_or_not_there(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_kill_before_any_statement_of_a_batch_leaves_none_of_it(tmp_path: Path, count: int) -> None:
     """The process dies before each statement in turn: the batch before stands, this one can be sent again."""

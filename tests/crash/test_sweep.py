@@ -27,7 +27,6 @@ ENUMERATED_WORK = 4_000
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_no_crash_loses_or_doubles_an_entry() -> None:
     """Whatever a crash leaves at whichever call: every acknowledged entry is there, once, and the store goes on.
 
@@ -40,7 +39,6 @@ def test_no_crash_loses_or_doubles_an_entry() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_no_crash_of_layout_c_loses_or_doubles_an_entry() -> None:
     """The same for batches, checkpoints, recovery and whoever takes over, of two entities at once."""
     tallies = [swept(family, states_max=SAMPLED_C) for family in FAMILIES_C]
@@ -50,7 +48,6 @@ def test_no_crash_of_layout_c_loses_or_doubles_an_entry() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_no_crash_forgets_work_or_lets_it_be_performed_early() -> None:
     """Whatever a crash leaves: work whose entry is there is found by its marker, and none was taken up before that."""
     tallies = [swept(family, states_max=SAMPLED_WORK) for family in FAMILIES_WORK]
@@ -119,7 +116,6 @@ def test_random_lives_survive_their_crashes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_random_lives_of_layout_c_survive_their_crashes() -> None:
     """Batches, checkpoints, calls that fail, deaths and power cuts in an order drawn by a seed."""
     found: list[str] = []

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from interlock.errors import RejectedError, UnavailableError
 from interlock.runtime.send import Runtime
 from tests.chaos.ledger import Ledger, RefusedError
+from tests.support.eventually import PATIENCE_SECONDS
 
 
 class Services:
@@ -59,7 +60,7 @@ class Services:
 
     async def heard(self, *deeds: str) -> None:
         """Wait until all of these were asked for; fails after half a minute."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not set(deeds) <= set(self.asked):
                 self._heard.clear()
                 await self._heard.wait()
@@ -72,7 +73,7 @@ class Services:
 async def reached(runtime: Runtime, entity: str, states: Iterable[str]) -> list[str]:
     """Where an entity has been, up to the first of some states; fails after half a minute."""
     wanted, path = set(states), list[str]()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for entry in runtime.watch(entity, poll_ms=50):
             path += [each for each in entry.after if each not in path[-1:]]
             if wanted.intersection(entry.after):

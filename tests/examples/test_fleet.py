@@ -14,6 +14,7 @@ from interlock.errors import RejectedError, UnavailableError
 from interlock.opening import open as opening
 from interlock.runtime.send import Runtime
 from tests.examples.scene import reached
+from tests.support.eventually import PATIENCE_SECONDS
 
 DEVICE = "device/1"
 
@@ -47,7 +48,7 @@ class Field:
     async def looked_at(self, times: int) -> None:
         """Wait until it was looked at some more times."""
         wanted = self._looks + times
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while self._looks < wanted:
                 self._looked.clear()
                 await self._looked.wait()
@@ -64,7 +65,7 @@ async def devices(folder: Path, field: Field) -> AsyncIterator[Runtime]:
 
 async def updated(runtime: Runtime) -> None:
     """Wait until it has been updated."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for entry in runtime.watch(DEVICE, poll_ms=50):
             if entry.event.name == "done.invoke.update":
                 return

@@ -20,6 +20,7 @@ from tests.chaos.services import Line, serves
 from tests.chaos.world import works, write_definitions
 from tests.crash.crowd import ANSWER_SECONDS_MAX, started
 from tests.examples.scene import Services, reached
+from tests.support.eventually import PATIENCE_SECONDS
 
 
 class Bus:
@@ -43,7 +44,7 @@ class Bus:
 
     async def heard(self, type: str, *, times: int) -> None:
         """Wait until so many messages of a type came; fails after half a minute."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while sum(each.type == type for each in self.messages) < times:
                 self._heard.clear()
                 await self._heard.wait()

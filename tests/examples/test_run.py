@@ -13,6 +13,7 @@ import pytest
 from examples.order.order import CUSTOMER, ENDS, app
 from interlock.opening import open as opening
 from tests.examples.scene import reached
+from tests.support.eventually import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,7 +37,7 @@ def test_a_worker_process_ships_what_another_process_takes_in(tmp_path: Path) ->
         try:
             assert "shipped" == asyncio.run(_end(url))
             worker.send_signal(signal.SIGTERM)
-            said, _ = worker.communicate(timeout=30)
+            said, _ = worker.communicate(timeout=PATIENCE_SECONDS)
         finally:
             worker.kill()
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[2]
 
 EXPECTED = {
@@ -64,7 +66,7 @@ def test_an_example_says_what_it_promises(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     ended = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=55, env=environment, cwd=tmp_path
+        command, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS, env=environment, cwd=tmp_path
     )
 
     assert (EXPECTED[name], "", 0) == (ended.stdout, ended.stderr, ended.returncode)

@@ -16,6 +16,7 @@ from interlock.model.entry import Receipt
 from interlock.opening import open as opening
 from interlock.runtime.send import Runtime
 from tests.examples.scene import reached
+from tests.support.eventually import PATIENCE_SECONDS
 
 ENTITY = "subscription/1"
 LATE = "incomplete.verification_pending"
@@ -74,7 +75,7 @@ async def test_every_service_is_asked_once(tmp_path: Path) -> None:
     async with runtime_of(tmp_path, tray) as runtime:
         await runtime.create(ENTITY, {"customer": "ada", "patience": "1ms"})
         await reached(runtime, ENTITY, [LATE])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await tray.was_asked.wait()
 
     assert [*SERVICES, "person"] == sorted((whom for whom, _ in tray.asked.values()), key=[*SERVICES, "person"].index)

@@ -11,7 +11,9 @@ import resource
 import signal
 import sys
 
-SECONDS_MAX = 60
+CPU_SECONDS_MAX = 60
+HANG_SECONDS_MAX = 540
+"""Real seconds: for a command that waits for something that never comes. A busy machine must not reach it."""
 MEMORY_BYTES_MAX = 300 * 2**20
 """What one command may hold at once; an empty Python with our readers takes about 35 MB.
 
@@ -27,10 +29,10 @@ def main() -> None:
     file_bytes_max, humble, *arguments = sys.argv[1:]
     for capability in PASSING_PERMISSIONS if humble == "humble" else ():
         ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS_MAX, SECONDS_MAX))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(file_bytes_max), resource.RLIM_INFINITY))
-    signal.alarm(SECONDS_MAX)
+    signal.alarm(HANG_SECONDS_MAX)
     os.execv(sys.executable, [sys.executable, "-m", "interlock", *arguments])
 
 

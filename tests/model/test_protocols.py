@@ -20,7 +20,6 @@ def test_nothing_goes_wrong_in_any_interleaving(walk: Walk) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(not LONG, reason="takes minutes; INTERLOCK_MODELS=long walks these stages")
 @pytest.mark.parametrize("walk", [pytest.param(walk, id=walk.name) for walk in long_walks()])
 def test_nothing_goes_wrong_in_any_interleaving_of_many(walk: Walk) -> None:

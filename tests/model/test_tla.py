@@ -13,7 +13,6 @@ from tests.model import tlc
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(bool(tlc.missing()), reason=tlc.missing() or "TLC is here"),
 ]
 
@@ -36,7 +35,6 @@ def test_the_specification_holds(tmp_path: Path) -> None:
     assert (tlc.SAFE, 7_683) == (verdict.code, verdict.states), verdict.output
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(os.environ.get("INTERLOCK_MODELS") != "long", reason="takes a minute; INTERLOCK_MODELS=long")
 def test_the_specification_holds_with_a_newcomer(tmp_path: Path) -> None:
     """The same with somebody who joins where another died."""
@@ -45,7 +43,6 @@ def test_the_specification_holds_with_a_newcomer(tmp_path: Path) -> None:
     assert (tlc.SAFE, 86_524) == (verdict.code, verdict.states), verdict.output
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(os.environ.get("INTERLOCK_MODELS") != "long", reason="takes a minute; INTERLOCK_MODELS=long")
 def test_a_specification_whose_closer_has_no_generation_is_refused(tmp_path: Path) -> None:
     """A newcomer in the dead closer's slot is taken for it, and nobody closes."""

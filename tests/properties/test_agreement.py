@@ -27,7 +27,6 @@ from tests.reference.structure import Structure
 SEQUENCES = int(os.environ.get("INTERLOCK_SEQUENCES", "2000"))
 SEED = int(os.environ.get("INTERLOCK_SEED", "20261115"))
 CHARTS_PER_SHARD = 25
-pytestmark = pytest.mark.timeout(300)
 SHARDS = max(1, SEQUENCES // SEQUENCES_PER_CHART // CHARTS_PER_SHARD)
 
 

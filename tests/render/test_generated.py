@@ -24,7 +24,7 @@ PARTS = 10
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-@pytest.mark.timeout(0 if DRAWINGS > 300 else 60)
+@pytest.mark.timeout(0 if DRAWINGS > 300 else 600)
 def test_a_chart_made_by_chance_is_drawn_within_the_rules(part: int) -> None:
     """The layout manages it, so that it is no outline: no exception, no broken rule, no spent budget."""
     count, troubles = 0, []

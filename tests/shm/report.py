@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.crash.shm_scene import Outcome
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.queues import working_modes
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,13 @@ def stormed(name: str, *, mode: str, kills: int, seed: int, mutant: str = "") ->
     environment = {**os.environ, "INTERLOCK_SHM": mode, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = [sys.executable, "-m", f"tests.crash.shm_{name}", str(kills), str(seed), *([mutant] if mutant else [])]
     ended = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, env=environment, timeout=30 + 2 * kills
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=environment,
+        timeout=PATIENCE_SECONDS + 2 * kills,
     )
     if ended.returncode:
         return Outcome(name, notes=[f"seed {seed}: the storm failed: {ended.stderr[-500:]}"])

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[2]
 
 EXPECTED = {
@@ -36,7 +38,9 @@ def test_an_example_says_what_it_promises(name: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     environment = {**os.environ, "INTERLOCK_RUNTIME_DIR": str(tmp_path)}
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / name)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=55, env=environment)
+    ended = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS, env=environment
+    )
 
     assert (EXPECTED[name], "", 0) == (ended.stdout, ended.stderr, ended.returncode)
     assert [] == list(tmp_path.iterdir())

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import PATIENCE_SECONDS
+
 HERE = Path(__file__).parent / "native"
 HEADERS = Path(__file__).parents[2] / "src/interlock/shm/native"
 COMPILER = shutil.which("gcc") or shutil.which("clang")
@@ -41,8 +43,8 @@ def test_a_harness_ends_well_under_a_sanitizer(harness: str, sanitizer: str, tmp
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{HEADERS}"]
     sanitizing = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
     source = str(HERE / f"{harness}.c")
-    subprocess.run([COMPILER, *flags, *sanitizing, source, "-o", str(program)], check=True, timeout=50)
-    ended = subprocess.run([program], capture_output=True, text=True, check=False, timeout=50)
+    subprocess.run([COMPILER, *flags, *sanitizing, source, "-o", str(program)], check=True, timeout=PATIENCE_SECONDS)
+    ended = subprocess.run([program], capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS)
 
     assert (0, "ok") == (ended.returncode, ended.stdout[:2]), ended.stderr
 

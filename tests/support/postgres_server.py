@@ -35,7 +35,9 @@ USER, PASSWORD = "postgres", "not-a-secret"
 NOBODY = 65_534
 """Who runs the server when the tests run as root, which PostgreSQL refuses."""
 
-READY_SECONDS = 30
+READY_SECONDS = 180
+"""For a start or a stop; long, because many tests may run at the same time."""
+
 SETTINGS = {
     "fsync": "on",
     "full_page_writes": "on",
@@ -268,6 +270,7 @@ def new_schema() -> str:
 
 def database_or_skip() -> str:
     """The address of a new, empty database; without a server the test is skipped, or fails where one is required."""
+    _skip_in_quick()
     try:
         return new_database()
     except NoServerError as error:
@@ -277,6 +280,7 @@ def database_or_skip() -> str:
 
 def store_or_skip() -> str:
     """The address of a new, empty store, with one option already (`?schema=`); skips as `database_or_skip` does."""
+    _skip_in_quick()
     try:
         return new_schema()
     except NoServerError as error:
@@ -287,6 +291,7 @@ def store_or_skip() -> str:
 @contextmanager
 def private_server(**settings: str) -> Iterator[Server]:
     """A cluster that a test may stop, kill and set up as it likes; skips as `database_or_skip` does."""
+    _skip_in_quick()
     try:
         server = Server(**settings)
     except NoServerError as error:
@@ -297,6 +302,12 @@ def private_server(**settings: str) -> Iterator[Server]:
         yield server
     finally:
         server.remove()
+
+
+def _skip_in_quick() -> None:
+    from tests.support.quick import skip_in_quick  # not by processes that only use the server
+
+    skip_in_quick("it needs PostgreSQL")
 
 
 def _refuse(error: NoServerError) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.eventually import PATIENCE_SECONDS
+
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = (
     "--headless",
@@ -26,7 +28,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE_MS = 20_000
+PATIENCE_MS = 1_000 * PATIENCE_SECONDS
 """How long a page may take for anything: a machine ten times slower still passes."""
 
 
@@ -48,7 +50,7 @@ def served(folder: Path, *arguments: str) -> Iterator[str]:
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.communicate(timeout=30)
+            process.communicate(timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()

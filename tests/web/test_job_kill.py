@@ -18,6 +18,7 @@ import interlock
 from interlock.model.entry import Entry
 from interlock.ports.clock import SystemClock
 from interlock.web.job_records import SILENT_MS
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.web.consoles import ORDER, opened
 from tests.web.dying_serve import DIES_AT
 
@@ -46,14 +47,17 @@ async def fill(url: str) -> None:
 async def begin(link: str) -> None:
     """Begins a bulk on a server, which may not live to say so."""
     address, _, secret = link.partition("/#login=")
-    async with httpx.AsyncClient(base_url=f"{address}/api/v1/", headers={"Origin": address}, timeout=30) as client:
+    async with httpx.AsyncClient(
+        base_url=f"{address}/api/v1/", headers={"Origin": address}, timeout=PATIENCE_SECONDS
+    ) as client:
         client.headers["X-Interlock-CSRF"] = (await client.post("login", json={"secret": secret})).json()["csrf"]
         body = {"kind": "order", "event": "order.cancelled", "filter": {"state": "unpaid"}}
         rehearsal = (await client.post("bulk", json=body)).json()["id"]
-        for _ in range(LOOKS_MAX):
-            if (await client.get(f"jobs/{rehearsal}")).json()["ended_ms"] is not None:
-                break
-            await asyncio.sleep(0.005)
+
+        async def has_ended() -> bool:
+            return (await client.get(f"jobs/{rehearsal}")).json()["ended_ms"] is not None
+
+        await eventually(has_ended)
         run = {**body, "dry_run": False, "reason": "season is over", "per_second": 1_000, "rehearsal": rehearsal}
         with suppress(httpx.TransportError):
             await client.post("bulk", json=run)
@@ -82,7 +86,7 @@ def test_a_killed_bulk_is_resumed_and_gives_each_entity_its_event_once(
         try:
             assert process.stdout is not None
             asyncio.run(begin(process.stdout.readline().strip()))
-            code = process.wait(timeout=40)
+            code = process.wait(timeout=PATIENCE_SECONDS)
         finally:
             process.kill()
     found, ended, journals = asyncio.run(resumed(store))

@@ -31,7 +31,7 @@ from interlock.effects.retry import failed_by
 from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.model.work import Lane
-from interlock.ports.clock import Clock
+from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.door import Door, Pass
 from interlock.ports.work import Claim, Settled, WorkNotes, WorkStore
 
@@ -144,7 +144,7 @@ class LaneLoop:
                     self._signal.clear()
                     took = await self._took_some()
                     if not took:
-                        await self._until_woken(look_ms=LOOK_MS_MAX if took is None else None)
+                        await self._until_woken(due_ms=None if took is None else await self._until_due_ms())
         except BaseException:
             self._renewer.cancel()
             raise
@@ -242,12 +242,11 @@ class LaneLoop:
         self._finished += self._stopping and not task.cancelled()
         self.wake()
 
-    async def _until_woken(self, look_ms: int | None) -> None:
-        """Wait for a signal, or `look_ms`; without that, for the next due time or a look at what others left."""
-        wait = min(LOOK_MS_MAX, await self._until_due_ms()) if look_ms is None else look_ms
-        waits = {
+    async def _until_woken(self, due_ms: float | None) -> None:
+        """Wait for a signal, until work is due, or until it is time to look for work that other processes added."""
+        waits: set[asyncio.Future[Any]] = {
             asyncio.ensure_future(self._signal.wait()),
-            asyncio.ensure_future(self._clock.sleep_ms(wait)),
+            asyncio.ensure_future(wait_to_poll(self._clock, LOOK_MS_MAX, due_ms=due_ms)),
         }
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -255,14 +254,14 @@ class LaneLoop:
             for each in waits:
                 each.cancel()
 
-    async def _until_due_ms(self) -> float:
+    async def _until_due_ms(self) -> float | None:
         try:
             soonest = await self._store.soonest(self._lane, self._names)
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the lane goes on
             self._say("work cannot be looked up", error)
-            return LOOK_MS_MAX
+            return None
         if soonest is None:
-            return LOOK_MS_MAX
+            return None
         wait = soonest - self._clock.now_ms()
         return wait if wait > 0 else PASSED_OVER_WAIT_MS
 
@@ -307,7 +306,9 @@ class LaneLoop:
     async def _renewing(self) -> None:
         """Hold on to what is in hand. An endless loop by intent; it ends when the rest is put back."""
         while True:
-            await self._clock.sleep_ms(self._lease_ms / 3)
+            await wait_to_poll(
+                self._clock, self._lease_ms / 3, at_most_ms=self._lease_ms / 3 if self._running else None
+            )
             held = {task: each for task, each in self._running.items() if not each.settling}
             if held:
                 await self._renewed(held)

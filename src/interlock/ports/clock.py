@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets
 import time
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Clock(Protocol):
@@ -39,3 +39,29 @@ class SystemClock:
 
     def token(self) -> str:
         return secrets.token_hex(16)
+
+
+@runtime_checkable
+class PollingClock(Protocol):
+    """A clock that knows which waits are polls: a test clock passes over polls that can find nothing."""
+
+    async def wait_to_poll(
+        self, every_ms: float, *, due_ms: float | None = None, at_most_ms: float | None = None
+    ) -> float:
+        """Wait as the function `wait_to_poll` describes."""
+
+
+async def wait_to_poll(
+    clock: Clock, every_ms: float, *, due_ms: float | None = None, at_most_ms: float | None = None
+) -> float:
+    """Wait between two looks of a loop, and return how many milliseconds the clock meant to let pass.
+
+    `every_ms`: the interval of the loop. `due_ms`: how long until something is known to be due; the wait ends then.
+    `at_most_ms`: how far a test clock may stretch the interval while nothing but polls happens (None: without limit).
+    Every other clock sleeps for the interval, or until something is due.
+    """
+    if isinstance(clock, PollingClock):
+        return await clock.wait_to_poll(every_ms, due_ms=due_ms, at_most_ms=at_most_ms)
+    ms = every_ms if due_ms is None else min(every_ms, due_ms)
+    await clock.sleep_ms(ms)
+    return ms

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from interlock.errors import InterlockError
 from interlock.model.limits import ALIVE_MS, CLOCK_AHEAD_MS_MAX, DOWNTIME_MS_MIN
-from interlock.ports.clock import Clock
+from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.lease import Downtime, LeaseStore
 
 _log = logging.getLogger("interlock.runtime")
@@ -53,20 +53,20 @@ class Alive:
     async def _noting(self) -> None:
         """An endless loop by intent; it ends with `end`."""
         while True:
-            await self._clock.sleep_ms(ALIVE_MS)
-            await self._tried()
+            waited_ms = await wait_to_poll(self._clock, ALIVE_MS)
+            await self._tried(gap_ms=DOWNTIME_MS_MIN + waited_ms - ALIVE_MS)  # a test clock may have waited longer
 
-    async def _tried(self) -> None:
+    async def _tried(self, gap_ms: float = DOWNTIME_MS_MIN) -> None:
         try:
-            await self._noted()
+            await self._noted(gap_ms)
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the work goes on
             expected = isinstance(error, InterlockError)
             code = error.code if isinstance(error, InterlockError) else type(error).__name__
             _log.warning("no sign of life can be noted", exc_info=None if expected else error, extra={"code": code})
 
-    async def _noted(self) -> None:
+    async def _noted(self, gap_ms: float = DOWNTIME_MS_MIN) -> None:
         now_ms = self._clock.now_ms()
-        downtime = await self._store.alive(now_ms=now_ms, gap_ms=DOWNTIME_MS_MIN)
+        downtime = await self._store.alive(now_ms=now_ms, gap_ms=round(gap_ms))
         self._noted_ms = now_ms
         if downtime is not None and downtime.began_ms > downtime.ended_ms:
             ahead_ms = downtime.began_ms - downtime.ended_ms

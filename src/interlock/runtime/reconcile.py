@@ -26,6 +26,7 @@ from interlock.effects.retry import failed_by
 from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.keys import reconcile_key
 from interlock.model.limits import LEASE_MS, RECONCILE_PAGE, RECONCILE_PASS_MAX, STOP_MS_MAX
+from interlock.ports.clock import wait_to_poll
 from interlock.ports.door import Pass
 from interlock.ports.lease import Lease, LeaseStore
 from interlock.ports.reconcile import Answer, Reconciler, Seen
@@ -94,7 +95,7 @@ class Runner:
         """Look whenever the lease is ours. An endless loop by intent; it ends when it is cancelled."""
         while True:
             if not await self._take():
-                await self._clock.sleep_ms(self._lease_ms / 3)
+                await wait_to_poll(self._clock, self._lease_ms / 3, at_most_ms=self._lease_ms / 3)
                 continue
             loops = {asyncio.ensure_future(self._holding()), asyncio.ensure_future(self._looking())}
             try:
@@ -131,7 +132,7 @@ class Runner:
     async def _holding(self) -> None:
         """Hold the lease; ends when it is lost, or may be lost before it can be renewed."""
         while self._lease is not None:
-            await self._clock.sleep_ms(self._lease_ms / 3)
+            await wait_to_poll(self._clock, self._lease_ms / 3, at_most_ms=self._lease_ms / 3)
             if not await self._take() and self._clock.now_ms() + self._lease_ms / 3 >= self._until_ms:
                 return
 
@@ -188,14 +189,17 @@ class Runner:
             if enough() or (until_ms is not None and not 0 < until_ms - now_ms <= self._reconciler.every_ms):
                 return
             full = len(self._running) >= self._reconciler.running_max
-            times = (None if full else self._queue.next_ms(), until_ms)
-            soonest = min((each for each in times if each is not None), default=None)
+            next_ms = None if full else self._queue.next_ms()
             waits: set[asyncio.Future[Any]] = set(self._running)
-            sleep = None
-            if soonest is not None:
-                # Not longer than a pass takes: a time that is further away is from a clock that was ahead.
-                nap_ms = min(soonest - now_ms, self._reconciler.every_ms)
-                sleep = asyncio.ensure_future(self._clock.sleep_ms(nap_ms))
+            # No sleep is longer than the pause between passes: a later time comes from a clock that was ahead.
+            longest_ms = self._reconciler.every_ms
+            sleep: asyncio.Future[Any] | None = None
+            if next_ms is not None and (until_ms is None or next_ms <= until_ms):
+                sleep = asyncio.ensure_future(self._clock.sleep_ms(min(next_ms - now_ms, longest_ms)))
+            elif until_ms is not None:
+                wait_ms = min(until_ms - now_ms, longest_ms)
+                sleep = asyncio.ensure_future(wait_to_poll(self._clock, wait_ms, at_most_ms=wait_ms))
+            if sleep is not None:
                 waits.add(sleep)
             try:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

@@ -31,7 +31,7 @@ from interlock.model.payload import payload_refusal
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault
 from interlock.model.work import Left, Place
-from interlock.ports.clock import Clock
+from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.door import Door, Draining
 from interlock.ports.driver import NOT_HERE
 from interlock.ports.fork import after_fork, keep_forever
@@ -323,7 +323,10 @@ class Runtime:
                 yield record.entry
             is_known = True
             if not records:
-                waits = {asyncio.ensure_future(changed.wait()), asyncio.ensure_future(self.clock.sleep_ms(poll_ms))}
+                waits: set[asyncio.Future[Any]] = {
+                    asyncio.ensure_future(changed.wait()),
+                    asyncio.ensure_future(wait_to_poll(self.clock, poll_ms)),
+                }
                 try:
                     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
                 finally:  # also when whoever watches has gone

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 
 from msgspec.structs import replace
 
-from interlock.ports.clock import Clock
+from interlock.ports.clock import Clock, wait_to_poll
 from interlock.ports.feed import Feed, Told
 from interlock.ports.store import PAGE_MAX, Query, Store
 from interlock.stores.cursor import encode_cursor
@@ -37,7 +37,7 @@ async def tail(
         if each is None:
             if not follow:
                 return
-            await clock.sleep_ms(poll_ms)
+            await wait_to_poll(clock, poll_ms)
         elif kind is None or each.entity.startswith(f"{kind}/"):
             yield each
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.ports.store import Append
+from interlock.ports.thread_calls import thread_future
 from interlock.ports.threads import start_thread
 from interlock.stores.bells import Bell, Loops
 from interlock.stores.files_batched import Answer, BatchedJournals
@@ -62,7 +63,7 @@ class Writer:
     async def append(self, append: Append) -> Answer:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         loop = asyncio.get_running_loop()
-        waiting = Waiting(append, len(encode(append.entry)), loop, loop.create_future())
+        waiting = Waiting(append, len(encode(append.entry)), loop, thread_future(loop))
         self._loops.listen(loop)
         with self._guard:
             if self._is_closing:

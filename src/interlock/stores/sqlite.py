@@ -40,6 +40,7 @@ from interlock.ports.store import (
     Query,
     Refusal,
 )
+from interlock.ports.thread_calls import thread_future
 from interlock.ports.threads import in_thread_or_here
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores import sqlite_feed
@@ -133,7 +134,7 @@ class SqliteStore:
                     if answer is not None:
                         return answer
             loop = asyncio.get_running_loop()
-            future: asyncio.Future[Answer] = loop.create_future()
+            future: asyncio.Future[Answer] = thread_future(loop)
             writer.loops.listen(loop)
             writer.submit(Waiting(append, snapshot, loop, future))
             return await future
@@ -317,7 +318,7 @@ class SqliteStore:
         """What a chore of the writer answers, once it is committed."""
         self._check_process()
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[T] = thread_future(loop)
         self._writer.loops.listen(loop)
         self._writer.submit_chore(Chore(chore, loop, future))
         return await future

@@ -19,6 +19,7 @@ from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from interlock.errors import UnavailableError
+from interlock.ports.thread_calls import thread_future
 from interlock.ports.threads import start_thread
 from interlock.stores.bells import Bell, Loops
 
@@ -44,7 +45,7 @@ class Threads:
     async def run(self, rule: Callable[[], T]) -> T:
         """What a function gives, called in a thread. Raises UnavailableError once closed, or without any thread."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        future: asyncio.Future[T] = thread_future(loop)
         self._loops.listen(loop)
         with self._guard:
             if self._is_closing:

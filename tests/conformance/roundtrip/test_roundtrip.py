@@ -90,7 +90,6 @@ def test_every_example_comes_back_the_same(route: tuple[str, ...], record_proper
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", SHARDS)
 def test_random_charts_come_back_with_the_same_behaviour(first: int, record_property: Record) -> None:
     """All but those that try a wildcard before a timer or a completion, which YAML cannot say and tells."""
@@ -125,7 +124,6 @@ def test_examples_that_xstate_can_hold_come_back_with_the_same_behaviour(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", SHARDS[: len(SHARDS) // 2])
 def test_random_charts_that_xstate_can_hold_come_back_with_the_same_behaviour(
     first: int, record_property: Record
@@ -140,7 +138,6 @@ def test_random_charts_that_xstate_can_hold_come_back_with_the_same_behaviour(
     assert held > 0
 
 
-@pytest.mark.timeout(300)
 def test_plain_charts_come_back_from_smcat_with_the_same_behaviour(record_property: Record) -> None:
     """States, events, targets and names of actions are what smcat says; then nothing is told and nothing changes."""
     made = [(seed, plain_document(seed)) for seed in range(SEED, SEED + COUNT)]

@@ -68,7 +68,6 @@ def test_published_tests_still_end_in_pass_after_the_trip(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("form", ["python", "null", "ecma", "txml"])
 def test_files_behave_alike_after_the_trip(form: str, record_property: Callable[[str, Any], None]) -> None:
     """Whatever events come: same configuration, context, effects and timers at every step."""

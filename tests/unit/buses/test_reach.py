@@ -17,6 +17,7 @@ from interlock.buses import reach, webhook
 from interlock.buses.reach import is_public, reached
 from interlock.errors import DeniedError, UnavailableError
 from interlock.model.message import Message
+from tests.support.eventually import PATIENCE_SECONDS
 
 PUBLIC = ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::1"]
 REFUSED = [
@@ -149,7 +150,7 @@ class Silent:
         if host[0].isdigit():
             return list(self._real(host, port, **given))
         self.asked += 1
-        assert self.let.wait(50)
+        assert self.let.wait(PATIENCE_SECONDS)
         return list(self._real("127.0.0.2", port, **given))
 
 
@@ -168,7 +169,7 @@ def _asking() -> list[threading.Thread]:
 
 def _ended() -> None:
     for each in _asking():
-        each.join(50)
+        each.join(PATIENCE_SECONDS)
     assert [] == _asking()
 
 
@@ -264,7 +265,7 @@ async def test_an_attempt_whose_time_is_over_when_it_has_connected_asks_for_noth
     monkeypatch.setattr(webhook, "SECONDS", 0.01)
 
     def slow(host: str, port: int, *, late: threading.Event, **given: Any) -> socket.socket:
-        assert late.wait(30)
+        assert late.wait(PATIENCE_SECONDS)
         return socket.create_connection(listening.getsockname())
 
     monkeypatch.setattr(webhook, "reached", slow)

@@ -16,6 +16,7 @@ import pytest
 from interlock.buses import webhook
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.message import CONTENT_TYPE, Message, decode_message
+from tests.support.eventually import PATIENCE_SECONDS
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + "c2VjcmV0" * 5
@@ -62,7 +63,7 @@ class Receiver(BaseHTTPRequestHandler):
         """Keep what came, and answer."""
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
-        self.server.silent.wait(30)
+        self.server.silent.wait(PATIENCE_SECONDS)
         self.send_response(self.server.status)
         if self.server.location is not None:
             self.send_header("Location", self.server.location)
@@ -230,11 +231,11 @@ async def test_an_endpoint_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch
     port = server.sockets[0].getsockname()[1]
     try:
         with nullcontext() if sent else pytest.raises(UnavailableError):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await posted(f"http://127.0.0.1:{port}/#private=1")
     finally:
         ending.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await ended.wait()
         server.close()
         await server.wait_closed()

@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import interlock
 from interlock.ports.work import WorkQuery, WorkRow, WorkStore
 from interlock.runtime.children import child_entity
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.cli.calls import Caller, Ended
 
 STORE = "sqlite:///orders.db"
@@ -44,11 +46,10 @@ def invoked(**options: str) -> interlock.BoundChart:
 
 
 async def lived(until: Callable[[interlock.Runtime], Any], *charts: interlock.BoundChart) -> None:
-    """An order's life until something is so; for twenty seconds at most."""
-    async with asyncio.timeout(20), interlock.open(STORE, charts=charts) as orders:
+    """An order's life until something is so."""
+    async with interlock.open(STORE, charts=charts) as orders:
         await orders.create("order/1")
-        while not await until(orders):  # noqa: ASYNC110 - nobody signals it
-            await asyncio.sleep(0.01)
+        await eventually(partial(until, orders))
 
 
 async def _rows(orders: interlock.Runtime) -> tuple[WorkRow, ...]:
@@ -99,7 +100,7 @@ _GATE = threading.Event()
 
 
 def _hangs_in_a_thread(attempt: interlock.Attempt) -> None:
-    _GATE.wait(20)
+    _GATE.wait(PATIENCE_SECONDS)
 
 
 async def _garbage(attempt: interlock.Attempt) -> object:

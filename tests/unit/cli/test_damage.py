@@ -6,15 +6,14 @@ import json
 import logging
 import re
 import sqlite3
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from interlock.cli.start import start
 from interlock.stores.files_names import directory_name, shard_name
+from tests.support.missing import run_without
 from tests.unit.cli.calls import Caller, Ended
 
 CHARTED = ("--chart", "lamp.yaml")
@@ -227,24 +226,23 @@ def test_a_database_shows_the_entries_before_the_damage_too(call: Caller, folder
 # Ctrl-C
 
 
-class _Interrupting:
-    """Finds modules as Ctrl-C would let them be found: not at all."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: object = None) -> None:
-        """Interrupt the import of the commands."""
-        del path, target
+_INTERRUPTED = """
+class Interrupting:
+    def find_spec(self, name, path, target=None):
         if name == "interlock.cli.main":
             raise KeyboardInterrupt
 
+from interlock.cli.start import start
+sys.meta_path.insert(0, Interrupting())
+sys.exit(start())
+"""
 
-def test_an_interrupt_while_the_command_is_imported_is_a_quiet_end(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+
+def test_an_interrupt_while_the_command_is_imported_is_a_quiet_end() -> None:
     """No traceback in the first tenth of a second."""
-    monkeypatch.delitem(sys.modules, "interlock.cli.main", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [_Interrupting(), *sys.meta_path])
+    ended = run_without(code=_INTERRUPTED)
 
-    assert (130, ("", "interrupted\n")) == (start(), capsys.readouterr())
+    assert (130, "", "interrupted\n") == (ended.returncode, ended.stdout, ended.stderr)
 
 
 def test_a_list_tells_of_a_damaged_entity_whose_name_was_cut(call: Caller, lamps: Path) -> None:

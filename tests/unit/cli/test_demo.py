@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.cli.calls import Caller
 
 CLOSED = re.compile(
@@ -65,16 +66,16 @@ def test_it_shows_itself_ends_cleanly_and_goes_on_when_started_again(call: Calle
     """The console answers and its numbers grow; Ctrl-C ends it with 0 and a report; nobody begins twice."""
     with playing("--port", "0", "--rate", "20", "--duration", "50s") as process:
         base, token = link_of(process)
-        with httpx.Client(base_url=base, timeout=30) as client:
+        with httpx.Client(base_url=base, timeout=PATIENCE_SECONDS) as client:
             client.post("/api/v1/login", json={"secret": token}, headers={"Origin": base}).raise_for_status()
             first = entities_of(client)
             while (later := entities_of(client)) < first + 30:
                 assert process.poll() is None
             page = client.get("/")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=50)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
     with playing("--no-console", "--rate", "20", "--duration", "1s") as process:
-        again, heard = process.communicate(timeout=50)
+        again, heard = process.communicate(timeout=PATIENCE_SECONDS)
     new, events, effects, _ = numbers(CLOSED, out)
     _, kept = numbers(LEFT, out)
     proof = call("verify", "sqlite:///interlock-demo/demo.db", *charts(folder))
@@ -102,9 +103,9 @@ def test_a_taken_port_gives_way_to_the_next_and_a_service_manager_is_heard(folde
         port = taken.getsockname()[1]
         with playing("--port", str(port)) as process:
             base, _ = link_of(process)
-            status = httpx.get(base, timeout=30).status_code
+            status = httpx.get(base, timeout=PATIENCE_SECONDS).status_code
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=50)
+            out, err = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (200, 0) == (status, process.returncode)
     assert base.startswith("http://127.0.0.1:")
@@ -117,7 +118,7 @@ def test_a_taken_port_gives_way_to_the_next_and_a_service_manager_is_heard(folde
 def test_it_ends_by_itself_when_it_is_told_how_long(folder: Path) -> None:
     """The console ends with it."""
     with playing("--port", "0", "--duration", "500ms") as process:
-        out, _ = process.communicate(timeout=50)
+        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (0, True) == (process.returncode, out.startswith("http://127.0.0.1:"))
     assert CLOSED.search(out)
@@ -128,14 +129,14 @@ def test_a_killed_demo_goes_on_too(call: Caller, folder: Path) -> None:
     """`kill -9` in the middle of everything: what was kept is whole, and the next start goes on with it."""
     with playing("--port", "0", "--rate", "20") as process:
         base, token = link_of(process)
-        with httpx.Client(base_url=base, timeout=30) as client:
+        with httpx.Client(base_url=base, timeout=PATIENCE_SECONDS) as client:
             client.post("/api/v1/login", json={"secret": token}, headers={"Origin": base}).raise_for_status()
             while (seen := entities_of(client)) < 60:
                 assert process.poll() is None
         process.kill()
         process.wait()
     with playing("--no-console", "--rate", "20", "--duration", "1s") as process:
-        again, heard = process.communicate(timeout=50)
+        again, heard = process.communicate(timeout=PATIENCE_SECONDS)
     proof = call("verify", "sqlite:///interlock-demo/demo.db", *charts(folder))
 
     assert (0, 0) == (process.returncode, proof.code), proof.out
@@ -181,7 +182,9 @@ sys.meta_path.insert(0, Absent())
 from interlock.cli.main import main
 sys.exit(main(["demo", "--no-browser"]))
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=50)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+    )
 
     assert (9, "") == (ended.returncode, ended.stdout)
     assert "pip install 'interlock[web]', or run it with --no-console" in ended.stderr

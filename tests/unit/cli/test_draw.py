@@ -13,6 +13,7 @@ import pytest
 
 from interlock.cli import draw as drawing
 from interlock.model.limits import STATES_MAX
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.cli.calls import BAD, LAMP, Caller
 
 
@@ -85,6 +86,7 @@ def test_a_picture_as_json_says_what_it_is(call: Caller, folder: Path) -> None:
     assert ("svg", "lamp", True) == (said["format"], said["kind"], said["text"].startswith("<svg"))
 
 
+@pytest.mark.slow
 def test_a_chart_that_is_too_large_is_drawn_as_an_outline_and_says_so(call: Caller, folder: Path) -> None:
     """A drawing is made all the same."""
     count = STATES_MAX - 1
@@ -116,7 +118,7 @@ def test_a_watched_file_is_drawn_again_when_it_changes(folder: Path) -> None:
         while "wrote" not in told:
             told = process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()

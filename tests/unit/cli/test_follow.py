@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import interlock
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.cli.calls import Caller
 
 
@@ -28,7 +29,7 @@ def test_a_followed_journal_shows_what_others_keep(call: Caller, folder: Path) -
             lamps.send("lamp/1", "press")
         second = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()

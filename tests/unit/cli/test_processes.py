@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.cli.calls import LAMP
 
 COMMAND = [sys.executable, "-m", "interlock"]
@@ -35,7 +36,7 @@ def test_an_interrupted_play_ends_with_130(folder: Path) -> None:
         while "bright" not in process.stdout.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (130, "interrupted") == (process.returncode, err.strip())
 
@@ -57,7 +58,7 @@ def test_a_reader_that_has_enough_is_no_error(folder: Path) -> None:
         assert b"---\n" == process.stdout.readline()
         process.stdout.close()
         err = process.stderr.read()
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE_SECONDS)
 
     assert (0, b"") == (process.returncode, err)
 

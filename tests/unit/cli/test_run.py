@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from interlock.errors import UsageError
 from interlock.ports.store import Query
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.stores.sqlite import open_store
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.cli.calls import Caller
 
 ORDER = """
@@ -121,7 +123,7 @@ class Worker:
 
     def ended(self) -> tuple[int, str]:
         """Its code and its last report."""
-        out, _ = self.process.communicate(timeout=50)
+        out, _ = self.process.communicate(timeout=PATIENCE_SECONDS)
         return self.process.returncode, out
 
 
@@ -144,7 +146,7 @@ async def settled() -> tuple[list[str], tuple[str, ...]]:
     async def charge(attempt: interlock.Attempt) -> None:
         asked.append(attempt.key)
 
-    async with asyncio.timeout(50), interlock.open(URL, charts=[chart]) as runtime:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open(URL, charts=[chart]) as runtime:
         async for entry in runtime.watch("order/1", poll_ms=50):
             if "paid" in entry.after:
                 break
@@ -245,18 +247,18 @@ async def _told() -> object:
     """Wait until something stands beside the work."""
     store = open_store(URL)
     try:
-        async with asyncio.timeout(50):
-            while True:
-                (row,) = (await store.works(WorkQuery())).rows
-                if row.error is not None:
-                    return row.error
-                await asyncio.sleep(0.02)
+
+        async def error() -> Any:
+            (row,) = (await store.works(WorkQuery())).rows
+            return row.error
+
+        return await eventually(error)
     finally:
         await store.close()
 
 
 async def _paid(chart: interlock.BoundChart) -> None:
-    async with asyncio.timeout(50), interlock.open(URL, charts=[chart]) as runtime:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open(URL, charts=[chart]) as runtime:
         async for entry in runtime.watch("order/1", poll_ms=50):
             if "paid" in entry.after:
                 return
@@ -350,7 +352,10 @@ states:
     stay = "interlock: 1\nkind: stay\ninitial: booked\nstates: {booked: {expect: {within: forever}}}\n"
     url, found = f"sqlite:///{tmp_path}/trips.db", []
     for living in (False, True):
-        async with asyncio.timeout(30), interlock.open(url, charts=[trip, interlock.loads(stay)]) as trips:
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            interlock.open(url, charts=[trip, interlock.loads(stay)]) as trips,
+        ):
             await trips.create(f"trip/{living}")
             await _until_a_stay(trips, None)
             if not living:
@@ -363,10 +368,10 @@ states:
 
 
 async def _until_a_stay(trips: interlock.Runtime, ended: str | None) -> None:
-    found: list[str | None] = []
-    while ended not in found:  # children are begun and ended by the outbox, which tells nobody
-        await asyncio.sleep(0.01)
-        found = [each.ended for each in (await trips.store.find(Query(kind="stay"))).rows]
+    async def is_there() -> bool:
+        return ended in [each.ended for each in (await trips.store.find(Query(kind="stay"))).rows]
+
+    await eventually(is_there)
 
 
 def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

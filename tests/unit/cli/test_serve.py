@@ -1,6 +1,5 @@
 """`interlock serve`: a process that prints where it is, answers, and ends when it is told to."""
 
-import builtins
 import os
 import signal
 import socket
@@ -10,7 +9,6 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +18,8 @@ from interlock.cli import serve
 from interlock.cli.main import main
 from interlock.errors import UsageError
 from interlock.web.access import read_keys
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.support.missing import run_without
 
 CHART = (
     "interlock: 1\nkind: lamp\nrevision: 1.0.0\ninitial: off\nstates: {off: {on: {flip: on}}, on: {on: {flip: off}}}\n"
@@ -64,7 +64,7 @@ def test_it_answers_and_a_signal_ends_it_with_a_stream_open(folder: Path, end: s
                 first = next(pieces)
                 process.send_signal(end)
                 rest = "".join(pieces)
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=PATIENCE_SECONDS)
 
     assert (200, 200, ["lamp"]) == (me.status_code, kinds.status_code, [each["kind"] for each in kinds.json()["kinds"]])
     assert "retry" in first + rest
@@ -85,7 +85,7 @@ def test_what_was_answered_while_it_ends_is_kept(folder: Path) -> None:
                 kept = answer.json()["outcome"] == "applied"
             except httpx.TransportError:
                 kept = False
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_SECONDS)
     with interlock.open("sqlite:///lamps.db", charts=[interlock.loads(CHART)]) as lamps:
         version = lamps.state("lamp/a").version
 
@@ -171,7 +171,7 @@ def test_a_new_key_goes_into_a_key_file_and_opens_it(folder: Path, capsys: pytes
         with httpx.Client(base_url=base, headers={"Authorization": f"Bearer {key}"}) as client:
             answers = [client.get("/api/v1/kinds"), client.post("/api/v1/send/lamp/a", json={"event": "flip"})]
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_SECONDS)
 
     assert key not in table
     assert ["ada"] == [each.name for each in read_keys(file).values()]
@@ -187,20 +187,9 @@ def test_a_new_key_is_of_whoever_was_named(capsys: pytest.CaptureFixture[str]) -
     assert (name, ["read"]) == (table["key"][0]["id"], table["key"][0]["rights"])
 
 
-def test_without_the_extra_it_says_what_to_install(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_it_says_what_to_install(folder: Path) -> None:
     """The code is that of a missing extra."""
-    for name in [each for each in sys.modules if each.startswith("interlock.web")]:
-        monkeypatch.delitem(sys.modules, name)
-    real = builtins.__import__
+    code = "from interlock.cli.main import main\nsys.exit(main(['serve', '--port', '0']))"
+    ended = run_without("starlette", code=code, cwd=folder)
 
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.partition(".")[0] == "starlette":
-            raise ModuleNotFoundError("No module named 'starlette'", name="starlette")
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-
-    assert 9 == main(["serve", "--port", "0"])
-    assert "interlock[web]" in capsys.readouterr().err
+    assert (9, True) == (ended.returncode, "interlock[web]" in ended.stderr)

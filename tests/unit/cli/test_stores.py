@@ -17,6 +17,7 @@ from interlock.cli.places import Project, project
 from interlock.cli.sights import age_text, time_text
 from interlock.errors import UsageError
 from interlock.stores.schema import newest
+from tests.support.missing import run_without
 from tests.support.postgres_server import store_or_skip
 from tests.unit.cli.calls import LAMP, Caller
 
@@ -153,19 +154,17 @@ def test_modules_of_the_project_are_looked_for_where_it_stands(
     assert str(folder) in sys.path
 
 
-def test_a_driver_that_is_not_installed_is_named(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a command looks or writes: the code is 9, and the message is the line that installs it."""
-    assert (folder / "lamp.yaml").exists()
-    for name in [each for each in sys.modules if each.startswith("interlock.stores.postgres_")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "asyncpg", None)
-    ends = [
-        call("ls", "postgresql://127.0.0.1:1/shop"),
-        call("create", "postgresql://127.0.0.1:1/shop", "lamp/1", *CHARTED),
-    ]
+@pytest.mark.parametrize(
+    "words",
+    [("ls", "postgresql://127.0.0.1:1/shop"), ("create", "postgresql://127.0.0.1:1/shop", "lamp/1", *CHARTED)],
+    ids=["a command that reads", "a command that writes"],
+)
+def test_a_driver_that_is_not_installed_is_named(words: tuple[str, ...], folder: Path) -> None:
+    """The code is 9, and the message has the command that installs it."""
+    code = f"from interlock.cli.main import main\nsys.exit(main({list(words)!r}))"
+    ended = run_without("asyncpg", code=code, cwd=folder)
 
-    assert [9, 9] == [each.code for each in ends]
-    assert all("pip install 'interlock[postgres]'" in each.err for each in ends)
+    assert (9, True) == (ended.returncode, "pip install 'interlock[postgres]'" in ended.stderr)
 
 
 def test_looking_makes_no_store(call: Caller, folder: Path) -> None:

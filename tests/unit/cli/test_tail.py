@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import interlock
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.cli.calls import Caller
 
 STORES = ["sqlite:///lamps.db", "file:lamps"]
@@ -93,7 +94,7 @@ def test_what_others_keep_shows_until_interrupted(store: str, folder: Path) -> N
             lamps.send("lamp/2", "press")
         lines.append(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import pty
@@ -26,6 +25,7 @@ from interlock.ports.sight import Minute
 from interlock.ports.store import Query
 from interlock.ports.work import WorkRow
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.cli.calls import Caller
 
 HOUR_MS = 3_600_000
@@ -305,7 +305,7 @@ def test_a_terminal_is_drawn_on_until_interrupted(orders: Path) -> None:
     try:
         screen = drawn(master, process, twice="⚠ 2 stuck")
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
         screen += drawn(master, process)
     finally:
         process.kill()
@@ -427,13 +427,13 @@ async def visited(visits: Any, clock: VirtualClock) -> None:
 
 async def stays(visits: Any, clock: VirtualClock, ends: list[str | None]) -> None:
     """Wait until there are stays, and they ended in these ways."""
-    for _ in range(2_000):
-        rows = (await visits.store.find(Query(kind="stay"))).rows
-        if sorted(map(str, ends)) == sorted(str(each.ended) for each in rows):
-            return
+
+    async def is_so() -> bool:
         await clock.advance(10)
-        await asyncio.sleep(0.005)
-    raise AssertionError(f"there are no stays that ended as {ends}")
+        rows = (await visits.store.find(Query(kind="stay"))).rows
+        return sorted(map(str, ends)) == sorted(str(each.ended) for each in rows)
+
+    await eventually(is_so, f"stays that ended as {ends}")
 
 
 @pytest.mark.parametrize("url", ["memory:", "sqlite:///stays.db", "file:./stays"])

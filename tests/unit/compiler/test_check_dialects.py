@@ -278,6 +278,7 @@ def test_slips_beyond_the_first_few_get_no_suggestion() -> None:
     } == set(found)
 
 
+@pytest.mark.slow
 def test_many_transitions_for_one_event_are_checked_in_bounded_time() -> None:
     """What would be quadratic is cut off; what is told is still right."""
     guarded = tuple(

@@ -4,6 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+import pytest
+
 from interlock.compiler.review import LINTS
 from tests.tidy.tracked import ROOT
 
@@ -53,6 +55,7 @@ def rows() -> dict[str, str]:
     return {found[1]: found[2] for line in PAGE.read_text().splitlines() if (found := ROW.fullmatch(line))}
 
 
+@pytest.mark.slow
 def test_every_code_of_the_source_is_on_the_page() -> None:
     """Whoever adds a code says there when it is told and what to do."""
     assert [] == sorted(set(told()) - set(rows()))

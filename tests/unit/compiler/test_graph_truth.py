@@ -40,6 +40,7 @@ def steps(chart: Chart, random: Random) -> Iterator[Step]:
         step = kernel.step(step.snapshot, sender.event(step.snapshot))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_no_entity_is_ever_where_the_compiler_sees_no_way(block: int) -> None:
     """Every state that is active is reachable, and every transition that is taken may be taken."""
@@ -55,6 +56,7 @@ def test_no_entity_is_ever_where_the_compiler_sees_no_way(block: int) -> None:
             assert possible.issuperset(step.transitions), seed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_what_a_step_enters_is_what_its_transitions_enter(block: int) -> None:
     """No transition leads where the graph does not see it lead, histories and regions counted."""

@@ -38,6 +38,7 @@ def refused(text: str | bytes) -> tuple[str, str, str | None]:
     return finding.code, f"{finding.place.line}:{finding.place.column}", finding.hint
 
 
+@pytest.mark.slow
 @given(JSON, st.sampled_from([None, 0, 2]), st.booleans())
 def test_reads_what_the_standard_encoder_writes(value: Any, indent: int | None, ascii_only: bool) -> None:
     """Every JSON value, however laid out, reads as itself, and its keys keep their order."""
@@ -97,7 +98,7 @@ def test_bytes_and_a_byte_order_mark_are_welcome() -> None:
         ('"\\', ("json.syntax", "1:2", None)),
         ("[" * 200_000, ("json.depth", "1:97", None)),
         ('{"a":' * 200_000, ("json.depth", "1:481", None)),
-        ("[" + "1," * 50_000 + "1]", ("json.values", "1:100000", None)),
+        pytest.param("[" + "1," * 50_000 + "1]", ("json.values", "1:100000", None), marks=pytest.mark.slow),
     ],
 )
 def test_what_is_no_json_ends_the_reading(text: str | bytes, expected: tuple[str, str, str | None]) -> None:

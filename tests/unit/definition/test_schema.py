@@ -81,6 +81,7 @@ def test_examples_use_every_key() -> None:
     assert {"dialect", "script"} == keys - used
 
 
+@pytest.mark.slow
 @given(documents())
 @settings(max_examples=40)
 def test_every_written_document_is_valid(document: Document) -> None:
@@ -123,6 +124,7 @@ def mutated(draw: st.DrawFn) -> Any:
     return tree
 
 
+@pytest.mark.slow
 @given(mutated())
 @settings(max_examples=200)
 def test_reader_and_schema_refuse_the_same_shapes(tree: Any) -> None:

@@ -39,6 +39,7 @@ def test_every_example_comes_back_equal(path: Path) -> None:
     assert document == back(document) == again
 
 
+@pytest.mark.slow
 def test_random_charts_come_back_equal() -> None:
     """Charts that use every part of the model, in all dialects."""
     for seed in range(CHARTS):
@@ -47,6 +48,7 @@ def test_random_charts_come_back_equal() -> None:
         assert document == back(document), f"seed {seed}"
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(document=documents())
 def test_any_document_comes_back_but_for_what_has_no_meaning(document: Document) -> None:

@@ -106,6 +106,7 @@ states:
 """
 
 
+@pytest.mark.slow
 def test_a_tool_without_our_namespace_sees_the_same_behaviour() -> None:
     """`after`, `onDone`, root transitions and raised data are plain SCXML, exact even where one id begins another."""
     document = YAML.read(ALIKE.replace("entry: []\n", ""), source="alike.yaml").document

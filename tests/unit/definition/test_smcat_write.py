@@ -376,6 +376,7 @@ def test_an_empty_chart_is_an_empty_text() -> None:
     assert ("// c\n", ()) == (write_smcat(chart()).text, write_smcat(chart()).diagnostics)
 
 
+@pytest.mark.slow
 @given(documents())
 @settings(max_examples=60)
 def test_whatever_the_document_the_text_is_smcat(document: Document) -> None:

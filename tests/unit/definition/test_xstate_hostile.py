@@ -36,6 +36,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 STATES = st.dictionaries(st.sampled_from(["a", "b", "1", "x y"]), st.dictionaries(KEYS, VALUES, max_size=5), max_size=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [4, 5])
 @given(root=st.dictionaries(KEYS, VALUES, max_size=4), states=STATES)
 @settings(max_examples=100)

@@ -285,6 +285,7 @@ def test_a_description_may_be_empty() -> None:
     assert document == again(document)
 
 
+@pytest.mark.slow
 @given(documents())
 @settings(max_examples=60)
 def test_any_document_can_be_written_and_what_is_read_back_is_stable(document: Document) -> None:

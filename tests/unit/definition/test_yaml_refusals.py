@@ -254,6 +254,7 @@ def test_a_broken_part_does_not_take_the_rest_along() -> None:
 EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[3] / "examples").glob("*.interlock.yaml"))]
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(EXAMPLES), st.lists(st.tuples(st.integers(0, 9_999), st.text(max_size=3)), min_size=1, max_size=4)
 )

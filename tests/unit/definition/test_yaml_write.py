@@ -46,6 +46,7 @@ def on(*events: str, **parts: Any) -> Transition:
     return Transition(events=events, **parts)
 
 
+@pytest.mark.slow
 @given(documents())
 @settings(max_examples=100)
 def test_a_written_document_reads_back_equal(document: Document) -> None:
@@ -64,6 +65,7 @@ EVENTED = tuples(DESCRIPTORS, 1).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(EVENTLESS | EVENTED, max_size=6))
 @settings(max_examples=100)
 def test_transitions_in_any_order_keep_the_order_in_which_they_are_tried(tried: list[Transition]) -> None:
@@ -141,6 +143,7 @@ def _only(value: Any) -> Any:
     return inner["a"] if isinstance(inner, dict) else inner
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXTS, PLAIN, max_size=3))
 def test_plain_values_read_back_in_both_versions_of_yaml(tree: dict[str, Any]) -> None:
     """The layout never changes a value; only keys are typed by YAML 1.1."""

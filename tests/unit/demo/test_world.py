@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 import interlock
 from interlock.demo.census import Census, census
 from interlock.demo.services import REFUSED, SEED, Services
@@ -56,6 +58,7 @@ async def configurations(runtime: Runtime) -> Counter[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.slow
 async def test_two_minutes_show_all_that_the_demo_promises(tmp_path: Path) -> None:
     """Sagas compensate, letters die, people send twice, too late and what they may not; and most goes well."""
     async with world(tmp_path) as (runtime, traffic, clock):
@@ -83,6 +86,7 @@ async def test_ten_seconds_are_enough_to_see_something_go_wrong(tmp_path: Path) 
     assert {"applied", "denied", "duplicate", "ignored"} == set(traffic.sent)
 
 
+@pytest.mark.slow
 async def test_whoever_waits_for_a_person_is_helped_in_the_end(tmp_path: Path) -> None:
     """Nobody new comes: support and a reconciler clear what is left, and all lives but dead letters end."""
     async with world(tmp_path) as (runtime, traffic, clock):

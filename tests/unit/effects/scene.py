@@ -15,6 +15,7 @@ from interlock.model.work import Place, Work
 from interlock.ports.driver import Child, Fired
 from interlock.ports.work import Claim, Settled
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS
 
 CHARGE = Place("effect", 2, 0)
 NOW = 1_000_000
@@ -100,7 +101,7 @@ class Scene:
         handlers = Handlers({"charge": function}, self.driver, self.clock, **settings)
         work = asyncio.ensure_future(handlers.perform(held))
         await self.clock.advance(advance_ms)
-        return await asyncio.wait_for(work, 20)
+        return await asyncio.wait_for(work, PATIENCE_SECONDS)
 
     def told(self) -> list[tuple[str, Any, bool]]:
         """The events delivered: name, data, and whether only the newest attempt may say so."""

@@ -16,6 +16,7 @@ from interlock.effects.calling import answer_of, called
 from interlock.effects.handlers import Attempt
 from interlock.effects.retry import HandlerFailed
 from interlock.ports.work import Settled
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.effects.scene import NOW, ONE, Scene, invoke
 
 
@@ -166,7 +167,9 @@ except KeyboardInterrupt:
 
 def test_an_interrupt_from_the_keyboard_ends_the_loop() -> None:
     """A person wants the process to end, whichever line it was at."""
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
 
     assert "interrupted\n" == done.stdout
 

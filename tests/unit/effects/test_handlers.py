@@ -17,6 +17,7 @@ from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, PAYLOAD_BYTES_MAX
 from interlock.model.step import Outcome
 from interlock.ports.work import Settled
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.effects.scene import CHARGE, NOW, ONE, NotingDriver, Scene, call, invoke
 
 
@@ -250,7 +251,7 @@ async def test_a_thread_that_takes_too_long_is_the_last_attempt(scene: Scene) ->
     gate = threading.Event()
 
     def block(attempt: Attempt) -> None:
-        gate.wait(20)
+        gate.wait(PATIENCE_SECONDS)
 
     try:
         await scene.performed(block, invoke(timeout_ms=500, retry=ONE), advance_ms=500)
@@ -268,7 +269,7 @@ async def _called_off(scene: Scene, function: Handler, held: Held) -> Settled | 
     held.claim = type(held.claim)(held.claim.entity, held.claim.work, held.claim.attempt, 0, cancelled=True)
     held.called_off.set()
     await scene.clock.advance()
-    return await asyncio.wait_for(work, 20)
+    return await asyncio.wait_for(work, PATIENCE_SECONDS)
 
 
 async def test_a_coroutine_that_nobody_waits_for_is_cancelled(scene: Scene) -> None:
@@ -320,7 +321,7 @@ async def test_a_thread_that_was_called_off_is_waited_for(scene: Scene, fails: b
 
     def slow(attempt: Attempt) -> bool:
         began.set()
-        assert gate.wait(20)
+        assert gate.wait(PATIENCE_SECONDS)
         if fails:
             raise ConnectionError("gone")
         return attempt.cancelled
@@ -332,7 +333,7 @@ async def test_a_thread_that_was_called_off_is_waited_for(scene: Scene, fails: b
     await scene.clock.advance()
     waited = not work.done()
     gate.set()
-    settled = await asyncio.wait_for(work, 20)
+    settled = await asyncio.wait_for(work, PATIENCE_SECONDS)
 
     assert waited
     if fails:

@@ -21,6 +21,7 @@ from interlock.model.work import Left
 from interlock.ports.work import Settled
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.effects.scene import NOW, ONE, Scene, invoke
 
 
@@ -94,7 +95,7 @@ async def test_a_thread_gives_signs_of_life_too_and_its_silence_is_its_end(scene
     def work(attempt: Attempt) -> None:
         attempt.heartbeat({"page": 1})
         told.set()
-        gate.wait(20)
+        gate.wait(PATIENCE_SECONDS)
 
     handlers = Handlers({"charge": work}, scene.driver, scene.clock, heartbeats={"charge": 1_000})
     held = invoke(retry=ONE)
@@ -102,7 +103,7 @@ async def test_a_thread_gives_signs_of_life_too_and_its_silence_is_its_end(scene
     try:
         await asyncio.to_thread(told.wait, 20)
         await scene.clock.advance(1_250)
-        await asyncio.wait_for(performing, 20)
+        await asyncio.wait_for(performing, PATIENCE_SECONDS)
     finally:
         gate.set()
 
@@ -228,21 +229,21 @@ async def test_no_thread_is_begun_beyond_their_number(scene: Scene) -> None:
     gate = threading.Event()
 
     def block(attempt: Attempt) -> None:
-        gate.wait(20)
+        gate.wait(PATIENCE_SECONDS)
 
     handlers = Handlers({"charge": block, "quick": _fine}, scene.driver, scene.clock)
     handlers._threads = Threads(threads_max=1)
     try:
         given_up = asyncio.ensure_future(handlers.perform(invoke(timeout_ms=500)))
         await scene.clock.advance(500)
-        await asyncio.wait_for(given_up, 20)
+        await asyncio.wait_for(given_up, PATIENCE_SECONDS)
         held = invoke()
         settled = await handlers.perform(held)
         quick = await handlers.perform(invoke(name="quick"))
         free = next(iter(handlers._threads._running))
     finally:
         gate.set()
-    await asyncio.wait_for(free, 20)
+    await asyncio.wait_for(free, PATIENCE_SECONDS)
 
     assert settled == Settled(held.claim, "again", settled.next_ms if settled else 0, lapsed=True, begun=False)
     assert quick is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -117,6 +118,7 @@ def exact(value: Any) -> object:
     return [type(value).__name__, value]
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(expressions, contexts, events, st.sampled_from([frozenset[str](), frozenset({"on"})]))
 def test_compiled_code_agrees_with_the_oracle(

@@ -1,11 +1,8 @@
 """Two revisions in one drawing, boxes that are shut, and drawings as values."""
 
-import builtins
-from typing import Any
-
 import pytest
 
-from interlock.errors import MissingExtraError, UsageError
+from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.document import Document, State
 from interlock.model.snapshot import Snapshot
@@ -15,6 +12,7 @@ from interlock.render.depict import depicted, drawn_diff
 from interlock.render.depiction import Depiction, depiction
 from interlock.render.png import png
 from interlock.render.tree import Tree, tree
+from tests.support.missing import error_without
 from tests.unit.render.charts import compiled, flat, nested, on, parallel_root
 from tests.unit.render.pictures import chart_of
 
@@ -188,18 +186,9 @@ def test_a_depiction_shows_what_differs_from_before() -> None:
     assert "- a" in changed._repr_mimebundle_()["image/svg+xml"]
 
 
-def test_a_png_needs_resvg_and_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_png_needs_resvg_and_says_how_to_get_it() -> None:
     """Without the extra it is refused loudly, never drawn wrong."""
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "resvg_py":
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
     assert png(depiction(flat(), [], theme="light").svg).startswith(b"\x89PNG")
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingExtraError) as caught:
-        png("<svg/>")
 
-    assert ("extra.png", True) == (caught.value.code, "interlock[png]" in (caught.value.hint or ""))
+    name, code, hint = error_without("resvg_py", code=f"from {png.__module__} import png\npng('<svg/>')")
+    assert ("MissingExtraError", "extra.png", True) == (name, code, "interlock[png]" in (hint or ""))

@@ -24,10 +24,10 @@ from interlock.runtime import blocking
 from interlock.runtime.blocking import BlockingRuntime
 from interlock.runtime.send import Runtime
 from interlock.stores.memory import MemoryStore
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.scene import Patient, runtime
 
 ABOUT = ContextVar("ABOUT", default="nothing")
-SECONDS_MAX = 20
 
 
 class Endless(MemoryStore):
@@ -150,7 +150,7 @@ def _interrupted(handler: Callable[[int, FrameType | None], None], when: Event) 
     me = get_ident()
 
     def interrupt() -> None:
-        when.wait(SECONDS_MAX)
+        when.wait(PATIENCE_SECONDS)
         signal.pthread_kill(me, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, handler)
@@ -175,7 +175,7 @@ def test_an_interrupted_call_is_given_up_and_the_next_one_is_not_mistaken_for_it
     store.stuck = True
     with _interrupted(interrupt, store.reached), pytest.raises(KeyboardInterrupt):
         doors.send("door/1", "opened")
-    given_up = store.cancelled.wait(SECONDS_MAX)
+    given_up = store.cancelled.wait(PATIENCE_SECONDS)
     store.stuck = False
     receipts = [doors.send("door/1", "noted", {"text": str(each)}) for each in range(3)]
     doors.close()
@@ -195,13 +195,13 @@ def test_a_call_that_is_interrupted_before_its_caller_waits_is_given_up(monkeypa
     def interrupted(*arguments: Any) -> None:
         monkeypatch.undo()
         hand_over(*arguments)
-        store.reached.wait(SECONDS_MAX)
+        store.reached.wait(PATIENCE_SECONDS)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(doors._loop, "call_soon_threadsafe", interrupted)
     with pytest.raises(KeyboardInterrupt):
         doors.send("door/1", "opened")
-    given_up = store.cancelled.wait(SECONDS_MAX)
+    given_up = store.cancelled.wait(PATIENCE_SECONDS)
     doors.close()
 
     assert given_up
@@ -245,7 +245,7 @@ def test_callers_beyond_the_pipes_are_answered_without_one(monkeypatch: pytest.M
     all_there = asyncio.Barrier(6)
 
     async def together() -> None:
-        await asyncio.wait_for(all_there.wait(), SECONDS_MAX)
+        await asyncio.wait_for(all_there.wait(), PATIENCE_SECONDS)
 
     with ThreadPoolExecutor(6) as pool:
         waiting = [pool.submit(doors._wait, together()) for _ in range(6)]
@@ -298,10 +298,10 @@ def test_a_caller_whose_call_does_not_let_itself_be_cancelled_is_answered(monkey
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(doors._wait, stubborn())
-        begun.wait(SECONDS_MAX)
+        begun.wait(PATIENCE_SECONDS)
         doors.close()
         with pytest.raises(UnavailableError) as raised:
-            waiting.result(SECONDS_MAX)
+            waiting.result(PATIENCE_SECONDS)
 
     assert "runtime.closed" == raised.value.code
 
@@ -340,7 +340,7 @@ def test_a_coroutine_of_its_own_loop_is_refused_and_does_not_hang() -> None:
 
     doors = BlockingRuntime(opened)
     doors.create("door/1")
-    code = asyncio.run_coroutine_threadsafe(inside(), doors._loop).result(SECONDS_MAX)  # where handlers run
+    code = asyncio.run_coroutine_threadsafe(inside(), doors._loop).result(PATIENCE_SECONDS)  # where handlers run
     alive = doors.state("door/1").configuration
     doors.close()
 
@@ -353,7 +353,7 @@ def test_a_forked_child_is_told_to_open_its_own() -> None:
     doors.create("door/1")
     child = os.fork()
     if child == 0:
-        signal.alarm(SECONDS_MAX)  # ends it, should it wait
+        signal.alarm(int(PATIENCE_SECONDS))  # ends it, should it wait
         code = 1
         try:
             doors.state("door/1")
@@ -383,7 +383,12 @@ atexit.register(doors.close)
 doors.create("door/1")
 """
     ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
 
     assert (0, "closed\n", "") == (ended.returncode, ended.stdout, ended.stderr)

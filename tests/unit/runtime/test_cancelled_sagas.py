@@ -14,6 +14,7 @@ from interlock.ports.store import Query
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.desk import Desk
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
 
 TRIP = """
@@ -108,9 +109,20 @@ async def _child(trips: Any) -> str:
 
 async def _settled(trips: Any, bank: Bank) -> None:
     """Wait until nothing stands in the ledger and no work is left; a list of work may miss what is just being kept."""
-    async with asyncio.timeout(30):
-        while bank.stands or await _works(trips):  # noqa: ASYNC110 - stores tell nobody
-            await asyncio.sleep(0.01)
+
+    async def is_settled() -> bool:
+        return not (bank.stands or await _works(trips))
+
+    await eventually(is_settled)
+
+
+async def _until_ended(trips: Any, entity: str) -> None:
+    """Wait until an entity has ended: a cancellation of a child comes through the outbox."""
+
+    async def has_ended() -> bool:
+        return (await trips.state(entity)).ended is not None
+
+    await eventually(has_ended)
 
 
 @STORES
@@ -123,13 +135,11 @@ async def test_a_child_cancelled_at_any_deed_of_its_saga_leaves_the_ledger_settl
     url = store_or_skip() if address == "postgresql:" else address.format(tmp_path)
     async with interlock.open(url, charts=_charts(bank)) as trips:
         await trips.create("trip/1")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await bank.asked.wait()
         await trips.send("trip/1", "trip.dropped")
         child = await _child(trips)
-        async with asyncio.timeout(30):
-            while (await trips.state(child)).ended is None:  # noqa: ASYNC110 - the cancel comes by the outbox
-                await asyncio.sleep(0.01)
+        await _until_ended(trips, child)
         bank.let.set()
         await _settled(trips, bank)
         proof = await trips.verify(child)
@@ -193,11 +203,10 @@ async def test_a_refund_that_others_wait_for_is_not_dropped_unless_somebody_insi
     bank.closed = True
     async with interlock.open(address.format(tmp_path), charts=_charts(bank)) as trips:
         await trips.create("trip/1")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await bank.asked.wait()
             await trips.send("trip/1", "trip.dropped")
-            while not await _works(trips, dead=True, name="refund"):  # noqa: ASYNC110 - stores tell nobody
-                await asyncio.sleep(0.01)
+        await eventually(lambda: _works(trips, dead=True, name="refund"))
         (row,) = await _works(trips, dead=True, name="refund")
         desk = Desk(trips.store, trips.clock)
         with pytest.raises(interlock.RejectedError, match="behind the end") as caught:
@@ -220,13 +229,11 @@ async def test_another_process_goes_on_where_one_stopped_in_the_middle_of_a_refu
     url = address.format(tmp_path)
     async with interlock.open(url, charts=_charts(bank)) as trips:
         await trips.create("trip/1")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await bank.asked.wait()
         child = await _child(trips)
         await trips.send("trip/1", "trip.dropped")
-        async with asyncio.timeout(30):
-            while (await trips.state(child)).ended is None:  # noqa: ASYNC110 - the cancel comes by the outbox
-                await asyncio.sleep(0.01)
+        await _until_ended(trips, child)
         await trips.drain(0)
     before = list(bank.refunded)
     async with interlock.open(url, charts=_charts(bank)) as trips:

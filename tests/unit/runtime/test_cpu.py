@@ -18,6 +18,7 @@ from interlock.errors import UsageError
 from interlock.runtime.beats import Beats, telling
 from interlock.runtime.cpu import Processes, address_of
 from interlock.runtime.holds import Holds, held
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.runtime import busy
 
 CHART = """
@@ -74,7 +75,7 @@ async def test_a_busy_handler_runs_in_another_process_and_its_result_comes_back(
     """Through the whole runtime."""
     chart = interlock.loads(CHART)
     chart.handler("squared", cpu=True)(busy.squared)
-    async with asyncio.timeout(50), interlock.open("memory:", charts=[chart]) as sums:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
         await sums.create("sum/1")
         async for entry in sums.watch("sum/1"):
             if entry.after == ("done",):
@@ -90,7 +91,7 @@ async def test_errors_come_back_as_what_they_say(processes: Processes) -> None:
     answers = []
     for function in (busy.refused, busy.lost, busy.garbage, busy.leaves, busy.interrupts):
         with pytest.raises(HandlerFailed) as raised:
-            await asyncio.wait_for(processes.run(function, attempt()), 50)
+            await asyncio.wait_for(processes.run(function, attempt()), PATIENCE_SECONDS)
         answers.append((raised.value.failed.code, raised.value.failed.done))
 
     assert [("card.unknown", "no"), ("ConnectionError", "unknown"), ("result.malformed", "unknown")] == answers[:3]
@@ -99,7 +100,9 @@ async def test_errors_come_back_as_what_they_say(processes: Processes) -> None:
 
 async def test_a_process_that_dies_has_its_attempt_run_again(processes: Processes, tmp_path: Path) -> None:
     """Under the same key: kill -9 in the middle of it."""
-    answer = await asyncio.wait_for(processes.run(busy.killed_once, attempt(mark=str(tmp_path / "m"))), 50)
+    answer = await asyncio.wait_for(
+        processes.run(busy.killed_once, attempt(mark=str(tmp_path / "m"))), PATIENCE_SECONDS
+    )
 
     assert "done" == answer
 
@@ -128,7 +131,7 @@ async def test_a_busy_handler_tells_how_far_it_is_and_the_next_attempt_goes_on_t
     """From another process, and to another: nothing told before the end is missed."""
     chart = interlock.loads(BOOK)
     chart.handler("pages", cpu=True, heartbeat="30s")(busy.pages)
-    async with asyncio.timeout(50), interlock.open("memory:", charts=[chart]) as sums:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
         await sums.create("sum/1")
         async for entry in sums.watch("sum/1"):
             if entry.after == ("done",):
@@ -142,7 +145,7 @@ async def test_a_busy_handler_that_takes_too_long_is_killed_and_tried_again(tmp_
     mark = tmp_path / "m"
     chart = interlock.loads(SPIN.replace("MARK", str(mark)))
     chart.handler("spins", cpu=True)(busy.spins)
-    async with asyncio.timeout(55), interlock.open("memory:", charts=[chart]) as sums:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
         await sums.create("sum/1")
         async for entry in sums.watch("sum/1"):
             if entry.after == ("done",):
@@ -158,7 +161,7 @@ async def test_a_busy_handler_whose_tries_are_spent_has_failed(tmp_path: Path) -
     mark = tmp_path / "m"
     chart = interlock.loads(SPIN.replace("MARK", str(mark)).replace("max: 20", "max: 0"))
     chart.handler("spins", cpu=True)(busy.spins)
-    async with asyncio.timeout(55), interlock.open("memory:", charts=[chart]) as sums:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
         await sums.create("sum/1")
         async for entry in sums.watch("sum/1"):
             if entry.after == ("lost",):
@@ -172,9 +175,8 @@ async def test_an_attempt_that_is_given_up_takes_no_other_with_it(processes: Pro
     """Its own process is killed and replaced; the others go on, and what comes later is done."""
     mark = tmp_path / "m"
     spinning = asyncio.ensure_future(processes.run(busy.spins, attempt(mark=str(mark))))
-    async with asyncio.timeout(50):
-        while not mark.exists():  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await eventually(mark.exists)
         spinning.cancel()
         await asyncio.wait({spinning})
         alive = _is_alive(int(mark.read_text(encoding="utf-8")))
@@ -194,7 +196,7 @@ async def test_an_attempt_that_was_given_up_before_a_process_took_it_up_never_be
     for each in given_up:
         each.cancel()
     await asyncio.wait(given_up)
-    answer = await asyncio.wait_for(processes.run(busy.squared, attempt(number=3)), 50)
+    answer = await asyncio.wait_for(processes.run(busy.squared, attempt(number=3)), PATIENCE_SECONDS)
 
     assert 9 == answer["square"]
     assert [] == [each for each in marks if each.exists()]
@@ -211,7 +213,7 @@ async def test_a_process_does_not_begin_what_nobody_waits_for() -> None:
             stranger.connect(holds.address)
             stranger.sendall(b"x")
             stranger.setblocking(False)
-            assert b"" == await asyncio.wait_for(asyncio.get_running_loop().sock_recv(stranger, 1), 20)
+            assert b"" == await asyncio.wait_for(asyncio.get_running_loop().sock_recv(stranger, 1), PATIENCE_SECONDS)
     finally:
         holds.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.message import Message, encode_message
 from interlock.runtime.intake import DEAD_TYPE, Delivery, Intake
 from interlock.runtime.send import Runtime
+from tests.support.eventually import eventually
 
 INVOICE = """
 interlock: 1
@@ -49,13 +50,6 @@ async def invoices() -> AsyncGenerator[Runtime, None]:
         yield runtime
 
 
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for it, for half a minute at most."""
-    async with asyncio.timeout(30):
-        while not is_so():  # noqa: ASYNC110 - it tells nobody here
-            await asyncio.sleep(0.005)
-
-
 async def test_a_message_becomes_an_event_of_an_entity() -> None:
     """With its id as key, its source as sender and its trace; an invoice that is not there is begun."""
     bus = MemoryBus()
@@ -63,7 +57,7 @@ async def test_a_message_becomes_an_event_of_an_entity() -> None:
     async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
         await bus.publish(message(trace=trace))
         await bus.publish(message(2, type="order.state.changed"))
-        await until(lambda: intake.counts.total() == 2)
+        await eventually(lambda: intake.counts.total() == 2)
         _, entry = await runtime.journal("invoice/1")
 
     assert {"applied": 1, "passed": 1} == intake.counts
@@ -81,7 +75,7 @@ async def test_a_message_that_comes_again_is_a_duplicate() -> None:
             async with Intake(bus, runtime, to_invoice) as intake:
                 counts.append(intake.counts)
                 await bus.publish(message())
-                await until(lambda: counts[-1].total() == 1)
+                await eventually(lambda: counts[-1].total() == 1)
         found = await runtime.state("invoice/1")
 
     assert (1, [{"applied": 1}, {"duplicate": 1}]) == (found.context["paid"], counts)
@@ -100,7 +94,7 @@ async def test_where_order_matters_an_old_message_after_a_newer_one_is_dropped()
             message(7, sequence=None),
         ):
             await bus.publish(each)
-        await until(lambda: intake.counts.total() == 6)
+        await eventually(lambda: intake.counts.total() == 6)
 
     assert {"applied": 4, "passed": 2} == intake.counts
 
@@ -125,9 +119,9 @@ async def test_messages_of_one_source_entity_are_taken_in_order_also_while_the_f
         async with Intake(bus, runtime, to_invoice) as intake:
             for each in (message(1), message(2), message(1, subject="order/2")):
                 await bus.publish(each)
-            await until(lambda: len(taken) == 1)
+            await eventually(lambda: len(taken) == 1)
             away = False
-            await until(lambda: intake.counts["applied"] == 3)
+            await eventually(lambda: intake.counts["applied"] == 3)
 
     assert ["order/2/1/0", "order/1/1/0", "order/1/2/0"] == [each.partition("#")[2] for each in taken]
 
@@ -139,7 +133,7 @@ async def test_a_refused_message_is_told_and_done_with(caplog: pytest.LogCapture
         await runtime.create("invoice/1")
         await runtime.send("invoice/1", "closed")
         await bus.publish(message())
-        await until(lambda: intake.counts.total() == 1)
+        await eventually(lambda: intake.counts.total() == 1)
 
     assert {"rejected": 1} == intake.counts
     assert ["a message was refused"] == [each.message for each in caplog.records]
@@ -171,7 +165,7 @@ async def test_what_can_never_be_taken_is_set_aside_with_the_reason_and_the_next
     async with invoices() as runtime, Intake(bus, runtime, route, dead=dead) as intake:
         bus.put(body)
         bus.put(encode_message(message(2, type="for.others")))
-        await until(lambda: intake.counts.total() == 2)
+        await eventually(lambda: intake.counts.total() == 2)
     letter = dead.messages[0]
 
     assert (DEAD_TYPE, True) == (letter.type, letter.data["code"].startswith(code))
@@ -189,7 +183,7 @@ async def test_another_message_under_a_source_and_id_that_are_known_is_set_aside
     async with invoices() as runtime, Intake(bus, runtime, route, dead=dead) as intake:
         for number, kind in enumerate(("order.paid", "order.closed", "order.paid"), 1):
             bus.put(encode_message(message(number, id="same", type=kind)))
-        await until(lambda: intake.counts.total() == 3)
+        await eventually(lambda: intake.counts.total() == 3)
     (letter,) = dead.messages
 
     assert ({"applied": 1, "dead": 1, "duplicate": 1}, "key.reused") == (intake.counts, letter.data["code"])
@@ -201,7 +195,7 @@ async def test_a_message_whose_key_may_be_forgotten_is_set_aside() -> None:
     async with invoices() as runtime, Intake(bus, runtime, to_invoice, dead=dead) as intake:
         bus.put(encode_message(message(1)))
         bus.put(encode_message(message(2, time_ms=1)))
-        await until(lambda: intake.counts.total() == 2)
+        await eventually(lambda: intake.counts.total() == 2)
     (letter,) = dead.messages
 
     assert ({"applied": 1, "dead": 1}, "key.expired") == (intake.counts, letter.data["code"])
@@ -214,7 +208,7 @@ async def test_without_a_bus_for_them_dead_letters_go_where_the_source_keeps_suc
     bus = MemoryBus()
     async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
         bus.put(b"{")
-        await until(lambda: intake.counts.total() == 1)
+        await eventually(lambda: intake.counts.total() == 1)
     (record,) = caplog.records
 
     assert "structured CloudEvent" in record.hint  # type: ignore[attr-defined]  # a field of ours
@@ -269,7 +263,7 @@ async def test_a_message_is_acknowledged_after_its_receipt() -> None:
         await runtime.create("invoice/1")
         spy = Spy(encode_message(message()), runtime)
         async with Intake(Handing(spy), runtime, to_invoice):
-            await until(lambda: bool(spy.answers))
+            await eventually(lambda: bool(spy.answers))
 
     assert [("taken", 2)] == spy.answers
 
@@ -281,7 +275,7 @@ async def test_an_acknowledgement_that_is_lost_costs_nothing_but_a_duplicate(cap
         spies = [Spy(encode_message(message(number)), runtime) for number in (1, 1, 2)]
         spies[0].deaf = True
         async with Intake(Handing(*spies), runtime, to_invoice) as intake:
-            await until(lambda: bool(spies[2].answers))
+            await eventually(lambda: bool(spies[2].answers))
 
     assert {"applied": 2, "duplicate": 1} == intake.counts
     assert "a message could not be answered for" in [each.message for each in caplog.records]
@@ -299,10 +293,10 @@ async def test_what_waits_when_the_intake_ends_is_put_back() -> None:
         runtime.submit = away  # type: ignore[method-assign]  # a store that is away
         async with Intake(bus, runtime, to_invoice):
             await bus.publish(message())
-            await until(lambda: not bus._waiting)
+            await eventually(lambda: not bus._waiting)
         runtime.submit = real  # type: ignore[method-assign]  # and is back
         async with Intake(bus, runtime, to_invoice) as intake:
-            await until(lambda: intake.counts.total() == 1)
+            await eventually(lambda: intake.counts.total() == 1)
 
     assert {"applied": 1} == intake.counts
 
@@ -324,7 +318,7 @@ async def test_what_does_not_end_in_time_is_put_back_with_all_that_stands_behind
         runtime.submit = hang  # type: ignore[method-assign]  # a store that never answers
         async with Intake(Handing(*spies), runtime, to_invoice) as intake:
             await begun.wait()
-            await until(lambda: bool(intake._lines) and len(next(iter(intake._lines.values()))) == 2)
+            await eventually(lambda: bool(intake._lines) and len(next(iter(intake._lines.values()))) == 2)
 
     assert [[("put back", 1)]] * 2 == [each.answers for each in spies]
 
@@ -344,7 +338,7 @@ async def test_a_bus_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture)
     bus = Moody()
     async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
         await bus.publish(message())
-        await until(lambda: intake.counts.total() == 1)
+        await eventually(lambda: intake.counts.total() == 1)
 
     assert 2 == [each.message for each in caplog.records].count("the bus brings nothing now")
 
@@ -356,7 +350,7 @@ async def test_an_intake_can_be_run_until_it_is_cancelled() -> None:
         intake = Intake(bus, runtime, to_invoice)
         running = asyncio.ensure_future(intake.run())
         await bus.publish(message())
-        await until(lambda: intake.counts.total() == 1)
+        await eventually(lambda: intake.counts.total() == 1)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -461,7 +455,7 @@ async def test_an_intake_is_asked_for_by_an_address() -> None:
     async with invoices() as runtime:
         async with interlock.intake("memory:asked", runtime, to_invoice, dead="memory:dead") as intake:
             await opened_bus("memory:asked").publish(message())
-            await until(lambda: intake.counts.total() == 1)
+            await eventually(lambda: intake.counts.total() == 1)
         wrong: list[tuple[Any, Any, Any]] = [
             ("https://hooks.example", runtime, to_invoice),
             ("memory:", "sqlite:///x.db", to_invoice),
@@ -487,8 +481,8 @@ async def test_what_fails_in_a_way_that_nobody_foresaw_is_put_back() -> None:
     async with invoices() as runtime:
         async with Intake(bus, runtime, wrong) as first:
             await bus.publish(message())
-            await until(lambda: bool(asked))
+            await eventually(lambda: bool(asked))
         async with Intake(bus, runtime, to_invoice) as second:
-            await until(lambda: second.counts.total() == 1)
+            await eventually(lambda: second.counts.total() == 1)
 
     assert ({}, {"applied": 1}) == (first.counts, second.counts)

@@ -16,6 +16,7 @@ from interlock.ports.store import Releasing
 from interlock.ports.work import Claim, WorkQuery, WorkStore
 from interlock.runtime.deliver import Deliveries
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS
 
 TRIP = """
 interlock: 1
@@ -72,7 +73,7 @@ async def test_a_room_booked_after_the_trip_ended_is_given_back(address: str, pr
     hotel = Hotel()
     async with interlock.open(address.format(tmp_path), charts=[_trip(hotel)], key_prefix=prefix) as trips:
         await trips.create("trip/1")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await hotel.asked.wait()
             await trips.send("trip/1", "trip.cancelled")
             hotel.let.set()

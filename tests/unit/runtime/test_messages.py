@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from interlock.model.message import Message
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.testing.clock import VirtualClock
 from tests.support import postgres_server
+from tests.support.eventually import eventually
 
 ORDER = """
 interlock: 1
@@ -194,9 +194,11 @@ async def test_messages_of_a_killed_process_go_when_another_looks(tmp_path: Path
             assert [("order/1/1", None)] == await left_over(orders)
     bus = MemoryBus()
     async with interlock.open(url, charts=charts(), bus=bus, source="https://shop.example") as orders:
-        async with asyncio.timeout(30):
-            while not bus.messages or await left_over(orders):  # noqa: ASYNC110 - they tell nobody here
-                await asyncio.sleep(0.01)
+
+        async def is_published(orders: interlock.Runtime = orders) -> bool:
+            return bool(bus.messages) and not await left_over(orders)
+
+        await eventually(is_published)
 
     assert [("order/1/1/0", "https://shop.example/order")] == [(each.id, each.source) for each in bus.messages]
 

@@ -11,6 +11,7 @@ import pytest
 
 import interlock
 from interlock.errors import NotFoundError, UnavailableError, UsageError
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.scene import DOOR, StillClock
 
 door = interlock.loads(DOOR)
@@ -153,7 +154,7 @@ async def test_a_prefix_stands_before_every_key_that_handlers_see() -> None:
 
     async with interlock.open("memory:", charts=[chart], key_prefix="eu/") as bills:
         await bills.create("bill/1")
-        await asyncio.wait_for(heard.wait(), 30)
+        await asyncio.wait_for(heard.wait(), PATIENCE_SECONDS)
 
     assert ["eu/bill/1/1/0"] == asked
 

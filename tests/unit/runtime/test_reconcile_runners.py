@@ -19,6 +19,7 @@ from interlock.ports.store import Page, Query
 from interlock.runtime.reconcile import Reconciling
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.postgres_server import store_or_skip
 from tests.unit.runtime.reconcilers import MINUTE, ORDER, SECOND, Asked, created, orders, reconciling, runtime_of
 
@@ -213,7 +214,7 @@ async def test_an_open_runtime_looks_after_what_rests_too_long(address: str, tmp
 
     async with interlock.open(url, charts=[orders(look, every="20ms")]) as runtime:
         await runtime.create("order/1")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             async for entry in runtime.watch("order/1", poll_ms=20):
                 if entry.after == ("charged",):
                     break

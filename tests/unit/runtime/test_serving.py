@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from interlock.runtime.worker import Worker
 from interlock.shm.drain import shared_life
 from interlock.shm.region_file import region_directory
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.runtime import busy
 from tests.unit.runtime.scene import runtime
 from tests.unit.runtime.test_turns import Held
@@ -45,18 +45,12 @@ def charging(handler: Handler | None = None) -> interlock.BoundChart:
     return chart
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; the test's own limit bounds it."""
-    while not condition():  # noqa: ASYNC110 - nobody signals it
-        await asyncio.sleep(0.005)
-
-
 async def test_a_signal_lets_work_in_hand_finish() -> None:
     """The helper for those who embed a runtime: its answer says what became of everything."""
     gate, numbers, before = asyncio.Event(), list[int](), signal.getsignal(signal.SIGTERM)
 
     async def charge(attempt: Attempt) -> None:
-        await until(lambda: signal.getsignal(signal.SIGTERM) is not before)  # somebody listens
+        await eventually(lambda: signal.getsignal(signal.SIGTERM) is not before)  # somebody listens
         signal.raise_signal(signal.SIGTERM)
         await gate.wait()
 
@@ -64,7 +58,7 @@ async def test_a_signal_lets_work_in_hand_finish() -> None:
         numbers.append(number)
         asyncio.get_running_loop().call_soon(gate.set)  # when it drains
 
-    async with asyncio.timeout(30), interlock.open("memory:", charts=[charging(charge)]) as orders:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[charging(charge)]) as orders:
         await orders.create("order/1")
         ended = await orders.run_until_signal(told=told)
 
@@ -88,7 +82,7 @@ async def test_a_drain_that_was_given_up_is_ended_by_the_close() -> None:
         begun.set()  # the worker is stopped next
 
     finished: list[int] = []
-    async with asyncio.timeout(30), interlock.open("memory:", charts=[charging(charge)]) as orders:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[charging(charge)]) as orders:
         await orders.create("order/1")
         await asked.wait()
         orders.before_close(noted)
@@ -111,7 +105,7 @@ def test_the_same_waits_where_there_is_no_event_loop() -> None:
                 break
             gate.wait(0.01)
         os.kill(os.getpid(), signal.SIGINT)
-        gate.wait(20)
+        gate.wait(PATIENCE_SECONDS)
 
     with interlock.open("memory:", charts=[charging(charge)]) as orders:
         orders.create("order/1")
@@ -134,7 +128,7 @@ def test_signals_are_heard_in_the_main_thread_only() -> None:
 
     thread = threading.Thread(target=elsewhere)
     thread.start()
-    thread.join(30)
+    thread.join(PATIENCE_SECONDS)
 
     assert ["signal.thread"] == [each.code for each in raised]
 
@@ -145,7 +139,10 @@ async def test_a_lifecycle_that_others_close_ends_it_too() -> None:
     with interlock.Region.create(slots=4) as region, interlock.Lifecycle(region) as life:
         life.start()
         with interlock.Lifecycle(region) as other:
-            async with asyncio.timeout(30), interlock.open("memory:", charts=[charging()], life=life) as orders:
+            async with (
+                asyncio.timeout(PATIENCE_SECONDS),
+                interlock.open("memory:", charts=[charging()], life=life) as orders,
+            ):
                 ending = asyncio.ensure_future(orders.run_until_signal(told=numbers.append))
                 await asyncio.sleep(0)
                 await other.drain(timeout=20)
@@ -158,7 +155,10 @@ async def test_draining_drains_the_life_that_is_shared() -> None:
     """From one runtime to all."""
     with interlock.Region.create(slots=4) as region, interlock.Lifecycle(region) as life:
         life.start()
-        async with asyncio.timeout(30), interlock.open("memory:", charts=[charging()], life=life) as orders:
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            interlock.open("memory:", charts=[charging()], life=life) as orders,
+        ):
             await orders.drain(20_000)
 
             assert interlock.Phase.CLOSED is life.phase
@@ -209,11 +209,11 @@ async def test_work_in_a_process_of_the_pool_is_put_back_once_that_has_ended(tmp
     chart = interlock.loads(
         ORDER.replace("src: payment.charge", f'src: payment.charge, input: {{mark: "{tmp_path}/m"}}')
     )
-    async with asyncio.timeout(50), interlock.open("memory:", charts=[chart], work=False) as orders:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart], work=False) as orders:
         worker = Worker(orders, {"payment.charge": busy.hangs}, busy=frozenset({"payment.charge"}), drain_ms=10)
         await worker.start()
         await orders.create("order/1")
-        await until((tmp_path / "m").exists)
+        await eventually((tmp_path / "m").exists)
         pid = int((tmp_path / "m").read_text())
         stopped = await worker.stop()
         assert isinstance(orders.store, WorkStore)
@@ -239,7 +239,7 @@ def test_a_handler_that_swallows_its_cancellation_does_not_hold_the_end_up(monke
 
     with interlock.open("memory:", charts=[charging(stubborn)]) as orders:
         orders.create("order/1")
-        begun.wait(20)
+        begun.wait(PATIENCE_SECONDS)
         drained = orders.drain(10)
     tasks[0]._log_destroy_pending = False  # it was left on purpose: no other test is to hear of it
     tasks[0].get_coro().close()

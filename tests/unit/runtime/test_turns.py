@@ -12,6 +12,7 @@ from interlock.model.limits import MAILBOX_MAX, PASSED_OVER_MAX
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
 from interlock.runtime.turns import Busy, Level, Turn
 from interlock.stores.memory import MemoryStore
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.scene import runtime
 
 
@@ -49,7 +50,7 @@ async def test_callers_of_one_entity_take_turns_in_order() -> None:
 async def test_entities_do_not_wait_for_each_other() -> None:
     """A turn of one entity is no turn of another."""
     busy: Busy = {}
-    async with Turn(busy, "door/1"), asyncio.timeout(5), Turn(busy, "door/2"):
+    async with Turn(busy, "door/1"), asyncio.timeout(PATIENCE_SECONDS), Turn(busy, "door/2"):
         assert {"door/1", "door/2"} == set(busy)
 
     assert {} == busy
@@ -61,7 +62,7 @@ async def test_an_error_ends_a_turn() -> None:
     with pytest.raises(ValueError, match="broken"):
         async with Turn(busy, "door/1"):
             raise ValueError("broken")
-    async with asyncio.timeout(5), Turn(busy, "door/1"):
+    async with asyncio.timeout(PATIENCE_SECONDS), Turn(busy, "door/1"):
         pass
 
     assert {} == busy
@@ -180,7 +181,7 @@ async def test_a_turn_is_not_given_to_somebody_who_is_about_to_go() -> None:
         for each in tasks:
             each.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    async with asyncio.timeout(5), Turn(busy, "door/1"):
+    async with asyncio.timeout(PATIENCE_SECONDS), Turn(busy, "door/1"):
         served.append("after")
 
     assert (["after"], {}) == (served, busy)
@@ -204,6 +205,7 @@ async def test_a_full_mailbox_loses_nothing_of_a_send() -> None:
     assert "applied" == again.outcome
 
 
+@pytest.mark.slow
 async def test_idle_entities_cost_nothing() -> None:
     """Ten thousand of them were stepped: no turn, no task, no thread is left of any."""
     doors = runtime()

@@ -21,6 +21,7 @@ from interlock.runtime.children import child_entity
 from interlock.runtime.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS
 
 ORDER = """
 interlock: 1
@@ -112,7 +113,7 @@ async def orders(url: str, bank: Bank, clock: VirtualClock | None = None) -> Asy
 
 async def until(runtime: Runtime, entity: str, *states: str) -> None:
     """Wait, for twenty seconds at most, until an entity is in one of these states."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         async for entry in runtime.watch(entity, poll_ms=20):
             if set(entry.after) & set(states):
                 return
@@ -135,7 +136,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def test_an_invoke_is_performed_and_its_result_moves_the_chart(url: str) -> None:
     """And what the next state asks for is performed after it."""
     bank = Bank()
-    async with asyncio.timeout(20), orders(url, bank) as runtime:
+    async with asyncio.timeout(PATIENCE_SECONDS), orders(url, bank) as runtime:
         await runtime.create("order/1")
         await runtime.send("order/1", "pay")
         await until(runtime, "order/1", "paid")
@@ -386,7 +387,7 @@ async def test_closing_puts_unfinished_work_back(tmp_path: Path) -> None:
         await worker.start()
         await runtime.create("order/1")
         await runtime.send("order/1", "pay")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await begun.wait()
 
         assert 1 == (await worker.stop()).put_back
@@ -451,7 +452,7 @@ async def test_a_drained_lifecycle_refuses_sends_and_waits_for_work_in_hand() ->
     chart.handler("payment.charge")(slow)
     with interlock.Region.create(slots=2) as region, interlock.Lifecycle(region) as life:
         life.start()
-        async with asyncio.timeout(20), interlock.open("memory:", charts=[chart], life=life) as runtime:
+        async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart], life=life) as runtime:
             await runtime.create("order/1")
             await runtime.create("order/2")
             await runtime.send("order/1", "pay")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import interlock
 from tests.crash.errand_worker import charged, chart
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.test_worker import Bank, order_chart, orders, rows, until
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +57,7 @@ async def test_the_work_of_a_killed_process_is_done_by_the_next_under_its_key(tm
     """Real processes, killed in the middle of a handler. A third one only sends, and waits."""
     url, ledger = f"file://{tmp_path}/orders", tmp_path / "ledger"
     async with (
-        asyncio.timeout(50),
+        asyncio.timeout(PATIENCE_SECONDS),
         interlock.open(url, charts=[chart()], work=False) as sender,
         worker(url, ledger, "hangs") as doomed,
     ):

@@ -12,6 +12,7 @@ import interlock
 from interlock import BoundChart, Runtime
 from interlock.effects.handlers import Attempt
 from interlock.ports.work import WorkQuery, WorkStore
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
 
 ORDER = """
@@ -59,7 +60,6 @@ states:
   ready: {type: final}
 """
 
-PATIENCE_SECONDS = 40
 
 Charge = Callable[[Attempt], Awaitable[dict[str, str]]]
 
@@ -116,8 +116,11 @@ async def rest(runtime: Runtime) -> list[str]:
 
 async def nothing_is_left(runtime: Runtime) -> None:
     """Wait until all work is done."""
-    while await rest(runtime):  # noqa: ASYNC110 - the end of work tells nobody
-        await asyncio.sleep(0.01)
+
+    async def is_done() -> bool:
+        return not await rest(runtime)
+
+    await eventually(is_done)
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 
 from interlock.errors import DeniedError
 from interlock.shm.pool_worker import spawn
+from tests.support.eventually import eventually_blocking
 
 not_callable = 5
 
@@ -71,7 +72,4 @@ async def never(_: object) -> None:
 
 
 def _await(mark: str) -> None:
-    end = monotonic() + 30
-    while not Path(mark).exists():
-        assert monotonic() < end, "nobody let this handler go"
-        sleep(0.005)
+    eventually_blocking(Path(mark).exists, "the mark that lets this handler go")

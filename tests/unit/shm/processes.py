@@ -11,8 +11,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-PATIENCE_SECONDS = 30.0
-"""How long a test waits for what must happen; no test waits for anything else."""
+from tests.support.eventually import PATIENCE_SECONDS
 
 Line = Connection
 Work = Callable[[Line], object]

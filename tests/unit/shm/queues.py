@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from time import monotonic, sleep
 
 import pytest
 
@@ -14,8 +13,7 @@ from interlock.errors import MissingExtraError, UsageError
 from interlock.shm.doorbell import EventBell
 from interlock.shm.inbox import Inbox
 from interlock.shm.modes import MODES, chosen_mode
-
-WAIT_SECONDS = 20.0
+from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 
 EVENTFD_MAX = (1 << 64) - 2
 """What an eventfd holds; one ring more does not fit."""
@@ -42,10 +40,7 @@ def working_modes() -> list[str]:
 
 def until(claim: Callable[[], object], what: str = "it") -> None:
     """Waits for a condition, within a bound."""
-    end = monotonic() + WAIT_SECONDS
-    while not claim():
-        assert monotonic() < end, f"{what} did not happen within {WAIT_SECONDS:g} s"
-        sleep(0.001)
+    eventually_blocking(claim, what)
 
 
 def forked(work: Callable[[], object]) -> int:
@@ -54,7 +49,7 @@ def forked(work: Callable[[], object]) -> int:
     if pid:
         return pid
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(int(WAIT_SECONDS) + 10)  # a test that fails before it ends its child leaves nobody behind
+    signal.alarm(int(PATIENCE_SECONDS) + 10)  # a test that fails before it ends its child leaves nobody behind
     try:
         kept = work()  # what it holds, it holds until it is killed
         while kept is not forked:

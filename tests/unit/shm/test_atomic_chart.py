@@ -13,7 +13,8 @@ from interlock.errors import ConflictError, DefinitionError, RejectedError, Usag
 from interlock.shm.atomic_chart import LIFECYCLE_YAML, AtomicChart
 from interlock.shm.atomic_check import word_diagnostics
 from interlock.shm.region import Region
-from tests.unit.shm.processes import PATIENCE_SECONDS, Child, Line, Work
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.shm.processes import Child, Line, Work
 
 Start = Callable[[Work], Child]
 

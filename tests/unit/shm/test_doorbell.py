@@ -13,7 +13,8 @@ import pytest
 from interlock.errors import UsageError
 from interlock.shm.doorbell import Doorbell, EventBell, SocketBell, WaiterBell
 from interlock.shm.region import Region
-from tests.unit.shm.queues import WAIT_SECONDS, forked, killed
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.shm.queues import forked, killed
 
 
 def rung(bell: Doorbell, timeout: float = 0.0) -> bool:
@@ -50,7 +51,7 @@ def test_a_ring_is_heard_until_it_is_cleared(pair: tuple[Doorbell, Doorbell]) ->
 
     ringer.ring()
 
-    assert rung(listener, WAIT_SECONDS)
+    assert rung(listener, PATIENCE_SECONDS)
     listener.clear()
     assert not rung(listener)
 
@@ -61,7 +62,7 @@ def test_rings_without_number_never_wait(pair: tuple[Doorbell, Doorbell]) -> Non
     listener.listen()
     for _ in range(5_000):
         ringer.ring()
-    assert rung(listener, WAIT_SECONDS)
+    assert rung(listener, PATIENCE_SECONDS)
     if not isinstance(listener, WaiterBell):  # its thread may still pass one on
         listener.clear()
 
@@ -103,7 +104,7 @@ def test_a_new_listener_replaces_one_that_was_killed(tmp_path: Path) -> None:
     assert not rung(listener)
     ringer.ring()
 
-    assert rung(listener, WAIT_SECONDS)
+    assert rung(listener, PATIENCE_SECONDS)
     for bell in (ringer, listener):
         bell.close()
     for descriptor in (reader, writer):
@@ -120,7 +121,7 @@ def test_a_socket_may_stand_deep_in_the_file_system(tmp_path: Path) -> None:
 
     ringer.ring()
 
-    assert rung(listener, WAIT_SECONDS)
+    assert rung(listener, PATIENCE_SECONDS)
     listener.close()
     ringer.close()
 
@@ -136,7 +137,7 @@ def test_an_eventfd_travels_through_a_socket() -> None:
 
     ringer.ring()
 
-    assert rung(listener, WAIT_SECONDS)
+    assert rung(listener, PATIENCE_SECONDS)
     for thing in (left, right, listener, ringer):
         thing.close()
 

@@ -19,7 +19,8 @@ from interlock.shm.door import Phase
 from interlock.shm.drain import DrainMiddleware, Message, Receive, Scope, Send, drain_workers, server_name
 from interlock.shm.lifecycle import Lifecycle
 from interlock.shm.region import Region
-from tests.unit.shm.processes import PATIENCE_SECONDS, Child, Line, Work
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.shm.processes import Child, Line, Work
 from tests.unit.shm.queues import until
 
 Start = Callable[[Work], Child]

@@ -15,6 +15,7 @@ from interlock.shm.locked import FileLock, LockedWords, RobustMutex
 from interlock.shm.modes import MODES, ModeName, chosen_mode
 from interlock.shm.region import Region
 from tests.support.descriptors import opened
+from tests.support.missing import run_without
 from tests.unit.shm.processes import Child, Line, Work
 from tests.unit.shm.queues import working_modes
 
@@ -68,11 +69,14 @@ def test_a_mode_that_does_not_work_here_is_missing(monkeypatch: pytest.MonkeyPat
 def test_an_install_without_the_core_uses_a_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     """The import fails, and everything works."""
     monkeypatch.delenv("INTERLOCK_SHM", raising=False)
-    monkeypatch.setitem(sys.modules, "interlock.shm._core", None)
-    monkeypatch.delattr("interlock.shm._core", raising=False)
-    with Region.create() as region:
-        assert "native" != region.mode
-        assert 0 == region.word("w").add(1)
+    code = (
+        "from interlock.shm.region import Region\n"
+        "with Region.create() as region:\n"
+        "    print(region.mode != 'native', region.word('w').add(1))"
+    )
+    ended = run_without("interlock.shm._core", code=code)
+
+    assert ("True 0\n", "") == (ended.stdout, ended.stderr)
 
 
 def test_a_machine_that_the_layout_is_not_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

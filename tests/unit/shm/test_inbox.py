@@ -19,7 +19,8 @@ from interlock.shm.inbox import Inbox
 from interlock.shm.inbox_lanes import SKIPS_MAX, Batch
 from interlock.shm.lane import LANE_HEAD, LINE, Producer
 from interlock.shm.region import Region
-from tests.unit.shm.queues import EVENTFD_MAX, WAIT_SECONDS, forked, killed, refused, rings, taken, working_modes
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.shm.queues import EVENTFD_MAX, forked, killed, refused, rings, taken, working_modes
 
 
 @pytest.fixture(params=working_modes())
@@ -234,7 +235,7 @@ def test_a_wait_that_finds_something_leaves_the_bell_alone(quick: Region, monkey
         monkeypatch.setattr(inbox.doorbell, "clear", lambda: rung.append("clear"))
         producer.push(b"there")
 
-        assert inbox.wait(WAIT_SECONDS)
+        assert inbox.wait(PATIENCE_SECONDS)
         assert [] == rung
         assert [b"there"] == taken(inbox)
 
@@ -308,7 +309,7 @@ def test_an_inbox_of_a_named_region_goes_to_a_spawned_process(quick: Region) -> 
     inbox = Inbox(quick, producers=2, priorities=2, ring_bytes=1024)
     process = multiprocessing.get_context("spawn").Process(target=_push_from_spawned, args=(inbox,))
     process.start()
-    process.join(WAIT_SECONDS)
+    process.join(PATIENCE_SECONDS)
 
     assert 0 == process.exitcode
     assert [b"from afar"] == taken(inbox)
@@ -333,7 +334,7 @@ def test_an_eventfd_comes_with_its_descriptor() -> None:
             region.words.store(inbox._asleep, 1)
             producer.push(b"ring")
 
-            assert inbox.wait(WAIT_SECONDS)
+            assert inbox.wait(PATIENCE_SECONDS)
             assert [b"ring"] == taken(inbox)
 
 

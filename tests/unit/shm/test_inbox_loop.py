@@ -16,7 +16,8 @@ from interlock.shm import wakeup
 from interlock.shm.doorbell import EventBell, SocketBell, WaiterBell
 from interlock.shm.inbox import Inbox
 from interlock.shm.region import Region
-from tests.unit.shm.queues import WAIT_SECONDS, asleep, forked, killed, refused, rings, taken, until
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.shm.queues import asleep, forked, killed, refused, rings, taken, until
 
 
 @pytest.mark.parametrize("doorbell", ["socket", "waiter", "eventfd"])
@@ -44,7 +45,7 @@ def test_the_event_loop_is_woken_by_another_thread_and_process(quick: Region, do
     child = forked(produce)
     thread = threading.Thread(target=produce)
     thread.start()
-    found = asyncio.run(asyncio.wait_for(consume(), WAIT_SECONDS))
+    found = asyncio.run(asyncio.wait_for(consume(), PATIENCE_SECONDS))
     thread.join()
     killed(child)
     inbox.close()
@@ -91,7 +92,7 @@ async def test_a_published_message_without_a_ring_is_found_soon(quick: Region) -
         await asleep(inbox)
         producer.push(b"unrung")
 
-        assert [b"unrung"] == (await asyncio.wait_for(next_batch, WAIT_SECONDS)).messages
+        assert [b"unrung"] == (await asyncio.wait_for(next_batch, PATIENCE_SECONDS)).messages
 
 
 async def test_serve_runs_a_task_per_message_and_holds_it(quick: Region) -> None:
@@ -113,7 +114,7 @@ async def test_serve_runs_a_task_per_message_and_holds_it(quick: Region) -> None
         producer.push(b"bad")
 
         with pytest.raises(ExceptionGroup) as caught:
-            await asyncio.wait_for(inbox.serve(handler, tasks_max=3), WAIT_SECONDS)
+            await asyncio.wait_for(inbox.serve(handler, tasks_max=3), PATIENCE_SECONDS)
 
     assert isinstance(caught.value.exceptions[0], LookupError)
     assert 3 == most
@@ -155,7 +156,7 @@ async def test_a_wake_up_costs_one_ring_and_one_reading(quick: Region, monkeypat
             next_batch = asyncio.ensure_future(anext(stream))
             await asleep(inbox)
             producer.push(bytes([number]))
-            assert [bytes([number])] == (await asyncio.wait_for(next_batch, WAIT_SECONDS)).messages
+            assert [bytes([number])] == (await asyncio.wait_for(next_batch, PATIENCE_SECONDS)).messages
         assert 0 == quick.words.load(inbox._asleep)
         producer.push(b"unheard")
         for _ in range(20):
@@ -194,7 +195,7 @@ async def test_closing_in_the_middle_ends_the_stream(quick: Region) -> None:
         producer.push(b"last")
         producer.push(b"for the next")
 
-        assert [b"last"] == await asyncio.wait_for(waiting, WAIT_SECONDS)
+        assert [b"last"] == await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     with Inbox(quick, producers=1) as heir:
         assert [b"for the next"] == taken(heir)
 
@@ -231,7 +232,7 @@ async def test_a_cancelled_task_leaves_the_stream_to_the_next(quick: Region) -> 
         await asleep(inbox)
         producer.push(b"heard")
 
-        assert [b"heard"] == (await asyncio.wait_for(waiting, WAIT_SECONDS)).messages
+        assert [b"heard"] == (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).messages
 
 
 async def test_a_damaged_lane_does_not_end_the_stream(quick: Region) -> None:
@@ -261,10 +262,10 @@ async def test_two_tasks_cannot_wait_for_one_inbox(quick: Region) -> None:
         first = asyncio.ensure_future(anext(inbox.batches()))
         await asleep(inbox)
         with refused("inbox.consumer", ConflictError):
-            await asyncio.wait_for(anext(inbox.batches()), WAIT_SECONDS)
+            await asyncio.wait_for(anext(inbox.batches()), PATIENCE_SECONDS)
         producer.push(b"heard")
 
-        assert [b"heard"] == (await asyncio.wait_for(first, WAIT_SECONDS)).messages
+        assert [b"heard"] == (await asyncio.wait_for(first, PATIENCE_SECONDS)).messages
 
 
 def test_an_inbox_is_consumed_by_one_loop_after_another(quick: Region) -> None:
@@ -275,7 +276,7 @@ def test_an_inbox_is_consumed_by_one_loop_after_another(quick: Region) -> None:
             waiting = asyncio.ensure_future(anext(inbox.batches()))
             await asleep(inbox)
             producer.push(message)
-            return (await asyncio.wait_for(waiting, WAIT_SECONDS)).messages
+            return (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).messages
 
         assert [[b"one"], [b"two"]] == [asyncio.run(heard(message)) for message in (b"one", b"two")]
 
@@ -295,7 +296,7 @@ async def test_from_the_second_batch_on_nobody_need_ring(quick: Region) -> None:
         await asleep(inbox)
         for message in (b"1", b"2", b"3"):
             producer.push(message)
-        await asyncio.wait_for(task, WAIT_SECONDS)
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
 
         assert [1, 0, 0] == seen
 
@@ -314,7 +315,7 @@ async def test_a_ring_for_nothing_leaves_the_consumer_asleep_and_heard(
         assert 1 == quick.words.load(inbox._asleep)
         producer.push(b"heard")
 
-        assert [b"heard"] == (await asyncio.wait_for(waiting, WAIT_SECONDS)).messages
+        assert [b"heard"] == (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).messages
 
 
 async def test_a_message_that_came_before_the_consumer_lay_down_is_seen(
@@ -336,4 +337,4 @@ async def test_a_message_that_came_before_the_consumer_lay_down_is_seen(
 
         monkeypatch.setattr(lanes, "take", taken_too_early)
 
-        assert [b"between"] == (await asyncio.wait_for(anext(inbox.batches()), WAIT_SECONDS)).messages
+        assert [b"between"] == (await asyncio.wait_for(anext(inbox.batches()), PATIENCE_SECONDS)).messages

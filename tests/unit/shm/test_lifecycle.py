@@ -15,7 +15,8 @@ from interlock.shm.draining import Participant, _Deaths
 from interlock.shm.lifecycle import Lifecycle
 from interlock.shm.region import STATE, Region
 from interlock.shm.word import Words
-from tests.unit.shm.processes import PATIENCE_SECONDS, Child, Line, Work
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.shm.processes import Child, Line, Work
 from tests.unit.shm.queues import until
 
 Start = Callable[[Work], Child]

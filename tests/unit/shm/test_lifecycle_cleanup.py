@@ -11,7 +11,8 @@ from interlock.shm.door import Phase
 from interlock.shm.lifecycle import Lifecycle
 from interlock.shm.region import Region
 from interlock.shm.word import AtomicWord, Words
-from tests.unit.shm.processes import PATIENCE_SECONDS, Child, Line, Work
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.shm.processes import Child, Line, Work
 
 Start = Callable[[Work], Child]
 

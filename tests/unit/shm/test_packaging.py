@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.eventually import PATIENCE_SECONDS
+
 ROOT = Path(__file__).parents[3]
 COMPILER = shutil.which(os.environ.get("CC", "cc"))
 NO_COMPILER = {"CC": "no-such-compiler", "LDSHARED": "no-such-compiler -shared"}
@@ -59,7 +61,13 @@ def build(tree: Path, what: str, **environment: str) -> subprocess.CompletedProc
     (tree / "dist").mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
     return subprocess.run(
-        command, cwd=tree, env={**kept, **environment}, capture_output=True, text=True, check=False, timeout=55
+        command,
+        cwd=tree,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
     )
 
 
@@ -75,7 +83,9 @@ def mode_of(wheel: Path, target: Path) -> str:
         archive.extractall(target)
     command = [sys.executable, "-c", PROBE, str(target)]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
-    return subprocess.run(command, env=kept, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    return subprocess.run(
+        command, env=kept, capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+    ).stdout.strip()
 
 
 @pytest.mark.skipif(COMPILER is None, reason="NO C COMPILER here: the wheel with the core is not built")

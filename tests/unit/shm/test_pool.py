@@ -29,8 +29,9 @@ from interlock.shm.pool import TaskPool
 from interlock.shm.pool_worker import spawn
 from interlock.shm.region import Region
 from interlock.shm.seat import decode_error, decode_value, encode_error, encode_value
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.shm import pool_handlers
-from tests.unit.shm.queues import WAIT_SECONDS, working_modes
+from tests.unit.shm.queues import working_modes
 
 OBEY = "tests.unit.shm.pool_handlers:obey"
 
@@ -40,13 +41,6 @@ def region() -> Iterator[Region]:
     """A region in the fastest mode."""
     with Region.create(slots=8) as made:
         yield made
-
-
-async def until(claim: Callable[[], object]) -> None:
-    """Waits for a condition, within a bound, while the loop goes on."""
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not claim():  # noqa: ASYNC110  # files and other processes set no asyncio.Event
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("mode", working_modes())
@@ -109,7 +103,7 @@ async def test_a_cancelled_wait_for_room_passes_its_turn_on(region: Region, tmp_
     async with TaskPool(region, OBEY, workers=1, tasks_max=1) as pool:
         first = pool.submit(["hold", str(begun), str(mark)])
         waiting = [asyncio.create_task(pool.run(["pid"])) for _ in range(3)]
-        await until(begun.exists)
+        await eventually(begun.exists)
         waiting[0].cancel()
         mark.touch()
         await first
@@ -122,7 +116,7 @@ async def test_a_cancelled_future_frees_its_cell_when_the_task_ends(region: Regi
     begun, mark = tmp_path / "begun", tmp_path / "go"
     async with TaskPool(region, OBEY, workers=1, tasks_max=1) as pool:
         task = pool.submit(["hold", str(begun), str(mark)])
-        await until(begun.exists)
+        await eventually(begun.exists)
         task.cancel()
         with pytest.raises(UnavailableError):
             pool.submit(["pid"])
@@ -134,8 +128,8 @@ async def test_a_cancelled_future_frees_its_cell_when_the_task_ends(region: Regi
 async def test_a_killed_workers_task_runs_again(region: Region, tmp_path: Path) -> None:
     """Another worker takes it over, and a new worker takes the dead one's place."""
     async with TaskPool(region, OBEY, workers=2) as pool:
-        assert "survived" == await asyncio.wait_for(pool.submit(["die once", str(tmp_path / "mark")]), WAIT_SECONDS)
-        await until(lambda: len(pool.pids) == 2)
+        assert "survived" == await asyncio.wait_for(pool.submit(["die once", str(tmp_path / "mark")]), PATIENCE_SECONDS)
+        await eventually(lambda: len(pool.pids) == 2)
 
         assert 1 == pool.restarts
 
@@ -147,10 +141,10 @@ async def test_a_poison_task_is_given_up_and_the_others_are_not(region: Region) 
         poison = pool.submit(["die"])
         tasks += [pool.submit(["pid"]) for _ in range(10)]
         with pytest.raises(UnavailableError) as caught:
-            await asyncio.wait_for(poison, WAIT_SECONDS)
+            await asyncio.wait_for(poison, PATIENCE_SECONDS)
 
         assert "task.poisoned" == caught.value.code
-        assert 20 == len(await asyncio.wait_for(asyncio.gather(*tasks), WAIT_SECONDS))
+        assert 20 == len(await asyncio.wait_for(asyncio.gather(*tasks), PATIENCE_SECONDS))
         assert pool.restarts >= 3
 
 
@@ -164,18 +158,18 @@ async def test_a_stopped_worker_keeps_its_task_and_others_go_on(
         tend = pool.tend
         monkeypatch.setattr(pool, "tend", lambda: rounds.append(tend()))
         held = pool.submit(["hold", str(begun), str(mark)])
-        await until(lambda: begun.exists() and begun.read_text())
+        await eventually(lambda: begun.exists() and begun.read_text())
         holder = int(begun.read_text())
         os.kill(holder, signal.SIGSTOP)
         try:
-            others = [await asyncio.wait_for(pool.submit(["pid"]), WAIT_SECONDS) for _ in range(5)]
-            await until(lambda: len(rounds) >= 3)
+            others = [await asyncio.wait_for(pool.submit(["pid"]), PATIENCE_SECONDS) for _ in range(5)]
+            await eventually(lambda: len(rounds) >= 3)
         finally:
             os.kill(holder, signal.SIGCONT)
         mark.touch()
 
         assert set(pool.pids) - {holder} == set(others)
-        assert holder == await asyncio.wait_for(held, WAIT_SECONDS)
+        assert holder == await asyncio.wait_for(held, PATIENCE_SECONDS)
         assert 0 == pool.restarts
 
 
@@ -184,7 +178,7 @@ async def test_handlers_spawn_and_idle_workers_steal(region: Region, tmp_path: P
     depth = 6
     async with TaskPool(region, OBEY, workers=2) as pool:
         await pool.submit(["spawn", str(tmp_path), depth])
-        await until(lambda: len(_marks(tmp_path)) == 2 ** (depth + 1) - 1)
+        await eventually(lambda: len(_marks(tmp_path)) == 2 ** (depth + 1) - 1)
         await pool.drain()
     marks = _marks(tmp_path)
 
@@ -203,8 +197,8 @@ async def test_a_drain_lets_tasks_end_and_refuses_new_ones(region: Region, tmp_p
     pool = TaskPool(region, OBEY, workers=2)
     await pool.start()
     tasks = [pool.submit(["hold", str(begun), str(mark)]), *(pool.submit(["pid"]) for _ in range(20))]
-    await until(begun.exists)
-    draining = asyncio.create_task(pool.drain(timeout=WAIT_SECONDS))
+    await eventually(begun.exists)
+    draining = asyncio.create_task(pool.drain(timeout=PATIENCE_SECONDS))
     await asyncio.sleep(0)
     with pytest.raises(RejectedError) as refused:
         pool.submit(["pid"])
@@ -226,7 +220,7 @@ async def test_a_drain_that_is_late_says_so_and_close_ends_it(region: Region, tm
     pool = TaskPool(region, OBEY, workers=1)
     await pool.start()
     task = pool.submit(["hold", str(begun), str(mark)])
-    await until(begun.exists)
+    await eventually(begun.exists)
     report = await pool.drain(timeout=0.01)
     assert not report.closed
     assert Phase.DRAINING == report.phase
@@ -277,20 +271,20 @@ async def test_a_pool_whose_workers_cannot_live_gives_up_and_begins_again(
     monkeypatch.setattr("interlock.shm.pool.DEATHS_MAX", 2)
     async with TaskPool(region, "fragile_handler:echo", workers=2, tasks_max=1) as pool:
         with pytest.raises(UnavailableError) as caught:
-            await asyncio.wait_for(pool.submit(b"lost"), WAIT_SECONDS)
+            await asyncio.wait_for(pool.submit(b"lost"), PATIENCE_SECONDS)
         with pytest.raises(UnavailableError) as resting:
             pool.submit(b"too early")
         fragile()
         monkeypatch.setattr("interlock.shm.pool.REST_SECONDS", 0.0)
         with pytest.raises(UnavailableError) as full:
             pool.submit(b"no room")
-        await until(lambda: not _is_full(pool))
-        answer = await asyncio.wait_for(pool.run(b"found"), WAIT_SECONDS)
+        await eventually(lambda: not _is_full(pool))
+        answer = await asyncio.wait_for(pool.run(b"found"), PATIENCE_SECONDS)
 
         assert ["pool.workers", "pool.workers", "pool.full"] == [each.value.code for each in (caught, resting, full)]
         assert "seconds" in str(resting.value.hint)
         assert b"found" == answer
-        await until(lambda: len(pool.pids) == 2)
+        await eventually(lambda: len(pool.pids) == 2)
 
 
 def _is_full(pool: TaskPool) -> bool:
@@ -310,8 +304,8 @@ async def test_a_pool_that_gave_up_starts_nothing_while_it_rests(
     pool = TaskPool(region, "fragile_handler:echo", workers=2)
     await pool.start()
     with pytest.raises(UnavailableError):
-        await asyncio.wait_for(pool.submit(b"lost"), WAIT_SECONDS)
-    await until(lambda: not pool.pids and not pool._starting)
+        await asyncio.wait_for(pool.submit(b"lost"), PATIENCE_SECONDS)
+    await eventually(lambda: not pool.pids and not pool._starting)
     heard = []
     for _ in range(3):
         with pytest.raises(UnavailableError) as early:
@@ -331,10 +325,10 @@ async def test_poison_does_not_take_the_pool_from_others(region: Region, monkeyp
     async with TaskPool(region, OBEY, workers=2, claims_max=2) as pool:
         poison = [pool.submit(["die"], priority=1) for _ in range(3)]
         fine = pool.submit(["pid"], priority=2)
-        ended = await asyncio.wait_for(asyncio.gather(*poison, return_exceptions=True), WAIT_SECONDS)
+        ended = await asyncio.wait_for(asyncio.gather(*poison, return_exceptions=True), PATIENCE_SECONDS)
 
         assert ["task.poisoned"] * 3 == [getattr(each, "code", each) for each in ended]
-        assert isinstance(await asyncio.wait_for(fine, WAIT_SECONDS), int)
+        assert isinstance(await asyncio.wait_for(fine, PATIENCE_SECONDS), int)
         assert 6 == pool.restarts
 
 
@@ -342,7 +336,7 @@ async def test_a_start_that_is_cancelled_leaves_no_worker(region: Region) -> Non
     """Processes that were being started are ended, not forgotten."""
     pool = TaskPool(region, OBEY, workers=3)
     entering = asyncio.create_task(pool.__aenter__())
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not pool._starting:  # noqa: ASYNC110  # looked at in every round of the loop: it lasts for milliseconds
             await asyncio.sleep(0)
     entering.cancel()
@@ -362,9 +356,9 @@ async def test_an_idle_worker_that_dies_is_replaced(region: Region) -> None:
         for deaths in (1, 2, 3):
             (pid,) = pool.pids
             os.kill(pid, signal.SIGKILL)
-            await until(partial(_replaced, pool, deaths, pid))
+            await eventually(partial(_replaced, pool, deaths, pid))
 
-        assert isinstance(await asyncio.wait_for(pool.submit(["pid"]), WAIT_SECONDS), int)
+        assert isinstance(await asyncio.wait_for(pool.submit(["pid"]), PATIENCE_SECONDS), int)
 
 
 def _replaced(pool: TaskPool, deaths: int, pid: int) -> bool:
@@ -409,18 +403,19 @@ async def test_workers_end_when_their_owner_is_killed_and_another_may_follow(tmp
     assert process.stdout is not None
     pids = [int(word) for word in (await process.stdout.readline()).split()]
     assert 2 == len(pids)
-    await until(begun.exists)
+    await eventually(begun.exists)
     process.kill()
-    await until(lambda: process.returncode is not None)  # `wait` would wait for the workers, too: they have its output
+    # `wait` would wait for the workers, too: they have its output.
+    await eventually(lambda: process.returncode is not None)
     with Region.attach("owned") as region:
         async with TaskPool(region, OBEY, workers=2) as pool:  # at once: the old workers still have their seats
             mark.touch()
-            answers = await asyncio.wait_for(asyncio.gather(*(pool.run(["pid"]) for _ in range(300))), WAIT_SECONDS)
-            await until(lambda: not any(_lives(pid) for pid in pids))
-            assert await asyncio.wait_for(pool.submit(["pid"]), WAIT_SECONDS) in pool.pids
+            answers = await asyncio.wait_for(asyncio.gather(*(pool.run(["pid"]) for _ in range(300))), PATIENCE_SECONDS)
+            await eventually(lambda: not any(_lives(pid) for pid in pids))
+            assert await asyncio.wait_for(pool.submit(["pid"]), PATIENCE_SECONDS) in pool.pids
             assert set(answers) <= {*pids, *pool.pids}
             assert 0 == pool.restarts
-    await asyncio.wait_for(process.wait(), WAIT_SECONDS)
+    await asyncio.wait_for(process.wait(), PATIENCE_SECONDS)
     Region.unlink("owned")
 
 

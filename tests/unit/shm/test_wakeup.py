@@ -12,7 +12,7 @@ import pytest
 from interlock.errors import ConflictError
 from interlock.shm import wakeup
 from interlock.shm.wakeup import Sleeper
-from tests.unit.shm.queues import WAIT_SECONDS
+from tests.support.eventually import PATIENCE_SECONDS
 
 
 class Bell:
@@ -64,7 +64,7 @@ async def test_the_task_goes_on_before_anything_else(bell: Bell) -> None:
     task = asyncio.ensure_future(sleeps())
     await passes(1)
     bell.ring()
-    await asyncio.wait_for(task, WAIT_SECONDS)
+    await asyncio.wait_for(task, PATIENCE_SECONDS)
 
     assert ["task", "read", "next pass"] == bell.heard
     sleeper.close()
@@ -86,7 +86,7 @@ async def test_a_bell_that_the_task_read_is_not_read_again(bell: Bell) -> None:
     task = asyncio.ensure_future(sleeps())
     await passes(1)
     bell.ring()
-    await asyncio.wait_for(task, WAIT_SECONDS)
+    await asyncio.wait_for(task, PATIENCE_SECONDS)
 
     assert ["read", "armed", "rung", "read"] == bell.heard
     sleeper.close()
@@ -118,7 +118,7 @@ async def test_the_task_runs_in_its_own_context(bell: Bell) -> None:
     await passes(1)
     bell.ring()
 
-    assert "task" == await asyncio.wait_for(task, WAIT_SECONDS)
+    assert "task" == await asyncio.wait_for(task, PATIENCE_SECONDS)
     sleeper.close()
 
 
@@ -139,7 +139,7 @@ async def test_a_cancelled_task_ends_and_the_next_may_sleep(bell: Bell) -> None:
     await passes(1)
     bell.ring()
 
-    assert "rung" == await asyncio.wait_for(second, WAIT_SECONDS)
+    assert "rung" == await asyncio.wait_for(second, PATIENCE_SECONDS)
     assert not sleeper.cancel()
     sleeper.close()
 
@@ -165,7 +165,7 @@ async def test_a_task_that_sleeps_while_another_does_is_refused(bell: Bell) -> N
     await passes(1)
     bell.ring()
 
-    await asyncio.wait_for(third, WAIT_SECONDS)
+    await asyncio.wait_for(third, PATIENCE_SECONDS)
     sleeper.close()
 
 
@@ -187,7 +187,7 @@ async def test_who_is_cancelled_twice_leaves_once(bell: Bell) -> None:
     await passes(1)
     bell.ring()
 
-    assert "rung" == await asyncio.wait_for(second, WAIT_SECONDS)
+    assert "rung" == await asyncio.wait_for(second, PATIENCE_SECONDS)
     sleeper.close()
 
 
@@ -206,7 +206,7 @@ async def test_whoever_asked_but_never_slept_is_not_in_the_way(bell: Bell) -> No
     await passes(1)
     bell.ring()
 
-    assert "rung" == await asyncio.wait_for(task, WAIT_SECONDS)
+    assert "rung" == await asyncio.wait_for(task, PATIENCE_SECONDS)
     sleeper.close()
 
 
@@ -241,7 +241,7 @@ async def test_an_exception_of_the_task_stays_in_the_task(bell: Bell) -> None:
     await passes(1)
     bell.ring()
     with pytest.raises(LookupError):
-        await asyncio.wait_for(task, WAIT_SECONDS)
+        await asyncio.wait_for(task, PATIENCE_SECONDS)
 
     assert ["read"] == bell.heard
     sleeper.close()
@@ -281,7 +281,7 @@ async def test_a_sleep_without_a_ring_ends_by_itself(bell: Bell, monkeypatch: py
             await sleeper
             sleeper.hush()
 
-    await asyncio.wait_for(sleeps(), WAIT_SECONDS)
+    await asyncio.wait_for(sleeps(), PATIENCE_SECONDS)
 
     assert ["looked"] * 3 == bell.heard
     sleeper.close()
@@ -317,7 +317,7 @@ async def test_whoever_closes_when_woken_leaves_the_bell_alone(bell: Bell) -> No
     task = asyncio.ensure_future(sleeps())
     await passes(1)
     bell.ring()
-    await asyncio.wait_for(task, WAIT_SECONDS)
+    await asyncio.wait_for(task, PATIENCE_SECONDS)
     await passes(5)
 
     assert [] == bell.heard

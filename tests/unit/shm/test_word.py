@@ -14,7 +14,8 @@ from interlock.errors import UsageError
 from interlock.shm.modes import MODES
 from interlock.shm.region import Region
 from interlock.shm.word import WORD_MAX
-from tests.unit.shm.processes import PATIENCE_SECONDS, Child, Line, Work
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.shm.processes import Child, Line, Work
 from tests.unit.shm.queues import working_modes
 
 Start = Callable[[Work], Child]

@@ -16,6 +16,7 @@ from interlock.ports.work import Claim
 from interlock.stores.postgres_store import PostgresStore
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import kept
+from tests.support.eventually import eventually
 
 CHARGE = Place("effect", 2, 0)
 LEASE_MS = 30_000
@@ -67,5 +68,8 @@ async def until_blocked(url: str, task: asyncio.Future[Any]) -> None:
     """Wait until somebody waits for a lock, or the task has ended without."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     async with raw(url) as connection:
-        while not task.done() and not await connection.fetchval(waiting):  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.005)
+
+        async def is_blocked() -> bool:
+            return task.done() or bool(await connection.fetchval(waiting))
+
+        await eventually(is_blocked)

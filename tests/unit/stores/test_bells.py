@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from interlock.stores.bells import Bell, Loops
-
-SECONDS_MAX = 20
+from tests.support.eventually import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def reader_of(loops: Loops, loop: asyncio.AbstractEventLoop) -> int:
 
 async def heard(count: int, values: list[Any]) -> None:
     """Wait until so many values are there."""
-    async with asyncio.timeout(SECONDS_MAX):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(values) < count:  # noqa: ASYNC110 - a list says nothing when it grows
             await asyncio.sleep(0)
 
@@ -77,17 +76,17 @@ def test_each_ring_lets_one_wait_return(bell: Bell) -> None:
     bell.ring()
     bell.ring()
 
-    assert [True, True, False] == [bell.wait(SECONDS_MAX), bell.wait(), bell.wait(0.0)]
+    assert [True, True, False] == [bell.wait(PATIENCE_SECONDS), bell.wait(), bell.wait(0.0)]
 
 
 def test_a_ring_wakes_whoever_waits(bell: Bell) -> None:
     """In another thread, with a time and without."""
-    for seconds in (None, SECONDS_MAX):
+    for seconds in (None, PATIENCE_SECONDS):
         found: list[bool] = []
         thread = Thread(target=lambda seconds=seconds, found=found: found.append(bell.wait(seconds)))
         thread.start()
         bell.ring()
-        thread.join(SECONDS_MAX)
+        thread.join(PATIENCE_SECONDS)
 
         assert [True] == found
 

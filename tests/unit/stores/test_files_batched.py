@@ -25,6 +25,7 @@ from interlock.testing.store_suite import Case, Subject, cases_for
 from tests.crash.batches import OTHER, opened_c
 from tests.crash.life import ENTITY, step
 from tests.crash.simulated import Directory, File, Simulated, World
+from tests.support.eventually import PATIENCE_SECONDS
 
 ENTRIES = 5
 
@@ -120,7 +121,7 @@ asyncio.run(main())
         assert other.stdout is not None
         said = [(await other.stdout.readline()).decode() for _ in range(3)]
         await store.close()
-        rest = (await asyncio.wait_for(other.communicate(b"\n"), 30))[0].decode()
+        rest = (await asyncio.wait_for(other.communicate(b"\n"), PATIENCE_SECONDS))[0].decode()
     finally:
         if other.returncode is None:
             other.kill()
@@ -162,7 +163,7 @@ async def test_a_full_queue_tells_callers_to_come_back(store: FileStore, monkeyp
 async def test_no_step_is_left_lying_while_the_writer_sleeps(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it comes before the thread falls asleep, in that moment, or when it wakes up to write journals."""
     monkeypatch.setattr(files_writer, "IDLE_SECONDS", 0.0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await filled(store, 60)
 
     assert 60 == len(await store.read(ENTITY))
@@ -213,7 +214,7 @@ def test_callers_in_several_threads_have_one_writer(tmp_path: Path) -> None:
         before = set(threads())
 
         def first(name: int, store: FileStore = store, together: Barrier = together) -> type:
-            together.wait(20)
+            together.wait(PATIENCE_SECONDS)
             return type(asyncio.run(store.append(step(1, "a", entity=f"order/{name}"))))
 
         with ThreadPoolExecutor(count) as pool:

@@ -23,6 +23,7 @@ def leases(world: World, process: int = 1) -> tuple[Simulated, FileLeases]:
     return fs, opened(fs).leases()
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
     """Whoever asks, in whatever order, also when each question is asked by another process."""

@@ -93,6 +93,7 @@ def test_work_that_waited_and_then_lapsed_is_due_when_that_is_said() -> None:
     assert [5, 5] == [table.soonest("effect", None) for table in tables]
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
     """Whatever is kept, claimed, renewed, settled, revived and dropped, in whatever order."""

@@ -27,6 +27,7 @@ from interlock.stores.postgres_store import PostgresStore
 from interlock.stores.schema import newest
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import journal, kept, listed, snapshot
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.postgres_server import asked, database_or_skip, store_or_skip
 
 
@@ -516,7 +517,9 @@ sys.exit(asyncio.run(main(sys.argv[1])))
 
 def test_a_forked_process_is_told_to_open_its_own(url: str) -> None:
     """The connections belong to the process that made them, and go on there."""
-    done = subprocess.run([sys.executable, "-c", FORKED, url], check=False, capture_output=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED, url], check=False, capture_output=True, timeout=PATIENCE_SECONDS
+    )
 
     assert (0, b"") == (done.returncode, done.stderr)
 

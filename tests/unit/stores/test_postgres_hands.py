@@ -19,6 +19,7 @@ from interlock.stores.postgres_connect import SETTINGS
 from interlock.stores.postgres_store import PostgresStore
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import kept
+from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, store_or_skip
 from tests.unit.stores.postgres_scene import CHARGE, LEASE_MS, effect, leaving, ordered, raw, sent, taken, until_blocked
 from tests.unit.stores.work_tables import CLOCK
@@ -300,8 +301,7 @@ async def test_what_a_lock_holds_up_is_tried_again(
         await other.fetch("SELECT FROM work FOR UPDATE")
         impatient.tries = 0
         settling = asyncio.ensure_future(impatient.store.settle((Settled(claim, "done"),), now_ms=0))
-        while impatient.tries < 2 and not settling.done():  # noqa: ASYNC110 - nobody tells how often it was tried
-            await asyncio.sleep(0.005)
+        await eventually(lambda: impatient.tries >= 2 or settling.done())
         await holding.rollback()
 
         assert (True,) == await settling

@@ -11,6 +11,7 @@ import pytest
 from interlock.stores import postgres_link
 from interlock.stores.postgres_address import parsed
 from interlock.stores.postgres_link import Link
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.postgres_server import store_or_skip
 
 WAIT = "SELECT pg_sleep(20)"
@@ -45,7 +46,7 @@ async def test_a_connection_whose_caller_went_away_is_never_used_again(url: str,
     link = await _linked(url, untold)
     began = asyncio.Event()
     asked = asyncio.ensure_future(_waits(link, began))
-    await asyncio.wait_for(began.wait(), 30)
+    await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
     (used,) = link._used
     asked.cancel()
     await asyncio.wait({asked})
@@ -68,7 +69,7 @@ async def test_a_connection_that_was_being_made_for_somebody_who_went_away_is_fo
             await asyncio.sleep(0)
         asked.cancel()
         await asyncio.wait({asked})
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while link._making:
                 await asyncio.wait(tuple(link._making))
         await asyncio.sleep(0)  # what is told of its end is done in the next turn
@@ -89,7 +90,7 @@ async def test_a_link_that_is_closed_while_a_connection_is_made_lets_go_of_it(ur
     (made,) = link._making
     asked.cancel()
     await asyncio.wait({asked})
-    await asyncio.wait_for(link.close(), 30)
+    await asyncio.wait_for(link.close(), PATIENCE_SECONDS)
 
     assert ([], True) == (link._idle, made.result().is_closed())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
@@ -11,15 +10,15 @@ import pytest
 from interlock.errors import (
     InterlockError,
     InternalError,
-    MissingExtraError,
     UnavailableError,
     UsageError,
 )
-from interlock.stores import postgres, postgres_connect
+from interlock.stores import postgres_connect
 from interlock.stores.postgres import open_store
 from interlock.stores.postgres_address import parsed
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import kept
+from tests.support.missing import error_without
 from tests.support.postgres_server import asked, database_or_skip, private_server, store_or_skip
 
 SECRET = "hunter2-never-shown"
@@ -96,15 +95,16 @@ def test_a_shown_address_hides_its_password() -> None:
     assert SECRET not in repr(parsed(f"postgresql://u:{SECRET}@h/d"))
 
 
-async def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has not installed it reads how."""
-    for name in [each for each in sys.modules if each.startswith("interlock.stores.postgres_")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(MissingExtraError) as raised:
-        await postgres.open_store("postgresql://localhost/x")
+def test_a_missing_driver_names_the_extra() -> None:
+    """With the command that installs it."""
+    code = (
+        "import asyncio\n"
+        "from interlock.stores.postgres import open_store\n"
+        "asyncio.run(open_store('postgresql://localhost/x'))"
+    )
 
-    assert "pip install 'interlock[postgres]'" == raised.value.hint
+    name, _, hint = error_without("asyncpg", code=code)
+    assert ("MissingExtraError", "pip install 'interlock[postgres]'") == (name, hint)
 
 
 # Opening

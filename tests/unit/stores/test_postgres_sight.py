@@ -19,6 +19,7 @@ from interlock.stores.postgres_connect import SETTINGS
 from interlock.stores.postgres_store import PostgresStore
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import kept
+from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, store_or_skip
 from tests.unit.stores.postgres_scene import raw
 
@@ -115,8 +116,11 @@ async def test_statistics_are_written_without_being_asked_for(
     life = Life("parcel/1", time_ms=NOON_MS)
     for steps, append in enumerate((life.created(), life.stepped(key="a", after_ms=0)), start=1):
         await kept(store, append)
-        while (Minute(NOON_MS, steps, 0, 0),) != await store.rates("parcel", since_ms=0):  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
+
+        async def is_written(steps: int = steps) -> bool:
+            return (Minute(NOON_MS, steps, 0, 0),) == await store.rates("parcel", since_ms=0)
+
+        await eventually(is_written)
 
 
 async def test_statistics_that_cannot_be_written_stop_no_step(store: PostgresStore, url: str) -> None:

@@ -23,6 +23,7 @@ from interlock.stores.postgres_standbys import Standbys
 from interlock.stores.postgres_store import PostgresStore
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import journal, kept
+from tests.support.eventually import eventually
 from tests.support.postgres_server import Server, private_server
 from tests.unit.stores.postgres_scene import effect, ordered, taken
 
@@ -131,19 +132,25 @@ async def until_waiting(
 ) -> tuple[int, ...]:
     """The processes of the server that wait for a standby, once there are some; none when a task ended before."""
     async with looking(server) as eyes:
-        while not any(each.done() for each in tasks):
-            found = await eyes.fetch(WAITING, query, besides)
-            if found:
-                return tuple(row[0] for row in found)
-            await asyncio.sleep(0.005)
-    return ()
+
+        async def found() -> list[tuple[int, ...]] | None:
+            if any(each.done() for each in tasks):
+                return [()]
+            rows = await eyes.fetch(WAITING, query, besides)
+            return [tuple(row[0] for row in rows)] if rows else None
+
+        pids: list[tuple[int, ...]] = await eventually(found)
+    return pids[0]
 
 
 async def until_nobody_waits(server: Server) -> None:
     """Wait until no process of the server waits for a standby."""
     async with looking(server) as eyes:
-        while await eyes.fetch(WAITING, "%", []):  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.005)
+
+        async def is_quiet() -> bool:
+            return not await eyes.fetch(WAITING, "%", [])
+
+        await eventually(is_quiet)
 
 
 async def born(store: PostgresStore, count: int = 1) -> list[Life]:

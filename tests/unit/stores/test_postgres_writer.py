@@ -27,6 +27,7 @@ from interlock.stores.postgres_statements import (
 from interlock.stores.postgres_store import PostgresStore
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import journal, kept, snapshot
+from tests.support.eventually import eventually
 from tests.support.postgres_server import asked, database_or_skip, private_server, store_or_skip
 
 
@@ -52,12 +53,6 @@ NAMES = {
     KEEP_LISTED_STEPS: "listed steps",
     SELECT_TIPS: "tips",
 }
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for a condition, as long as a test may last."""
-    while not is_so():  # noqa: ASYNC110 - what is waited for is in the server, or in code that tells nobody
-        await asyncio.sleep(0.005)
 
 
 class Wire:
@@ -281,7 +276,7 @@ async def test_a_key_that_another_kept_meanwhile_is_a_duplicate(
     wire = Wire(store)
     wire.before = breaks(10**9)
     pending = asyncio.ensure_future(store.append(life.stepped(key="same")))
-    await until(lambda: bool(wire.statements))
+    await eventually(lambda: bool(wire.statements))
     await kept(rival, theirs.stepped(key="same", after_ms=99))
     wire.before = breaks(0)
     answer = await pending
@@ -320,10 +315,7 @@ async def test_a_backend_that_is_ended_in_the_middle_of_a_batch_loses_nothing(st
     pending = asyncio.ensure_future(together(store, *(life.stepped(key="a") for life in lives)))
     own = await holder.fetchval("SELECT pg_backend_pid()")
     blocked = "SELECT pid FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))"
-    victim = None
-    while victim is None:
-        await asyncio.sleep(0.01)
-        victim = await holder.fetchval(blocked, own)
+    victim = await eventually(lambda: holder.fetchval(blocked, own))
     ended = await holder.fetchval("SELECT pg_terminate_backend($1, 5000)", victim)
     await transaction.rollback()
     answers = await pending
@@ -346,7 +338,7 @@ async def test_a_lock_that_is_not_had_is_tried_again(url: str, monkeypatch: pyte
     await holder.execute("SELECT FROM entity FOR UPDATE")
     wire = Wire(store)
     pending = asyncio.ensure_future(store.append(life.stepped(key="a")))
-    await until(lambda: len(wire.statements) >= 2)
+    await eventually(lambda: len(wire.statements) >= 2)
     await transaction.rollback()
     answer = await pending
     await holder.close()

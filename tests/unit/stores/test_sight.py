@@ -1,6 +1,5 @@
 """What pages about many entities are served from: populations, rates, dwell times, refusals."""
 
-import asyncio
 import re
 import sqlite3
 from collections.abc import AsyncIterator
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.ports.sight import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, Dwell, RefusalRow, RefusalSight, Sight
+from interlock.ports.sight import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, Dwell, Minute, RefusalRow, RefusalSight, Sight
 from interlock.runtime.send import Runtime
 from interlock.stores import memory, sqlite, sqlite_lists, sqlite_sight, sqlite_work
 from interlock.stores.sqlite_connect import open_writer
@@ -19,6 +18,7 @@ from interlock.stores.tally import BUCKETS, CONFLICTS, Tally
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import kept
+from tests.support.eventually import eventually
 
 CHART = """
 interlock: 1
@@ -55,14 +55,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def seen(store: Any) -> dict[str, Any]:
     """Gives all that a store tells of lamps, once it has written what it sums."""
-    for _ in range(PATIENCE):
+
+    async def written() -> tuple[Minute, ...] | None:
         minutes = await store.rates("lamp", since_ms=0)
-        if sum(each.steps for each in minutes) >= 6:
-            dwell = await store.dwell("lamp", since_ms=0)  # only now: both are written in one go, between any two reads
-            counts = {(each.state, each.entities) for each in await store.counts("lamp")}
-            return {"counts": counts, "dwell": {each.state: each.stays for each in dwell}, "minutes": minutes}
-        await asyncio.sleep(0.01)
-    raise AssertionError("what was summed is not written")
+        return minutes if sum(each.steps for each in minutes) >= 6 else None
+
+    minutes = await eventually(written)
+    dwell = await store.dwell("lamp", since_ms=0)  # only now: both are written in one go, between any two reads
+    counts = {(each.state, each.entities) for each in await store.counts("lamp")}
+    return {"counts": counts, "dwell": {each.state: each.stays for each in dwell}, "minutes": minutes}
 
 
 async def play(runtime: Runtime, clock: VirtualClock) -> None:
@@ -162,12 +163,12 @@ async def test_refusals_come_back_newest_first(url: str) -> None:
             await runtime.send(f"lamp/{who}", "nothing", principal={"id": who})
         store: Any = runtime.store
         assert isinstance(store, RefusalSight)
-        found: tuple[RefusalRow, ...] = ()
-        for _ in range(PATIENCE):
-            found = await store.refusals_before(None)
-            if len(found) == 3:
-                break
-            await asyncio.sleep(0.01)
+
+        async def refused(store: RefusalSight = store) -> tuple[RefusalRow, ...] | None:
+            rows = await store.refusals_before(None)
+            return rows if len(rows) == 3 else None
+
+        found = await eventually(refused)
         mine = await store.refusals_before(None, principal="eve")
         older = await store.refusals_before(3, limit=1)
         proof = await store.prove_refusals()

@@ -26,6 +26,7 @@ from interlock.stores.sqlite_ledger import Ledger
 from interlock.stores.sqlite_upkeep import MOVE_MS, Chore, Forgetting
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import kept
+from tests.support.eventually import PATIENCE_SECONDS
 
 NOW = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -49,7 +50,7 @@ class Watch:
 
     async def until(self, path: Path, expected: set[str]) -> None:
         """Wait until the file has these keys."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while _keys(path) != expected:
                 await self.idle.wait()
                 self.idle.clear()
@@ -350,7 +351,7 @@ async def test_a_chore_that_ends_the_writer_is_answered(store: SqliteStore) -> N
     chore = Chore(burst, loop, loop.create_future())
     store._writer.submit_chore(chore)
     with pytest.raises(InternalError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await chore.future
     store._writer.close()
     with pytest.raises(UnavailableError):

@@ -18,6 +18,7 @@ from interlock.stores.pace import Pace
 from interlock.stores.sqlite import SqliteStore
 from interlock.testing.store_samples import Life
 from interlock.testing.store_subject import journal, kept
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.stores.faulty import Faulty, failing
 
 
@@ -206,7 +207,7 @@ async def test_no_step_is_left_lying_while_the_writer_sleeps(
     monkeypatch.setattr(Pace, "is_quick", False)  # nobody writes in place
     life = Life("parcel/1")
     await kept(store, life.created())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         for each in range(150):
             await kept(store, life.stepped(key=f"k{each}"))
 

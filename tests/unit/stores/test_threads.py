@@ -14,8 +14,7 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.stores.threads import Threads
-
-SECONDS_MAX = 20
+from tests.support.eventually import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ async def test_an_answer_and_an_error_go_to_whoever_asked(threads: Threads) -> N
 async def test_an_error_that_no_future_takes_is_told_as_another(threads: Threads) -> None:
     """Whoever asked would wait for ever."""
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(threads.run(lambda: next(iter(()))), SECONDS_MAX)
+        await asyncio.wait_for(threads.run(lambda: next(iter(()))), PATIENCE_SECONDS)
 
 
 async def test_a_thread_that_the_system_refuses_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +81,9 @@ async def test_calls_run_side_by_side_up_to_the_limit(threads: Threads) -> None:
     """A lone caller needs one thread, two at once need two, and the third waits its turn."""
     names = {await threads.run(lambda: current_thread().name) for _ in range(5)}
     both = Barrier(2)
-    await asyncio.gather(threads.run(lambda: both.wait(SECONDS_MAX)), threads.run(lambda: both.wait(SECONDS_MAX)))
+    await asyncio.gather(
+        threads.run(lambda: both.wait(PATIENCE_SECONDS)), threads.run(lambda: both.wait(PATIENCE_SECONDS))
+    )
     more = {*await asyncio.gather(*(threads.run(lambda: current_thread().name) for _ in range(30)))}
 
     assert ({"test-0"}, True) == (names, more <= {"test-0", "test-1"})
@@ -94,17 +95,17 @@ async def test_a_caller_that_is_gone_harms_nobody(threads: Threads) -> None:
 
     def rule() -> None:
         begun.set()
-        go.wait(SECONDS_MAX)
+        go.wait(PATIENCE_SECONDS)
         done.set()
 
     caller = asyncio.ensure_future(threads.run(rule))
-    await threads.run(lambda: begun.wait(SECONDS_MAX))
+    await threads.run(lambda: begun.wait(PATIENCE_SECONDS))
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
     go.set()
 
-    assert await threads.run(lambda: done.wait(SECONDS_MAX))
+    assert await threads.run(lambda: done.wait(PATIENCE_SECONDS))
     assert 1 == await threads.run(lambda: 1)
 
 
@@ -113,7 +114,7 @@ def test_an_event_loop_that_is_gone_harms_nobody(threads: Threads) -> None:
     go = Event()
 
     async def leave() -> None:
-        asked = asyncio.ensure_future(threads.run(lambda: go.wait(SECONDS_MAX)))
+        asked = asyncio.ensure_future(threads.run(lambda: go.wait(PATIENCE_SECONDS)))
         await asyncio.sleep(0)
         asked.cancel()
 
@@ -129,7 +130,7 @@ async def test_closing_waits_for_what_was_asked() -> None:
     go = Event()
 
     def rule(number: int) -> None:
-        go.wait(SECONDS_MAX)
+        go.wait(PATIENCE_SECONDS)
         done.append(number)
 
     asked = [asyncio.ensure_future(threads.run(partial(rule, number))) for number in range(6)]
@@ -155,7 +156,7 @@ async def test_a_call_after_the_end_is_refused(threads: Threads) -> None:
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
 async def test_no_call_is_left_lying_while_a_thread_sleeps(threads: Threads, at_once: int) -> None:
     """Whether it comes before a thread falls asleep, in that moment or after it."""
-    async with asyncio.timeout(SECONDS_MAX):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         for begin in range(0, 600, at_once):
             asked = range(begin, begin + at_once)
 
@@ -173,11 +174,11 @@ async def test_nobody_is_rung_for_while_all_are_busy(threads: Threads, monkeypat
 
     monkeypatch.setattr(threads._bell, "ring", counted)
     both, go = Barrier(2), Event()
-    await asyncio.gather(*(threads.run(lambda: both.wait(SECONDS_MAX)) for _ in range(2)))
-    async with asyncio.timeout(SECONDS_MAX):
+    await asyncio.gather(*(threads.run(lambda: both.wait(PATIENCE_SECONDS)) for _ in range(2)))
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while threads._idle < 2:  # noqa: ASYNC110 - a thread that falls asleep tells nobody
             await asyncio.sleep(0)
-    busy = [asyncio.ensure_future(threads.run(lambda: go.wait(SECONDS_MAX))) for _ in range(2)]
+    busy = [asyncio.ensure_future(threads.run(lambda: go.wait(PATIENCE_SECONDS))) for _ in range(2)]
     await asyncio.sleep(0)
     before = len(rings)
     more = [asyncio.ensure_future(threads.run(lambda: None)) for _ in range(20)]
@@ -193,7 +194,7 @@ def test_two_event_loops_share_the_threads(threads: Threads) -> None:
     """Each gets the answers to its own calls."""
 
     async def ask(first: int) -> list[int]:
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             return [await threads.run(partial(int, each)) for each in range(first, first + 300)]
 
     with ThreadPoolExecutor(2) as pool:

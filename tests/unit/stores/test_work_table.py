@@ -318,6 +318,7 @@ PLACES = st.builds(Place, LANES, st.integers(1, 3), st.integers(0, 1))
 TIMES = st.integers(0, 60)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_memory_and_sqlite_do_the_same(data: st.DataObject) -> None:
@@ -325,7 +326,6 @@ def test_memory_and_sqlite_do_the_same(data: st.DataObject) -> None:
     hold_against_each_other(data, WorkTable(), SqliteTable())
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["postgres-one", "postgres-group"])
 def test_memory_and_a_server_do_the_same(name: str) -> None:
     """The same, with the steps of its entities kept alone or in batches."""

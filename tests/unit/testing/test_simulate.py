@@ -108,6 +108,7 @@ def test_run_stops_at_its_limit() -> None:
     assert 11 == len(simulation.trace)
 
 
+@pytest.mark.slow
 def test_entities_that_keep_each_other_busy_are_stopped() -> None:
     """An endless exchange at one moment is an error, not a hang."""
     simulation = Simulation(kernel("states: {a: {entry: [{send: {event: x}}], on: {x: {target: a, reenter: true}}}}"))

@@ -19,6 +19,7 @@ from interlock.testing.clock import VirtualClock
 from interlock.web.access import RIGHTS, Access, Person, key_digest
 from interlock.web.app import application
 from interlock.web.console import Console
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 
 ORIGIN = "http://console.test"
 KEY = "ilk_of_a_program"
@@ -103,12 +104,12 @@ class Client:
 
     async def ended(self, name: str) -> Any:
         """Gives a job once it has ended."""
-        for _ in range(2_000):
+
+        async def ended() -> Any:
             job = await self.json(f"jobs/{name}")
-            if job["ended_ms"] is not None:
-                return job
-            await asyncio.sleep(0.005)
-        raise AssertionError("the job does not end")
+            return None if job["ended_ms"] is None else job
+
+        return await eventually(ended)
 
 
 @asynccontextmanager
@@ -187,7 +188,7 @@ class Stream:
 
     async def until(self, text: str) -> str:
         """Gives what has come once this text is in it."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while text not in self.text:
                 assert not self._task.done() or text in self.text, self.text
                 self._arrived.clear()
@@ -196,7 +197,7 @@ class Stream:
 
     async def end(self) -> str:
         """Gives everything, once the server has ended the stream."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await self._task
         return self.text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import interlock
 from interlock.ports.store import Query, Row
 from interlock.testing.clock import VirtualClock
+from tests.support.eventually import eventually
 from tests.unit.web.consoles import KEY, Client, opened
 
 HOUR_MS = 3_600_000
@@ -60,13 +60,14 @@ async def visits(url: str) -> AsyncIterator[Client]:
 
 async def stays(client: Client, clock: VirtualClock, count: int, ends: list[str | None]) -> tuple[Row, ...]:
     """Gives the stays, once there are so many, and they ended in these ways."""
-    for _ in range(PATIENCE):
-        rows = (await client.runtime.store.find(Query(kind="stay"))).rows
-        if (count, set(ends)) == (len(rows), {each.ended for each in rows}):
-            return rows
+
+    async def found() -> Any:
         await clock.advance(10)
-        await asyncio.sleep(0.005)
-    raise AssertionError(f"there are not {count} stays that ended as {ends}")
+        rows = (await client.runtime.store.find(Query(kind="stay"))).rows
+        return rows if (count, set(ends)) == (len(rows), {each.ended for each in rows}) else None
+
+    rows: tuple[Row, ...] = await eventually(found, f"{count} stays that ended as {ends}")
+    return rows
 
 
 async def asked(client: Client, path: str) -> Any:

@@ -9,6 +9,7 @@ import pytest
 from starlette.types import Message
 
 from interlock.web.server import bound
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.web.consoles import KEY, Client, opened, some_orders
 
 
@@ -75,6 +76,6 @@ async def test_a_response_does_not_wait_for_the_client_to_acknowledge_its_head()
     listening = bound("127.0.0.1", 0)
     async with await asyncio.start_server(accepted, sock=listening):
         with socket.create_connection(listening.getsockname()):
-            is_set = await asyncio.wait_for(found, 20)
+            is_set = await asyncio.wait_for(found, PATIENCE_SECONDS)
 
     assert is_set

@@ -15,6 +15,7 @@ from interlock.runtime.own import JOB, JOB_KIND
 from interlock.web import job_walks
 from interlock.web.job_records import SILENT_MS
 from interlock.web.job_walks import NOTE_MS
+from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
 from tests.unit.web.consoles import ORDER, Client, opened, order, person, some_orders
 from tests.unit.web.test_jobs import CANCEL, rehearsed
@@ -53,7 +54,7 @@ async def begun(client: Client, monkeypatch: Any, *, orders: int = 6) -> tuple[s
     body = await rehearsed(client, CANCEL)
     gate = Gate(client, monkeypatch)
     job: str = (await client.post("bulk", body)).json()["id"]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await gate.reached.wait()
     return job, gate
 
@@ -248,12 +249,12 @@ async def test_a_job_is_steered_from_another_server(tmp_path: Path, monkeypatch:
 
 async def until(client: Client, job: str, status: str) -> Any:
     """Gives a job once it has this status."""
-    for _ in range(2_000):
-        found = await client.json(f"jobs/{job}")
-        if found["status"] == status:
-            return found
-        await asyncio.sleep(0.005)
-    raise AssertionError("it does not come to that")
+
+    async def found() -> Any:
+        row = await client.json(f"jobs/{job}")
+        return row if row["status"] == status else None
+
+    return await eventually(found, f"a job that is {status}")
 
 
 async def test_a_paused_job_is_still_paused_after_a_restart(tmp_path: Path, monkeypatch: Any) -> None:
@@ -303,10 +304,8 @@ async def test_an_old_job_is_listed_until_it_is_over_and_afterwards_where_it_end
     async with opened(url, clock=ShiftedClock(100 * 86_400_000)) as client:
         before = (await client.json("jobs"))["jobs"]
         await client.post(f"jobs/{job}/resume")
-        for _ in range(2_000):
-            if not client.console.jobs._runs:
-                break
-            await asyncio.sleep(0.005)
+        jobs = client.console.jobs
+        await eventually(lambda: not jobs._runs)
         after = (await client.json("jobs"))["jobs"]
     async with opened(url, clock=ShiftedClock(100 * 86_400_000)) as client:
         elsewhere = (await client.json("jobs"))["jobs"]
@@ -459,7 +458,7 @@ async def test_an_end_is_told_once_it_is_kept(monkeypatch: Any) -> None:
 
         monkeypatch.setattr(client.console.jobs._records, "note", slow)
         gate.opened.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await keeping.wait()
         before = await client.json(f"jobs/{job}")
         kept.set()

@@ -10,6 +10,7 @@ from interlock.testing.clock import VirtualClock
 from interlock.web import live
 from interlock.web.access import IDLE_MS, LIFE_MS, STREAMS_MAX
 from interlock.web.live import BEHIND_MAX, FLEET_MS, HEARTBEAT_MS
+from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.web.consoles import KEY, ORDER, Stream, opened, order, person, some_orders
 
 PAYER = {"id": "till", "roles": ["payments"]}
@@ -172,7 +173,7 @@ async def test_many_streams_asked_for_at_once_are_not_more_than_one_by_one() -> 
     """Each is counted when it is granted, before its first byte."""
     async with opened() as client:
         streams = [Stream(client, "streams/fleet") for _ in range(3 * STREAMS_MAX)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not all(each.status for each in streams):  # noqa: ASYNC110 - it tells nobody here
                 await asyncio.sleep(0)
         statuses = [each.status for each in streams]

@@ -1,6 +1,5 @@
 """Entities with much to show: long entries, much work, children. A page gets a part of it, and the way to the rest."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ import interlock
 from interlock.web.children import CHILDREN_MAX
 from interlock.web.entities import WORKS_MAX
 from interlock.web.journals import JOURNAL_BYTES_MAX
+from tests.support.eventually import eventually
 from tests.unit.web.consoles import opened, person
 
 LOUD = """
@@ -97,12 +97,12 @@ async def test_children_are_shown_with_where_they_are() -> None:
     async with opened(charts=family(2), work=True) as client:
         await client.runtime.create("parent/1")
         await client.runtime.send("parent/1", "begun")
-        page = await client.json("entity/parent/1")
-        for _ in range(2_000):
-            if len(page["children"]) == 2:
-                break
-            await asyncio.sleep(0.001)
+
+        async def with_children() -> Any:
             page = await client.json("entity/parent/1")
+            return page if len(page["children"]) == 2 else None
+
+        page = await eventually(with_children)
         child = await client.json(f"entity/{page['children'][0]['entity']}")
 
     assert [("i0", ["waiting"]), ("i1", ["waiting"])] == [

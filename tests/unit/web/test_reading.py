@@ -1,6 +1,6 @@
 """What the interface shows: kinds, lists, one entity now and then, its journal, what it accepts."""
 
-import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from interlock.errors import RejectedError
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.web.views import MASK
+from tests.support.eventually import eventually
 from tests.unit.web.consoles import KEY, ORDER, Client, opened, order, person, some_orders
 
 
@@ -273,11 +274,12 @@ async def test_what_failed_tells_nothing_that_is_sensitive() -> None:
         await client.runtime.create("order/A-2", {"amount": 10})
         payer = {"id": "till", "roles": ["payments"]}
         await client.runtime.send("order/A-2", "payment.confirmed", {"id": "p"}, principal=payer)
-        work: list[Any] = []
-        async with asyncio.timeout(20):
-            while not (work and work[0]["dead_ms"]):
-                work = (await client.json("entity/order/A-2"))["work"]
-                await asyncio.sleep(0.005)
+
+        async def dead() -> Any:
+            work = (await client.json("entity/order/A-2"))["work"]
+            return work if work and work[0]["dead_ms"] else None
+
+        work = await eventually(dead)
         shown = await everything(client)
 
     assert "canary-7" not in shown
@@ -302,16 +304,18 @@ async def test_a_kind_without_its_chart_is_closed_to_whom_something_may_be_hidde
     assert ["lamp", "order"] == [each["kind"] for each in seeing["kinds"]]
 
 
+async def refusals(client: Client) -> Any:
+    """Gives the list of refusals, once it has rows: they are written a little later."""
+    found = await client.json("refusals")
+    return found if found["rows"] else None
+
+
 async def test_a_creation_that_was_refused_stands_in_the_audit_under_its_name(tmp_path: Path) -> None:
     """As journals show it: `create`, with who asked and why not."""
     async with opened(f"sqlite:///{tmp_path}/orders.db") as client:
         with pytest.raises(RejectedError):
             await client.runtime.create("order/1", {"amount": "much"}, principal={"id": "eve"})
-        found: dict[str, Any] = {}
-        async with asyncio.timeout(20):
-            while not found.get("rows"):
-                found = await client.json("refusals")
-                await asyncio.sleep(0.005)
+        found = await eventually(partial(refusals, client))
     (row,) = found["rows"]
 
     assert ("order/1", "create", "rejected", "context.refused", "eve") == (
@@ -328,11 +332,7 @@ async def test_the_audit_tells_nothing_of_kinds_that_are_hidden(tmp_path: Path) 
         for kind in ("order", "fraud"):
             await client.runtime.create(f"{kind}/1", {"amount": 1})
             await client.runtime.send(f"{kind}/1", "parcel.shipped", principal={"id": "eve"})
-        found: dict[str, Any] = {}
-        async with asyncio.timeout(20):
-            while not found.get("rows"):
-                found = await client.json("refusals")
-                await asyncio.sleep(0.005)
+        found = await eventually(partial(refusals, client))
         job = await client.job("verify", {})
 
     assert {"order/1"} == {each["entity"] for each in found["rows"]}
