@@ -15,6 +15,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from interlock.errors import UnavailableError
+from interlock.ports.thread_calls import thread_future
 
 THREADS = "process.threads"
 """The code of an error: the system started no further thread."""
@@ -41,7 +42,7 @@ async def in_thread(function: Callable[[], T], *, name: str = "interlock-call") 
     thread; then the function was not called.
     """
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
+    answer: asyncio.Future[T] = thread_future(loop)
     context = copy_context()
 
     def work() -> None:

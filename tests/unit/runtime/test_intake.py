@@ -362,7 +362,7 @@ async def test_two_sources_never_share_a_key() -> None:
     async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
         for source, name in (("a", "b#c"), ("a#b", "c"), ("1:a", "b"), ("1", ":a#b")):
             await bus.publish(Message(id=name, source=source, type="order.paid", subject="order/1"))
-        await until(lambda: intake.counts.total() == 4)
+        await eventually(lambda: intake.counts.total() == 4)
         found = await runtime.state("invoice/1")
 
     assert (4, {"applied": 4}) == (found.context["paid"], intake.counts)
@@ -381,7 +381,7 @@ async def test_no_sender_can_take_the_key_of_a_message() -> None:
                 await runtime.send("invoice/1", "paid", key=key)
             assert "key.reserved" == refused.value.code
         await bus.publish(message())
-        await until(lambda: intake.counts.total() == 1)
+        await eventually(lambda: intake.counts.total() == 1)
         found = await runtime.state("invoice/1")
 
     assert ("applied", 2, {"applied": 1}) == (taken.outcome, found.context["paid"], intake.counts)
@@ -399,7 +399,7 @@ async def test_a_message_that_an_earlier_release_took_is_a_duplicate(payload: An
         await runtime.create("invoice/1")
         await runtime.send("invoice/1", "paid", payload, key="/shop/order#order/1/1/0", principal=principal)
         await bus.publish(message())
-        await until(lambda: intake.counts.total() == 1)
+        await eventually(lambda: intake.counts.total() == 1)
         found = await runtime.state("invoice/1")
 
     assert (1, {"duplicate": 1}) == (found.context["paid"], intake.counts)
@@ -443,7 +443,7 @@ async def test_poison_leaves_the_intake_alive_and_every_message_is_counted() -> 
         for body in (*NO_MESSAGES, *ODD):
             bus.put(body)
         await bus.publish(message())
-        await until(lambda: intake.counts.total() == len(NO_MESSAGES) + len(ODD) + 1)
+        await eventually(lambda: intake.counts.total() == len(NO_MESSAGES) + len(ODD) + 1)
         found = await runtime.state("invoice/1")
 
     assert {"dead": len(NO_MESSAGES), "applied": len(ODD) + 1} == intake.counts
