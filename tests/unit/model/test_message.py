@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from interlock.errors import RejectedError
 from interlock.model.entry import Entry
@@ -57,6 +58,15 @@ def test_a_sender_without_a_name_is_not_named(principal: Any) -> None:
 def test_a_key_of_the_drivers_own_is_not_told() -> None:
     """Nobody outside could use it."""
     assert "key" not in said(entry(key="_token"), "t", None)
+
+
+@pytest.mark.parametrize("key", ["_bus/5:/shop#1", "_bulk/j/order/1", "_reconcile/stuck/7"])
+def test_a_request_that_the_driver_made_a_key_for_is_told_by_its_name(key: str) -> None:
+    """As its event carries it: which message, job or reconciler it was."""
+    asked = entry(key=key)
+    named = replace(asked, event=replace(asked.event, key="/shop#1"))
+
+    assert "/shop#1" == said(named, "t", None)["key"]
 
 
 def test_sequences_compare_as_text_in_the_order_of_the_journal() -> None:
