@@ -27,6 +27,8 @@ from interlock.web.problem import HttpProblem, problem_of, problem_response
 
 BASE = "/api/v1"
 CSRF_HEADER = "x-interlock-csrf"
+TRUST_EXTENSION = "interlock.trust"
+"""The ASGI extension by which a server is told that a connection has shown a valid key or login."""
 
 _log = logging.getLogger("interlock.web")
 
@@ -147,6 +149,9 @@ def _asker(console: Console, endpoint: Endpoint, request: Request) -> tuple[Pers
     if person is None:
         hint = "log in with a key, or open the link that `interlock serve` printed"
         raise HttpProblem(401, "Who are you?", "this needs a login or an API key", code="login.missing", hint=hint)
+    server = request.scope.get("extensions", {}).get(TRUST_EXTENSION)
+    if server is not None:
+        server["trust"]()
     token = request.headers.get(CSRF_HEADER, "").encode()
     if endpoint.is_write and login is not None and not hmac.compare_digest(token, login.csrf.encode()):
         raise DeniedError("the request does not carry the token of its login", code="csrf.token")
