@@ -8,9 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
 
+import httpx
 import pytest
 
 import interlock
@@ -360,7 +363,7 @@ def test_everything_is_reached_by_keys(visitor: Visitor) -> None:
     tab.evaluate("document.activeElement.blur()")
     tab.keyboard.press("t")
     assert before != tab.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    tab.evaluate("localStorage.clear()")
+    tab.evaluate("localStorage.removeItem('theme')")
     visitor.open("/k/order/entities").wait_for_selector("tbody a")
     tab.keyboard.press("j")
     tab.keyboard.press("j")
@@ -434,6 +437,72 @@ def test_what_was_about_to_be_sent_when_a_login_ended_is_not_sent_by_the_next(
         send(tab)
         tab.wait_for_selector(".toast:has-text('payment.confirmed applied')")
         context.close()
+
+
+def test_a_login_lasts_over_a_reload_and_in_a_new_tab_until_a_logout(chromium: Any, folder: Path) -> None:
+    """The link is spent, so both go by what the browser has kept; a logout ends it in every tab."""
+    with served(folder) as link:
+        context = chromium.new_context()
+        tab = context.new_page()
+        tab.goto(link)
+        tab.wait_for_selector("#live[data-state='on']")
+        tab.reload()
+        tab.wait_for_selector("#live[data-state='on']")
+        other = context.new_page()
+        other.goto(link.partition("/#")[0] + "/e/order/A-1")
+        other.wait_for_selector("#live[data-state='on']")
+        tab.click("button.who")
+        tab.click("dialog button:has-text('Log out')")
+        tab.wait_for_selector("form.login")
+        other.reload()
+        other.wait_for_selector("form.login")
+        assert None is tab.evaluate("localStorage.getItem('interlock-token')")
+        context.close()
+
+
+class Listener(BaseHTTPRequestHandler):
+    """The server of another port: it notes the cookies that browsers send it."""
+
+    seen: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """Note the cookie, and answer a page."""
+        self.seen.append(self.headers.get("Cookie", ""))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<h1>another server</h1>")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def test_what_the_server_of_another_port_sees_of_a_login_opens_nothing(chromium: Any, folder: Path) -> None:
+    """Cookies know no ports: it gets the cookie, and neither the cookie nor its page gets it any further."""
+    with served(folder) as link, ThreadingHTTPServer(("127.0.0.1", 0), Listener) as listener:
+        thread = Thread(target=listener.serve_forever)
+        thread.start()
+        base = link.partition("/#")[0]
+        try:
+            context = chromium.new_context()
+            tab = context.new_page()
+            tab.goto(link)
+            tab.wait_for_selector("#live[data-state='on']")
+            tab.goto(f"http://127.0.0.1:{listener.server_address[1]}/")
+            tab.wait_for_selector("h1:has-text('another server')")
+            stored = tab.evaluate("Object.keys(localStorage)")
+            context.close()
+        finally:
+            listener.shutdown()
+            thread.join()
+        cookie = next(each for each in Listener.seen if each)
+        headers = {"Cookie": cookie, "Origin": base, "Content-Type": "application/json"}
+        with httpx.Client(base_url=f"{base}/api/v1/", headers=headers) as thief:
+            reads = {thief.get(path).status_code for path in ("me", "kinds", "entity/order/A-1", "streams/fleet")}
+            sent = thief.post("send/order/A-1", json={"event": "order.cancelled"})
+
+    assert cookie.startswith("interlock-")
+    assert ({401}, 403, []) == (reads, sent.status_code, stored)
 
 
 def test_a_journal_is_taken_away_as_a_test_that_passes(visitor: Visitor, folder: Path, monkeypatch: Any) -> None:

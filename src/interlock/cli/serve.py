@@ -102,7 +102,7 @@ def web_module(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name in ("starlette", "uvicorn"):
+        if error.name in ("httptools", "starlette", "uvicorn"):
             message = "the console needs the extra `web`"
             raise MissingExtraError(message, code="extra.web", hint="pip install 'interlock[web]'") from error
         raise

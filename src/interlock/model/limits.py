@@ -217,3 +217,97 @@ FORK_PAUSE_US = 500
 
 REPLACED_TRIES_MAX = 3
 """How often a database is opened whose file is replaced at that very moment: once is chance, three times is a fault."""
+
+HTTP_CONNECTIONS_MAX = 1_000
+"""Connections to one HTTP server: at 48 KiB for an unfinished head each, 48 MB in all. A server with fewer descriptors
+has fewer connections."""
+
+HTTP_DESCRIPTORS_RESERVED = 256
+"""Descriptors that connections leave to the rest of the process: stores, threads, and a burst of accepted connections.
+A process with few descriptors reserves half of them."""
+
+HTTP_ACCEPTS_MAX = 32
+"""Connections that are accepted in a row before a request is looked at: an eighth of the reserved descriptors."""
+
+HTTP_BACKLOG_MAX = 1_024
+"""Connections that the kernel queues for the server. A full queue costs a new client a second; one of this length is
+accepted within a tenth of that."""
+
+HTTP_HEAD_BYTES_MAX = 32_768
+"""Bytes of a request's head (32 KiB), and of what follows a chunked body. nginx allows the same by default."""
+
+HTTP_FIELDS_MAX = 100
+"""Header fields of a request. Browsers send about 20; Apache allows the same by default."""
+
+HTTP_HEAD_MS_MAX = 10_000
+"""How long a client may take for the head of a request, and until it sends the first byte."""
+
+HTTP_BODY_MS_MAX = 30_000
+"""How long a client may take for the body of a request: the largest body arrives in time at 9 kB a second."""
+
+HTTP_IDLE_MS_MAX = 30_000
+"""How long a connection may stay open between two requests."""
+
+HTTP_STALL_MS_MAX = 60_000
+"""How long a client may read nothing of a response that waits for it. Streams send a heartbeat every 15 seconds."""
+
+HTTP_UNREAD_BYTES_MAX = 67_108_864
+"""Bytes of responses that all clients together have not read yet (64 MiB): the connection with the most of them is
+closed first. One response has a few MiB at most."""
+
+HTTP_LINGER_MS_MAX = 2_000
+"""How long the rest of a request is read and discarded once it has its response: the client may still be sending."""
+
+HTTP_PIPELINE_MAX = 32
+"""Requests that a client may send on one connection ahead of their responses: each costs some kilobytes."""
+
+HTTP_LOGIN_BYTES_MAX = 4_096
+"""Bytes of a request's body where no login is needed (4 KiB): a key has 68 characters."""
+
+LOG_REPEAT_MS = 10_000
+"""How long the server does not log the same kind of trouble again; it is counted instead."""
+
+LOGINS_MAX = 1_000
+"""Logins of a server at once; beyond that a login of the person with the most of them ends."""
+
+LOGINS_PERSON_MAX = 20
+"""Logins of one person at once: a few browsers on a few machines. The one that was used longest ago makes room."""
+
+STREAMS_MAX = 4
+"""Live streams of one login: a browser has six connections to a server, and pages need the others."""
+
+STREAMS_PERSON_MAX = 64
+"""Live streams of one person, by keys and logins together: a quarter of all."""
+
+STREAMS_SHARE = 4
+"""Live streams that one person may have once three quarters of all are taken, so that others still get some."""
+
+STREAMS_ALL_MAX = 256
+"""Live streams of a server: a quarter of its connections."""
+
+JOBS_MAX = 50
+"""Jobs that a server remembers: the oldest ended one makes room."""
+
+JOBS_RUNNING_MAX = 4
+"""Jobs that run at once on a server: they share one event loop with all requests."""
+
+JOBS_RUNNING_PERSON_MAX = 3
+"""Jobs of one person that run at once, so that one is left for others."""
+
+JOBS_OPEN_MAX = 40
+"""Jobs that run or are paused on a server: fewer than it remembers."""
+
+JOBS_OPEN_PERSON_MAX = 10
+"""Jobs of one person that run or are paused on a server: a quarter of all."""
+
+LAB_RUNNING_MAX = 2
+"""Simulations that a server plays at once: with the size of each this bounds their memory."""
+
+LAB_WAITING_MAX = 16
+"""Simulations that wait for their turn: at some hundred milliseconds each, seconds."""
+
+LAB_WAITING_PERSON_MAX = 4
+"""Simulations of one person that are played or wait: a quarter of all."""
+
+LAB_BYTES_MAX = 4_194_304
+"""Bytes of what a simulation tells (4 MiB): a thousand steps of an ordinary chart have 1 MB."""

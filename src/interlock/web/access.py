@@ -5,6 +5,7 @@ Rule 2: rights say what a person may see and operate here; which events they may
 roles of their principal.
 Rule 3: a login ends eight hours after it began, and one by key also after half an hour without a request.
 Rule 4: without a key file there is one link, printed where the server was started, that gives one login.
+Rule 5: logins are counted by person: whoever logs in too often ends logins of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hmac
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.errors import NotFoundError, UsageError
-from interlock.model.limits import CLOCK_AHEAD_MS_MAX
+from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOGINS_MAX, LOGINS_PERSON_MAX
 from interlock.ports.clock import Clock
 
 RIGHTS = ("read", "read:audit", "read:sensitive", "send", "operate", "bulk")
@@ -29,18 +31,6 @@ once."""
 
 LIFE_MS = 8 * 3_600_000
 IDLE_MS = 30 * 60_000
-LOGINS_MAX = 1_000
-"""Logins at once; the one that was used longest ago makes room."""
-
-STREAMS_MAX = 4
-"""Streams of one login: a browser has six connections to a server, and pages need the others."""
-
-STREAMS_KEY_MAX = 64
-"""Streams that are opened by one person's API keys: a program has no pages that wait behind them."""
-
-STREAMS_ALL_MAX = 256
-"""Streams of everybody together: each holds a connection, of which a process often has 1,024, and one key may log in
-many times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +50,7 @@ class Person:
 
 @dataclass(slots=True, kw_only=True)
 class Login:
-    """A person's cookie: the token that writes must carry, and when it began and was last used."""
+    """A person's cookie: the token that its requests must carry, and when it began and was last used."""
 
     person: Person
     csrf: str
@@ -111,25 +101,37 @@ class Access:
         now_ms = self._clock.now_ms()
         for digest in [each for each, login in self._logins.items() if login.is_over(now_ms)]:
             del self._logins[digest]
-        if len(self._logins) >= LOGINS_MAX:
-            del self._logins[min(self._logins, key=lambda each: self._logins[each].used_ms)]
+        self._make_room(person.name)
         cookie = self._clock.token()
         login = Login(person=person, csrf=self._clock.token(), began_ms=now_ms, used_ms=now_ms)
         self._logins[_digest(cookie)] = login
         return cookie, login
 
-    def by_cookie(self, cookie: str, *, uses: bool = True) -> Login | None:
-        """The login of a cookie, used now unless said otherwise; None when there is none any more."""
+    def _make_room(self, name: str) -> None:
+        """End the login of a person that was used longest ago when they have too many. When there are too many in
+        all, it is one of the person with the most.
+        """
+        counts = Counter(each.person.name for each in self._logins.values())
+        if counts[name] < LOGINS_PERSON_MAX:
+            if len(self._logins) < LOGINS_MAX:
+                return
+            name = counts.most_common(1)[0][0]
+        theirs = [digest for digest, each in self._logins.items() if each.person.name == name]
+        del self._logins[min(theirs, key=lambda each: self._logins[each].used_ms)]
+
+    def by_cookie(self, cookie: str) -> Login | None:
+        """The login of a cookie; None when there is none any more. It proves nothing without the login's token."""
         login = self._logins.get(_digest(cookie))
         if login is None:
             return None
-        now_ms = self._clock.now_ms()
-        if login.is_over(now_ms):
+        if login.is_over(self._clock.now_ms()):
             del self._logins[_digest(cookie)]
             return None
-        if uses:
-            login.used_ms = now_ms
         return login
+
+    def use(self, login: Login) -> None:
+        """Note that a login is used now."""
+        login.used_ms = self._clock.now_ms()
 
     def log_out(self, cookie: str) -> None:
         """End a login."""

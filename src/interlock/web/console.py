@@ -25,6 +25,7 @@ from interlock.runtime.send import Runtime
 from interlock.web.access import Access, Person
 from interlock.web.diagrams import diff_svg, svg
 from interlock.web.jobs import Jobs
+from interlock.web.lab_queue import LabQueue
 from interlock.web.past import Past
 from interlock.web.problem import HttpProblem
 from interlock.web.pulse import Pulse
@@ -50,6 +51,7 @@ class Console:
         self.pulse = Pulse(runtime)
         self.past = Past(runtime)
         self.streams: Counter[str] = Counter()
+        self.lab_queue = LabQueue()
         self.closing = asyncio.Event()
         self._secret = runtime.clock.token().encode()
         self._drawings: dict[tuple[str, ...], str] = {}

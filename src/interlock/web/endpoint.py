@@ -2,8 +2,10 @@
 
 Rule 1: what an endpoint takes and gives are msgspec types. A request that does not fit is a problem with its place, and
 the endpoint never sees it.
-Rule 2: a write by cookie carries our own Origin and the login's token; one by API key needs neither, because no browser
-adds a key by itself.
+Rule 2: a request by cookie carries the login's token, too: a browser sends a cookie to every port of a host, and the
+server of another port must not be able to use it. A write by cookie also carries our own Origin. A request by API key
+needs neither, because no browser adds a key by itself.
+Rule 3: a body is read after its sender is known, and where none need be known it is short.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from interlock.errors import DeniedError, UsageError
+from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
 from interlock.web.access import Login, Person
 from interlock.web.console import Console
 from interlock.web.problem import HttpProblem, is_withheld, problem_of, problem_response
 
 BASE = "/api/v1"
 CSRF_HEADER = "x-interlock-csrf"
+TRUST_EXTENSION = "interlock.trust"
+"""The ASGI extension by which a server is told that a connection has shown a valid key or login."""
 
 _log = logging.getLogger("interlock.web")
 
@@ -126,20 +131,25 @@ async def _answered(console: Console, endpoint: Endpoint, request: Request) -> R
         person=person,
         login=login,
         query=None if endpoint.query is None else _query(request, endpoint.query),
-        body=None if endpoint.body is None else _decoded(await _body(request.receive), endpoint.body),
+        body=None if endpoint.body is None else _decoded(await _body(request, endpoint), endpoint.body),
     )
     answer = await endpoint.handler(asked)
     return answer if isinstance(answer, Response) else msgspec.json.encode(answer)
 
 
-async def _body(receive: Receive) -> bytes:
-    """The body, of which the shield sees to it that it ends. Raises HttpProblem when its sender has gone before."""
-    pieces = []
+async def _body(request: Request, endpoint: Endpoint) -> bytes:
+    """The body, whose length the shield bounds. Raises HttpProblem when it is cut short, or too long for a login."""
+    pieces, size = [], 0
     while True:
-        message = await receive()
+        message = await request.receive()
         if message["type"] == "http.disconnect":  # nobody hears the answer, and it is no bug that could be looked for
             raise HttpProblem(400, "Cut short", "the body did not come whole", code="body.cut")
-        pieces.append(message.get("body", b""))
+        piece = message.get("body", b"")
+        size += len(piece)
+        if endpoint.right is None and size > HTTP_LOGIN_BYTES_MAX:
+            detail = f"a body may have {HTTP_LOGIN_BYTES_MAX:,} bytes here"
+            raise HttpProblem(413, "Too long", detail, code="body.size")
+        pieces.append(piece)
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -149,30 +159,51 @@ NOBODY = Person(principal={"id": "", "kind": "user", "roles": []}, rights=frozen
 
 def _asker(console: Console, endpoint: Endpoint, request: Request) -> tuple[Person, Login | None]:
     """Who asks. Raises HttpProblem when nobody known does, DeniedError when they may not."""
-    person, login = identified(console, request)
+    login = _cookie_login(console, request)
     if endpoint.is_write and (login is not None or endpoint.right is None):
         _check_origin(console, request)
+    person, used = identified(console, request)
     if endpoint.right is None:
-        return person or NOBODY, login
+        return person or NOBODY, used
+    if endpoint.is_write and login is not None and used is None:
+        raise DeniedError("the request does not carry the token of its login", code="csrf.token")
     if person is None:
         hint = "log in with a key, or open the link that `interlock serve` printed"
         raise HttpProblem(401, "Who are you?", "this needs a login or an API key", code="login.missing", hint=hint)
-    token = request.headers.get(CSRF_HEADER, "").encode()
-    if endpoint.is_write and login is not None and not hmac.compare_digest(token, login.csrf.encode()):
-        raise DeniedError("the request does not carry the token of its login", code="csrf.token")
+    server = request.scope.get("extensions", {}).get(TRUST_EXTENSION)
+    if server is not None:
+        server["trust"]()
     if endpoint.right not in person.rights:
         raise DeniedError(f"`{person.name}` has no right to {endpoint.right}", code="right.missing")
-    return person, login
+    return person, used
 
 
 def identified(console: Console, request: Request, *, uses: bool = True) -> tuple[Person | None, Login | None]:
-    """The person of a key or a cookie. Whether it is used by that: a stream that goes on by itself is no use of it."""
+    """The person of a key, or of a cookie with its token; and the login, if it was by cookie.
+
+    `uses` False: the login is not used by this; a stream that goes on by itself does not keep it alive.
+    """
+    key = _bearer(request)
+    if key:
+        return console.access.by_key(key), None
+    login = _cookie_login(console, request)
+    token = request.headers.get(CSRF_HEADER, "").encode()
+    if login is None or not hmac.compare_digest(token, login.csrf.encode()):
+        return None, None
+    if uses:
+        console.access.use(login)
+    return login.person, login
+
+
+def _bearer(request: Request) -> str:
     scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and key:
-        return console.access.by_key(key.strip()), None
-    cookie = request.cookies.get(console.cookie)
-    login = None if cookie is None else console.access.by_cookie(cookie, uses=uses)
-    return (None, None) if login is None else (login.person, login)
+    return key.strip() if scheme.lower() == "bearer" else ""
+
+
+def _cookie_login(console: Console, request: Request) -> Login | None:
+    """The login that a cookie names. It proves nothing without the token."""
+    cookie = None if _bearer(request) else request.cookies.get(console.cookie)
+    return None if cookie is None else console.access.by_cookie(cookie)
 
 
 def _check_origin(console: Console, request: Request) -> None:

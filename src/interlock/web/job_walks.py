@@ -45,11 +45,14 @@ T = TypeVar("T")
 
 
 class Run:
-    """A job that runs in this process. `asked`: how many of the entities listed last it has asked."""
+    """A job that runs in this process. `who`: whose place it takes, the person who began or resumed it last.
+    `asked`: how many of the entities listed last it has asked.
+    """
 
-    def __init__(self, job: Job, owner: str) -> None:
+    def __init__(self, job: Job, owner: str, who: str) -> None:
         self.job = job
         self.owner = owner
+        self.who = who
         self.going = asyncio.Event()
         self.going.set()
         self.steering = asyncio.Lock()

@@ -6,6 +6,8 @@ check of one entity, and whatever a console does that only shows, end with the s
 Rule 2: the key of each entity's event is made of the job's id and the entity's, so it gives no entity its event twice.
 Rule 3: a bulk's selection is its filter, frozen when its dry run began: an entity that came into the filter later is
 not touched, and one that has moved on since it was listed is skipped and counted.
+Rule 4: jobs are counted by person, so that one cannot keep all others from theirs. A job that is paused takes no place
+of those that run; it needs one again to go on.
 Walks through entities are in `job_walks`; here is which jobs there are, and who may be at them.
 """
 
@@ -22,17 +24,18 @@ from typing import Any
 import msgspec
 
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
+from interlock.model.limits import (
+    JOBS_MAX,
+    JOBS_OPEN_MAX,
+    JOBS_OPEN_PERSON_MAX,
+    JOBS_RUNNING_MAX,
+    JOBS_RUNNING_PERSON_MAX,
+)
 from interlock.runtime.send import Runtime
 from interlock.web.job import Bulk, Job, MaySee
 from interlock.web.job_records import Kept, Records, Taken
 from interlock.web.job_walks import PAGE, Run, Walks
-from interlock.web.problem import public_text
-
-JOBS_MAX = 50
-"""Jobs of this process that are remembered: the oldest ended one makes room."""
-
-RUNNING_MAX = 4
-"""Jobs that run at once."""
+from interlock.web.problem import HttpProblem, public_text
 
 _log = logging.getLogger("interlock.web")
 
@@ -107,19 +110,37 @@ class Jobs:
         return await self._kept_started(run, frozen, partial(self._walks.bulk, run, frozen))
 
     def _new(self, what: str, who: str) -> Run:
-        self._check_room()
+        self._check_room(who)
         while len(self._jobs) >= JOBS_MAX:
             oldest = next(each for each in self._jobs if each not in self._runs)
             del self._jobs[oldest]
             self._rehearsals.pop(oldest, None)
         job = Job(self._records.new_id(), what, who, self._runtime.clock.now_ms())
-        run = self._runs[job.id] = Run(job, "")
+        run = self._runs[job.id] = Run(job, "", who)
         self._jobs[job.id] = job
         return run
 
-    def _check_room(self) -> None:
-        if len(self._runs) >= RUNNING_MAX:
-            raise UnavailableError(f"{RUNNING_MAX} jobs are running already", code="job.full")
+    def _check_room(self, who: str) -> None:
+        """Raises HttpProblem when a person has too many jobs, UnavailableError when there are too many in all."""
+        theirs = [each for each in self._runs.values() if each.who == who]
+        if len(theirs) >= JOBS_OPEN_PERSON_MAX:
+            detail = f"`{who}` has {len(theirs)} jobs that run or are paused"
+            raise HttpProblem(429, "Too many jobs", detail, code="job.full", hint="cancel one, or let one end")
+        if len(self._runs) >= JOBS_OPEN_MAX:
+            hint = "cancel one that is paused, or try again later"
+            raise UnavailableError(f"{JOBS_OPEN_MAX} jobs run or are paused", code="job.full", hint=hint)
+        self._check_running(who)
+
+    def _check_running(self, who: str) -> None:
+        """The same for jobs that run."""
+        running = [each for each in self._runs.values() if each.job.status != "paused"]
+        theirs = sum(each.who == who for each in running)
+        if theirs >= JOBS_RUNNING_PERSON_MAX:
+            detail = f"`{who}` has {theirs} running jobs"
+            raise HttpProblem(429, "Too many jobs", detail, code="job.full", hint="pause one, or let one end")
+        if len(running) >= JOBS_RUNNING_MAX:
+            hint = "pause one, or try again when one has ended"
+            raise UnavailableError(f"{JOBS_RUNNING_MAX} jobs are running", code="job.full", hint=hint)
 
     async def _kept_started(self, run: Run, bulk: Bulk | None, work: Callable[[], Awaitable[None]]) -> Job:
         """Start a job once the store has it."""
@@ -155,15 +176,21 @@ class Jobs:
     async def resume(self, name: str, *, who: str, principal: Mapping[str, Any], may_see: MaySee) -> Job:
         """Let a job go on that rests, or that was interrupted; one that another server left is taken over.
 
-        Raises ConflictError when it is over, or when its server was heard of a moment ago.
+        Raises ConflictError when it is over, or when its server was heard of a moment ago; HttpProblem and
+        UnavailableError when there is no place for it.
         """
         run = self._runs.get(name)
         if run is not None:
             async with run.steering:
                 if run.job.status == "paused":
-                    if run.job.kept:
-                        await self._records.resume(name, owner=run.owner, who=who)
-                    run.job.status = "running"
+                    self._check_running(who)
+                    run.job.status, run.who = "running", who  # it has its place before the store is asked
+                    try:
+                        if run.job.kept:
+                            await self._records.resume(name, owner=run.owner, who=who)
+                    except BaseException:
+                        run.job.status = "paused"
+                        raise
                     run.going.set()
             return run.job
         if name in self._jobs:  # of this process, not kept, and ended
@@ -177,8 +204,8 @@ class Jobs:
         if job.status == "running":
             hint = "wait half a minute: if nothing is heard of it by then, it can be resumed here"
             raise ConflictError("another server was at it a moment ago", code="job.elsewhere", hint=hint)
-        self._check_room()
-        run = self._runs[job.id] = Run(job, self._runtime.clock.token())
+        self._check_room(who)
+        run = self._runs[job.id] = Run(job, self._runtime.clock.token(), who)
         self._jobs[job.id] = job
         try:
             await self._records.resume(job.id, owner=run.owner, who=who, version=kept.version)

@@ -3,6 +3,8 @@
 Rule 1: the same acts give the same play: the clock is virtual, and handlers are the player.
 Rule 2: the player has every role that the chart names.
 Rule 3: a play has few steps, whatever its timers do, and requests go between its acts: it is played on the server.
+Rule 4: what a play tells is limited in bytes, and few are played at once: a chart can make much of a short request.
+Others wait, a few of each person.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from starlette.responses import Response
 
-from interlock.errors import InterlockError
+from interlock.errors import InterlockError, UsageError
 from interlock.kernel.kernel import Kernel
-from interlock.model.limits import TIMERS_MAX
+from interlock.model.codec import encode
+from interlock.model.limits import LAB_BYTES_MAX, TIMERS_MAX
 from interlock.runtime.accepted import Acceptance, acceptances
 from interlock.testing.simulate import Record, Simulation
 from interlock.web.endpoint import Asked, Endpoint
@@ -84,13 +88,37 @@ class LabView(Struct, frozen=True):
     problem: str | None = None
 
 
-async def lab(asked: Asked) -> LabView:
+class _Trace(list[Record]):
+    """The steps of a play, within a limit of bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes = 0
+
+    def append(self, record: Record) -> None:
+        """Add a step. Raises UsageError when it is the last that is told."""
+        super().append(record)
+        data = None if record.event is None else record.event.data
+        self._bytes += len(encode(record.step)) + len(encode(data))
+        if self._bytes > LAB_BYTES_MAX:
+            message = f"a simulation ends when its steps have {LAB_BYTES_MAX:,} bytes"
+            raise UsageError(message, code="lab.size", hint="play a shorter part, or with a smaller context")
+
+
+async def lab(asked: Asked) -> Response:
     """Play a chart."""
+    async with asked.console.lab_queue.turn(asked.person.name):
+        told = msgspec.json.encode(await _played(asked))
+    return Response(told, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+async def _played(asked: Asked) -> LabView:
     body, kind = asked.body, asked.path("kind")
     asked.console.chart_for(asked.person, kind, body.revision)
     kernel = asked.console.kernel(kind, body.revision)
     entity = f"{kind}/lab"
     play = Simulation(kernel, steps_max=STEPS_MAX)
+    play.trace = _Trace()
     play.create(entity, body.context, kind=kind)
     play.settle()
     principal = {"id": "player", "roles": _roles(kernel)}
@@ -104,6 +132,8 @@ async def lab(asked: Asked) -> LabView:
             _act(play, entity, act, principal)
         except InterlockError as error:
             problem = error.message
+            if error.code == "lab.size":
+                break
     snapshot = play.snapshots[entity]
     return LabView(
         kind=kind,

@@ -4,8 +4,9 @@ Rule 1: an entity's stream follows its journal: the id of an event is the versio
 where it left off. One that is too far behind gets a `gap` instead of all of it, and reads anew.
 Rule 2: the fleet's stream tells that something changed, at most `FLEET_MS` apart; what changed, the page asks for.
 Rule 3: nobody waits for a slow client: a stream reads at its client's pace and skips what it missed.
-Rule 4: a login has few streams, and a stream ends soon after its login does. A stream is counted from the moment it
-is granted, so that many asked for at once are not more than asked for one by one.
+Rule 4: a login has few streams, a person a quarter of all, and once three quarters are taken only a few. A stream ends
+soon after its login does. It is counted from the moment it is granted, so that many asked for at once are not more than
+asked for one by one.
 Rule 5: a store that cannot answer ends a stream, and its client comes again: that is no bug.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing, suppress
 from typing import Annotated, Any
 
@@ -25,10 +26,11 @@ from starlette.types import Receive, Scope, Send
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.model.entry import Entry
+from interlock.model.limits import STREAMS_ALL_MAX, STREAMS_MAX, STREAMS_PERSON_MAX, STREAMS_SHARE
 from interlock.runtime.request import checked_entity
-from interlock.web.access import STREAMS_ALL_MAX, STREAMS_KEY_MAX, STREAMS_MAX
 from interlock.web.console import Console
 from interlock.web.endpoint import Asked, Endpoint, identified
+from interlock.web.problem import HttpProblem
 from interlock.web.views import entry_view, masks
 
 FLEET_MS = 500
@@ -160,37 +162,45 @@ def _is_allowed(asked: Asked) -> bool:
 
 
 def _streaming(asked: Asked, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
-    """The stream of these events. Raises UnavailableError when there are enough already."""
+    """The stream of these events. Raises HttpProblem for whoever has too many, UnavailableError when all are taken."""
     streams = asked.console.streams
+    names = [f"person {asked.person.name}"]
     if asked.login is not None:
-        name, most = f"login {asked.login.csrf}", STREAMS_MAX
-    else:
-        name, most = f"key {asked.person.name}", STREAMS_KEY_MAX
-    if streams[name] >= most:
-        raise UnavailableError(f"there are {most} streams already", code="stream.full", hint="close a tab")
-    if streams.total() >= STREAMS_ALL_MAX:
-        hint = "somebody must close a tab first"
-        raise UnavailableError("this server has all the streams it takes", code="stream.full", hint=hint)
-    return _Stream(asked.console, name, events)
+        names.append(f"login {asked.login.csrf}")
+        if streams[names[1]] >= STREAMS_MAX:
+            raise _too_many(f"this login has {STREAMS_MAX} live streams", "close a tab")
+    count = sum(each for name, each in streams.items() if name.startswith("person "))
+    most = STREAMS_PERSON_MAX if count < STREAMS_ALL_MAX * 3 // 4 else STREAMS_SHARE
+    if count >= STREAMS_ALL_MAX:
+        hint = "try again when others have closed theirs"
+        raise UnavailableError(f"all {STREAMS_ALL_MAX} live streams are in use", code="stream.full", hint=hint)
+    if streams[names[0]] >= most:
+        raise _too_many(f"`{asked.person.name}` has {streams[names[0]]} live streams", "close one of yours")
+    return _Stream(asked.console, names, events)
+
+
+def _too_many(detail: str, hint: str) -> HttpProblem:
+    return HttpProblem(429, "Too many streams", detail, code="stream.full", hint=hint)
 
 
 class _Stream(StreamingResponse):
-    """A stream: counted from its making to its end, and closed with all that it reads from."""
+    """A stream: counted under these names from its making to its end, and closed with all that it reads from."""
 
-    def __init__(self, console: Console, name: str, events: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, console: Console, names: Iterable[str], events: AsyncGenerator[bytes, None]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         self._told = _told(events)
         super().__init__(self._told, media_type="text/event-stream", headers=headers)
-        self._streams, self._name = console.streams, name
-        self._streams[name] += 1
+        self._streams, self._names = console.streams, tuple(names)
+        self._streams.update(self._names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._streams[self._name] -= 1
-            if not self._streams[self._name]:
-                del self._streams[self._name]
+            self._streams.subtract(self._names)
+            for each in self._names:
+                if not self._streams[each]:
+                    del self._streams[each]
             await self._told.aclose()
 
 

@@ -24,7 +24,7 @@ class Nothing(Struct, frozen=True):
 
 
 class Me(Struct, frozen=True):
-    """Who asks, what they may do, and the token that their writes carry."""
+    """Who asks, what they may do, and the token that every request of their login carries (`X-Interlock-CSRF`)."""
 
     id: str
     roles: tuple[str, ...]
@@ -55,9 +55,10 @@ async def log_in(asked: Asked) -> Response:
 
 
 async def log_out(asked: Asked) -> Response:
-    """End this login."""
+    """End this login. A cookie without its token ends nothing; the browser forgets it."""
     name = asked.console.cookie
-    asked.console.access.log_out(asked.request.cookies.get(name, ""))
+    if asked.login is not None:
+        asked.console.access.log_out(asked.request.cookies.get(name, ""))
     response = Response(b"{}", media_type="application/json")
     response.delete_cookie(name, path="/", secure=asked.console.is_secure, httponly=True, samesite="strict")
     return response

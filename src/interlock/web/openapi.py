@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.web.endpoint import BASE, Endpoint
+from interlock.web.endpoint import BASE, CSRF_HEADER, Endpoint
 
 _PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 _REFERENCE = "#/components/schemas/{name}"
@@ -58,9 +58,15 @@ def document(endpoints: Iterable[Endpoint], *, version: str) -> dict[str, Any]:
                     "name": "interlock",
                     "description": "For pages; programs use a key. `__Host-interlock` by https, else with the port.",
                 },
+                "token": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": CSRF_HEADER,
+                    "description": "`csrf` of the answer to the login. A cookie without it is not a login.",
+                },
             },
         },
-        "security": [{"key": []}, {"cookie": []}],
+        "security": [{"key": []}, {"cookie": [], "token": []}],
     }
 
 

@@ -182,7 +182,7 @@ def is_withheld(error: Exception) -> bool:
 def problem_response(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """The response for a problem."""
     given = {"Cache-Control": "no-store", **(headers or {})}  # what was not there for one may be there for another
-    if status == 503:
+    if status in (429, 503):
         given.setdefault("Retry-After", "1")
     return Response(encode(body), status, given, media_type="application/problem+json")
 

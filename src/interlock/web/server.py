@@ -1,5 +1,7 @@
 """The server: a socket, uvicorn behind it, and an end in which streams and jobs end first.
 
+Limits on connections and on what they send are in `connections`.
+
 Rule 1: without keys it listens on this machine only; whoever else is on it still needs the link.
 Rule 2: the first signal drains: streams end, requests in hand are answered. A second one does not wait.
 """
@@ -12,18 +14,24 @@ import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from interlock.errors import UnavailableError, UsageError
+from interlock.model.limits import HTTP_BACKLOG_MAX, HTTP_IDLE_MS_MAX
 from interlock.runtime.send import Runtime
 from interlock.web.access import Access
 from interlock.web.app import application, checked_origin
+from interlock.web.connections import Connections
 from interlock.web.console import Console
+from interlock.web.log_repeats import limited_logs
 
 DRAIN_SECONDS = 10
-BACKLOG = 128
+LOGGERS = ("asyncio", "uvicorn.error", "interlock.web", "interlock.web.http")
+"""Loggers that a stranger can make write, by what they send."""
+
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _CURES = {
     errno.EADDRINUSE: "another program has it: name another with --port, or 0 for any",
@@ -56,23 +64,28 @@ async def serve(
     number = listening.getsockname()[1]
     own = [checked_origin(f"http://{_name(each)}:{number}") for each in dict.fromkeys((host, "127.0.0.1", "localhost"))]
     app, console = application(runtime, access, origins=reached or own, read_only=read_only)
-    server = _Server(settings(app), console)
-    with _signals(server) if until is None else _told(server, until):
+    connections = Connections()
+    server = _Server(settings(app, connections), console, connections)
+    ending = _signals(server) if until is None else _told(server, until)
+    with limited_logs(LOGGERS), _accept_errors(connections), ending:
         ready((reached or own)[0])
         await server.serve(sockets=[listening])
 
 
-def settings(app: ASGIApp) -> uvicorn.Config:
+def settings(app: ASGIApp, connections: Connections | None = None) -> uvicorn.Config:
     """How uvicorn serves an application of ours; benchmarks serve their bare one by the same."""
+    limits = Connections() if connections is None else connections
     return uvicorn.Config(
         app,
+        http=limits.protocol(),
+        backlog=limits.accepts,  # asyncio accepts as many in a row; how many the kernel queues is set in `startup`
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,  # nothing here asks where a request came from, and what a proxy says of it can be forged
         timeout_graceful_shutdown=DRAIN_SECONDS,
-        timeout_keep_alive=30,
+        timeout_keep_alive=HTTP_IDLE_MS_MAX // 1000,
         ws="none",
     )
 
@@ -92,7 +105,7 @@ def bound(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(BACKLOG)  # now, so that whoever reads the address can connect
+        listening.listen(HTTP_BACKLOG_MAX)  # now, so that whoever reads the address can connect
     except OSError as error:
         listening.close()
         hint = _CURES.get(error.errno or 0, "name an address of this machine with --host")
@@ -103,9 +116,22 @@ def bound(host: str, port: int) -> socket.socket:
 class _Server(uvicorn.Server):
     """A server that ends what would never end by itself before it waits for the rest."""
 
-    def __init__(self, settings: uvicorn.Config, console: Console) -> None:
+    def __init__(self, settings: uvicorn.Config, console: Console, connections: Connections) -> None:
         super().__init__(settings)
         self._console = console
+        self._connections = connections
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start; uvicorn sets the kernel's queue to the number of connections that are accepted in a row."""
+        await super().startup(sockets)
+        for each in sockets or ():
+            each.listen(HTTP_BACKLOG_MAX)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close connections that take too long, once a second; uvicorn calls this ten times as often."""
+        if counter % 10 == 0:
+            self._connections.sweep(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -116,6 +142,27 @@ class _Server(uvicorn.Server):
         """End streams and jobs, then wait for requests in hand."""
         await self._console.close()
         await super().shutdown(sockets)
+
+
+@contextmanager
+def _accept_errors(connections: Connections) -> Iterator[None]:
+    """Let `connections` answer errors of accepting; all others go where they went before."""
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+
+    def handle(running: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if connections.on_loop_error(running, context):
+            return
+        if before is None:
+            running.default_exception_handler(context)
+        else:
+            before(running, context)
+
+    loop.set_exception_handler(handle)
+    try:
+        yield
+    finally:
+        loop.set_exception_handler(before)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What every request passes and every response carries, whatever it is for.
 
 Rule 1: the Host must be one of ours, or a page of another site could reach us by a name of its own (DNS rebinding).
+There is one Host: of two, each reader might believe another.
 Rule 2: a body that is too long is refused before it is read.
 Rule 3: no page may run what does not come from here, be framed, or tell others where it was.
 """
@@ -55,6 +56,9 @@ class Shield:
 
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
+        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
+            detail = "the request has more than one Host header field"
+            raise HttpProblem(400, "The request is wrong", detail, code="host.repeated", hint="send one")
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if host not in self._hosts:
             hint = "open it by the address it printed, or name it with --origin"

@@ -58,6 +58,7 @@ def test_it_answers_and_a_signal_ends_it_with_a_stream_open(folder: Path, end: s
         base, _, token = link.partition("/#login=")
         with httpx.Client(base_url=base) as client:
             me = client.post("/api/v1/login", json={"secret": token}, headers={"Origin": base})
+            client.headers["X-Interlock-CSRF"] = me.json()["csrf"]
             kinds = client.get("/api/v1/kinds")
             with client.stream("GET", "/api/v1/streams/fleet") as stream:
                 pieces = stream.iter_text()

@@ -82,8 +82,9 @@ class Client:
     headers: dict[str, str] = field(default_factory=dict)
 
     async def get(self, path: str, **options: Any) -> httpx.Response:
-        """Gives the answer to a GET of the interface."""
-        return await self.http.get(f"/api/v1/{path}", **options)
+        """Gives the answer to a GET, with what a page of ours would send along."""
+        headers = {"X-Interlock-CSRF": self.csrf, **(options.pop("headers", None) or {})}
+        return await self.http.get(f"/api/v1/{path}", headers=headers, **options)
 
     async def json(self, path: str) -> Any:
         """Gives the JSON of an answer that is good."""
@@ -159,7 +160,7 @@ class Stream:
 
     def _scope(self, client: Client, path: str, headers: Mapping[str, str] | None) -> Scope:
         cookies = "; ".join(f"{each.name}={each.value}" for each in client.http.cookies.jar)
-        sent = {"host": "console.test", "cookie": cookies, **(headers or {})}
+        sent = {"host": "console.test", "cookie": cookies, "x-interlock-csrf": client.csrf, **(headers or {})}
         where, _, query = f"/api/v1/{path}".partition("?")
         return {
             "type": "http",

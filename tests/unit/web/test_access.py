@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import NotFoundError, UsageError
+from interlock.model.limits import LOGINS_MAX, LOGINS_PERSON_MAX
 from interlock.testing.clock import VirtualClock
-from interlock.web.access import IDLE_MS, LIFE_MS, LOGINS_MAX, Access, Person, key_digest, read_keys
+from interlock.web.access import IDLE_MS, LIFE_MS, Access, Person, key_digest, read_keys
 from tests.unit.web.consoles import person
 
 
@@ -43,9 +44,10 @@ def test_a_login_ends_after_half_an_hour_without_a_request() -> None:
     done = doors.log_in("secret")
     assert done is not None
     clock.time_ms += IDLE_MS - 1
-    assert doors.by_cookie(done[0]) is not None
+    doors.use(done[1])
     clock.time_ms += IDLE_MS - 1
     assert doors.by_cookie(done[0]) is not None
+    doors.use(done[1])
     clock.time_ms += IDLE_MS
 
     assert doors.by_cookie(done[0]) is None
@@ -60,6 +62,7 @@ def test_a_login_ends_after_eight_hours_however_busy() -> None:
     for _ in range(LIFE_MS // (IDLE_MS - 1)):
         clock.time_ms += IDLE_MS - 1
         assert doors.by_cookie(done[0]) is not None
+        doors.use(done[1])
     clock.time_ms += IDLE_MS - 1
 
     assert doors.by_cookie(done[0]) is None
@@ -87,17 +90,47 @@ def test_each_login_has_a_cookie_and_a_token_of_its_own() -> None:
     assert 4 == len({one[0], one[1].csrf, other[0], other[1].csrf})
 
 
-def test_logins_are_bounded_and_the_least_used_makes_room() -> None:
-    """A flood of logins does not grow without end."""
-    clock = VirtualClock()
-    doors = access(clock)
-    first = doors.log_in("secret")
-    assert first is not None
-    for _ in range(LOGINS_MAX):
-        clock.time_ms += 1
-        assert doors.log_in("secret") is not None
+def crowd(clock: VirtualClock, names: list[str]) -> Access:
+    """Gives a key to each of these people: their name."""
+    people = {name: Person(principal={"id": name, "roles": []}, rights=frozenset({"read"})) for name in names}
+    return Access(clock, keys={key_digest(name): each for name, each in people.items()})
 
-    assert doors.by_cookie(first[0]) is None
+
+def test_who_logs_in_too_often_ends_logins_of_their_own() -> None:
+    """One key cannot log everybody out, and the login of it that was used longest ago ends."""
+    clock = VirtualClock()
+    doors = crowd(clock, ["ada", "bob"])
+    bob, ada = doors.log_in("bob"), list[str]()
+    assert bob is not None
+    for _ in range(LOGINS_MAX + 1):
+        clock.time_ms += 1
+        done = doors.log_in("ada")
+        assert done is not None
+        ada.append(done[0])
+
+    assert doors.by_cookie(bob[0]) is not None
+    assert ada[-LOGINS_PERSON_MAX:] == [each for each in ada if doors.by_cookie(each) is not None]
+
+
+def test_when_all_logins_are_taken_whoever_has_the_most_makes_room() -> None:
+    """A flood of logins does not grow without end, and whoever has one keeps it."""
+    clock = VirtualClock()
+    many = [f"p{number}" for number in range(LOGINS_MAX // LOGINS_PERSON_MAX)]
+    doors = crowd(clock, ["ada", *many, "bob"])
+    ada = doors.log_in("ada")
+    assert ada is not None
+    theirs = list[str]()
+    for name in many:
+        for _ in range(LOGINS_PERSON_MAX):
+            clock.time_ms += 1
+            done = doors.log_in(name)
+            assert done is not None
+            theirs.append(done[0])
+    bob = doors.log_in("bob")
+    assert bob is not None
+
+    assert [True, True] == [doors.by_cookie(each[0]) is not None for each in (ada, bob)]
+    assert LOGINS_MAX - 2 == sum(doors.by_cookie(each) is not None for each in theirs)
 
 
 def written(folder: Path, text: str, mode: int = 0o600) -> Path:

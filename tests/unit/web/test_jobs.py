@@ -1,14 +1,20 @@
 """Jobs: verifying, and one event for many entities."""
 
 import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from interlock.errors import UnavailableError
+from interlock.model.limits import JOBS_OPEN_PERSON_MAX, JOBS_RUNNING_MAX, JOBS_RUNNING_PERSON_MAX
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
-from interlock.web.jobs import RUNNING_MAX
-from tests.unit.web.consoles import Client, opened, person, some_orders
+from interlock.web.access import Access, key_digest
+from interlock.web.app import application
+from tests.unit.web.consoles import ORIGIN, Client, opened, person, some_orders
 
 CANCEL = {"kind": "order", "event": "order.cancelled", "filter": {"state": "unpaid"}}
 
@@ -256,17 +262,63 @@ async def test_a_bulk_is_interrupted_when_its_store_stays_away(monkeypatch: Any)
     assert ("done", {"applied": 3}) == (ended["status"], ended["outcomes"])
 
 
-async def test_only_so_many_jobs_run_at_once() -> None:
-    """The next one is told to come later, and the old ones make room when they end."""
+async def by_key(client: Client, name: str, path: str, body: Any = None) -> Any:
+    """Gives the answer to a POST by the key of a person, which is their name."""
+    client.http.headers["Authorization"] = f"Bearer {name}"
+    return await client.post(path, body)
+
+
+@asynccontextmanager
+async def shared(*names: str) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
+    """A console with keys of these people, and for each the body of a bulk that does not end by itself."""
     clock = VirtualClock(1_000_000_000_000)
     async with opened(clock=clock) as client:
-        await some_orders(client, 3)
+        await some_orders(client, 20)
         clock.time_ms += 1
-        body = {**await rehearsed(client, CANCEL), "per_second": 1}
-        answers = [await client.post("bulk", body) for _ in range(RUNNING_MAX + 1)]
+        doors = Access(clock, keys={key_digest(name): person(name) for name in names})
+        client.app, console = application(client.runtime, doors, origins=[ORIGIN])
+        transport = httpx.ASGITransport(app=client.app)
+        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client.http:
+            bodies = {}
+            for name in names:
+                client.http.headers["Authorization"] = f"Bearer {name}"
+                bodies[name] = {**await rehearsed(client, CANCEL), "per_second": 1}
+            try:
+                yield client, bodies
+            finally:
+                await console.close()
 
-    assert [200] * RUNNING_MAX + [503] == [each.status_code for each in answers]
-    assert "1" == answers[-1].headers["retry-after"]
+
+async def test_only_so_many_jobs_run_at_once() -> None:
+    """A person has a part of them, and another one is left; the next one is told to come later."""
+    async with shared("ada", "bob") as (client, bodies):
+        ada = [await by_key(client, "ada", "bulk", bodies["ada"]) for _ in range(JOBS_RUNNING_PERSON_MAX + 1)]
+        left = JOBS_RUNNING_MAX - JOBS_RUNNING_PERSON_MAX
+        bob = [await by_key(client, "bob", "bulk", bodies["bob"]) for _ in range(left + 1)]
+
+    assert [200] * JOBS_RUNNING_PERSON_MAX + [429] == [each.status_code for each in ada]
+    assert [200] * left + [503] == [each.status_code for each in bob]
+    refused = (ada[-1], bob[-1])
+    assert [("job.full", "1")] * 2 == [(each.json()["code"], each.headers["retry-after"]) for each in refused]
+
+
+async def test_paused_jobs_keep_nobody_from_running_theirs() -> None:
+    """They take no place of those that run, need one to go on, and a person has only so many of them."""
+    async with shared("ada", "bob") as (client, bodies):
+        paused = list[str]()
+        for _ in range(JOBS_OPEN_PERSON_MAX):
+            job = (await by_key(client, "ada", "bulk", bodies["ada"])).json()["id"]
+            assert "paused" == (await by_key(client, "ada", f"jobs/{job}/pause")).json()["status"]
+            paused.append(job)
+        more = await by_key(client, "ada", "bulk", bodies["ada"])
+        bob = await by_key(client, "bob", "bulk", bodies["bob"])
+        resumed = [await by_key(client, "ada", f"jobs/{job}/resume") for job in paused]
+        again = await client.json(f"jobs/{paused[-1]}")
+
+    assert (429, "job.full", 200) == (more.status_code, more.json()["code"], bob.status_code)
+    running = JOBS_RUNNING_PERSON_MAX
+    assert [200] * running + [429] * (len(paused) - running) == [each.status_code for each in resumed]
+    assert "paused" == again["status"]
 
 
 async def test_refusals_are_listed_newest_first_and_by_principal(tmp_path: Path) -> None:

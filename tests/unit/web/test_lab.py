@@ -1,13 +1,18 @@
 """The lab: a chart played without a store; and sagas, as both pages show them."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import interlock
 from interlock.assemble import BoundChart
+from interlock.model.limits import LAB_BYTES_MAX, LAB_RUNNING_MAX, LAB_WAITING_MAX, LAB_WAITING_PERSON_MAX
 from interlock.web.lab import STEPS_MAX, TURNS_MAX
+from interlock.web.lab_queue import LabQueue
 from tests.tidy.tracked import ROOT
-from tests.unit.web.consoles import Client, opened, some_orders
+from tests.unit.web.consoles import KEY, Client, opened, some_orders
 
 
 async def played(client: Client, *acts: dict[str, Any], context: Any = None) -> Any:
@@ -91,6 +96,76 @@ async def test_a_play_whose_timers_never_rest_has_an_end() -> None:
     turns = [len(each["turns"]) for each in (far, often)]
     assert ["steps" in each["problem"] for each in (far, often)] == [True, True]
     assert (STEPS_MAX + 1, True) == (turns[0], TURNS_MAX <= turns[1] < TURNS_MAX + 100)
+
+
+GROWING = """
+interlock: 1
+kind: pile
+context: {items: {type: array, default: []}}
+initial: growing
+states:
+  growing:
+    on: {add: {actions: [{assign: {items: "= context.items + [event.data]"}}]}}
+"""
+
+
+async def test_what_a_play_tells_is_bounded() -> None:
+    """Each step tells the whole context, so that a short request could lead to an answer of any length."""
+    act = {"event": "add", "payload": "x" * 1_000}
+    async with opened(charts=(interlock.loads(GROWING),)) as client:
+        response = await client.post("kinds/pile/lab", {"acts": [act] * 200})
+        short = await client.post("kinds/pile/lab", {"acts": [act] * 20})
+
+    view = response.json()
+    assert (200, 200, None) == (response.status_code, short.status_code, short.json()["problem"])
+    assert "bytes" in view["problem"]
+    assert 20 < len(view["turns"]) < 200
+    assert LAB_BYTES_MAX * 0.9 < len(response.content) < LAB_BYTES_MAX * 1.5
+
+
+async def test_few_plays_go_on_at_once_and_a_person_has_a_part_of_those_that_wait() -> None:
+    """Beyond that they are told to come later; when plays have ended there is room again."""
+    by_key = {"Authorization": f"Bearer {KEY}"}
+    async with opened() as client:
+        acts = {"acts": [{"advance_ms": 1}] * 50, "context": {"amount": 10}}
+        mine = [client.post("kinds/order/lab", acts) for _ in range(20)]
+        theirs = [client.post("kinds/order/lab", acts, by_key) for _ in range(2)]
+        answers = await asyncio.gather(*mine, *theirs)
+        again = await client.post("kinds/order/lab", acts)
+
+    statuses = [each.status_code for each in answers]
+    assert [200] * LAB_WAITING_PERSON_MAX + [429] * (20 - LAB_WAITING_PERSON_MAX) == sorted(statuses[:20])
+    assert [200, 200, 200] == [*statuses[20:], again.status_code]
+    assert {("lab.full", "1")} == {
+        (each.json()["code"], each.headers["retry-after"]) for each in answers if each.status_code == 429
+    }
+
+
+async def test_a_queue_that_is_full_tells_everybody_to_come_later() -> None:
+    """However few each of them has; a wait that is given up leaves its place."""
+    queue = LabQueue()
+    going = asyncio.Event()
+    running = 0
+
+    async def wait(who: str) -> None:
+        nonlocal running
+        async with queue.turn(who):
+            running += 1
+            await going.wait()
+
+    waiting = [asyncio.ensure_future(wait(f"p{number}")) for number in range(LAB_RUNNING_MAX + LAB_WAITING_MAX)]
+    await asyncio.sleep(0)
+    with pytest.raises(interlock.UnavailableError) as caught:
+        await wait("late")
+    most = running
+    waiting[-1].cancel()
+    await asyncio.wait([waiting.pop()])
+    waiting.append(asyncio.ensure_future(wait("late")))
+    going.set()
+    await asyncio.gather(*waiting)
+
+    assert ("lab.full", LAB_RUNNING_MAX) == (caught.value.code, most)
+    assert LAB_RUNNING_MAX + LAB_WAITING_MAX == running
 
 
 def vm() -> BoundChart:

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.model.limits import STREAMS_MAX
 from interlock.testing.clock import VirtualClock
 from interlock.web import live
-from interlock.web.access import IDLE_MS, LIFE_MS, STREAMS_MAX
+from interlock.web.access import IDLE_MS, LIFE_MS, Access, key_digest
+from interlock.web.app import application
 from interlock.web.live import BEHIND_MAX, FLEET_MS, HEARTBEAT_MS
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.web.consoles import KEY, ORDER, Stream, opened, order, person, some_orders
@@ -142,7 +144,9 @@ async def test_a_login_has_few_streams_and_a_closed_one_counts_no_more() -> None
         for each in (*streams[1:], again):
             await each.close()
 
-    assert (503, "stream.full") == (refused.status_code, refused.json()["code"])
+    assert (429, "stream.full", "1") == (
+        refused.status_code, refused.json()["code"], refused.headers["retry-after"],
+    )  # fmt: skip
 
 
 async def test_a_stream_leaves_nothing_behind() -> None:
@@ -185,23 +189,52 @@ async def test_many_streams_asked_for_at_once_are_not_more_than_one_by_one() -> 
     assert {} == left
 
 
-async def test_streams_by_key_and_of_everybody_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key needs no login for its streams, and one key may log in many times."""
-    monkeypatch.setattr(live, "STREAMS_KEY_MAX", 2)
-    monkeypatch.setattr(live, "STREAMS_ALL_MAX", 3)
+async def answered(stream: Stream) -> int:
+    """Gives the status of a stream, once it is there."""
+    async with asyncio.timeout(20):
+        while not stream.status:  # noqa: ASYNC110 - it tells nobody here
+            await asyncio.sleep(0)
+    return stream.status
+
+
+async def test_streams_of_a_person_are_counted_over_all_keys_and_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logging in again gives nobody more of them; somebody else has their own."""
+    monkeypatch.setattr(live, "STREAMS_PERSON_MAX", 3)
     by_key = {"authorization": f"Bearer {KEY}"}
     async with opened() as client:
         streams = [Stream(client, "streams/fleet", by_key) for _ in range(2)]
-        for each in streams:
-            await each.until("event: hello")
-        third = await client.get("streams/fleet", headers=by_key)
-        streams.append(Stream(client, "streams/fleet"))
-        await streams[-1].until("event: hello")
-        fourth = await client.get("streams/fleet")
+        assert [200, 200] == [await answered(each) for each in streams]
+        mine = client.csrf
+        client.csrf = (await client.post("login", {"secret": KEY})).json()["csrf"]
+        streams += [Stream(client, "streams/fleet") for _ in range(2)]
+        by_login = [await answered(each) for each in streams[2:]]
         for each in streams:
             await each.close()
 
-    assert [(503, "stream.full")] * 2 == [(each.status_code, each.json()["code"]) for each in (third, fourth)]
+    assert mine != client.csrf
+    assert [200, 429] == by_login
+
+
+async def test_one_reader_leaves_streams_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once three quarters are taken a person gets few; when all are taken, nobody gets one until one is closed."""
+    for name, number in (("STREAMS_ALL_MAX", 8), ("STREAMS_PERSON_MAX", 8), ("STREAMS_SHARE", 1)):
+        monkeypatch.setattr(live, name, number)
+    people = {key_digest(name): person(name) for name in ("ada", "bob", "cyd", "dan")}
+    async with opened() as client:
+        doors = Access(client.runtime.clock, keys=people)
+        client.app, console = application(client.runtime, doors, origins=["http://console.test"])
+        asked = ["ada"] * 7 + ["bob", "bob", "cyd", "dan"]
+        streams, statuses = list[Stream](), list[int]()
+        for name in asked:
+            streams.append(Stream(client, "streams/fleet", {"authorization": f"Bearer {name}"}))
+            statuses.append(await answered(streams[-1]))
+        for each in streams:
+            await each.close()
+        left = dict(console.streams)
+        await console.close()
+
+    assert [200] * 6 + [429] + [200, 429] + [200, 503] == statuses
+    assert {} == left
 
 
 async def test_the_fleet_tells_nothing_of_kinds_that_are_hidden() -> None:

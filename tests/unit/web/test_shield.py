@@ -35,6 +35,17 @@ async def test_a_host_that_is_not_ours_is_refused(host: str) -> None:
     assert (421, "host.unknown") == (response.status_code, response.json()["code"])
 
 
+@pytest.mark.parametrize("hosts", [("console.test", "evil.test"), ("evil.test", "console.test"), ("console.test",) * 2])
+@pytest.mark.parametrize("path", ["/api/v1/kinds", "/effects/"])
+async def test_a_request_with_two_hosts_is_refused(hosts: tuple[str, str], path: str) -> None:
+    """One reader would believe the first and another the last; a redirect would lead to the foreign one."""
+    async with opened() as client:
+        response = await client.http.get(path, headers=[("Host", each) for each in hosts])
+
+    assert (400, "host.repeated") == (response.status_code, response.json()["code"])
+    assert "location" not in response.headers
+
+
 @pytest.mark.parametrize("length", ["9" * 5_000, "-1", "ten", "1e3"])
 async def test_a_length_that_is_none_is_refused(length: str) -> None:
     """So is one with more digits than a number may have."""

@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
+from interlock.testing.clock import VirtualClock
+from interlock.web.access import IDLE_MS
 from tests.unit.web.consoles import KEY, ORIGIN, Client, opened, person, some_orders
 
 PAY = {"event": "payment.confirmed", "payload": {"id": "p-9"}}
@@ -256,3 +259,51 @@ async def test_a_login_ends_with_a_logout() -> None:
         response = await client.get("kinds")
 
     assert 401 == response.status_code
+
+
+async def test_a_cookie_without_its_token_is_no_login() -> None:
+    """A browser sends it to every port of the host, so the server of another port may have seen it."""
+    async with opened() as client:
+        await some_orders(client)
+        paths = ["kinds", "kinds/order", "entity/order/A-1", "works", "refusals", "jobs", "me", "streams/fleet"]
+        token, client.csrf = client.csrf, ""
+        without = [await client.get(path) for path in paths]
+        client.csrf = "0" * len(token)
+        wrong = [await client.get(path) for path in paths]
+        client.csrf = token
+        good = await client.get("me")
+
+    assert {(401, "login.missing")} == {(each.status_code, each.json()["code"]) for each in [*without, *wrong]}
+    assert (200, token) == (good.status_code, good.json()["csrf"])
+    assert not [each for each in [*without, *wrong] if token in each.text]
+
+
+async def test_a_cookie_without_its_token_neither_ends_a_login_nor_keeps_it() -> None:
+    """Whoever has seen only the cookie changes nothing by it."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        token, cookie = client.csrf, dict(client.http.cookies)
+        client.csrf = ""
+        await client.post("logout")
+        client.http.cookies.update(cookie)
+        clock.time_ms += IDLE_MS - 1
+        await client.get("kinds")
+        client.csrf = token
+        still = (await client.get("kinds")).status_code
+        clock.time_ms += IDLE_MS - 1
+        client.csrf = ""
+        await client.get("kinds")
+        clock.time_ms += 1
+        client.csrf = token
+        over = (await client.get("kinds")).status_code
+
+    assert (200, 401) == (still, over)
+
+
+async def test_a_login_reads_a_short_body_only() -> None:
+    """Nobody is known yet, so there is nobody to be given much room."""
+    async with opened() as client:
+        client.csrf = ""
+        response = await client.post("login", {"secret": "x" * HTTP_LOGIN_BYTES_MAX})
+
+    assert (413, "body.size") == (response.status_code, response.json()["code"])
