@@ -22,7 +22,7 @@ from interlock.model.chart import Chart
 from interlock.model.document import Document
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
-from interlock.model.event import Event
+from interlock.model.event import Event, check_sendable
 from interlock.model.field import plain_refusal
 from interlock.model.findings import suggestion
 from interlock.model.limits import DEFINITION_BYTES_MAX, RECONCILE_RATE, RECONCILE_RUNNING_MAX
@@ -302,6 +302,7 @@ class BoundChart:
             problem = plain_refusal(data)
             if problem is not None:
                 raise UsageError(f"the payload of `{event}` cannot be kept: {problem}", code="event.payload")
+            check_sendable(event)
             _check_time(time_ms)
             event = Event(event, data, time_ms=time_ms)
         try:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 from interlock.errors import NotFoundError, UsageError
-from interlock.model.event import RESERVED_NAMES
+from interlock.model.event import check_sendable
 from interlock.model.limits import (
     ENTITY_ID_BYTES_MAX,
     KEY_BYTES_MAX,
@@ -68,8 +68,7 @@ def check_event(name: str) -> None:
     _check_text(name, "event name", NAME_BYTES_MAX, "event.malformed")
     if not name:
         raise UsageError("an event has a name", code="event.malformed", hint="`interlock can` lists those taken now")
-    if name.startswith(RESERVED_NAMES):
-        raise UsageError(f"`{name}` belongs to the kernel: no sender may use it", code="event.reserved")
+    check_sendable(name)
 
 
 def check_sender(principal: Mapping[str, Any] | None, trace: str | None) -> None:
