@@ -54,9 +54,7 @@ def _check_names(review: Review) -> None:
             parsed = review.names.parsed.get(expression.text)
             read = sorted({name for name, _ in parsed.reads} & masked) if parsed is not None else []
             if read:
-                message = (
-                    f"the sensitive field `{read[0]}` becomes part of a name, and names are journaled as they are"
-                )
+                message = f"the sensitive field `{read[0]}` becomes part of a name, and names are journaled as they are"
                 hint = "compute the name from another field, such as an id"
                 review.lint("sensitive.name", message, state, expression.place, hint)
 
