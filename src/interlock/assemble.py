@@ -7,7 +7,10 @@ brings. `opening` joins charts with a store.
 
 from __future__ import annotations
 
+import errno
 import os
+import posixpath
+import stat
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -22,7 +25,7 @@ from interlock.model.chart import Chart
 from interlock.model.document import Document
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
-from interlock.model.event import Event
+from interlock.model.event import Event, check_sendable
 from interlock.model.field import plain_refusal
 from interlock.model.findings import suggestion
 from interlock.model.limits import DEFINITION_BYTES_MAX, RECONCILE_RATE, RECONCILE_RUNNING_MAX
@@ -81,9 +84,10 @@ def read(text: str | bytes, *, format: str, source: str, resolver: Resolver | No
     return format_named(format).read(text, source=source, resolver=resolver)
 
 
-def read_file(path: str | os.PathLike[str], *, format: str | None = None) -> Reading:
-    """What a reader makes of a file. What it refers to is looked for in its own folder and below, nowhere else.
+def read_file(path: str | os.PathLike[str], *, format: str | None = None, allow_src: bool = False) -> Reading:
+    """What a reader makes of a file. No other file is opened unless `allow_src` is given.
 
+    With `allow_src`, the attribute `src` of SCXML may name regular files in the definition's folder and below.
     Raises NotFoundError when there is no such file, UsageError when its format cannot be told.
     """
     file = Path(path)
@@ -94,7 +98,7 @@ def read_file(path: str | os.PathLike[str], *, format: str | None = None) -> Rea
         raise UsageError(
             f"the format of {file.name} is not known", code="format.unknown", hint=f"name it, or use one of {known}"
         )
-    return read(data, format=named, source=str(path), resolver=_resolver(file.parent))
+    return read(data, format=named, source=str(path), resolver=_resolver(file.parent) if allow_src else None)
 
 
 def _bytes(file: Path) -> bytes:
@@ -113,15 +117,51 @@ def _bytes(file: Path) -> bytes:
 
 
 def _resolver(folder: Path) -> Resolver:
-    root = folder.resolve()
+    """Gives the text of a file below this folder.
+
+    Only regular files, opened without following a symbolic link and without waiting for a writer; no hidden names; at
+    most as large as a definition.
+    """
 
     def resolve(reference: str) -> str:
-        path = (root / reference.removeprefix("file:")).resolve()
-        if not path.is_relative_to(root):
-            raise NotFoundError(f"{reference} lies outside the definition's folder", code="file.outside")
-        return _bytes(path).decode("utf-8")
+        names = posixpath.normpath(reference.removeprefix("file:")).split("/")
+        if "" in names or ".." in names:
+            raise NotFoundError(f"{reference} is outside the definition's folder", code="file.outside")
+        if any(each.startswith(".") for each in names):
+            raise NotFoundError(f"{reference} is a hidden file", code="file.hidden")
+        data = _bytes_below(folder, names)
+        if len(data) > DEFINITION_BYTES_MAX:
+            message = f"{reference} has more than {DEFINITION_BYTES_MAX:,} bytes"
+            raise NotFoundError(message, code="file.too_large")
+        return data.decode("utf-8")
 
     return resolve
+
+
+def _bytes_below(folder: Path, names: list[str]) -> bytes:
+    """What a regular file holds, up to one byte more than allowed. Each part of its path is opened by itself."""
+    above = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names[:-1]:
+            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+            os.close(above)
+            above = inner
+        # O_NONBLOCK: opening a FIFO would otherwise wait until somebody writes to it.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
+        found = os.open(names[-1], flags, dir_fd=above)
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            os.close(found)
+            raise NotFoundError(f"{'/'.join(names)} is not a regular file", code="file.not_regular")
+        with os.fdopen(found, "rb") as stream:
+            return stream.read(DEFINITION_BYTES_MAX + 1)
+    except FileNotFoundError:
+        raise NotFoundError(f"no file {'/'.join(names)}", code="file.not_found") from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise NotFoundError(f"{'/'.join(names)} is a symbolic link", code="file.link") from None
+        raise NotFoundError(f"{'/'.join(names)} cannot be read: {error.strerror}", code="file.unreadable") from None
+    finally:
+        os.close(above)
 
 
 def compiled(reading: Reading) -> Compilation:
@@ -140,15 +180,20 @@ def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     return tuple(sorted(dict.fromkeys(diagnostics), key=lambda each: (each.place, each.code)))
 
 
-def load(source: str | os.PathLike[str] | Document, *, format: str | None = None) -> BoundChart:
+def load(
+    source: str | os.PathLike[str] | Document, *, format: str | None = None, allow_src: bool = False
+) -> BoundChart:
     """The chart of a definition: a file, or a document made by the builder.
 
+    With `allow_src`, an SCXML file may include regular files of its own folder and below by `src`. Leave it out for a
+    definition that you do not trust: it could read files that lie next to it.
     Raises DefinitionError with every problem found, NotFoundError when there is no such file.
 
         order = interlock.load("order.interlock.yaml")
     """
-    reading = Reading(document=source) if isinstance(source, Document) else read_file(source, format=format)
-    return _bound(reading)
+    if isinstance(source, Document):
+        return _bound(Reading(document=source))
+    return _bound(read_file(source, format=format, allow_src=allow_src))
 
 
 def loads(text: str | bytes, *, format: str = "yaml", source: str = "<text>") -> BoundChart:
@@ -302,6 +347,7 @@ class BoundChart:
             problem = plain_refusal(data)
             if problem is not None:
                 raise UsageError(f"the payload of `{event}` cannot be kept: {problem}", code="event.payload")
+            check_sendable(event)
             _check_time(time_ms)
             event = Event(event, data, time_ms=time_ms)
         try:

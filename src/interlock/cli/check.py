@@ -13,7 +13,7 @@ from interlock.cli import exits
 from interlock.cli.files import Source, read_source
 from interlock.cli.findings import as_json as finding_as_json
 from interlock.cli.findings import counted, finding_lines, summary
-from interlock.cli.options import common, example, format_option, json_option, pass_terminal
+from interlock.cli.options import common, example, format_option, json_option, pass_terminal, src_option
 from interlock.cli.terminal import Terminal, in_line
 from interlock.errors import Diagnostic, NotFoundError
 from interlock.model.chart import Chart
@@ -44,6 +44,7 @@ def checked(source: Source) -> Checked:
 @click.option("--github", is_flag=True, help="Print annotations for a GitHub workflow.")
 @json_option
 @format_option
+@src_option
 @common
 @pass_terminal
 def check(
@@ -54,6 +55,7 @@ def check(
     github: bool,
     as_json: bool,
     source_format: str | None,
+    allow_src: bool,
 ) -> int:
     """Find errors and likely mistakes in definitions; all of them at once.
 
@@ -62,7 +64,7 @@ def check(
     """
     if as_json and github:
         raise click.UsageError("--json and --github exclude each other; choose one")
-    results, unread = _read(files or _of_project(), source_format)
+    results, unread = _read(files or _of_project(), source_format, allow_src=allow_src)
     if not results:
         raise unread[0]
     findings = [finding for result in results for finding in result.findings]
@@ -90,13 +92,15 @@ def _of_project() -> tuple[str, ...]:
     return found
 
 
-def _read(files: tuple[str, ...], source_format: str | None) -> tuple[list[Checked], list[NotFoundError]]:
+def _read(
+    files: tuple[str, ...], source_format: str | None, *, allow_src: bool
+) -> tuple[list[Checked], list[NotFoundError]]:
     """What could be read, checked, and the files that are not there."""
     results: list[Checked] = []
     unread: list[NotFoundError] = []
     for name in files:
         try:
-            results.append(checked(read_source(name, source_format)))
+            results.append(checked(read_source(name, source_format, allow_src=allow_src)))
         except NotFoundError as error:
             unread.append(error)
     return results, unread

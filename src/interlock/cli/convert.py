@@ -13,7 +13,7 @@ from interlock.cli.check import refuse, sound
 from interlock.cli.files import STDIN, Source, read_source, write_text
 from interlock.cli.findings import as_json as finding_as_json
 from interlock.cli.findings import finding_lines
-from interlock.cli.options import common, example, format_option, json_option, output_option, pass_terminal
+from interlock.cli.options import common, example, format_option, json_option, output_option, pass_terminal, src_option
 from interlock.cli.terminal import Terminal
 from interlock.errors import InternalError, UsageError
 
@@ -33,6 +33,7 @@ READ_ONLY = "xstate4"
 @output_option
 @json_option
 @format_option
+@src_option
 @common
 @pass_terminal
 def convert(
@@ -44,6 +45,7 @@ def convert(
     output: str | None,
     as_json: bool,
     source_format: str | None,
+    allow_src: bool,
 ) -> int:
     """Write a definition in another format.
 
@@ -51,7 +53,7 @@ def convert(
     """
     name = _target_format(target, output)
     writer = format_named(name)
-    document, _ = sound(read_source(file, source_format), terminal)
+    document, _ = sound(read_source(file, source_format, allow_src=allow_src), terminal)
     writing = writer.write(document)
     for finding in writing.diagnostics:
         if strict or finding.severity != "info" or terminal.verbose:

@@ -15,7 +15,7 @@ from interlock.cli import exits
 from interlock.cli.check import sound
 from interlock.cli.convert import put
 from interlock.cli.files import STDIN, read_source, write_bytes
-from interlock.cli.options import common, example, format_option, json_option, output_option, pass_terminal
+from interlock.cli.options import common, example, format_option, json_option, output_option, pass_terminal, src_option
 from interlock.cli.terminal import Terminal
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
@@ -49,6 +49,7 @@ class Wish:
 
     file: str
     source_format: str | None
+    allow_src: bool
     format: str
     active: frozenset[str]
     collapse: int | None
@@ -81,6 +82,7 @@ class Wish:
 @output_option
 @json_option
 @format_option
+@src_option
 @common
 @pass_terminal
 def draw(
@@ -95,11 +97,13 @@ def draw(
     output: str | None,
     as_json: bool,
     source_format: str | None,
+    allow_src: bool,
 ) -> int:
     """Draw a chart as a picture (svg, png), as a tree of words (text), or as text for another tool's diagrams."""
     wish = Wish(
         file=file,
         source_format=source_format,
+        allow_src=allow_src,
         format=_format(drawn_format, output),
         active=frozenset(active),
         collapse=collapse,
@@ -145,7 +149,7 @@ def _check(wish: Wish, *, watch: bool) -> None:
 
 def _draw(terminal: Terminal, wish: Wish) -> None:
     """Make one drawing and put it where it belongs."""
-    document, chart = sound(read_source(wish.file, wish.source_format), terminal)
+    document, chart = sound(read_source(wish.file, wish.source_format, allow_src=wish.allow_src), terminal)
     if wish.format == "png":
         from interlock.render.png import png
 

@@ -30,20 +30,21 @@ class Source:
     data: bytes
     format: str
     path: Path | None
+    allow_src: bool = False
 
     def lines(self) -> list[str]:
         """The text by lines, as far as it can be shown."""
         return self.data.decode("utf-8", "replace").splitlines()
 
     def reading(self) -> Reading:
-        """What the reader of its format makes of it. A file may refer to others in its folder; a pipe is read once."""
+        """What the reader of its format makes of it. With `allow_src` a file may include others of its folder."""
         if self.path is None or not self.path.is_file():
             return read(self.data, format=self.format, source=self.name)
-        return read_file(self.path, format=self.format)
+        return read_file(self.path, format=self.format, allow_src=self.allow_src)
 
 
-def read_source(name: str, format: str | None = None) -> Source:
-    """The definition in a file, or on stdin.
+def read_source(name: str, format: str | None = None, *, allow_src: bool = False) -> Source:
+    """The definition in a file, or on stdin. `allow_src`: it may include other files of its folder.
 
     Raises NotFoundError when there is no such file, UsageError when it is not a file or its format is not known.
     """
@@ -62,7 +63,7 @@ def read_source(name: str, format: str | None = None) -> Source:
     found = format or format_of(name)
     if found is None:
         raise UsageError(f'the name "{name}" does not tell its format; add --from {known}', code="format.unknown")
-    return Source(name=name, data=data, format=found, path=path)
+    return Source(name=name, data=data, format=found, path=path, allow_src=allow_src)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from interlock.errors import NotFoundError, UnavailableError
 from interlock.model.chart import Chart
 from interlock.model.duration import parse_duration
-from interlock.model.event import RESERVED_NAMES
+from interlock.model.event import is_reserved
 from interlock.model.findings import suggestion
 from interlock.ports.sight import COUNT_MAX, MINUTE_MS, Minute, Sight
 from interlock.ports.store import ENDED_AS, PAGE_MAX, Query, Row
@@ -256,4 +256,4 @@ def _events(chart: Chart, index: int) -> tuple[str, ...]:
         for each in transition.descriptors
     )
     found = dict.fromkeys(each for each in names if sendable is None or each in sendable)
-    return tuple(each for each in found if not each.startswith(RESERVED_NAMES))
+    return tuple(each for each in found if not is_reserved(each))

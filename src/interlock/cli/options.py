@@ -77,6 +77,12 @@ def format_option(command: F) -> F:
     return option(command)
 
 
+def src_option(command: F) -> F:
+    """Give a command `--allow-src`."""
+    text = "Let an SCXML file include files of its own folder by src. Only for a definition that you trust."
+    return click.option("--allow-src", is_flag=True, help=text)(command)
+
+
 def json_option(command: F) -> F:
     """Give a command `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)

@@ -21,6 +21,7 @@ from interlock.kernel.explain import Candidate
 from interlock.model.chart import Chart
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.effect import Effect
+from interlock.model.event import is_reserved
 from interlock.model.findings import suggestion
 from interlock.model.snapshot import Snapshot
 from interlock.testing.simulate import Record, Simulation
@@ -34,9 +35,6 @@ STEPS_MAX = 10_000
 
 NOT_JSON = (msgspec.MsgspecError, RecursionError, UnicodeError)
 """What decoding raises: for other text, for nesting without end, for bytes that are no text."""
-
-_MINE = ("after.", "done.", "error.")
-"""How the events begin that nobody sends: the kernel makes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,7 +269,7 @@ def _value(text: str) -> Any:
 
 def sendable(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The transitions in question whose event a sender can give."""
-    return [each for each in candidates if not each.event.startswith(_MINE)]
+    return [each for each in candidates if not is_reserved(each.event)]
 
 
 def event_names(chart: Chart) -> list[str]:
@@ -279,7 +277,7 @@ def event_names(chart: Chart) -> list[str]:
     if chart.events is not None:
         return [each.name for each in chart.events if each.direction == "in"]
     texts = (each.text for transition in chart.transitions for each in transition.descriptors)
-    return list(dict.fromkeys(text for text in texts if text != "*" and not text.startswith(_MINE)))
+    return list(dict.fromkeys(text for text in texts if text != "*" and not is_reserved(text)))
 
 
 def active_ids(chart: Chart, snapshot: Snapshot) -> set[str]:

@@ -14,7 +14,7 @@ from interlock.assemble import BoundChart
 from interlock.cli import exits, scene
 from interlock.cli.check import sound
 from interlock.cli.files import STDIN, read_bytes, read_source
-from interlock.cli.options import common, example, format_option, json_option, pass_terminal
+from interlock.cli.options import common, example, format_option, json_option, pass_terminal, src_option
 from interlock.cli.play import LOOKING, NOT_JSON, Play, instant
 from interlock.cli.terminal import Terminal
 from interlock.errors import InterlockError, RejectedError, UsageError
@@ -39,6 +39,7 @@ assert set(_VIEWS) == set(LOOKING)
 @click.option("--context", metavar="JSON", help="The context to begin with, or @FILE.")
 @json_option
 @format_option
+@src_option
 @common
 @pass_terminal
 def simulate(
@@ -49,6 +50,7 @@ def simulate(
     context: str | None,
     as_json: bool,
     source_format: str | None,
+    allow_src: bool,
 ) -> int:
     """Play a chart: send events, advance a virtual clock, answer invokes, go back a step. Type help for the commands.
 
@@ -56,7 +58,7 @@ def simulate(
     """
     if file == STDIN and script in {None, STDIN}:
         raise click.UsageError("stdin cannot be both the definition and the play; name a file for one of them")
-    document, chart = sound(read_source(file, source_format), terminal)
+    document, chart = sound(read_source(file, source_format, allow_src=allow_src), terminal)
     typed = script is None and sys.stdin.isatty()
     lines = iter(()) if typed else _script_lines(script)
     play = _begun(BoundChart(chart, document), _context(context))

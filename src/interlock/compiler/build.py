@@ -22,10 +22,10 @@ from interlock.model import document as doc
 from interlock.model.action import Expression
 from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, Late, State, StateKind, Transition
 from interlock.model.codec import content_hash
-from interlock.model.duration import parse_duration
+from interlock.model.duration import format_duration, parse_duration
 from interlock.model.field import UNSET, Field
 from interlock.model.findings import Findings
-from interlock.model.limits import DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
+from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,8 @@ class _Builder:
             made += self._results(index, invoke, source)
         afters: dict[str, After] = {}
         for each in written.transitions:
-            made.append(self._transition(index, each, self._descriptors(index, each, afters), _label(each)))
+            descriptors, driven = self._descriptors(index, each, afters), each.origin in ("after", "onDone")
+            made.append(self._transition(index, each, descriptors, _label(each), driven=driven))
         ordered = tried_order(made, self.document.dialect)
         numbers = tuple(range(len(self.transitions), len(self.transitions) + len(ordered)))
         self.transitions += [replace(each, index=number) for each, number in zip(ordered, numbers, strict=True)]
@@ -195,7 +196,7 @@ class _Builder:
         for name, label, found in (("done", "done", source.done), ("error", "error", source.error)):
             for each in found:
                 descriptors = (exact(f"{name}.invoke.{invoke.id}"),)
-                made.append(self._transition(index, each, descriptors, f"{label} {invoke.id}"))
+                made.append(self._transition(index, each, descriptors, f"{label} {invoke.id}", driven=True))
         return made
 
     def _descriptors(self, index: int, written: doc.Transition, afters: dict[str, After]) -> tuple[Descriptor, ...]:
@@ -226,7 +227,7 @@ class _Builder:
         return event
 
     def _transition(
-        self, index: int, written: doc.Transition, descriptors: tuple[Descriptor, ...], label: str
+        self, index: int, written: doc.Transition, descriptors: tuple[Descriptor, ...], label: str, *, driven: bool
     ) -> Transition:
         return Transition(
             index=0,
@@ -238,6 +239,7 @@ class _Builder:
             internal=written.reenter is False,
             reenter=written.reenter is True,
             roles=written.roles,
+            driven=driven,
             origin=written.origin,
             label=label,
             description=written.description,
@@ -299,6 +301,9 @@ class _Builder:
         ms = parse_duration(text)
         if ms is None:
             self.findings.error("duration.syntax", f'"{text}" is not a duration', place, "such as 30s or 1h30m")
+        elif ms > DELAY_MS_MAX:
+            longest = format_duration(DELAY_MS_MAX)
+            self.findings.error("duration.range", f'the duration "{text}" is too long', place, f"at most {longest}")
         return ms
 
     def _events(self) -> tuple[doc.EventType, ...] | None:

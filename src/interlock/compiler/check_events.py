@@ -14,11 +14,12 @@ from interlock.expression.parse import Parsed
 from interlock.model.action import Emit, Expression, Raise, Send, value_expressions
 from interlock.model.chart import Transition
 from interlock.model.document import EventType
-from interlock.model.event import RESERVED_NAMES
+from interlock.model.event import RESERVED_HINT, RESERVED_WORDS, is_reserved
 from interlock.model.field import Field, fields_refusal
 from interlock.model.limits import NAME_BYTES_MAX
 
-_OWN = ("done", "error", "after")
+_ITSELF = (None, "self", "internal")
+"""Targets by which a `send` stays inside its entity."""
 
 _MOVING = frozenset({"entity.version", "event.time_ms"})
 """What the driver stamps anew each time that an event comes."""
@@ -31,6 +32,7 @@ def check_events(review: Review) -> None:
         _check_declaration(review, event, declared)
     for name, data, place in _caused(review):
         _check_caused(review, declared, name, data, place)
+    _check_sent(review)
     for transition in review.chart.transitions:
         _check_descriptors(review, declared, transition)
         _check_roles(review, transition)
@@ -45,7 +47,7 @@ def check_events(review: Review) -> None:
 
 
 def _check_declaration(review: Review, event: EventType, declared: dict[str, EventType]) -> None:
-    if event.name.startswith(RESERVED_NAMES):
+    if is_reserved(event.name):
         _reserved(review, event.name, event.place)
     if len(event.name.encode()) > NAME_BYTES_MAX:
         message = f'the event name "{event.name[:40]}..." has more than {NAME_BYTES_MAX} bytes'
@@ -77,7 +79,7 @@ def _moving(parsed: Parsed) -> str | None:
 
 def _reserved(review: Review, name: str, place: Place) -> None:
     message = f'the event "{name}" has a name of the kernel\'s'
-    review.rule("name.reserved", message, place, "names in `_`, `done.`, `error.` and `after.` are reserved")
+    review.rule("name.reserved", message, place, RESERVED_HINT)
 
 
 # What the chart itself causes
@@ -90,14 +92,25 @@ def _caused(review: Review) -> Iterator[tuple[str, object, Place]]:
             match action:
                 case Raise(event=str() as name):
                     yield name, action.data, action.place
-                case Send(event=str() as name) if action.to in (None, "self", "internal"):
+                case Send(event=str() as name) if action.to in _ITSELF:
                     yield name, action.data, action.place
                 case _:
                     pass
 
 
+def _check_sent(review: Review) -> None:
+    """A reserved name in a `send` to another entity: the kernel refuses to send it, in every dialect."""
+    for site in sites(review.chart):
+        for action in site.actions():
+            match action:
+                case Send(event=str() as name) if action.to not in _ITSELF and is_reserved(name):
+                    _reserved(review, name, action.place)
+                case _:
+                    pass
+
+
 def _check_caused(review: Review, declared: dict[str, EventType], name: str, data: object, place: Place) -> None:
-    if name.startswith(RESERVED_NAMES):
+    if is_reserved(name):
         if review.own:
             _reserved(review, name, place)
         return
@@ -141,7 +154,7 @@ def _check_descriptors(review: Review, declared: dict[str, EventType], transitio
     if review.chart.events is None or review.is_generated(transition.source):
         return
     for descriptor in transition.descriptors:
-        if not descriptor.tokens or descriptor.tokens[0] in _OWN:
+        if not descriptor.tokens or descriptor.tokens[0] in RESERVED_WORDS:
             continue
         found = review.events.taken(descriptor)
         if not found:
@@ -178,7 +191,7 @@ def _check_roles(review: Review, transition: Transition) -> None:
 
 def is_by_itself(transition: Transition) -> bool:
     """Whether only the kernel makes a transition be taken: no event, or its own events."""
-    return all(each.tokens[:1] and each.tokens[0] in _OWN for each in transition.descriptors)
+    return all(each.tokens[:1] and each.tokens[0] in RESERVED_WORDS for each in transition.descriptors)
 
 
 # Lints of the `events` block

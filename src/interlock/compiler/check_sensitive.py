@@ -1,16 +1,20 @@
 """Errors and lints about what is hidden: fields that are masked, and states shown under a neutral name.
 
+A name that is computed from a masked field carries its value to wherever the name is shown.
 Who could enter a hidden state unasked, or leave it with less right than it takes to enter, could tell that it is there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from interlock.compiler.check_events import is_by_itself
-from interlock.compiler.content import known_fields
+from interlock.compiler.content import computable_names, known_fields, sites
 from interlock.compiler.graph import Graph
 from interlock.compiler.lint_states import ways_out
 from interlock.compiler.review import Review, trigger
-from interlock.model.chart import State, Transition
+from interlock.model.action import Value, value_expressions
+from interlock.model.chart import Chart, State, Transition
 
 NEUTRAL = "processing"
 """What a hidden state is shown as when its author gives no name."""
@@ -33,9 +37,35 @@ def check_sensitive(review: Review, graph: Graph) -> None:
         if sensitive.hidden:
             hidden.append(state)
             _check_neutral(review, state, sensitive.neutral or NEUTRAL)
+    _check_names(review)
     told: set[int] = set()
     for state in hidden:
         _check_ways(review, graph, state, told)
+
+
+def _check_names(review: Review) -> None:
+    """A masked field that becomes part of the name of an event, a timer, a target, a source or a message."""
+    marked = (state.sensitive for state in review.chart.states if state.sensitive is not None)
+    masked = {path.split(".", 1)[0] for each in marked for path in each.fields}
+    if not masked:
+        return
+    for state, value in _computed_names(review.chart):
+        for expression in value_expressions(value):
+            parsed = review.names.parsed.get(expression.text)
+            read = sorted({name for name, _ in parsed.reads} & masked) if parsed is not None else []
+            if read:
+                message = f"the sensitive field `{read[0]}` becomes part of a name, and names are journaled as they are"
+                hint = "compute the name from another field, such as an id"
+                review.lint("sensitive.name", message, state, expression.place, hint)
+
+
+def _computed_names(chart: Chart) -> Iterator[tuple[int, Value]]:
+    for site in sites(chart):
+        for action in site.actions():
+            yield from ((site.state, each) for each in computable_names(action))
+    for state in chart.states:
+        for invoke in state.invokes:
+            yield from ((state.index, each) for each in (invoke.src, invoke.type, invoke.key))
 
 
 def _check_neutral(review: Review, state: State, neutral: str) -> None:

@@ -13,10 +13,13 @@ from typing import Literal
 from interlock.model.action import (
     Action,
     Block,
+    Emit,
     Expression,
     Foreach,
     Guard,
     If,
+    Raise,
+    Send,
     Value,
     action_expressions,
     block_actions,
@@ -99,6 +102,35 @@ def readings(chart: Chart) -> Iterator[Reading]:
             yield from (Reading(site.state, each, site.transition) for each in action_expressions(action))
     for event in chart.events or ():
         yield from (Reading(0, each) for value in (event.permit, event.dedupe) for each in value_expressions(value))
+
+
+def written_names(chart: Chart) -> frozenset[str]:
+    """Every name that a chart writes as text: of events, handlers, timers, sends, targets, sources and messages."""
+    found: set[Value] = {*chart.handlers, *(each.name for each in chart.events or ())}
+    for state in chart.states:
+        found.update(each.event for each in state.after)
+        found.update((f"done.state.{state.id}",))
+        for invoke in state.invokes:
+            found.update(each for each in (invoke.src, invoke.type, invoke.id) if isinstance(each, str))
+    for transition in chart.transitions:
+        found.update(each.text for each in transition.descriptors)
+    for site in sites(chart):
+        for action in site.actions():
+            found.update(each for each in computable_names(action) if isinstance(each, str))
+    return frozenset(found)
+
+
+def computable_names(action: Action) -> tuple[Value, ...]:
+    """The parts of an action that are names and may be computed; names are journaled and shown as they are."""
+    match action:
+        case Send():
+            return action.event, action.to, action.id, action.type
+        case Raise():
+            return (action.event,)
+        case Emit():
+            return (action.type,)
+        case _:
+            return ()
 
 
 def fields(chart: Chart) -> dict[str, Field]:

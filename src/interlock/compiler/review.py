@@ -38,6 +38,7 @@ LINTS: dict[str, Severity] = {
     "saga.input": "warning",
     "saga.left_midway": "warning",
     "saga.no_compensation": "warning",
+    "sensitive.name": "warning",
     "sensitive.no_roles": "warning",
     "sensitive.roles": "warning",
     "state.catch_all_failure": "warning",

@@ -41,6 +41,9 @@ from interlock.model.event import SCXML_PROCESSOR
 from interlock.model.field import UNSET, plain_refusal
 from interlock.model.findings import Findings
 
+ALLOW_SRC_HINT = "write its text in place, or, if you trust it, use load(..., allow_src=True) or --allow-src"
+"""What to do about a `src` that is not read."""
+
 _TARGETS = {"#_internal": "internal", "#_parent": "parent"}
 
 
@@ -108,8 +111,8 @@ class ContentReader:
         """The text that `src` names, through the resolver the caller gave."""
         src = element.get(name) or ""
         if self.resolver is None:
-            message = f'"{src}" is not read: no resolver was given'
-            self.findings.error("scxml.src", message, element.at(name), "a reader opens nothing by itself")
+            message = f'"{src}" is not read: a definition opens no other file unless the caller allows it'
+            self.findings.error("scxml.src", message, element.at(name), ALLOW_SRC_HINT)
             return None
         try:
             return self.resolver(src)

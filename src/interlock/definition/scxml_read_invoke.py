@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from interlock.definition.scxml_content import ContentReader
+from interlock.definition.scxml_content import ALLOW_SRC_HINT, ContentReader
 from interlock.definition.scxml_expression import read_path
 from interlock.definition.scxml_structure import CHART_TYPES, HANDLER_TYPE, own, tag
 from interlock.definition.xml_text import Element, parse_xml
@@ -72,8 +72,8 @@ class InvokeReader:
         if src.startswith("interlock:"):
             return src.removeprefix("interlock:")
         if self.content.resolver is None:
-            message = f'"{src}" is not read: no resolver was given; it is taken for the name of a chart'
-            self.findings.warning("scxml.src", message, element.at("src"))
+            message = f'"{src}" is not read: it is used as the name of a chart that is registered'
+            self.findings.warning("scxml.src", message, element.at("src"), ALLOW_SRC_HINT)
             return src
         text = self.content.resolved(element, "src")
         return None if text is None else self._nested_text(text, src, name)

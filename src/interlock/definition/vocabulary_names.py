@@ -1,8 +1,7 @@
 """Names, durations and other texts of the vocabulary: which strings may stand where (V6, V7).
 
 Rule 1: patterns are written for JSON Schema, with its classes for letters (L) and digits (N) of any script.
-Rule 2: reserved names (in `_`, `done.`, `error.`, `after.`) fit these patterns: whether one may stand depends on the
-dialect.
+Rule 2: reserved names (`model.event`) match these patterns: whether one is allowed depends on the dialect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What no shape can say about a definition in our own vocabulary: reserved names, first values, ranges.
 
-Rule 1: names in `_`, `done.`, `error.`, `after.` belong to the kernel (V6). Converted charts may carry them, so they
+Rule 1: some names belong to the kernel (V6; `model.event` says which). Converted charts may carry them, so they
 are refused in the dialect `interlock` only.
 Rule 2: a field of the context must say how it gets its first value.
 """
@@ -13,7 +13,7 @@ from interlock.errors import Place
 from interlock.model.action import Block, Raise, Send, block_actions
 from interlock.model.document import Document, Invoke, Retry, State
 from interlock.model.duration import parse_duration
-from interlock.model.event import RESERVED_NAMES
+from interlock.model.event import RESERVED_HINT, is_reserved
 from interlock.model.field import UNSET
 from interlock.model.findings import Findings
 
@@ -22,7 +22,7 @@ def check_names(document: Document, findings: Findings) -> None:
     """Adds a finding for each reserved name of a document, and of the charts inside it."""
     if document.dialect == "interlock":
         for event in document.events or ():
-            if event.name.startswith(RESERVED_NAMES):
+            if is_reserved(event.name):
                 _reserved("event", event.name, event.place, findings)
         for state in _states(document.root):
             _check_reserved(state, findings)
@@ -63,7 +63,7 @@ def _states(root: State) -> Iterator[State]:
 
 def _reserved(what: str, name: str, place: Place, findings: Findings) -> None:
     message = f'the {what} "{name}" has a name of the kernel\'s'
-    findings.error("name.reserved", message, place, "names in `_`, `done.`, `error.` and `after.` are reserved")
+    findings.error("name.reserved", message, place, RESERVED_HINT)
 
 
 def _check_reserved(state: State, findings: Findings) -> None:
@@ -74,11 +74,7 @@ def _check_reserved(state: State, findings: Findings) -> None:
             _reserved("field", field.name, field.place, findings)
     for block in _blocks(state):
         for action in block_actions(block):
-            if (
-                isinstance(action, Raise | Send)
-                and isinstance(action.event, str)
-                and action.event.startswith(RESERVED_NAMES)
-            ):
+            if isinstance(action, Raise | Send) and isinstance(action.event, str) and is_reserved(action.event):
                 _reserved("event", action.event, action.place, findings)
 
 

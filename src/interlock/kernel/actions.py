@@ -3,7 +3,8 @@
 Rule 1: generated text holds our own words, source that the expression room wrote, and `repr` of constants; nothing
 else.
 Rule 2: a block's function takes the run; it raises on error, and the caller decides what that means (S23).
-Rule 3: every evaluation is counted: straight code when a block begins, loops once per turn.
+Rule 3: a reserved event name is allowed only as written text of an imported dialect, never as a computed value.
+Rule 4: every evaluation is counted: straight code when a block begins, loops once per turn.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from interlock.model.action import (
     Value,
 )
 from interlock.model.chart import Chart
+from interlock.model.event import is_reserved
 from interlock.model.field import Field, refusal
 from interlock.model.storable import shown
 
@@ -64,6 +66,7 @@ class Actions:
         self.guards = guards
         self.assigns = assigns
         self.fields = {field.name: field for state in chart.states for field in state.context}
+        self.imported = chart.dialect.name != "interlock"
 
     def block(self, block: Block) -> tuple[Operation, bool]:
         """The block as a function of the run, and whether it asks `In()`."""
@@ -208,15 +211,14 @@ class Writer:
                 result = self.call(action.name, self.actions.assigns, action.arguments)
                 self.add(f"run.assign_all({result}, {action.name!r})")
             case Raise():
-                self.add(f"run.raise_event({self.value(action.event)}, {self.value(action.data)})")
+                written = ", written=True" if self.is_written(action.event) else ""
+                self.add(f"run.raise_event({self.value(action.event)}, {self.value(action.data)}{written})")
             case Send():
                 self.send(action)
             case Cancel():
                 self.add(f"run.cancel({self.value(action.id)})")
             case Emit():
-                self.add(
-                    f"run.effect('message', {{'type': {self.value(action.type)}, 'data': {self.value(action.data)}}})"
-                )
+                self.add(f"run.emit({self.value(action.type)}, {self.value(action.data)})")
             case Log():
                 self.add(f"run.effect('log', {{'label': {action.label!r}, 'value': {self.value(action.value)}}})")
             case If():
@@ -236,7 +238,13 @@ class Writer:
             self.add(f"run.sendid = {action.id!r}")  # an error in the arguments is told with it, too (W3C 332)
         if action.restore is not None:
             texts.append(repr(action.restore))
+        if self.is_written(action.event):
+            texts.append("written=True")
         self.add(f"run.send({', '.join(texts)})")
+
+    def is_written(self, event: Value) -> bool:
+        """Whether a reserved event name is the text of an imported chart, which then means only itself."""
+        return self.actions.imported and isinstance(event, str) and is_reserved(event)
 
     def assign(self, path: str, value: Value) -> None:
         """One write. The common case, a whole declared field, becomes one check and one store."""

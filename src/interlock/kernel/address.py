@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.kernel.failing import ContentError
-from interlock.model.duration import parse_duration
+from interlock.kernel.failing import ContentError, name_of
+from interlock.model.duration import format_duration, parse_duration
+from interlock.model.limits import DELAY_MS_MAX
 from interlock.model.snapshot import Invocation, Parent
 
 
@@ -17,12 +18,13 @@ def send_address(
     to: Any, entity: str, parent: Parent | None, invokes: tuple[Invocation, ...], sendid: str | None
 ) -> str:
     """The address that `to` names: this entity, `#_internal`, `#_parent`, `#_<active invoke>`, or another entity."""
-    if to is None or to in ("self", entity, f"#_scxml_{entity}"):
+    if to is None:
+        return entity
+    name_of(to, "send.target", "the target of a send", sendid)
+    if to in ("self", entity, f"#_scxml_{entity}"):
         return entity
     if to in ("internal", "#_internal"):
         return "#_internal"
-    if type(to) is not str or not to:
-        raise ContentError("send.target", "the target of a send must be a string", sendid=sendid)
     if to in ("parent", "#_parent"):
         if parent is None:
             raise _undeliverable("this entity has no parent", sendid)
@@ -50,13 +52,12 @@ def delay_of(delay: Any, sendid: str | None) -> int:
     """The milliseconds of a delay: none, a whole number of them, or a duration such as `30s`."""
     if delay is None:
         return 0
-    if type(delay) is int and delay >= 0:
-        return delay
-    if type(delay) is str:
-        ms = parse_duration(delay)
-        if ms is not None:
-            return ms
-    raise ContentError("send.delay", "a delay is a duration such as '30s', or whole milliseconds", sendid=sendid)
+    ms = parse_duration(delay) if type(delay) is str else delay
+    if type(ms) is not int or ms < 0:
+        raise ContentError("send.delay", "a delay is a duration such as '30s', or whole milliseconds", sendid=sendid)
+    if ms > DELAY_MS_MAX:
+        raise ContentError("send.delay", f"a delay is at most {format_duration(DELAY_MS_MAX)}", sendid=sendid)
+    return ms
 
 
 def _undeliverable(message: str, sendid: str | None) -> ContentError:

@@ -5,7 +5,11 @@ Rule: an error of content is told to the chart as an event (S25); a limit, or an
 
 from __future__ import annotations
 
+from typing import Any
+
 from interlock.expression.compile import explain
+from interlock.model.event import RESERVED_HINT
+from interlock.model.field import type_name
 from interlock.model.step import Fault
 
 
@@ -26,6 +30,27 @@ class ContentError(Exception):
         self.message = message
         self.event = event
         self.sendid = sendid
+
+
+def text_of(value: Any, code: str, what: str, sendid: str | None = None) -> str:
+    """The value, which a chart computed and which must be text. Raises ContentError for anything else."""
+    if type(value) is not str:
+        raise ContentError(code, f"{what} must be a string, not {type_name(value)}", sendid=sendid)
+    return value
+
+
+def name_of(value: Any, code: str, what: str, sendid: str | None = None) -> str:
+    """The value, which a chart computed and which must be text with at least one character."""
+    text = text_of(value, code, what, sendid)
+    if not text:
+        raise ContentError(code, f"{what} must not be empty", sendid=sendid)
+    return text
+
+
+def reserved_name(name: str, sendid: str | None = None) -> ContentError:
+    """The error for an event name that a chart computed and that belongs to the kernel."""
+    message = f"the event name {name[:80]!r} is reserved; {RESERVED_HINT}"
+    return ContentError("event.reserved", message, sendid=sendid)
 
 
 def error_facts(error: Exception) -> tuple[str, str, str, str | None]:

@@ -24,7 +24,7 @@ from interlock.kernel.select import Selector
 from interlock.model.action import Action, Assign, AssignCall, Do, Expression, If, Value
 from interlock.model.chart import Chart
 from interlock.model.effect import Effect
-from interlock.model.event import Event
+from interlock.model.event import Event, is_reserved
 from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
 from interlock.model.limits import EFFECTS_MAX
 from interlock.model.snapshot import Snapshot
@@ -74,7 +74,7 @@ class Accelerator:
     def heat(self, configuration: Configuration, name: str) -> None:
         """Count one use; when there were enough, make the function."""
         count = configuration.heat.get(name, 0)
-        if count < 0 or name not in self.selector.named or name[:1] == "_":  # those of our own are no sender's
+        if count < 0 or name not in self.selector.named or is_reserved(name):  # those have checks of their own
             return
         configuration.heat[name] = count + 1
         if count >= HITS:

@@ -1,7 +1,8 @@
 """What an event means to an entity: a sender's, a result, a timer, or our own (S9, S30-S39).
 
 Rule 1: what the driver brings back (results, timers) is matched with the snapshot; what is no longer there is
-`ignored`.
+`ignored`. The name alone proves nothing: an event named like a result that the driver did not create is `rejected`,
+reason `reserved`.
 Rule 2: a step either is whole or did not happen.
 Rule 3: after the end nothing changes any more; but a saga that the end cut short turns back (`turning`), and a deed
 of a saga that turns out to be done is still answered.
@@ -20,7 +21,8 @@ from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.run import ANOTHER_REVISION, Run, filled_payload, run_at
 from interlock.kernel.turning import Turning
 from interlock.model.chart import Chart, Late, State
-from interlock.model.event import Event
+from interlock.model.event import INVOKE_RESULTS, RESULT_NAMES, Event
+from interlock.model.results import TIMER_SOURCE, is_result
 from interlock.model.snapshot import Ended, Invocation, Snapshot, Timer
 from interlock.model.step import Fault, Outcome, Step
 
@@ -48,6 +50,8 @@ class Receiver:
         """The step of one event."""
         if event.name[:1] == "_":
             return self._reserved(snapshot, configuration, event)
+        if event.name.startswith(RESULT_NAMES) and not self._is_genuine(snapshot, event):
+            return Step(snapshot, (), "rejected", "reserved")
         if event.source is not None or event.invokeid is not None:
             return self._returned(snapshot, configuration, event)
         if self.events is not None and event.type != "platform":  # the driver's own errors are nobody's to declare
@@ -66,6 +70,21 @@ class Receiver:
         if late is not None:
             return self._compensated(snapshot, frozenset(), event, *late)  # no state is active after the end
         return Step(snapshot, (), "ignored" if event.source is not None else "rejected", "ended")
+
+    def _is_genuine(self, snapshot: Snapshot, event: Event) -> bool:
+        """Whether an event with the name of a result, an error or a timer comes from the driver.
+
+        An imported chart may also send such a name to itself, as written text: it then means only itself. What another
+        entity sends or forwards never counts.
+        """
+        if event.forwarded:
+            return False
+        if event.type == "platform":
+            return not event.name.startswith(INVOKE_RESULTS) or is_result(event, event.invokeid)
+        if (event.source or "").startswith(TIMER_SOURCE):
+            return True
+        sent = event.origin == f"#_scxml_{snapshot.entity}" and event.source is None and event.invokeid is None
+        return sent and self.actions.imported
 
     def _declared(self, snapshot: Snapshot, event: Event) -> Event | Step:
         """The event with its payload checked and completed, or the refusal."""
@@ -103,7 +122,7 @@ class Receiver:
             plan = self.loop.choice(run, configuration, event)
             if plan is None:
                 self.loop.unhandled(run, event)
-                if self.raises and over is not None and event.name == f"error.invoke.{over.id}":
+                if self.raises and over is not None and event.name.startswith("error."):
                     return self._ended_as(snapshot, configuration, run, "failed", over)
             if plan is None and not handled and not run.queue and configuration.quiet:
                 return self.judge.untaken(snapshot, configuration, event, run, ours=ours)
@@ -153,19 +172,20 @@ class Receiver:
 
     def _returned(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
         source = event.source or ""
-        if source.startswith("timer/"):
+        if source.startswith(TIMER_SOURCE):
             return self._fired(snapshot, configuration, event, source)
         if event.invokeid is None or event.forwarded:
             return self._finished(snapshot, configuration, event, self._run(snapshot, event))
         found = next((each for each in snapshot.invokes if _is_from(event, each)), None)
         if found is None:
-            if event.last:
+            taken = is_result(event, event.invokeid) and any(each.id == event.invokeid for each in snapshot.invokes)
+            if event.last and not taken:  # an invoke of the same id is active: this is not its result
                 return self._finished(snapshot, configuration, event, self._run(snapshot, event))
             return self._gone(snapshot, configuration, event, source)
         run = self._run(snapshot, event)
-        ends = event.name in (f"done.invoke.{found.id}", f"error.invoke.{found.id}")
-        if not ends:
+        if not is_result(event, found.id):
             return self._finished(snapshot, configuration, event, run)
+        run.matched = event
         return self._finished(snapshot, configuration, event, run, None, found)
 
     def _gone(self, snapshot: Snapshot, configuration: Configuration, event: Event, source: str) -> Step:
@@ -180,7 +200,7 @@ class Receiver:
     def _late_deed(self, event: Event) -> tuple[str, Late] | None:
         """The saga step that an event says was done, or perhaps was, with what answers it; None for any other event."""
         found = self.late.get(event.invokeid or "")
-        if found is None or not event.source:
+        if found is None or not event.source or not is_result(event, event.invokeid):
             return None
         done = event.name == f"done.invoke.{event.invokeid}"
         perhaps = isinstance(event.data, dict) and event.data.get("done") == "unknown"
@@ -215,9 +235,9 @@ class Receiver:
         return {"compensates": f"{run.id}/{version}/{state}" if key is None else key, **(value or {})}
 
     def _fired(self, snapshot: Snapshot, configuration: Configuration, event: Event, source: str) -> Step:
-        name, _, version = source.removeprefix("timer/").rpartition("/")
+        name, _, version = source.removeprefix(TIMER_SOURCE).rpartition("/")
         timer = next((each for each in snapshot.timers if each.name == name and str(each.version) == version), None)
-        if timer is None:
+        if timer is None or timer.event != event.name:
             return Step(snapshot, (), "ignored", "timer_gone")
         run = self._run(snapshot, event)
         run.timers = tuple(each for each in run.timers if each is not timer)
@@ -225,13 +245,14 @@ class Receiver:
             run.send_timer(timer)
             after = self.judge.snapshot(run, Result(configuration), run.version, snapshot.deferred)
             return Step(after, tuple(run.effects), "applied", "sent")
-        run.event = event
+        if timer.state is not None:
+            run.matched = event
         return self._finished(snapshot, configuration, event, run, timer)
 
     def _reserved(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> Step:
         """Our own events, from the driver only: a parent's cancel (S10), a timer moved after downtime (S39)."""
         if event.type != "platform":
-            return Step(snapshot, (), "rejected", "undeclared")
+            return Step(snapshot, (), "rejected", "reserved")
         if event.name == "_cancel":
             return self._ended_as(snapshot, configuration, self._run(snapshot, event), "cancelled")
         due_ms = event.data.get("due_ms") if isinstance(event.data, dict) else None

@@ -15,10 +15,10 @@ from msgspec import Struct, field
 
 from interlock.expression.compile import Meter
 from interlock.kernel.address import delay_of, send_address
-from interlock.kernel.failing import ContentError, StepFailed, error_facts
+from interlock.kernel.failing import ContentError, StepFailed, error_facts, name_of, reserved_name, text_of
 from interlock.model.chart import After, Invoke, State
 from interlock.model.effect import CHART_TYPES, Effect, EffectType
-from interlock.model.event import SCXML_PROCESSOR, Event
+from interlock.model.event import SCXML_PROCESSOR, Event, is_reserved
 from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
 from interlock.model.limits import (
     EFFECTS_MAX,
@@ -72,6 +72,8 @@ class Run(Struct, gc=False):
     """The id of the send whose arguments are being evaluated, if it has one."""
     clock_ms: int | None = None
     """The driver's clock, where it is behind `time_ms`: timers count from it."""
+    matched: Event | None = None
+    """The event of this step, when it is the result of an active invoke or the firing of an `after` timer."""
 
     # Errors
 
@@ -178,10 +180,15 @@ class Run(Struct, gc=False):
         self.effects.append(effect)
         return effect
 
-    def raise_event(self, name: Any, data: Any) -> None:
-        """The action `raise`."""
-        if type(name) is not str or not name:
-            raise ContentError("raise.event", "the name of a raised event must be a string")
+    def emit(self, message: Any, data: Any) -> None:
+        """The action `emit`: a message of this type."""
+        self.effect("message", {"type": name_of(message, "emit.type", "the type of a message"), "data": data})
+
+    def raise_event(self, name: Any, data: Any, *, written: bool = False) -> None:
+        """The action `raise`. `written`: the name is reserved, and is text of an imported chart."""
+        name_of(name, "raise.event", "the name of a raised event")
+        if not written and is_reserved(name):
+            raise reserved_name(name)
         self.enqueue(Event(name, data, None, None, None, self.time_ms, "internal"))
 
     def send(
@@ -194,20 +201,27 @@ class Run(Struct, gc=False):
         data: Any,
         type_: Any,
         restore: str = "deadline",
+        *,
+        written: bool = False,
     ) -> None:
-        """The action `send`: the internal queue, an effect, or a timer (S24, S25, S36)."""
+        """The action `send`: the internal queue, an effect, or a timer (S24, S25, S36).
+
+        `written`: the name is reserved, and is text of an imported chart; such an event stays inside the entity.
+        """
         self.sendid = None
         sendid = id if location is None else f"send.{self.version}.{self.ordinal}"
         if location is not None:
             self.assign(tuple(location.split(".")), sendid)
-        if sendid is not None and type(sendid) is not str:
-            raise ContentError("send.id", "the id of a send must be a string")
-        if type(event) is not str or not event:
-            raise ContentError("send.event", "the name of an event must be a string", sendid=sendid)
+        if sendid is not None:
+            text_of(sendid, "send.id", "the id of a send")
+        name_of(event, "send.event", "the name of an event", sendid)
         if type_ not in (None, "", "scxml", SCXML_PROCESSOR):
-            raise ContentError("send.type", f"no event processor for {str(type_)[:80]!r}", sendid=sendid)
+            text_of(type_, "send.type", "the type of a send", sendid)
+            raise ContentError("send.type", f"no event processor for {type_[:80]!r}", sendid=sendid)
         delay_ms = delay_of(delay, sendid)
         address = send_address(to, self.id, self.parent, self.invokes, sendid)
+        if is_reserved(event) and not (written and address in (self.id, "#_internal")):
+            raise reserved_name(event, sendid)
         if address == "#_internal":
             self.enqueue(Event(event, data, None, None, None, self.time_ms, "internal", sendid))
         elif delay_ms:
@@ -271,8 +285,7 @@ class Run(Struct, gc=False):
 
     def cancel(self, id: Any) -> None:
         """The action `cancel`: every pending timer of this send id."""
-        if type(id) is not str:
-            raise ContentError("cancel.id", "the id to cancel must be a string")
+        text_of(id, "cancel.id", "the id to cancel")
         self.drop_timers(tuple(each for each in self.timers if each.id == id))
 
     # Invokes
@@ -282,6 +295,7 @@ class Run(Struct, gc=False):
         invoke: Invoke = state.invokes[position]
         if len(self.invokes) >= INVOKES_MAX:
             raise StepFailed("step.invokes_max", f"more than {INVOKES_MAX:,} active invokes")
+        _check_invoke(values)
         name = invoke.id if invoke.id is not None else f"{state.id}.{self.version}.{self.ordinal}"
         if invoke.id_location is not None:
             self.assign(tuple(invoke.id_location.split(".")), name)
@@ -318,6 +332,16 @@ class Run(Struct, gc=False):
                     self.effects.remove(begun)
                 else:
                     self.effect("invoke_cancel", {"id": each.id, "key": each.key})
+
+
+def _check_invoke(values: dict[str, Any]) -> None:
+    """Raise ContentError when a value of an invoke that may be computed has the wrong type."""
+    if "src" in values:
+        text_of(values["src"], "invoke.src", "the src of an invoke")
+    text_of(values["type"], "invoke.type", "the type of an invoke")
+    key = values.get("key")
+    if key is not None and type(key) is not int:
+        text_of(key, "invoke.key", "the key of an invoke")
 
 
 def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> Run:

@@ -55,6 +55,7 @@ class Selector:
         self.descriptors = tuple(
             (each, number) for number, transition in enumerate(chart.transitions) for each in transition.descriptors
         )
+        self.driven = frozenset(number for number, each in enumerate(chart.transitions) if each.driven)
         self._guards: dict[int, Operation] = {}
         for name in {descriptor.text for descriptor, _ in self.descriptors} | self._known_names():
             self.named[name] = self._class_of(name)
@@ -69,6 +70,14 @@ class Selector:
         """The class of an event's name; foreign names are matched anew each time, so they cannot fill a cache."""
         found = self.named.get(name)
         return self._class_of(name) if found is None else found
+
+    def _class_for(self, event: Event, run: Run) -> int:
+        """The class of an event: without the driven transitions, unless the kernel or the driver created it."""
+        found = self.event_class(event.name)
+        members = self.members[found]
+        if self.driven.isdisjoint(members) or _is_own(event, run):
+            return found
+        return self.class_of(members - self.driven)
 
     def _class_of(self, name: str) -> int:
         return self.class_of(frozenset(number for descriptor, number in self.descriptors if descriptor.matches(name)))
@@ -113,7 +122,7 @@ class Selector:
 
     def enabled(self, configuration: Configuration, event: Event | None, run: Run) -> tuple[int, ...]:
         """The enabled transitions for an event, or for none, before conflicts are resolved."""
-        event_class = EVENTLESS if event is None else self.event_class(event.name)
+        event_class = EVENTLESS if event is None else self._class_for(event, run)
         candidates = self.candidates(configuration, event_class)
         if candidates.enabled is not None:
             return candidates.enabled
@@ -169,6 +178,11 @@ class Selector:
         if guard is None:
             guard = self._guards[transition.index] = self.actions.guard(transition.guard)
         return bool(run.carry(guard, f"{transition.where}.guard"))
+
+
+def _is_own(event: Event, run: Run) -> bool:
+    """Whether an event was created by the kernel, or came from the driver and matched the snapshot."""
+    return event is run.matched or (event.type == "platform" and event.source is None and event.invokeid is None)
 
 
 def is_permitted(roles: tuple[str, ...], event: Event | None) -> bool:

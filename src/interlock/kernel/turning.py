@@ -22,7 +22,7 @@ from interlock.kernel.plan import Configuration
 from interlock.kernel.run import ANOTHER_REVISION, Run, run_at
 from interlock.model.chart import Chart, Compensation, TurnBack
 from interlock.model.event import Event
-from interlock.model.results import COMPENSATION_FAILED
+from interlock.model.results import COMPENSATION_FAILED, is_result
 from interlock.model.snapshot import Invocation, Snapshot
 from interlock.model.step import Fault, Step
 
@@ -101,8 +101,7 @@ class Turning:
 
 
 def _is_answer(event: Event, invocation: Invocation) -> bool:
-    names = (f"done.invoke.{invocation.id}", f"error.invoke.{invocation.id}")
-    return event.name in names and event.source == f"invoke/{invocation.key}"
+    return is_result(event, invocation.id) and event.source == f"invoke/{invocation.key}"
 
 
 def _listed(context: dict[str, Any], saga: TurnBack, compensation: Compensation) -> bool:

@@ -69,6 +69,8 @@ class Transition:
 
     `internal`: the author said that the source is not left (`reenter: false`, SCXML's type). `reenter`: as said, for
     XState.
+    `driven`: made from `after`, `onDone` or `onError`, so only the kernel's and the driver's own events trigger it; an
+    event of the same name that content raises does not.
     `origin` is the key it was written under, `label` what a diagram shows for its event (`pay`, `after 30s`, `done`).
     """
 
@@ -81,6 +83,7 @@ class Transition:
     internal: bool = False
     reenter: bool = False
     roles: tuple[str, ...] | None = None
+    driven: bool = False
     origin: str = "on"
     label: str = ""
     description: str | None = None

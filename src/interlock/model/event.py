@@ -1,4 +1,8 @@
-"""An event: the input of a step. A hot value, checked where it is received, not where it is made."""
+"""An event: the input of a step. A hot value, checked where it is received, not where it is made.
+
+This file owns the rule for reserved names: `is_reserved` decides, and `check_sendable` is the refusal of every entry
+point that takes an event name from a caller. The kernel applies the same rule to names that a chart computes.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,50 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from interlock.errors import UsageError
+
 EventKind = Literal["external", "internal", "platform"]
 
 SCXML_PROCESSOR = "http://www.w3.org/TR/scxml/#SCXMLEventProcessor"
 """The origintype of every event that one entity sends to another."""
 
 
-RESERVED_NAMES = ("_", "done.", "error.", "after.")
-"""Beginnings of event names that belong to the kernel: no sender and no chart may use them for its own events."""
+RESERVED_WORDS = frozenset({"done", "error", "after"})
+"""First words of the names of results, errors and timers: only the kernel and the driver create such events."""
+
+RESULT_NAMES = ("done.", "error.", "after.")
+"""How the names begin of events that the kernel accepts from the driver only."""
+
+INVOKE_RESULTS = ("done.invoke.", "error.invoke.")
+"""How the name of the event begins by which an invoke ends; the id of the invoke follows."""
+
+RESERVED_HINT = "names that start with `_`, and `done`, `error`, `after` alone or before a dot, are reserved"
+
+
+def is_reserved(name: str) -> bool:
+    """Whether an event name belongs to the kernel: it starts with `_`, or its first word is done, error or after.
+
+    A bare word counts, because the descriptor `error.*` matches `error` too. Spellings that Unicode compatibility
+    normalization (NFKC) makes equal count as well, without spaces around the word and without invisible characters.
+    Upper and lower case differ, as they do in descriptors.
+
+        >>> [is_reserved(name) for name in ("error", "error.x", "_x", "errors", "order.error")]
+        [True, True, True, False, False]
+    """
+    if not name.isascii():
+        import unicodedata  # large, and most names are ASCII
+
+        visible = "".join(each for each in name if unicodedata.category(each) != "Cf")
+        name = unicodedata.normalize("NFKC", visible)
+    word = name.partition(".")[0].strip()
+    return word[:1] == "_" or word in RESERVED_WORDS
+
+
+def check_sendable(name: str) -> None:
+    """Raise UsageError (`event.reserved`) for an event name that no caller may send."""
+    if is_reserved(name):
+        message = f"the event name `{name[:80]}` is reserved for the kernel and cannot be sent"
+        raise UsageError(message, code="event.reserved", hint=f"use another name: {RESERVED_HINT}")
 
 
 class Event(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -17,6 +17,9 @@ EFFECTS_MAX = 1_000
 TIMERS_MAX = 1_000
 """Pending timers of one entity: they live in its snapshot."""
 
+DELAY_MS_MAX = 1_000 * 365 * 86_400_000
+"""Milliseconds of a delay (1,000 years): longer than any use, and a due time stays far inside 64-bit columns."""
+
 DEFERRED_MAX = 64
 """Events kept back by `unhandled: defer`: they live in the snapshot with their payloads."""
 

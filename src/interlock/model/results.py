@@ -24,6 +24,15 @@ COMPENSATION_FAILED = "compensation_failed"
 """Why an ended entity refuses the failure of a compensation: nobody is there to take it but a person."""
 
 
+TIMER_SOURCE = "timer/"
+"""How `source` begins in the event of a timer; the timer's name and the version that set it follow."""
+
+
+def is_result(event: Event, invokeid: str | None) -> bool:
+    """Whether the driver created this event as the end of the invoke with this id; which one, `source` says."""
+    return event.type == "platform" and event.name in (f"done.invoke.{invokeid}", f"error.invoke.{invokeid}")
+
+
 def invoke_done(invokeid: str, key: str, data: Any, *, time_ms: int = 0) -> Event:
     """The result of an invoke, by its id and the key of its effect."""
     return _invoked("done", invokeid, key, data, time_ms)
@@ -46,7 +55,7 @@ def call_failed(name: str | None, key: str, code: str, *, sendid: str | None = N
 
 def timer_fired(timer: Timer, *, time_ms: int) -> Event:
     """The event that a timer sets off."""
-    source = f"timer/{timer.name}/{timer.version}"
+    source = f"{TIMER_SOURCE}{timer.name}/{timer.version}"
     return Event(timer.event, timer.data, id=source, time_ms=time_ms, sendid=timer.id, source=source)
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.duration import parse_duration
+from interlock.model.event import check_sendable
 from interlock.model.findings import suggestion
 from interlock.model.limits import (
     KEY_BYTES_MAX,
@@ -136,6 +137,7 @@ def _desired(chart: Chart, wish: Wish) -> tuple[str, ...] | None:
     if not isinstance(wish.drift, str) or not wish.drift or path[0] not in fields:
         hint = suggestion(path[0], fields) or f"its fields are {', '.join(fields[:10])}"
         raise _refused(f"`desired` of `{wish.name}` is no field of the context, or `drift` is no event", hint)
+    check_sendable(wish.drift)
     return path
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from interlock.kernel.explain import Candidate
 from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart
-from interlock.model.event import RESERVED_NAMES, Event
+from interlock.model.event import Event, is_reserved
 from interlock.model.field import UNSET, Field
 from interlock.model.snapshot import Snapshot
 from interlock.trust.authorize import Authorizer
@@ -61,7 +61,7 @@ def names(chart: Chart) -> tuple[str, ...]:
     if chart.events is not None:
         return tuple(each.name for each in chart.events if each.direction == "in")
     texts = (each.text for transition in chart.transitions for each in transition.descriptors)
-    return tuple(dict.fromkeys(each for each in texts if "*" not in each and not each.startswith(RESERVED_NAMES)))
+    return tuple(dict.fromkeys(each for each in texts if "*" not in each and not is_reserved(each)))
 
 
 def _acceptance(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.errors import NotFoundError, UsageError
-from interlock.model.event import RESERVED_NAMES
+from interlock.model.event import check_sendable
 from interlock.model.keys import OWN
 from interlock.model.limits import (
     ENTITY_ID_BYTES_MAX,
@@ -72,8 +72,7 @@ def check_event(name: str) -> None:
     _check_text(name, "event name", NAME_BYTES_MAX, "event.malformed")
     if not name:
         raise UsageError("an event has a name", code="event.malformed", hint="`interlock can` lists those taken now")
-    if name.startswith(RESERVED_NAMES):
-        raise UsageError(f"`{name}` belongs to the kernel: no sender may use it", code="event.reserved")
+    check_sendable(name)
 
 
 def check_sender(principal: Mapping[str, Any] | None, trace: str | None) -> None:

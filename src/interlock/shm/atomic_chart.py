@@ -18,7 +18,7 @@ from interlock.kernel.kernel import Kernel
 from interlock.model.chart import Chart, State
 from interlock.model.effect import Effect
 from interlock.model.entry import Receipt
-from interlock.model.event import Event
+from interlock.model.event import Event, check_sendable
 from interlock.model.snapshot import Ended, Snapshot
 from interlock.model.step import Step
 from interlock.shm.atomic_check import ADMITS, DRAINS, word_diagnostics
@@ -123,6 +123,7 @@ class AtomicChart:
                 code="state.unknown",
                 hint=", ".join(self._numbers),
             )
+        check_sendable(event)
         given = Event(event, payload)
         seen = self._words.load(self._word)
         while True:  # ends: each lost swap is another's won one

@@ -22,7 +22,7 @@ from interlock.effects.retry import Failed, failed_by
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.kernel import Kernel
 from interlock.model.effect import CHART_TYPES, Effect
-from interlock.model.event import SCXML_PROCESSOR, Event
+from interlock.model.event import SCXML_PROCESSOR, Event, check_sendable
 from interlock.model.limits import CHILD_DEPTH_MAX
 from interlock.model.payload import payload_refusal
 from interlock.model.results import call_failed, invoke_done, invoke_failed
@@ -122,10 +122,16 @@ class Simulation:
         return self._started(kernel, entity, context, None)
 
     def send(self, entity: str, name: str, data: Any = None, **fields: Any) -> Step:
-        """Give an entity one event from outside: one step. What it causes waits for `settle`."""
+        """Give an entity one event from outside: one step. What it causes waits for `settle`.
+
+        `fields` are further fields of the Event. Raises UsageError (`event.reserved`) for a name that no sender may
+        use; with `type="platform"` or a `source` it is an event of the driver's.
+        """
         if entity not in self.snapshots:
             raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
         self._steps = 0
+        if fields.get("type") != "platform" and "source" not in fields:
+            check_sendable(name)
         return self._step(entity, Event(name, data, time_ms=self.time_ms, **fields))
 
     def settle(self) -> None:

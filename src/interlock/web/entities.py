@@ -29,6 +29,7 @@ from interlock.web.problem import TYPE, damage_text, problem_response
 from interlock.web.sagas import saga_views
 from interlock.web.views import (
     EntityView,
+    Hidden,
     Passed,
     WorkView,
     entry_view,
@@ -129,7 +130,7 @@ async def one_entity(asked: Asked) -> EntityView:
         now_ms=console.clock.now_ms(),
         entry=None if entry is None else entry_view(entry, hidden, asked.may_see_entity),
         took=_took(kernel, before, entry),
-        timers=timers_view(shown),
+        timers=timers_view(shown, hidden),
         invokes=tuple({"id": each.id, "state": each.state, "key": each.key} for each in shown.invokes),
         children=await children(asked, kernel, shown) if is_now else (),
         work=work,
@@ -197,7 +198,7 @@ def _took(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple
     return passed_view(kernel.chart, step.transitions)
 
 
-async def _work(asked: Asked, entity: str, hidden: frozenset[str] | None) -> tuple[tuple[WorkView, ...], bool]:
+async def _work(asked: Asked, entity: str, hidden: Hidden | None) -> tuple[tuple[WorkView, ...], bool]:
     """The first pieces of work of an entity, and whether there are more."""
     store = asked.console.store
     if not isinstance(store, WorkStore):
@@ -261,6 +262,9 @@ def _told(asked: Asked, receipt: Receipt, event: str, *, dry_run: bool = False) 
         hidden = masks(asked.console.runtime.charts.revision(snapshot.kind, snapshot.revision).chart, asked.person)
     trials = [(each.guard, each.values, each.error) for each in receipt.trials]
     faults = tuple(each.message for each in receipt.faults)
+    effects = tuple(each.name or each.type for each in receipt.effects)
+    if hidden is not None:
+        effects = tuple(each.type if each.name is None else hidden.name(each.name) for each in receipt.effects)
     if hidden is not None or not may_read:  # errors may quote values, too
         trials = [(guard, {}, None) for guard, _, _ in trials]
         faults = tuple(each.code for each in receipt.faults)

@@ -144,7 +144,7 @@ async def _played(asked: Asked) -> LabView:
         active=tuple(each.id for each in kernel.active(snapshot)),
         context=snapshot.context,
         accepted=acceptances(kernel, snapshot, principal),
-        timers=timers_view(snapshot)[:TIMERS_MAX],
+        timers=timers_view(snapshot, None)[:TIMERS_MAX],
         pending=tuple(
             {"key": effect.key, "name": effect.name, "type": effect.type, "input": effect.input}
             for owner, effect in play.pending

@@ -2,21 +2,27 @@
 
 Rule 1: times are milliseconds since 1970, as everywhere; pages make words of them.
 Rule 2: what a chart calls sensitive is masked here, and only here, for whoever has no right to see it: the fields by
-name, and with them everything that may carry their values: payloads, effects, what guards read.
+name, and with them everything that may carry their values: payloads, effects, what guards read, and names that the
+chart computes: of timers, sends, targets and sources. A name that the chart writes as text is shown.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from interlock.compiler.content import written_names
 from interlock.model.chart import Chart
 from interlock.model.entry import CREATE, Entry
 from interlock.model.event import SCXML_PROCESSOR, Event
+from interlock.model.results import TIMER_SOURCE
 from interlock.model.snapshot import Snapshot
+from interlock.model.work import BUS, CHILD
 from interlock.ports.store import Row
 from interlock.ports.work import WorkRow
 from interlock.runtime.accepted import Acceptance, Refused
@@ -165,22 +171,58 @@ def row_view(row: Row) -> RowView:
     )
 
 
-def masks(chart: Chart, person: Person) -> frozenset[str] | None:
-    """The fields of the context that are hidden from a person; None when nothing is."""
-    if "read:sensitive" in person.rights:
+class Hidden:
+    """What of a chart is hidden from a person: fields of the context, and every name that the chart computes."""
+
+    def __init__(self, chart: Chart) -> None:
+        self._chart = chart
+        found = (each.sensitive for each in chart.states if each.sensitive is not None)
+        self.fields = frozenset(name for each in found for name in each.fields)
+
+    @cached_property
+    def _written(self) -> frozenset[str]:
+        return written_names(self._chart)
+
+    def name(self, text: str) -> str:
+        """A name as it may be shown: itself when the chart writes it or the kernel made it up, else the mask."""
+        plain = _REPEATED.sub("", text)
+        return text if plain in self._written or _MADE_UP.fullmatch(plain) else MASK
+
+    def address(self, text: str) -> str:
+        """Where a send goes, as it may be shown: the entity is a name, a child is found by its place."""
+        word, slash, target = text.partition("/")
+        return f"{word}/{self.name(target)}" if word == "entity" and slash else text
+
+    def source(self, text: str) -> str:
+        """The source of an event: `timer/<name>/<version>` has the name of a timer in it."""
+        if not text.startswith(TIMER_SOURCE):
+            return text
+        name, _, version = text.removeprefix(TIMER_SOURCE).rpartition("/")
+        return f"{TIMER_SOURCE}{self.name(name)}/{version}"
+
+
+_MADE_UP = re.compile(r"send\.[0-9]+\.[0-9]+")
+"""The name that the kernel gives a timer whose author gave none."""
+
+_REPEATED = re.compile(r"(~[0-9]+\.[0-9]+)+$")
+"""What the kernel adds to the name of a timer when another timer has that name."""
+
+
+def masks(chart: Chart, person: Person) -> Hidden | None:
+    """What is hidden from a person; None when nothing is."""
+    if "read:sensitive" in person.rights or all(each.sensitive is None for each in chart.states):
         return None
-    found = [each.sensitive for each in chart.states if each.sensitive is not None]
-    return frozenset(name for each in found for name in each.fields) if found else None
+    return Hidden(chart)
 
 
-def masked_context(context: dict[str, Any], hidden: frozenset[str] | None) -> dict[str, Any]:
+def masked_context(context: dict[str, Any], hidden: Hidden | None) -> dict[str, Any]:
     """The context with hidden fields masked."""
     if hidden is None:
         return context
-    return {key: MASK if key in hidden else value for key, value in context.items()}
+    return {key: MASK if key in hidden.fields else value for key, value in context.items()}
 
 
-def masked_acceptances(found: tuple[Acceptance, ...], hidden: frozenset[str] | None) -> tuple[Acceptance, ...]:
+def masked_acceptances(found: tuple[Acceptance, ...], hidden: Hidden | None) -> tuple[Acceptance, ...]:
     """Acceptances without what guards read."""
     if hidden is None:
         return found
@@ -188,7 +230,7 @@ def masked_acceptances(found: tuple[Acceptance, ...], hidden: frozenset[str] | N
     return tuple(replace(each, guards=guards) for each, guards in zip(found, blind, strict=True))
 
 
-def entry_view(entry: Entry, hidden: frozenset[str] | None, sees: Callable[[str], bool]) -> EntryView:
+def entry_view(entry: Entry, hidden: Hidden | None, sees: Callable[[str], bool]) -> EntryView:
     """An entry; who sent it by id, and the reason they gave. `sees`: whether its reader may see the kind of an entity;
     a sender or parent that they may not see is not named.
     """
@@ -220,21 +262,29 @@ def _sender(entry: Entry) -> str | None:
     return None
 
 
-def _entry_view(entry: Entry, hidden: frozenset[str] | None) -> EntryView:
+def _entry_view(entry: Entry, hidden: Hidden | None) -> EntryView:
     event = entry.event
     principal = event.principal if isinstance(event.principal, dict) else {}
     data, effects = event.data, tuple(_effect(each) for each in entry.effects)
+    name, key, source, fields = event.name, entry.key, event.source, own_fields(event)
     if hidden is not None:
         data = None if data is None else MASK
         effects = tuple({**each, "payload": MASK} for each in effects)
+        source = None if source is None else hidden.source(source)
+        fields |= {"source": source} if source is not None else {}
+        if event.origin is not None or event.sendid is not None:  # an entity sent it, and may have computed its name
+            name = hidden.name(name)
+            fields |= {"sendid": hidden.name(event.sendid)} if event.sendid is not None else {}
+        if key.startswith(f"_{event.name}:"):  # the chart's `dedupe` made it of the payload
+            key = MASK
     return EntryView(
         entry.version,
         event.time_ms,
-        "create" if event.name == CREATE else event.name,
+        "create" if event.name == CREATE else name,
         entry.outcome,
         entry.before,
         entry.after,
-        entry.key,
+        key,
         entry.revision,
         entry.reason,
         None if principal.get("id") is None else str(principal["id"]),
@@ -242,8 +292,8 @@ def _entry_view(entry: Entry, hidden: frozenset[str] | None) -> EntryView:
         entry.trace,
         data,
         effects,
-        event.source,
-        own_fields(event),
+        source,
+        fields,
     )
 
 
@@ -294,14 +344,28 @@ def _status(row: WorkRow, now_ms: int) -> str:
     return "waiting"
 
 
-def masked_work(view: WorkView, hidden: frozenset[str] | None) -> WorkView:
-    """A piece of work without its error: errors of handlers may quote what they were given."""
-    return view if hidden is None or view.error is None else replace(view, error=MASK)
+def masked_work(view: WorkView, hidden: Hidden | None) -> WorkView:
+    """A piece of work without its error, and without names that the chart computes.
+
+    Errors of handlers may quote what they were given.
+    """
+    if hidden is None:
+        return view
+    name = view.name
+    if view.lane == "outbox":
+        name = hidden.address(name)
+    elif name not in (BUS, CHILD):
+        name = hidden.name(name)
+    return replace(view, name=name, error=None if view.error is None else MASK)
 
 
-def timers_view(snapshot: Snapshot) -> tuple[TimerView, ...]:
+def timers_view(snapshot: Snapshot, hidden: Hidden | None) -> tuple[TimerView, ...]:
     """The pending timers, soonest first."""
-    found = (TimerView(each.name, each.event, each.due_ms, each.state) for each in snapshot.timers)
+
+    def shown(text: str) -> str:
+        return text if hidden is None else hidden.name(text)
+
+    found = (TimerView(shown(each.name), shown(each.event), each.due_ms, each.state) for each in snapshot.timers)
     return tuple(sorted(found, key=lambda each: each.due_ms))
 
 

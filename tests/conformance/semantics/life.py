@@ -114,7 +114,9 @@ class Life:
 
     def answer(self, invocation: Invocation, name: str = "done", data: Any = None, **fields: Any) -> str:
         """Step by what an invoke says: `done`, `error`, or any other event name."""
-        full = f"{name}.invoke.{invocation.id}" if name in ("done", "error") else name
+        full = name
+        if name in ("done", "error"):
+            full, fields = f"{name}.invoke.{invocation.id}", {"type": "platform", **fields}
         source = f"invoke/{invocation.key}"
         event = Event(full, data=data, invokeid=invocation.id, source=source, time_ms=self.time_ms, **fields)
         return self.give(event)

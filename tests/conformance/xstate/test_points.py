@@ -114,7 +114,7 @@ def test_an_error_of_a_child_that_nothing_takes_ends_the_entity() -> None:
     """X21: the entity has failed, as XState's actor would have."""
     kernel = Kernel(chart_of(document_of(FAILING)))
     start = kernel.start(entity="e").snapshot
-    event = Event("error.invoke.job", invokeid="job", source=f"invoke/{start.invokes[0].key}")
+    event = Event("error.invoke.job", type="platform", invokeid="job", source=f"invoke/{start.invokes[0].key}")
 
     assert "failed" == kernel.step(start, event).snapshot.ended
 
@@ -137,7 +137,7 @@ def test_done_events_of_invokes_are_aliased() -> None:
     start = kernel.start(entity="e").snapshot
     ends = []
     for name in ("done.invoke.job", "error.invoke.job"):
-        event = Event(name, invokeid="job", source=f"invoke/{start.invokes[0].key}")
+        event = Event(name, type="platform", invokeid="job", source=f"invoke/{start.invokes[0].key}")
         ends.append(kernel.step(start, event).snapshot.configuration)
 
     assert [("b",), ("c",)] == ends

@@ -1,5 +1,7 @@
 """Reading definitions: files and texts, formats by name and suffix, every way in which that fails."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -232,18 +234,66 @@ def folder(tmp_path: Path) -> Path:
     (inside / "link.txt").symlink_to(tmp_path / "secret.txt")
     (inside / "up").symlink_to(tmp_path)
     (inside / "alias.txt").symlink_to(inside / "near.txt")
+    (inside / ".env").write_text("7", encoding="utf-8")
+    (inside / "huge.txt").write_bytes(b" " * (DEFINITION_BYTES_MAX + 1))
+    os.mkfifo(inside / "pipe")
     return inside
+
+
+def refusals(path: Path, *, allow_src: bool = True) -> list[str]:
+    """The errors of a definition that includes what it may not."""
+    with pytest.raises(DefinitionError) as caught:
+        load(path, allow_src=allow_src)
+    errors = [each for each in caught.value.diagnostics if each.severity == "error"]
+
+    assert {"scxml.src"} == {each.code for each in errors}
+    return [f"{each.message}; {each.hint}" for each in errors]
+
+
+@pytest.mark.parametrize("reference", ["near.txt", ".env", "none.txt", "pipe", "../secret.txt"])
+def test_a_definition_opens_no_other_file_unless_that_is_allowed(folder: Path, reference: str) -> None:
+    """The finding says how to allow it, and is the same whether the file exists or not."""
+    (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
+    opened: list[str] = []
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and listening:
+            opened.append(str(arguments[0]))
+
+    listening = True
+    sys.addaudithook(hook)
+    try:
+        (problem,) = refusals(folder / "door.scxml", allow_src=False)
+    finally:
+        listening = False  # a hook stays for the life of the process
+
+    assert "load(..., allow_src=True) or --allow-src" in problem
+    assert [] == [each for each in opened if each.endswith(reference.rpartition("/")[2])]
+
+
+def test_an_invoke_of_a_file_becomes_the_name_of_a_chart_unless_src_is_allowed(folder: Path) -> None:
+    """A warning says so, and how to have the file read."""
+    text = scxml("near.txt").replace('<state id="open"/>', '<state id="open"><invoke src="child.scxml"/></state>')
+    (folder / "door.scxml").write_text(text.replace('<data id="x" src="near.txt"/>', ""), encoding="utf-8")
+    (folder / "child.scxml").write_text(TEXTS["scxml"], encoding="utf-8")
+    closed, allowed = load(folder / "door.scxml"), load(folder / "door.scxml", allow_src=True)
+
+    assert [("scxml.src", True)] == [
+        (each.code, "allow_src" in (each.hint or "")) for each in closed.diagnostics if each.severity == "warning"
+    ]
+    assert ("child.scxml", ()) == (closed.chart.states[1].invokes[0].src, closed.chart.inline)
+    assert ["door"] == [chart.kind for _, chart in allowed.chart.inline]
 
 
 @pytest.mark.parametrize(
     ("reference", "value"),
-    [("near.txt", 5), ("file:near.txt", 5), ("sub/deep.txt", [1, 2]), ("sub/../near.txt", 5), ("alias.txt", 5)],
+    [("near.txt", 5), ("file:near.txt", 5), ("./near.txt", 5), ("sub/deep.txt", [1, 2]), ("sub/../near.txt", 5)],
 )
-def test_a_definition_reads_what_lies_beside_and_below_it(folder: Path, reference: str, value: object) -> None:
-    """Also by a link that stays inside."""
+def test_an_allowed_definition_reads_what_lies_beside_and_below_it(folder: Path, reference: str, value: object) -> None:
+    """Regular files of its own folder."""
     (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
 
-    assert {"x": value} == load(folder / "door.scxml").start(entity="door/1").snapshot.context
+    assert {"x": value} == load(folder / "door.scxml", allow_src=True).start(entity="door/1").snapshot.context
 
 
 @pytest.mark.parametrize(
@@ -251,32 +301,42 @@ def test_a_definition_reads_what_lies_beside_and_below_it(folder: Path, referenc
     [
         "../secret.txt",
         "sub/../../secret.txt",
-        "link.txt",
-        "up/secret.txt",
         "../inside_too/secret.txt",
         "ABSOLUTE",
         "file:ABSOLUTE",
         "file://ABSOLUTE",
     ],
 )
-def test_a_definition_reads_nothing_outside_its_folder(folder: Path, reference: str) -> None:
-    """Neither by a parent, nor by an absolute path, nor through a link, nor by a folder whose name begins alike."""
+def test_an_allowed_definition_reads_nothing_outside_its_folder(folder: Path, reference: str) -> None:
+    """Neither by a parent, nor by an absolute path, nor by a folder whose name begins alike."""
     target = reference.replace("ABSOLUTE", str(folder.parent / "secret.txt"))
     (folder / "door.scxml").write_text(scxml(target), encoding="utf-8")
-    with pytest.raises(DefinitionError) as caught:
-        load(folder / "door.scxml")
+    (problem,) = refusals(folder / "door.scxml")
 
-    assert f"{target} lies outside the definition's folder" in str(caught.value)
+    assert f"{target} is outside the definition's folder" in problem
 
 
-@pytest.mark.parametrize("reference", ["none.txt", "sub", "near.txt/x", "bad.txt"])
-def test_what_cannot_be_read_is_a_finding(folder: Path, reference: str) -> None:
-    """Missing, a folder, below a file, not UTF-8."""
+@pytest.mark.parametrize(
+    ("reference", "problem"),
+    [
+        ("none.txt", "no file none.txt"),
+        ("sub", "sub is not a regular file"),
+        ("near.txt/x", "near.txt/x cannot be read: Not a directory"),
+        ("bad.txt", "invalid start byte"),
+        ("link.txt", "link.txt is a symbolic link"),
+        ("alias.txt", "alias.txt is a symbolic link"),
+        ("up/secret.txt", "up/secret.txt cannot be read: Not a directory"),
+        (".env", ".env is a hidden file"),
+        ("sub/.hidden/x", "sub/.hidden/x is a hidden file"),
+        ("pipe", "pipe is not a regular file"),
+        ("huge.txt", f"huge.txt has more than {DEFINITION_BYTES_MAX:,} bytes"),
+    ],
+)
+def test_only_regular_files_of_a_definitions_size_are_read(folder: Path, reference: str, problem: str) -> None:
+    """A FIFO that nobody writes to is refused at once, and no symbolic link is followed."""
     (folder / "door.scxml").write_text(scxml(reference), encoding="utf-8")
-    with pytest.raises(DefinitionError) as caught:
-        load(folder / "door.scxml")
 
-    assert ["scxml.src"] == [each.code for each in caught.value.diagnostics if each.severity == "error"]
+    assert problem in refusals(folder / "door.scxml")[0]
 
 
 def test_a_text_has_no_folder() -> None:
@@ -284,7 +344,7 @@ def test_a_text_has_no_folder() -> None:
     with pytest.raises(DefinitionError) as caught:
         loads(scxml("near.txt"), format="scxml")
 
-    assert "no resolver was given" in str(caught.value)
+    assert "scxml.src" in str(caught.value)
 
 
 def test_findings_at_one_place_keep_their_order() -> None:

@@ -18,8 +18,8 @@ states: {a: {on: {shopping.done: {}}}}
 
     assert [
         (
-            'error 3:10 the event "done.shopping" has a name of the kernel\'s; names in `_`, `done.`, '
-            "`error.` and `after.` are reserved"
+            'error 3:10 the event "done.shopping" has a name of the kernel\'s; names that start with `_`, and '
+            "`done`, `error`, `after` alone or before a dot, are reserved"
         ),
     ] == told(bad, "name.reserved")
     assert [] == told(good, "name.reserved")
@@ -32,8 +32,8 @@ def test_raised_events_leave_the_kernels_names_alone() -> None:
 
     assert [
         (
-            'error 3:22 the event "error.mine" has a name of the kernel\'s; names in `_`, `done.`, '
-            "`error.` and `after.` are reserved"
+            'error 3:22 the event "error.mine" has a name of the kernel\'s; names that start with `_`, and '
+            "`done`, `error`, `after` alone or before a dot, are reserved"
         ),
     ] == told(bad, "name.reserved")
     assert [] == told(good, "name.reserved")

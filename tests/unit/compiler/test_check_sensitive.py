@@ -1,5 +1,7 @@
 """What is hidden: masked fields, and states shown under a neutral name."""
 
+import pytest
+
 from tests.unit.compiler.findings import told
 
 
@@ -192,3 +194,56 @@ states:
 """
 
     assert 1 == len(told(text, "sensitive.no_roles"))
+
+
+NAMED = """\
+context: {{card: {{type: string, default: x, nullable: true}}, id: {{type: string, default: y}}}}
+sensitive: [card.number]
+initial: a
+states:
+  a: {{on: {{e: {{target: b, actions: [{action}]}}}}}}
+  b: {{invoke: {invoke}}}
+"""
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "{{send: {{event: {0}, to: order/1}}}}",
+        "{{send: {{event: x, to: {0}}}}}",
+        "{{send: {{event: x, id: {0}, delay: 1s}}}}",
+        "{{raise: {0}}}",
+        "{{emit: {{type: {0}}}}}",
+        '{{if: "= true", then: [{{emit: {{type: {0}}}}}]}}',
+    ],
+)
+def test_a_masked_field_is_no_part_of_a_name(action: str) -> None:
+    """Names of events, timers, targets and messages are journaled and shown as they are."""
+    bad = NAMED.format(action=action.format("\"= 'x/' + context['card']\""), invoke="{src: w}")
+    good = NAMED.format(action=action.format("\"= 'x/' + context.id\""), invoke="{src: w}")
+
+    assert 1 == len(told(bad, "sensitive.name"))
+    assert "the sensitive field `card` becomes part of a name" in told(bad, "sensitive.name")[0]
+    assert [] == told(good, "sensitive.name")
+
+
+@pytest.mark.parametrize("key", ["src", "type", "key"])
+def test_a_masked_field_is_no_part_of_an_invokes_name(key: str) -> None:
+    """Nor of its source, its type or its key."""
+    src = "" if key == "src" else "src: w, "
+    bad = NAMED.format(action="x", invoke=f'{{{src}{key}: "= context.card"}}')
+    good = NAMED.format(action="x", invoke=f'{{{src}{key}: "= context.id"}}')
+
+    assert 1 == len(told(bad, "sensitive.name"))
+    assert [] == told(good, "sensitive.name")
+
+
+def test_a_masked_field_may_be_data() -> None:
+    """Data and inputs are masked with the field; an expression that does not parse has its own finding."""
+    fine = NAMED.format(
+        action='{send: {event: x, to: order/1, data: "= context.card"}}', invoke='{src: w, input: "= context.card"}'
+    )
+    broken = NAMED.format(action='{raise: "= context.card +"}', invoke="{src: w}")
+
+    assert [] == told(fine, "sensitive.name")
+    assert [] == told(broken, "sensitive.name")

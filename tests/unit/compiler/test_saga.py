@@ -56,7 +56,8 @@ class Life:
 
     def _answer(self, what: str, data: object, of: str | None) -> "Life":
         asked = self.asked(of)
-        event = Event(f"{what}.invoke.{asked.id}", data, invokeid=asked.id, source=f"invoke/{asked.key}")
+        name, source = f"{what}.invoke.{asked.id}", f"invoke/{asked.key}"
+        event = Event(name, data, type="platform", invokeid=asked.id, source=source)
         self.step = self.kernel.step(self.step.snapshot, event)
         return self
 

@@ -12,6 +12,7 @@ from interlock.definition.yaml import FORMAT
 from interlock.errors import Diagnostic
 from interlock.model import action as act
 from interlock.model.document import Invoke, Transition
+from interlock.model.event import RESERVED_HINT
 
 HEAD = "interlock: 1\nkind: order\n"
 
@@ -206,9 +207,9 @@ RESERVED = [
 
 @pytest.mark.parametrize("body", RESERVED)
 def test_reserved_names_are_refused(body: str) -> None:
-    """Names in `_`, `done.`, `error.` and `after.` belong to the kernel (V6), in every block."""
+    """Some names belong to the kernel (V6), in every block."""
     found = finding(body)
-    assert ("name.reserved", "names in `_`, `done.`, `error.` and `after.` are reserved") == (found.code, found.hint)
+    assert ("name.reserved", RESERVED_HINT) == (found.code, found.hint)
 
 
 def test_converted_charts_may_carry_reserved_names() -> None:

@@ -13,7 +13,7 @@ from tests.unit.runtime.scene import runtime
 HEAD = "interlock: 1\nkind: lamp\n"
 
 CHARTS = {
-    "{dark: {on: {press: bright}}, bright: {on: {press: {target: dark, actions: [{raise: done}, {log: x}]}}}}": (),
+    "{dark: {on: {press: bright}}, bright: {on: {press: {target: dark, actions: [{raise: pressed}, {log: x}]}}}}": (),
     "{dark: {after: {10m: bright}}, bright: {}}": ("timers",),
     "{dark: {entry: [ring]}}": ("handlers",),
     "{dark: {invoke: {src: bulb, type: chart}}}": ("invokes",),

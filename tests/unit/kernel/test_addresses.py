@@ -80,9 +80,9 @@ def test_an_entity_without_parent_cannot_send_to_it() -> None:
 @pytest.mark.parametrize(
     ("to", "message"),
     [
-        (5, "the target of a send must be a string"),
-        ("", "the target of a send must be a string"),
-        ([], "the target of a send must be a string"),
+        (5, "the target of a send must be a string, not an integer"),
+        ("", "the target of a send must not be empty"),
+        ([], "the target of a send must be a string, not an array"),
         ("!order/7", "'!order/7' is not a target"),
         ("#order/7", "'#order/7' is not a target"),
         ("a b", "'a b' is not a target"),

@@ -37,14 +37,15 @@ def after(
         ("{assign: {tree.list.2: 1}}", None, "assign.path", "`tree.list` has no `2`"),
         ("{assign: {tree.list.x: 1}}", None, "assign.path", "`tree.list` has no `x`"),
         ("{assign: {text.x: 1}}", None, "assign.path", "`text` has no `x`"),
-        ("{raise: '= event.data'}", 5, "raise.event", "the name of a raised event must be a string"),
-        ("{raise: '= event.data'}", "", "raise.event", "the name of a raised event must be a string"),
-        ("{send: {event: '= event.data'}}", 5, "send.event", "the name of an event must be a string"),
-        ("{send: {event: '= event.data'}}", "", "send.event", "the name of an event must be a string"),
-        ("{send: {event: e, id: '= event.data'}}", 5, "send.id", "the id of a send must be a string"),
+        ("{raise: '= event.data'}", 5, "raise.event", "the name of a raised event must be a string, not an integer"),
+        ("{raise: '= event.data'}", "", "raise.event", "the name of a raised event must not be empty"),
+        ("{send: {event: '= event.data'}}", 5, "send.event", "the name of an event must be a string, not an integer"),
+        ("{send: {event: '= event.data'}}", "", "send.event", "the name of an event must not be empty"),
+        ("{send: {event: e, id: '= event.data'}}", 5, "send.id", "the id of a send must be a string, not an integer"),
         ("{send: {event: e, type: '= event.data'}}", "smtp", "send.type", "no event processor for 'smtp'"),
-        ("{send: {event: e, type: '= event.data'}}", 5, "send.type", "no event processor for '5'"),
-        ("{cancel: '= event.data'}", 5, "cancel.id", "the id to cancel must be a string"),
+        ("{send: {event: e, type: '= event.data'}}", 5, "send.type",
+         "the type of a send must be a string, not an integer"),
+        ("{cancel: '= event.data'}", 5, "cancel.id", "the id to cancel must be a string, not an integer"),
         ("{foreach: {in: '= event.data', item: i, do: [x]}}", 5, "foreach.items", "foreach needs a list"),
         ("{foreach: {in: '= event.data', item: i, do: [x]}}", {}, "foreach.items", "foreach needs a list"),
         ("{foreach: {in: [x], item: n, do: [x]}}", None, "assign.refused", "`n` must be an integer, not a string"),
@@ -230,8 +231,9 @@ def test_an_error_event_carries_code_and_message() -> None:
 
 
 def test_an_error_event_without_data_is_told_by_its_name() -> None:
-    """A chart may be sent one from outside that says nothing else."""
-    step = last_step(kernel_of("unhandled: ignore\nstates: {a: {}}"), Event("error.communication"))
+    """The driver may report one that says nothing else."""
+    event = Event("error.communication", type="platform")
+    step = last_step(kernel_of("unhandled: ignore\nstates: {a: {}}"), event)
 
     assert (Fault("error.communication", ""),) == step.faults
 

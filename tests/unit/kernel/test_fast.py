@@ -433,6 +433,6 @@ def test_a_reserved_name_stays_refused_however_often_it_comes() -> None:
     kernel = Kernel(reserved)
     snapshot = started(kernel)
 
-    assert {("rejected", "undeclared")} == {
+    assert {("rejected", "reserved")} == {
         (step.outcome, step.reason) for step in (kernel.step(snapshot, Event("_go")) for _ in range(4 * fast.HITS))
     }

@@ -147,7 +147,8 @@ def test_a_step_without_output_is_compensated_all_the_same() -> None:
 
 def test_a_source_without_version_breaks_nothing() -> None:
     """A driver's mistake; the deed cannot be named exactly then."""
-    event = interlock.Event("done.invoke.booking_pending.room", "r-9", invokeid="booking_pending.room", source="x")
+    step = "booking_pending.room"
+    event = interlock.Event(f"done.invoke.{step}", "r-9", type="platform", invokeid=step, source="x")
 
     assert [("hotel.free", {"compensates": "trip/1//booking_pending.room", "room": "r-9"})] == _calls(
         _late(TRIP, 0, event)

@@ -267,7 +267,7 @@ def test_an_error_of_the_driver_needs_no_declaration() -> None:
     """)
 
     assert ("b",) == last_step(kernel, call_failed("charge", "order/1/1/0", "lost")).snapshot.configuration
-    assert ("rejected", "undeclared") == said(last_step(kernel, Event("error.communication")))
+    assert ("rejected", "reserved") == said(last_step(kernel, Event("error.communication")))
 
 
 def test_an_error_of_the_driver_is_not_kept_for_later() -> None:
@@ -305,7 +305,7 @@ def test_a_sender_cannot_use_the_names_of_the_kernel(name: str) -> None:
     before = last_step(kernel).snapshot
     step = kernel.step(before, Event(name))
 
-    assert ("rejected", "undeclared") == said(step)
+    assert ("rejected", "reserved") == said(step)
     assert before is step.snapshot
 
 

@@ -318,7 +318,7 @@ def test_reserved_names_belong_to_the_kernel() -> None:
     kernel = kernel_of("states: {a: {on: {'*': b}}, b: {}}")
     step = last_step(kernel, "_secret")
 
-    assert ("rejected", "undeclared", ("a",)) == (step.outcome, step.reason, step.snapshot.configuration)
+    assert ("rejected", "reserved", ("a",)) == (step.outcome, step.reason, step.snapshot.configuration)
 
 
 def test_a_name_made_for_a_timer_is_never_that_of_another() -> None:

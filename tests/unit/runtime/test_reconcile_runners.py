@@ -324,3 +324,11 @@ def test_a_reconciler_that_cannot_be_is_refused_where_it_is_written(wish: dict[s
         interlock.loads(ORDER).reconciler(name, **given)(function)
 
     assert ("reconciler.malformed", True) == (raised.value.code, bool(raised.value.hint))
+
+
+def test_a_reconciler_cannot_answer_with_a_reserved_event() -> None:
+    """It is refused where it is written, as every other sender is."""
+    with pytest.raises(UsageError) as raised:
+        interlock.loads(ORDER).reconciler("stuck", state="charge_pending", desired="size", drift="error")(_fine)
+
+    assert "event.reserved" == raised.value.code

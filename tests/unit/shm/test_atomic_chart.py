@@ -270,6 +270,16 @@ def test_a_parallel_chart_is_refused() -> None:
     assert "word.root" in reasons("type: parallel\nstates: {a: {}, b: {}}")
 
 
+@pytest.mark.parametrize("name", ["done", "error.x", "_x"])
+def test_a_reserved_name_is_refused(shared: Region, name: str) -> None:
+    """As everywhere, with the same code."""
+    hall = AtomicChart(interlock.loads(TURNSTILE), shared)
+    with pytest.raises(UsageError) as caught:
+        hall.send(name)
+
+    assert "event.reserved" == caught.value.code
+
+
 @settings(max_examples=30)
 @given(events=st.lists(st.sampled_from(["coin.paid", "coin.refused", "closing", "hall.emptied", "day.ended", "x"])))
 def test_a_word_takes_events_as_an_entity_does(events: list[str]) -> None:

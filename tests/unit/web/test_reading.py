@@ -8,6 +8,7 @@ import pytest
 
 import interlock
 from interlock.errors import RejectedError
+from interlock.model.results import timer_fired
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.web.views import MASK
@@ -255,6 +256,63 @@ async def test_sensitive_fields_are_masked_without_the_right_to_see_them() -> No
 
     assert "canary-7" not in shown
     assert "canary-7" in seen
+
+
+NAMES = """
+interlock: 1
+kind: order
+context: {card: {type: string, default: none}}
+sensitive: [card]
+events:
+  noted: {payload: {card: string}, dedupe: "= event.data.card"}
+  go: {}
+  back: {}
+  x: {}
+initial: a
+states:
+  a:
+    on:
+      noted: {actions: [{assign: {card: "= event.data.card"}}]}
+      go:
+        target: b
+        actions:
+          - {send: {event: x, id: "= 'timer-' + context.card", delay: 1h}}
+          - {send: {event: "= 'e.' + context.card", delay: 1h, to: order/other}}
+          - {send: {event: x, to: "= 'order/' + context.card", id: written}}
+          - {send: {event: x, id: written, delay: 2h}}
+          - {send: {event: x, id: written, delay: 2h}}
+  b:
+    invoke: {src: "= 'w.' + context.card", id: job, onDone: a, onError: a}
+    on: {x: {}, back: a}
+"""
+
+
+async def named(client: Client) -> str:
+    """Gives all that is shown of an entity whose timers, targets and sources carry a sensitive value in their names."""
+    await client.runtime.create("order/A-2")
+    await client.runtime.send("order/A-2", "noted", {"card": "canary-7"})
+    rehearsed = await client.post("send/order/A-2", {"event": "go", "dry_run": True})
+    sent = await client.post("send/order/A-2", {"event": "go"})
+    snapshot = await client.runtime.state("order/A-2")
+    (timer,) = (each for each in snapshot.timers if each.name == "timer-canary-7")
+    fired = timer_fired(timer, time_ms=timer.due_ms)
+    await client.runtime.deliver("order/A-2", fired, key="_fired")
+    return rehearsed.text + sent.text + await everything(client)
+
+
+async def test_names_that_are_computed_from_sensitive_fields_are_masked() -> None:
+    """Of timers, targets and sources, in the entity, its journal, its work and the receipt; written names are shown."""
+    async with opened(charts=(interlock.loads(NAMES),), who=person(rights=("read", "send"))) as client:
+        shown = await named(client)
+    async with opened(charts=(interlock.loads(NAMES),)) as client:
+        seen = await named(client)
+
+    assert "canary-7" not in shown
+    for text in ("timer-canary-7", "e.canary-7", "entity/order/canary-7", "w.canary-7", "_noted:canary-7"):
+        assert text in seen, text
+    for text in ("written~", "after", "job"):
+        assert (text in shown) == (text in seen), text
+    assert "written" in shown
 
 
 async def quoting(attempt: Any) -> None:

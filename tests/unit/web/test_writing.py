@@ -120,6 +120,7 @@ async def test_an_entity_is_created_once() -> None:
         ({"event": 5}, "body.malformed"),
         ([], "body.malformed"),
         ({"event": "done.state.x"}, "event.reserved"),
+        ({"event": "error"}, "event.reserved"),
         ({"event": "payment.confirmed", "key": "_mine"}, "key.reserved"),
         ({"event": "x" * 300}, "event.malformed"),
     ],
