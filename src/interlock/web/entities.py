@@ -269,7 +269,6 @@ def _told(asked: Asked, receipt: Receipt, event: str, *, dry_run: bool = False) 
         trials = [(guard, {}, None) for guard, _, _ in trials]
         faults = tuple(each.code for each in receipt.faults)
     guards = tuple({"guard": guard, "values": values, "error": error} for guard, values, error in trials)
-    effects = tuple(each.name or each.type for each in receipt.effects)
     view = ReceiptView(
         receipt.entity,
         receipt.outcome,
