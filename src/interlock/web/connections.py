@@ -200,6 +200,8 @@ class LimitedProtocol(HttpToolsProtocol):
     def check_time(self, now_s: float) -> None:
         """Close it if it has taken too long (Rule 2)."""
         self._check_stall(now_s)
+        if self.flow.read_paused:  # the server makes the client wait, and not the other way round
+            self._reading_s = now_s
         took_ms = (now_s - self._reading_s) * 1000
         if self._reading is Reading.HEAD:
             if took_ms > HTTP_HEAD_MS_MAX:
@@ -314,8 +316,9 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._unanswered += 1
         self._reading, self._reading_s, self._head_bytes = Reading.BODY, self.loop.time(), 0
-        if self.parser.should_upgrade():  # to no protocol that is spoken here: what follows is not a request
-            self.cycle.keep_alive, self._is_deaf = False, True
+        self.headers = [*self.headers]  # fields behind a chunked body are no headers: the application gets none
+        if self.parser.should_upgrade():  # to a protocol that is not spoken here
+            self.cycle.keep_alive = False
 
     def _is_large(self) -> bool:
         if self._head_bytes + PIECE_BYTES <= HTTP_HEAD_BYTES_MAX:
@@ -331,6 +334,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request is complete."""
         self._reading = Reading.NOTHING
+        self._is_deaf = self.parser.should_upgrade()  # then what follows is not a request
         if self._unanswered == 0:  # it had its response before
             self._wait()
         super().on_message_complete()

@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from interlock.model.limits import HTTP_CONNECTIONS_MAX, HTTP_FIELDS_MAX, HTTP_HEAD_BYTES_MAX, HTTP_PIPELINE_MAX
-from interlock.web import connections, server
+from interlock.web import connections, endpoint, server
 from interlock.web.access import Access, key_digest
 from interlock.web.connections import Connections
 from tests.unit.web.consoles import KEY, opened, person
@@ -35,6 +36,12 @@ class Wire:
     def send(self, text: bytes) -> None:
         """Sends this, without waiting."""
         self.writer.write(text)
+
+    def pause(self) -> None:
+        """Reads nothing more."""
+        transport = self.writer.transport
+        assert isinstance(transport, asyncio.ReadTransport)
+        transport.pause_reading()
 
     async def answer(self) -> tuple[int, bytes]:
         """Gives the status and the body of the next response."""
@@ -271,9 +278,31 @@ async def test_an_upgrade_is_answered_and_what_follows_is_no_request(monkeypatch
     async with site(monkeypatch) as here:
         ask = here.get("/api/v1/kinds", BY_KEY, "Connection: Upgrade", "Upgrade: websocket")
         wire = await here.wire(ask + here.get("/none"))
+        wire.send(here.get("/none"))
         text = await wire.rest()
 
     assert [b"200"] == re.findall(rb"HTTP/1\.1 (\d+)", text)
+
+
+async def test_fields_behind_a_chunked_body_are_no_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that removes a header looks at the head only."""
+    seen = list[list[bytes]]()
+    answer = endpoint.Door.__call__
+
+    async def noted(door: endpoint.Door, scope: Scope, receive: Receive, send: Send) -> None:
+        await answer(door, scope, receive, send)
+        seen.append([name for name, _ in scope["headers"]])
+
+    monkeypatch.setattr(endpoint.Door, "__call__", noted)
+    async with site(monkeypatch) as here:
+        fields = f"Host: {here.host}\r\nOrigin: http://{here.host}\r\nContent-Type: application/json\r\n"
+        body = f'{{"secret": "{KEY}"}}'
+        chunk = f"{len(body):x}\r\n{body}\r\n0\r\nX-Late: yes\r\n\r\n"
+        text = f"POST /api/v1/login HTTP/1.1\r\n{fields}Transfer-Encoding: chunked\r\n\r\n{chunk}"
+        status, _ = await (await here.wire(text.encode())).answer()
+
+    assert 200 == status
+    assert [b"host", b"origin", b"content-type", b"transfer-encoding"] == seen[-1]
 
 
 @pytest.mark.parametrize(
@@ -344,7 +373,7 @@ async def test_a_client_that_reads_nothing_is_closed(monkeypatch: pytest.MonkeyP
     async with site(monkeypatch) as here:
         wire = await here.wire(here.get("/api/v1/kinds", BY_KEY))
         await wire.answer()
-        wire.writer.transport.pause_reading()
+        wire.pause()
         (open_,) = here.registry._open
         open_.transport.write(b"x" * 20_000_000)  # more than the kernel buffers
         await here.has(0)
@@ -360,7 +389,7 @@ async def test_what_nobody_reads_is_bounded_in_all(monkeypatch: pytest.MonkeyPat
         for each in wires:
             await each.answer()
         for each in wires:
-            each.writer.transport.pause_reading()
+            each.pause()
         for number, open_ in enumerate(here.registry._open, start=1):
             open_.transport.write(b"x" * 20_000_000 * number)  # more than the kernel buffers
         monkeypatch.setattr(connections, "HTTP_UNREAD_BYTES_MAX", 30_000_000)
