@@ -267,7 +267,7 @@ class WorkingFileStore(FileStore):
         """Let dead work be tried again, from its first attempt."""
         return await self._hop(lambda: self._dispatch.revive(entity, place, now_ms=now_ms, audit=audit))
 
-    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:  # noqa: ARG002
+    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:  # noqa: ARG002 - the time is in `settled`
         """Let work that is not dead be tried again; False when it has changed since."""
         return await self._hop(lambda: self._dispatch.requeue(settled, audit=audit))
 

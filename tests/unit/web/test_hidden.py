@@ -331,7 +331,7 @@ async def test_a_visible_entity_does_not_name_the_hidden_one_that_sent_to_it_or_
     async with opened(charts=charts, who=person(rights=("read",)), work=True) as client:
         await client.runtime.create("case/other")
         await client.runtime.create("fraud/secret-1")
-        children = []
+        children: list[str] = []
         async with asyncio.timeout(20):
             while len(children) < 1 or (await client.runtime.state("case/other")).version < 2:
                 rows = (await client.runtime.store.find(Query(kind="case"))).rows

@@ -70,7 +70,7 @@ def raised() -> Iterator[tuple[str, str, str]]:
                 continue
             for each in node.keywords:
                 if each.arg == "code" and isinstance(each.value, ast.Constant) and node.func.id.endswith("Error"):
-                    yield module, node.func.id, each.value.value
+                    yield module, node.func.id, str(each.value.value)
 
 
 FOUND = sorted(set(raised()))
