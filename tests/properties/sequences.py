@@ -77,9 +77,11 @@ class Sender:
         data: Any = {"v": self.random.choice((1, 3))}
         if name.startswith("error."):
             data = {"code": "gone", "message": "no", "attempts": 1, "done": "no"}
+        forged = self.random.random() < 0.1  # a child names its message like a result
         return Event(
             name,
             data=data,
+            type="platform" if "." in name and not forged else "external",
             invokeid=invocation.id,
             source=f"invoke/{invocation.key}",
             last=self.random.random() < 0.1,

@@ -123,7 +123,7 @@ def first_enabled(progress: Progress, state: int, event: Event | None, asked: di
             matches = not transition.descriptors
         else:
             matches = any(name_match(each.tokens, event.name, exact=each.exact) for each in transition.descriptors)
-        if not matches:
+        if not matches or (transition.driven and not is_own(progress, event)):
             continue
         if number not in asked:
             asked[number] = condition_match(transition.guard, progress)
@@ -131,6 +131,13 @@ def first_enabled(progress: Progress, state: int, event: Event | None, asked: di
             return transition
         progress.refused |= event is not None and event is progress.outside
     return None
+
+
+def is_own(progress: Progress, event: Event | None) -> bool:
+    """S31: made by the kernel, or brought by the driver for an active invoke or a timer of `after`."""
+    if event is None or event is progress.matched:
+        return True
+    return event.type == "platform" and event.source is None and event.invokeid is None
 
 
 def name_match(tokens: tuple[str, ...], name: str, *, exact: bool) -> bool:

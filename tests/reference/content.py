@@ -108,6 +108,7 @@ def execute(action: Action, progress: Progress) -> None:
                 assign(progress, path, each)
         case Raise():
             name = event_name(value(action.event), "raise.event")
+            refuse_reserved(action, name)
             progress.enqueue(Event(name, data=value(action.data), time_ms=progress.time_ms, type="internal"))
         case Send():
             send(action, progress)
@@ -201,6 +202,14 @@ def milliseconds(value: Any) -> int:
     return found
 
 
+def refuse_reserved(action: Raise | Send, name: str) -> None:
+    """S31: a computed name is never one of the kernel's."""
+    if isinstance(action.event, Expression) and (
+        name[0] == "_" or name.partition(".")[0] in ("done", "error", "after")
+    ):
+        raise Failure("event.reserved", "the event name is reserved")
+
+
 def send(action: Send, progress: Progress) -> None:
     """S24, S25, S36: a send is an internal event, a timer or an effect. Errors carry the send id."""
     sendid: str | None = None
@@ -213,6 +222,7 @@ def send(action: Send, progress: Progress) -> None:
             sendid = f"send.{progress.version}.{progress.ordinal}"
             assign(progress, action.id_location, sendid)
         name = event_name(name, "send.event")
+        refuse_reserved(action, name)
         if processor not in SEND_TYPES:
             raise Failure("send.type", "unknown send type")
         delay_ms = 0 if delay is None else milliseconds(delay)

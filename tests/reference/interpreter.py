@@ -81,8 +81,8 @@ class Interpreter:
         source = (event.source or "").split("/", 1)
         if snapshot.ended is not None:
             return Step(snapshot=snapshot, outcome="ignored" if event.source else "rejected", reason="ended")
-        if event.name.startswith("_") and event.type != "platform":
-            return Step(snapshot=snapshot, outcome="rejected", reason="undeclared")
+        if not is_allowed(self.chart, snapshot, event):
+            return Step(snapshot=snapshot, outcome="rejected", reason="reserved")
         if event.name == "_timer.moved":
             return self._move_timer(snapshot, event)
         progress = self._progress(snapshot, event)
@@ -90,12 +90,13 @@ class Interpreter:
         if source[0] == "timer":
             name, version = source[1].rsplit("/", 1)
             timer = next((each for each in snapshot.timers if (each.name, str(each.version)) == (name, version)), None)
-            if timer is None:
+            if timer is None or timer.event != event.name:
                 return Step(snapshot=snapshot, outcome="ignored", reason="timer_gone")
             progress.timers.remove(timer)
         elif source[0] == "invoke":
             invocation = next((each for each in snapshot.invokes if each.key == source[1]), None)
-            if invocation is None and not event.last:
+            replaced = is_result(event) and any(each.id == event.invokeid for each in snapshot.invokes)
+            if invocation is None and (replaced or not event.last):
                 return self._step(progress, outcome="ignored", reason="invoke_gone")
         elif event.name != "_cancel" and not self._declared(event):
             return Step(snapshot=snapshot, outcome="rejected", reason="undeclared")
@@ -111,6 +112,8 @@ class Interpreter:
             add_send(progress, timer.event, timer.data, to=timer.to, sendid=timer.id)
             return self._step(progress, outcome="applied", reason="sent")
         progress.event = progress.outside = event
+        if (timer is not None and timer.state is not None) or (invocation is not None and is_result(event)):
+            progress.matched = event
         if event.name == "_cancel":
             progress.ended = "cancelled"
             exit_interpreter(progress)
@@ -220,6 +223,21 @@ class Interpreter:
 
     def _progress(self, snapshot: Snapshot, event: Event) -> Progress:
         return Progress.of(self.chart, snapshot, time_ms=event.time_ms, guards=self.guards, assigns=self.assigns)
+
+
+def is_allowed(chart: Chart, snapshot: Snapshot, event: Event) -> bool:
+    """S31: a reserved name comes from the driver, or an imported chart has sent it to itself."""
+    if event.name.startswith("_"):
+        return event.type == "platform"
+    if "." not in event.name or event.name.split(".")[0] not in ("done", "error", "after"):
+        return True
+    if event.forwarded:
+        return False
+    if event.type == "platform":
+        return not is_result(event) or event.name.split(".", 2)[2] == event.invokeid
+    if event.source is not None or event.invokeid is not None:
+        return (event.source or "").startswith("timer/")
+    return event.origin == f"#_scxml_{snapshot.entity}" and chart.dialect.name != "interlock"
 
 
 def is_result(event: Event) -> bool:

@@ -68,6 +68,7 @@ class Progress:
     writes: int = 0
     records: int = 0
     refused: bool = False
+    matched: Event | None = None
     busy: bool = False
     running: bool = True
     ended: Literal["done", "cancelled", "failed"] | None = None
