@@ -17,7 +17,7 @@ import pytest
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.ports.store import Appended, Duplicate
-from interlock.stores import postgres_standbys, postgres_writer
+from interlock.stores import postgres_sight, postgres_standbys, postgres_writer
 from interlock.stores.postgres import open_store
 from interlock.stores.postgres_standbys import Standbys
 from interlock.stores.postgres_store import PostgresStore
@@ -69,6 +69,12 @@ def confirmed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
+@pytest.fixture(autouse=True)
+def _no_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store writes them every second, and that COMMIT would wait for a standby, too."""
+    monkeypatch.setattr(postgres_sight, "TALLY_SECONDS", 3_600)
+
+
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long a server needs to come back."""
@@ -77,9 +83,13 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def impatient() -> Iterator[pytest.MonkeyPatch]:
-    """A standby is not waited for long, until this is undone."""
+    """A standby is not waited for long, until this is undone.
+
+    Long enough for the server of a busy machine to begin to wait: a statement that is called off before the server has
+    received it is carried out all the same, and then waits forever.
+    """
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(postgres_standbys, "CONFIRM_SECONDS", 0.2)
+        patched.setattr(postgres_standbys, "CONFIRM_SECONDS", 1.0)
         yield patched
 
 
