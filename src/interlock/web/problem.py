@@ -62,6 +62,8 @@ OPEN_CODES = frozenset(
         "job.over",
         "job.unknown",
         "kind.own",
+        "lab.full",
+        "lab.size",
         "older.malformed",
         "origin.foreign",
         "refusals.none",

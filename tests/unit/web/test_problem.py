@@ -46,6 +46,7 @@ ALSO_SAID_BY = {
     "context.unknown": {"kernel/begin.py"},
     "entity.malformed": {"stores/files_names.py"},
     "entry.size": {"runtime/telling.py", "stores/files_batched.py", "stores/files_journal.py"},
+    "event.reserved": {"model/event.py"},
     "limit.range": {"ports/store.py"},
     "mailbox.full": {"runtime/turns.py"},
     "runtime.closed": {"runtime/blocking.py", "runtime/steps.py"},
