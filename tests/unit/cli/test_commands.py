@@ -46,6 +46,30 @@ def test_a_missing_file_does_not_hide_what_the_others_gave(call: Caller, folder:
     assert (6, "") == (call("check", "gone.yaml").code, call("check", "gone.yaml").out)
 
 
+INCLUDING = (
+    '<scxml xmlns="http://www.w3.org/2005/07/scxml" version="1.0" name="lamp">'
+    '<datamodel><data id="watts" src="watts.json"/></datamodel><final id="dark"/></scxml>'
+)
+
+
+@pytest.mark.parametrize(
+    "words", [("check",), ("convert", "--to", "yaml"), ("draw",), ("simulate", "--script", "play.txt")]
+)
+def test_a_definition_includes_no_other_file_unless_src_is_allowed(
+    call: Caller, folder: Path, words: tuple[str, ...]
+) -> None:
+    """Every command that reads a definition takes the same option, and names it in the finding."""
+    (folder / "lamp.scxml").write_text(INCLUDING, encoding="utf-8")
+    (folder / "watts.json").write_text("60", encoding="utf-8")
+    (folder / "play.txt").write_text("context\n", encoding="utf-8")
+    command, *rest = words
+    refused, allowed = call(command, "lamp.scxml", *rest), call(command, "lamp.scxml", *rest, "--allow-src")
+
+    assert (1, 0) == (refused.code, allowed.code)
+    assert "scxml.src" in refused.out + refused.err
+    assert "--allow-src" in refused.out + refused.err
+
+
 def test_json_of_check_is_one_document(call: Caller, folder: Path) -> None:
     """Counts, files and findings, each with its place."""
     said = json.loads(call("check", "--json", "bad.yaml", "lamp.yaml").out)

@@ -171,3 +171,13 @@ states: {a: {}}
         'error 1:1 allowing "state.trap" needs a reason; say why it is right here',
     ] == told(bad, "allow.reason")
     assert [] == told(good, "allow.reason")
+
+
+def test_a_duration_has_a_longest() -> None:
+    """A due time must fit into the columns of every store."""
+    bad = "states: {a: {after: {999999999999d: b}}, b: {}}"
+    good = "states: {a: {after: {365000d: b}}, b: {}}"
+
+    assert 1 == len(told(bad, "duration.range"))
+    assert "at most 365000d" in told(bad, "duration.range")[0]
+    assert [] == told(good, "duration.range")

@@ -95,3 +95,10 @@ def test_text_is_taken() -> None:
 def test_a_delay_is_bounded(delay: Any) -> None:
     """A due time that no store can keep is an error of the chart, not of the store."""
     assert ["send.delay"] == [each.code for each in sent("delay", delay).faults]
+
+
+def test_an_invoke_of_an_imported_chart_may_have_no_source() -> None:
+    """SCXML allows it; what it means is for the driver to say."""
+    kernel = kernel_of("dialect: scxml\nstates: {a: {invoke: {id: job}}}")
+
+    assert [("job", False)] == [(each["id"], "src" in each) for each in payloads(last_step(kernel), "invoke")]
