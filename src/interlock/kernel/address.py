@@ -10,7 +10,11 @@ from typing import Any
 
 from interlock.kernel.failing import ContentError
 from interlock.model.duration import parse_duration
+from interlock.model.limits import ENTITY_ID_BYTES_MAX, NAME_BYTES_MAX
 from interlock.model.snapshot import Invocation, Parent
+
+ADDRESS_LENGTH_MAX = NAME_BYTES_MAX + ENTITY_ID_BYTES_MAX + len("#_scxml_/")
+"""Characters of a target: a kind and an id, the longest there are, in SCXML's spelling."""
 
 
 def send_address(
@@ -23,6 +27,9 @@ def send_address(
         return "#_internal"
     if type(to) is not str or not to:
         raise ContentError("send.target", "the target of a send must be a string", sendid=sendid)
+    if len(to) > ADDRESS_LENGTH_MAX:
+        message = f"the target of a send has {len(to):,} characters, more than {ADDRESS_LENGTH_MAX}"
+        raise ContentError("send.target", message, sendid=sendid)
     if to in ("parent", "#_parent"):
         if parent is None:
             raise _undeliverable("this entity has no parent", sendid)
