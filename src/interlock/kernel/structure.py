@@ -42,6 +42,10 @@ class Structure:
         for state in chart.states:
             if state.type == "history":
                 self.histories[state.parent] = (*self.histories.get(state.parent, ()), state)
+        self._reached_from: dict[int, frozenset[int]] = {}
+        for state in chart.states:
+            if self.histories and state.type == "parallel":
+                self._reached_from[state.index] = frozenset(self._reached((state.index,)))
         self.reaches = tuple(self._reach(each) for each in chart.transitions)
         self.depth = max(len(self.path(each.index)) for each in chart.states)
         self._children_active = tuple(self._active_children(each) for each in chart.states)
@@ -275,15 +279,25 @@ class Structure:
     def _reach(self, transition: Transition) -> tuple[int, ...]:
         if not self.histories:
             return ()
+        return tuple(sorted(self._reached(transition.targets)))
+
+    def _reached(self, targets: Iterable[int]) -> set[int]:
+        """The histories that entering these states can ask. What a parallel state leads to is found out once."""
+        found: set[int] = set()
         seen: set[int] = set()
-        stack = list(transition.targets)
+        stack = list(targets)
         while stack:
             index = stack.pop()
             if index in seen:
                 continue
             seen.add(index)
+            known = self._reached_from.get(index)
+            if known is not None:
+                found |= known
+                continue
             state = self.states[index]
             if state.type == "history":
+                found.add(index)
                 stack += state.default
                 stack += self.states[state.parent].children
             elif state.type == "compound":
@@ -291,6 +305,6 @@ class Structure:
             else:
                 stack += state.children
             for ancestor in self.path(index)[1:]:
-                if self.states[ancestor].type == "parallel":
+                if self.states[ancestor].type == "parallel" and ancestor not in seen:
                     stack.append(ancestor)
-        return tuple(sorted(each for each in seen if self.states[each].type == "history"))
+        return found
