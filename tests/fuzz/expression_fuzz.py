@@ -31,7 +31,7 @@ from interlock.expression.parse import ExpressionError, Parsed, parse
 from interlock.expression.vocabulary import FIELDS, FUNCTIONS
 
 BATCH = 1_000
-EVALUATIONS = 2_000
+WORK = 200_000
 BATCHES_PER_LOOK = 20
 SECONDS_PER_INPUT = 5.0
 SECONDS_PER_BATCH = 600.0
@@ -387,7 +387,7 @@ class Fuzz:
         function = compile_parsed(parsed, inside={name: name for name, _ in parsed.inside}).function
         context = random.choices(self.contexts, weights=CONTEXT_WEIGHTS)[0]
         event = random.choice(self.events)
-        meter = Meter(EVALUATIONS)
+        meter = Meter(WORK)
         ARMED.append(self.touched)
         try:
             value = function(context, event, self.entity, ("a", "b"), meter, {"id": "ann"})

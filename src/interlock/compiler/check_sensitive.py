@@ -39,8 +39,9 @@ def check_sensitive(review: Review, graph: Graph) -> None:
             _check_neutral(review, state, sensitive.neutral or NEUTRAL)
     _check_names(review)
     told: set[int] = set()
+    entering = _entering(graph, frozenset(each.index for each in hidden))
     for state in hidden:
-        _check_ways(review, graph, state, told)
+        _check_ways(review, graph, state, entering[state.index], told)
 
 
 def _check_names(review: Review) -> None:
@@ -74,12 +75,23 @@ def _check_neutral(review: Review, state: State, neutral: str) -> None:
         review.error("sensitive.neutral", message, state.place, "choose another name with `as`")
 
 
-def _check_ways(review: Review, graph: Graph, state: State, told: set[int]) -> None:
+def _entering(graph: Graph, hidden: frozenset[int]) -> dict[int, list[Transition]]:
+    """Per hidden state, the transitions from outside that enter it."""
+    found: dict[int, list[Transition]] = {each: [] for each in hidden}
+    for transition in graph.transitions if hidden else ():
+        domain = graph.domain(transition)
+        for each in graph.entered(transition, memory=True) & hidden:
+            inside = domain is not None and graph.is_descendant(each, domain)
+            if inside and not graph.is_within(transition.source, each):
+                found[each].append(transition)
+    return found
+
+
+def _check_ways(review: Review, graph: Graph, state: State, into: list[Transition], told: set[int]) -> None:
     """Who may enter and who may leave; a transition is told once, whatever it leads into or out of."""
     entering: set[str] = set()
-    for transition in graph.transitions:
-        if not graph.is_within(transition.source, state.index) and _enters(graph, transition, state.index):
-            entering |= _asked(review, state, transition, "into", told)
+    for transition in into:
+        entering |= _asked(review, state, transition, "into", told)
     for transition in ways_out(graph, state.index):
         more = sorted(_asked(review, state, transition, "out of", told) - entering - {"system"})
         if more and entering and transition.index not in told:
@@ -87,12 +99,6 @@ def _check_ways(review: Review, graph: Graph, state: State, told: set[int]) -> N
             message = f"{', '.join(more)} may leave the hidden state {review.name(state)} but not enter it"
             hint = "leaving takes at least the right that entering takes"
             review.lint("sensitive.roles", message, state.index, transition.place, hint)
-
-
-def _enters(graph: Graph, transition: Transition, index: int) -> bool:
-    domain = graph.domain(transition)
-    inside = domain is not None and graph.is_descendant(index, domain)
-    return inside and index in graph.entered(transition, memory=True)
 
 
 def _asked(review: Review, state: State, transition: Transition, way: str, told: set[int]) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from interlock.expression.parse import Parsed
 from interlock.expression.vocabulary import CONSTANTS
@@ -47,12 +48,34 @@ _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<", "in": "not in", "not in": "in"}
 
 
-def exclusive(first: Guard, second: Guard, trees: Trees) -> bool:
-    """Whether the text of two guards shows that they never hold together."""
-    if _is_negation(first, second) or _is_negation(second, first):
-        return True
-    left, right = set(_facts(first, trees)), set(_facts(second, trees))
-    return any(_clash(one, other) for one in left for other in right)
+Known = dict[str, list[Fact]]
+"""What a guard says, by what it says it about."""
+
+
+class Exclusion:
+    """Compares the guards of one chart. What a guard says is worked out once, however often it is compared."""
+
+    def __init__(self, trees: Trees) -> None:
+        self.trees = trees
+        self._known: dict[int, tuple[Guard, Known]] = {}
+
+    def exclusive(self, first: Guard, second: Guard) -> bool:
+        """Whether the text of two guards shows that they never hold together."""
+        if _is_negation(first, second) or _is_negation(second, first):
+            return True
+        left, right = self._facts_of(first), self._facts_of(second)
+        return any(
+            _clash(one, other) for about in left.keys() & right.keys() for one in left[about] for other in right[about]
+        )
+
+    def _facts_of(self, guard: Guard) -> Known:
+        found = self._known.get(id(guard))
+        if found is None:
+            facts: Known = {}
+            for each in dict.fromkeys(_facts(guard, self.trees)):
+                facts.setdefault(each[0], []).append(each)
+            found = self._known[id(guard)] = (guard, facts)  # with the guard, or another might get its identity
+        return found[1]
 
 
 def _is_negation(first: Guard, second: Guard) -> bool:
@@ -109,8 +132,7 @@ def _text(tree: ast.expr) -> str:
 
 
 def _clash(one: Fact, other: Fact) -> bool:
-    if one[0] != other[0]:
-        return False
+    """Whether two facts about the same thing contradict each other."""
     if one[2] == other[2]:
         return other[1] in _OPPOSITE[one[1]]
     return _apart(one, other) or _apart(other, one)
@@ -129,6 +151,7 @@ def _apart(one: Fact, other: Fact) -> bool:
     return low < high and one[1] in ("==", "<", "<=") and other[1] in ("==", ">", ">=")
 
 
+@lru_cache(maxsize=1_000)
 def _constant(dumped: str) -> tuple[object] | None:
     """The constant that a dumped tree is, or None."""
     prefix = "Constant(value="

@@ -3,6 +3,8 @@
 Rule 1: guards are ignored, so every answer errs on the side of "it can happen".
         But an unguarded inner transition does hide an outer one for the same events.
 Rule 2: nothing here walks configurations, whose number is exponential: states and transitions only.
+Rule 3: what many ask is worked out once; and after very many questions the answer is "it can happen", which is always
+        allowed (Rule 1), so that a hostile chart is checked in seconds.
 """
 
 from __future__ import annotations
@@ -49,6 +51,13 @@ def is_free(transition: Transition) -> bool:
     return transition.guard is None and transition.roles is None
 
 
+QUESTIONS_MAX = 200_000
+"""Questions whether a transition is hidden, in one chart: about a second. Charts written by hand ask a few thousand."""
+
+REMEMBERED_MAX = 1_000_000
+"""States in all the entry sets that are kept to be asked for again: about 60 MB."""
+
+
 class Graph:
     """The questions that checks and lints ask of one chart's shape."""
 
@@ -57,18 +66,27 @@ class Graph:
         self.states = chart.states
         self.transitions = chart.transitions
         self.xstate = chart.dialect.domain == "lca"
+        self.questions = 0
+        self._paths: list[list[int]] = []
+        for state in chart.states:
+            self._paths.append([state.index, *(self._paths[state.parent] if state.index > 0 else ())])
+        self._domains: dict[int, int | None] = {}
+        self._remembered = 0
+        self._entered_by: dict[tuple[int, bool], frozenset[int]] = {}
+        self._can_be_done: dict[int, bool] = {}
         self._down: dict[int, frozenset[int]] = {}
         self._leaving: dict[int, list[Transition]] = {}
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether so much was asked that answers are no longer exact: they all say "it can happen"."""
+        return self.questions > QUESTIONS_MAX
 
     # Shape
 
     def path(self, index: int) -> list[int]:
         """The state and its ancestors, the root last."""
-        found = [index]
-        while index > 0:
-            index = self.states[index].parent
-            found.append(index)
-        return found
+        return self._paths[index]
 
     def is_descendant(self, index: int, of: int) -> bool:
         """Whether the state is a proper descendant of the other."""
@@ -98,7 +116,12 @@ class Graph:
 
     def can_be_done(self, index: int) -> bool:
         """Whether a state can be "in a final state" (S29)."""
-        state = self.states[index]
+        found = self._can_be_done.get(index)
+        if found is None:
+            found = self._can_be_done[index] = self._is_completable(self.states[index])
+        return found
+
+    def _is_completable(self, state: State) -> bool:
         if state.type == "parallel":
             return all(self.can_be_done(each) for each in self.regions(state))
         if state.type == "final":
@@ -116,6 +139,12 @@ class Graph:
 
     def domain(self, transition: Transition) -> int | None:
         """The state whose descendants the transition leaves; None without target. A history counts where it stands."""
+        number = transition.index
+        if number not in self._domains:
+            self._domains[number] = self._domain(transition)
+        return self._domains[number]
+
+    def _domain(self, transition: Transition) -> int | None:
         targets, source = transition.targets, transition.source
         if not targets:
             return None
@@ -144,7 +173,14 @@ class Graph:
         domain = self.domain(transition)
         if domain is None:
             return frozenset()
-        return self._entered(transition.targets, domain, memory=memory)
+        key = (transition.index, memory)
+        found = self._entered_by.get(key)
+        if found is None:
+            found = self._entered(transition.targets, domain, memory=memory)
+            self._remembered += len(found)
+            if self._remembered <= REMEMBERED_MAX:
+                self._entered_by[key] = found
+        return found
 
     def started(self) -> frozenset[int]:
         """Every state that is entered when an entity begins."""
@@ -177,20 +213,20 @@ class Graph:
             state = self.states[target]
             if memory and state.type == "history":
                 found |= self._recorded(state)
-        for target in targets:
-            for ancestor in self.path(target)[1:]:
-                if not self.is_descendant(ancestor, limit):
-                    break
-                found.add(ancestor)
-                if self.states[ancestor].type == "parallel":
-                    self._add_regions(ancestor, targets, found)
+        # A region in which no target lies is entered by default. Each state on the way is looked at once.
+        occupied = {each for target in targets for each in self.path(target)}
+        way = {each for target in targets for each in self.path(target)[1:] if self.is_descendant(each, limit)}
+        for ancestor in way:
+            found.add(ancestor)
+            if self.states[ancestor].type == "parallel":
+                self._add_regions(ancestor, occupied, found)
         if self.xstate and self.states[limit].type == "parallel":
-            self._add_regions(limit, targets, found)
+            self._add_regions(limit, occupied, found)
         return frozenset(found)
 
-    def _add_regions(self, parallel: int, targets: tuple[int, ...], found: set[int]) -> None:
+    def _add_regions(self, parallel: int, occupied: set[int], found: set[int]) -> None:
         for region in self.regions(self.states[parallel]):
-            if not any(self.is_within(each, region) for each in targets):
+            if region not in occupied:
                 found |= self.below(region)
 
     def _recorded(self, history: State) -> set[int]:
@@ -211,7 +247,8 @@ class Graph:
 
     def child(self, outer: int, index: int) -> int:
         """The child of a state in which one of its descendants lies."""
-        return next(each for each in self.states[outer].children if self.is_within(index, each))
+        path = self.path(index)
+        return path[path.index(outer) - 1]
 
     # Choice
 
@@ -219,6 +256,12 @@ class Graph:
     def listeners(self) -> tuple[DescriptorIndex, ...]:
         """Per state, its transitions by what they take."""
         return tuple(DescriptorIndex(self.transitions[each] for each in state.transitions) for state in self.states)
+
+    @cached_property
+    def outgoing(self) -> tuple[tuple[Transition, ...], ...]:
+        """Per state, its transitions that have a target."""
+        numbers = (state.transitions for state in self.states)
+        return tuple(tuple(self.transitions[each] for each in some if self.transitions[each].targets) for some in numbers)
 
     @cached_property
     def takers(self) -> tuple[DescriptorIndex, ...]:
@@ -230,6 +273,9 @@ class Graph:
 
     def is_hidden(self, transition: Transition, atom: int) -> bool:
         """Whether an outer state's transition is never taken here: inner ones come first, or that state is not done."""
+        self.questions += 1
+        if self.is_exhausted:
+            return False
         if (
             transition.origin == "onDone"
             and transition.source != atom

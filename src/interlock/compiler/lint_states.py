@@ -78,7 +78,7 @@ def lint_ways(review: Review, graph: Graph, reachable: frozenset[int]) -> None:
                 what = "history" if state.type == "history" else "state"
                 message = f"no way leads into the {what} {review.name(state)}"
                 review.lint("state.unreachable", message, state.index, hint="add a transition to it, or take it out")
-        elif _is_leaf(review, state) and not any(True for _ in ways_out(graph, state.index)):
+        elif _is_leaf(review, state) and not any(True for _ in ways_out(graph, state.index)) and not graph.is_exhausted:
             message = f"{review.name(state)} is not final and has no way out"
             review.lint("state.trap", message, state.index, hint="add a transition, or make it `type: final`")
 
@@ -88,23 +88,31 @@ def _is_leaf(review: Review, state: State) -> bool:
 
 
 def ways_out(graph: Graph, index: int) -> Iterator[Transition]:
-    """The transitions that may be taken while the state is active and leave it for another."""
-    for transition in _possible(graph, index):
-        if transition.targets != (index,) and graph.leaves(transition, index):
+    """The transitions that may be taken while the state is active and leave it for another.
+
+    Not all of them once the graph is exhausted: a caller that concludes something from there being none must ask.
+    """
+    for transition, outer in _near(graph, index):
+        graph.questions += 1
+        if graph.is_exhausted:
+            return
+        leads_out = transition.targets != (index,) and graph.leaves(transition, index)
+        if leads_out and (not outer or _is_taken(graph, transition, index)):
             yield transition
 
 
-def _possible(graph: Graph, index: int) -> Iterator[Transition]:
-    """What may be taken while the state is active: in it, around it unless hidden, and in regions beside it."""
+def _near(graph: Graph, index: int) -> Iterator[tuple[Transition, bool]]:
+    """What may be taken while the state is active: in it, around it, and in regions beside it; and whether it is
+    around it, where an inner transition may hide it.
+    """
     for each in range(index, graph.states[index].last + 1):
-        yield from (graph.transitions[number] for number in graph.states[each].transitions)
+        yield from ((transition, False) for transition in graph.outgoing[each])
     for ancestor in graph.path(index)[1:]:
-        for number in graph.states[ancestor].transitions:
-            if _is_taken(graph, graph.transitions[number], index):
-                yield graph.transitions[number]
+        yield from ((transition, True) for transition in graph.outgoing[ancestor])
         if graph.states[ancestor].type == "parallel":
             region = graph.child(ancestor, index)
-            yield from (each for each in graph.leaving(ancestor) if not graph.is_within(each.source, region))
+            leaving = graph.leaving(ancestor)
+            yield from ((each, False) for each in leaving if not graph.is_within(each.source, region))
 
 
 def _is_taken(graph: Graph, transition: Transition, index: int) -> bool:
@@ -116,6 +124,7 @@ def _is_taken(graph: Graph, transition: Transition, index: int) -> bool:
     around = graph.path(index)[1:]
     if not any(graph.states[each].type == "parallel" and graph.is_within(each, transition.source) for each in around):
         return False
+    graph.questions += graph.states[transition.source].last - transition.source
     beside = (atom for atom in graph.atoms(transition.source) if graph.together(atom, index))
     return not all(graph.is_hidden(transition, atom) for atom in beside)
 

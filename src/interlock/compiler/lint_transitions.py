@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from interlock.compiler.content import guards
-from interlock.compiler.exclusive import exclusive
+from interlock.compiler.exclusive import Exclusion
 from interlock.compiler.graph import DescriptorIndex, Graph, is_free
 from interlock.compiler.review import Review, trigger
 from interlock.expression.parse import ExpressionError, parse
@@ -26,6 +26,9 @@ from interlock.model.chart import State, Transition
 PAIRS_MAX = 10_000
 """Pairs of guards compared for overlap in one chart: keeps a hostile definition from taking quadratic time."""
 
+CONFLICTS_MAX = 200_000
+"""Pairs of transitions compared for a conflict between regions in one chart, for the same reason."""
+
 RIVALS_MAX = 100
 """Transitions for one event that a single one is compared with, for the same reason."""
 
@@ -33,6 +36,7 @@ RIVALS_MAX = 100
 def lint_choice(review: Review, graph: Graph) -> None:
     """Per state, transitions that an earlier one hides, and guards that do not exclude each other."""
     pairs = 0
+    exclusion = Exclusion(review.names.parsed)
     for state in graph.states:
         earlier = DescriptorIndex()
         free = DescriptorIndex()
@@ -47,7 +51,7 @@ def lint_choice(review: Review, graph: Graph) -> None:
             elif transition.guard is not None and not _is_of_saga(review, transition):
                 for rival in rivals:
                     pairs += 1
-                    if pairs > PAIRS_MAX or _lint_overlap(review, rival, transition):
+                    if pairs > PAIRS_MAX or _lint_overlap(review, exclusion, rival, transition):
                         break
             (free if is_free(transition) else earlier).add(transition)
 
@@ -71,9 +75,9 @@ def _is_repeated(first: Transition, second: Transition) -> bool:
     return (first.guard, first.roles, first.descriptors) == (second.guard, second.roles, second.descriptors)
 
 
-def _lint_overlap(review: Review, first: Transition, second: Transition) -> bool:
+def _lint_overlap(review: Review, exclusion: Exclusion, first: Transition, second: Transition) -> bool:
     """Tells when two guards can hold together; whether it did."""
-    if first.guard is None or second.guard is None or exclusive(first.guard, second.guard, review.names.parsed):
+    if first.guard is None or second.guard is None or exclusion.exclusive(first.guard, second.guard):
         return False
     message = f"for {trigger(second)} both this guard and an earlier one may hold: their order decides"
     hint = "make the guards exclude each other, or leave it when the order says what you mean"
@@ -179,39 +183,47 @@ def _following(graph: Graph, transition: Transition) -> Iterator[Transition]:
 
 def lint_regions(review: Review, graph: Graph) -> None:
     """Regions that react to the same event, where one of them leaves them all: their order decides."""
+    conflicts = _Conflicts(review, graph)
     for state in graph.states:
         if state.type == "parallel" and not review.is_generated(state.index) and graph.leaving(state.index):
-            _lint_region(review, graph, state, DescriptorIndex(graph.leaving(state.index)))
+            conflicts.lint(state)
 
 
-def _lint_region(review: Review, graph: Graph, parallel: State, leaving: DescriptorIndex) -> None:
-    numbers = [
-        number
-        for each in range(parallel.index + 1, parallel.last + 1)
-        for number in graph.states[each].transitions
-        if graph.transitions[number].targets
-    ]
-    for transition in (graph.transitions[each] for each in numbers):
-        rival = next(_conflicting(review, graph, parallel, leaving, transition), None)
-        # Where both leave, the pair is told once, at the later one.
-        if rival is None or (graph.leaves(transition, parallel.index) and transition.index < rival.index):
-            continue
-        message = (
-            f"{trigger(transition)} is also taken in {review.name(rival.source)}, "
-            f"where it leaves {review.name(parallel)}: only the first in document order happens"
-        )
-        hint = f"let {review.name(parallel)} itself take the event, or give the regions different events"
-        review.lint("parallel.conflict", message, transition.source, transition.place, hint)
+class _Conflicts:
+    """Looks for conflicts between regions; at most `CONFLICTS_MAX` pairs of transitions are compared in one chart."""
 
+    def __init__(self, review: Review, graph: Graph) -> None:
+        self.review = review
+        self.graph = graph
+        self.exclusion = Exclusion(review.names.parsed)
+        self.pairs = 0
 
-def _conflicting(
-    review: Review, graph: Graph, parallel: State, leaving: DescriptorIndex, transition: Transition
-) -> Iterator[Transition]:
-    region = graph.child(parallel.index, transition.source)
-    for rival in islice(_rivals(leaving, transition), RIVALS_MAX):
-        apart = rival.guard and transition.guard and exclusive(rival.guard, transition.guard, review.names.parsed)
-        if not apart and not graph.is_within(rival.source, region):
-            yield rival
+    def lint(self, parallel: State) -> None:
+        """Tells the conflicts between the regions of one parallel state."""
+        review, graph, leaving = self.review, self.graph, DescriptorIndex(self.graph.leaving(parallel.index))
+        for each in range(parallel.index + 1, parallel.last + 1):
+            for transition in graph.outgoing[each]:
+                rival = next(self._rivals(parallel, leaving, transition), None)
+                # Where both leave, the pair is told once, at the later one.
+                if rival is None or (graph.leaves(transition, parallel.index) and transition.index < rival.index):
+                    continue
+                message = (
+                    f"{trigger(transition)} is also taken in {review.name(rival.source)}, "
+                    f"where it leaves {review.name(parallel)}: only the first in document order happens"
+                )
+                hint = f"let {review.name(parallel)} itself take the event, or give the regions different events"
+                review.lint("parallel.conflict", message, transition.source, transition.place, hint)
+
+    def _rivals(self, parallel: State, leaving: DescriptorIndex, transition: Transition) -> Iterator[Transition]:
+        region = self.graph.child(parallel.index, transition.source)
+        for rival in islice(_rivals(leaving, transition), RIVALS_MAX):
+            self.pairs += 1
+            if self.pairs > CONFLICTS_MAX:
+                return
+            guards = (rival.guard, transition.guard)
+            apart = guards[0] and guards[1] and self.exclusion.exclusive(guards[0], guards[1])
+            if not apart and not self.graph.is_within(rival.source, region):
+                yield rival
 
 
 def lint_wildcards(review: Review, graph: Graph) -> None:

@@ -8,8 +8,8 @@ Rule 3: generated code binds no names but `x_1`, `x_2`, ..., each just before it
 Rule 4: every exception that running it can raise is explained here, in words that do not change with Python's version.
 
 The caller gives plain values: `context` a dict, `event` and `entity` objects with the fields of `vocabulary.FIELDS`
-(names, ids and times short; `event` None before the first event), `principal` a dict or None. It charges one
-evaluation itself.
+(names, ids and times short; `event` None before the first event), `principal` a dict or None. It charges the
+expression's `work` itself.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from interlock.expression import functions, operate
 from interlock.expression.measure import TYPE_NAMES, EvaluationError, Meter
 from interlock.expression.parse import Parsed, is_null
 from interlock.expression.vocabulary import CONSTANTS, FIELDS
+from interlock.model.limits import EVALUATION_WORK
 
 __all__ = ("NAMESPACE", "Compiled", "EvaluationError", "Function", "Meter", "compile_parsed", "explain")
 
@@ -65,6 +66,8 @@ class Compiled:
     uses: frozenset[str]
     """Which of context, event, entity, active, meter and principal the source mentions."""
     function: Function = field(compare=False, repr=False)
+    work: int = EVALUATION_WORK
+    """Units of work of one evaluation, apart from what grows with its operands; the caller charges them."""
 
 
 def compile_parsed(parsed: Parsed, *, inside: Mapping[str, str]) -> Compiled:
@@ -79,7 +82,22 @@ def compile_parsed(parsed: Parsed, *, inside: Mapping[str, str]) -> Compiled:
     code = compile(f"lambda {_ARGUMENTS}: {source}", "<expression>", "eval")
     # The text was written by this file from a checked tree, and runs without builtins.
     function: Function = eval(code, _GLOBALS)  # noqa: S307
-    return Compiled(source=source, uses=frozenset(writer.uses), function=function)
+    work = max(EVALUATION_WORK, _parts_work(parsed.tree))
+    return Compiled(source=source, uses=frozenset(writer.uses), function=function, work=work)
+
+
+_CALL_WORK = {"float": 30, "int": 20, "ms": 80, "round": 50, "str": 50}
+"""Units of work of the functions that take longer than a lookup, each with the slowest argument it takes."""
+
+
+def _parts_work(tree: ast.expr) -> int:
+    """The units of work of the parts of an expression, whatever values they meet: one each, some functions more."""
+    work = 0
+    for node in ast.walk(tree):
+        work += isinstance(node, ast.expr)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            work += _CALL_WORK.get(node.func.id, 0) * len(node.args)
+    return work
 
 
 class Typed(NamedTuple):

@@ -11,10 +11,12 @@ import re
 from typing import Any
 
 from interlock.expression.measure import (
-    CHARGE_ITEMS,
     NUMBERS,
+    SHORT_TEXT,
     Meter,
     charge,
+    charge_building,
+    charge_reading,
     checked,
     need_number,
     over,
@@ -30,6 +32,9 @@ ROUND_DIGITS_MAX = 15
 
 NUMERAL_LENGTH_MAX = 100
 """Characters that `int` and `float` read: 256 bits have 78 digits, and reading digits takes quadratic time."""
+
+_WHOLE_FROM = 2**53
+"""From here on a float has no fraction."""
 
 _INTEGER = re.compile(r" *[+-]?[0-9]+ *")
 _NUMBER = re.compile(r" *[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? *")
@@ -63,7 +68,7 @@ def _comparable(name: str, values: Any, meter: Meter | None) -> None:
     charge(meter, len(values))
     kinds = set(map(type, values))
     if kinds == {str}:
-        charge(meter, sum([len(each) // CHARGE_ITEMS for each in values]))
+        charge_reading(meter, sum(map(len, values)))
     elif not kinds <= NUMBERS:
         raise wrong(f"{name}() compares numbers with numbers, or strings with strings")
 
@@ -80,7 +85,10 @@ def x_sum(values: Any, meter: Meter | None) -> object:
     kinds = set(map(type, values))
     if not kinds <= NUMBERS:
         raise wrong("sum() takes a list of numbers")
-    return checked(math.fsum(values) if float in kinds else sum(values))
+    if float not in kinds:
+        return checked(sum(values))
+    charge(meter, 5 * len(values))  # an exact sum keeps up to 40 parts, and each item may touch them all
+    return checked(math.fsum(values))
 
 
 def x_any(values: Any, meter: Meter | None) -> bool:
@@ -110,6 +118,8 @@ def x_round(value: Any, digits: Any = None) -> object:
         raise wrong(f"round() takes a whole number of digits, not {type_name(digits)}")
     if abs(digits) > ROUND_DIGITS_MAX:
         raise unfit(f"round() takes -{ROUND_DIGITS_MAX} to {ROUND_DIGITS_MAX} digits")
+    if digits >= 0 and abs(value) >= _WHOLE_FROM:
+        return value  # it has no fraction, and Python would take long to find that out
     return checked(round(value, digits))
 
 
@@ -172,15 +182,23 @@ def _text(name: str, value: Any) -> None:
 def x_lower(value: Any, meter: Meter | None) -> str:
     """The string in small letters."""
     _text("lower", value)
-    charge(meter, len(value))
+    _charge_case(value, meter)
     return _fitting(value.lower())
 
 
 def x_upper(value: Any, meter: Meter | None) -> str:
     """The string in capital letters."""
     _text("upper", value)
-    charge(meter, len(value))
+    _charge_case(value, meter)
     return _fitting(value.upper())
+
+
+def _charge_case(value: str, meter: Meter | None) -> None:
+    """Letters that are not ASCII are looked up one by one, and some become three."""
+    if not value.isascii():
+        charge(meter, len(value))
+    elif len(value) >= SHORT_TEXT:
+        charge_building(meter, len(value), ascii=True)
 
 
 def _fitting(text: str) -> str:
@@ -194,7 +212,7 @@ def x_starts_with(value: Any, start: Any, meter: Meter | None) -> bool:
     """Whether a string begins with another."""
     _text("starts_with", value)
     _text("starts_with", start)
-    charge(meter, len(start))
+    charge_reading(meter, len(start))
     result: bool = value.startswith(start)
     return result
 
@@ -203,7 +221,7 @@ def x_ends_with(value: Any, end: Any, meter: Meter | None) -> bool:
     """Whether a string ends with another."""
     _text("ends_with", value)
     _text("ends_with", end)
-    charge(meter, len(end))
+    charge_reading(meter, len(end))
     result: bool = value.endswith(end)
     return result
 

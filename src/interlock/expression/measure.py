@@ -1,9 +1,12 @@
 """What bounds an evaluation: the meter, the weight of values, and the error of an expression that has no value.
 
 Rule 1: a result is within the limits of `model.limits`, or there is no result.
-Rule 2: work that grows with its operands is charged to the meter, one evaluation per 1,000 items or characters. The
-        meter is None on the fast path: then such work raises, and the caller evaluates again with a meter.
+Rule 2: work that grows with its operands is charged to the meter before it is done, in units of about 0.1 microseconds
+        or 8 bytes. The meter is None on the fast path: then long work raises, and the caller evaluates again with a
+        meter.
 Rule 3: messages name types and limits, never values: a value may be a secret.
+Rule 4: what a program cannot tell from its text alone is charged here; the parts of an expression are charged by the
+        kernel, when a block begins.
 """
 
 from __future__ import annotations
@@ -11,10 +14,24 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from interlock.model.limits import INTEGER_BITS_MAX, VALUE_DEPTH_MAX, VALUES_MAX
+from msgspec import Struct
 
-CHARGE_ITEMS = 1_000
-"""Items of a list or characters of a string that count as one more evaluation; fewer are free."""
+from interlock.model.limits import INTEGER_BITS_MAX, VALUE_BYTES_MAX, VALUE_DEPTH_MAX, VALUES_MAX
+
+FREE_WORK = 1_000
+"""Units of work that one operation may do without a meter, on the fast path: 0.1 milliseconds."""
+
+SHORT_TEXT = 1_000
+"""Characters from which a string is charged for: joining or comparing fewer takes no longer than a lookup."""
+
+_FLAT = frozenset({int, float, bool, type(None)})
+_LONG_LEVEL = 16
+"""Values of one level of a tree from which it pays to ask for their types all at once."""
+_WALK_WORK = 10
+"""Units of work that weighing takes at least: a microsecond."""
+
+VALUE_BYTES = 8
+"""What every value counts for in the size of a tree: a pointer in memory, at least two characters of JSON."""
 
 INTEGER_MAX = 2**INTEGER_BITS_MAX - 1
 INTEGER_MIN = -INTEGER_MAX
@@ -46,28 +63,39 @@ class EvaluationError(Exception):
         return self.message
 
 
-class Meter:
-    """What is left of the evaluations of one step."""
+class Meter(Struct, gc=False):
+    """What is left of the work of one step."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, left: int) -> None:
-        self.left = left
+    left: int
 
     def charge(self, amount: int) -> None:
         """Take from what is left. Raises: EvaluationError when that is not enough; then nothing is left."""
-        self.left -= amount
-        if self.left < 0:
+        left = self.left - amount
+        if left < 0:
             self.left = 0
             raise EvaluationError("expression.evaluations", "the step has used up its evaluations")
+        self.left = left
 
 
-def charge(meter: Meter | None, items: int) -> None:
-    """Count long work; short work is free. Raises: EvaluationError when it is long and nobody counts."""
-    if items >= CHARGE_ITEMS:
-        if meter is None:
+def charge(meter: Meter | None, work: int) -> None:
+    """Count work. Raises: EvaluationError when the meter has no more of it, or when long work has no meter."""
+    if meter is None:
+        if work >= FREE_WORK:
             raise EvaluationError("expression.unmetered", "long operands need a meter")
-        meter.charge(items // CHARGE_ITEMS)
+    elif work < meter.left:
+        meter.left -= work
+    else:
+        meter.charge(work)
+
+
+def charge_building(meter: Meter | None, length: int, *, ascii: bool) -> None:
+    """Count the work of a new string: a unit per 8 bytes; Python takes up to 4 for a character that is not ASCII."""
+    charge(meter, length >> 3 if ascii else length >> 1)
+
+
+def charge_reading(meter: Meter | None, length: int) -> None:
+    """Count the work of comparing so many characters: 64 of them take about a unit."""
+    charge(meter, length >> 6)
 
 
 def type_name(value: object) -> str:
@@ -90,38 +118,67 @@ def unfit(message: str) -> EvaluationError:
     return EvaluationError("expression.value", message)
 
 
-def weigh(value: object, meter: Meter | None) -> int:
-    """How many values a tree holds, shared parts counted each time they appear; long strings count once more per 1,000.
+def weigh(
+    value: object,
+    meter: Meter | None,
+    *,
+    values_max: int = VALUES_MAX,
+    depth_max: int = VALUE_DEPTH_MAX,
+    bytes_max: int = VALUE_BYTES_MAX,
+) -> int:
+    """The bytes of a tree: 8 for each value, one for each character, four in a long string that is not ASCII.
 
-    The walk is charged to the meter, also when it ends in an error: failing again and again is not free. It goes level
-    by level: no recursion, and no more memory than the limit on values.
-    Raises: EvaluationError beyond the limits on values and depth.
+    Shared parts count each time they appear, as they do when the tree is encoded; the count is at most four times the
+    length of the JSON. The walk is charged to the meter, also when it ends in an error: failing again and again is not
+    free. What is charged pays for one comparison or check of the tree, too. It goes level by level: no recursion, and
+    no more memory than the limit on values.
+    Raises: EvaluationError beyond the limits on values, depth and bytes, which are those of one value unless said.
     """
-    total, depth, level = 0, 0, [value]
+    values, characters, wide, work, depth, level = 0, 0, 0, _WALK_WORK, 0, [value]
     while level:
-        total += len(level)
+        values += len(level)
+        if values > values_max:
+            charge(meter, work + (values >> 3))
+            raise over(f"a value holds more than {values_max:,} values")
         containers: list[Any] = []
-        for each in level:
-            if type(each) is str:
-                total += len(each) // CHARGE_ITEMS
-            elif type(each) is list or type(each) is dict:
-                containers.append(each)
-        depth += bool(containers)
-        if total + sum(map(len, containers)) > VALUES_MAX:
-            charge(meter, total)
-            raise over(f"a value holds more than {VALUES_MAX:,} values")
-        if depth > VALUE_DEPTH_MAX:
-            charge(meter, total)
-            raise over(f"a value is nested deeper than {VALUE_DEPTH_MAX}")
+        if len(level) < _LONG_LEVEL or not _FLAT.issuperset(map(type, level)):
+            for each in level:
+                kind = type(each)
+                if kind is str:
+                    length = len(each)
+                    characters += length
+                    if length >= SHORT_TEXT and not each.isascii():
+                        wide += 3 * length
+                elif kind is list or kind is dict:
+                    containers.append(each)
+        if not containers:
+            break
+        depth += 1
+        if depth > depth_max:
+            charge(meter, work + values)
+            raise over(f"a value is nested deeper than {depth_max}")
+        work += 2 * len(containers)
         level = []
         for each in containers:
             if type(each) is dict:
-                total += sum([len(key) // CHARGE_ITEMS for key in each])
+                work += len(each)
+                characters += sum(map(len, each))
                 level += each.values()
             else:
                 level += each
-    charge(meter, total)
-    return total
+            if len(level) > values_max:
+                break
+    charge(meter, work + values + (characters >> 6))
+    size = VALUE_BYTES * values + characters + wide
+    if size > bytes_max:
+        raise over(f"a value takes more than {bytes_max:,} bytes")
+    return size
+
+
+def text_bytes(text: str) -> int:
+    """The bytes of a string, counted as `weigh` counts them."""
+    length = len(text)
+    return VALUE_BYTES + (length if length < SHORT_TEXT or text.isascii() else 4 * length)
 
 
 def checked(result: float) -> float:

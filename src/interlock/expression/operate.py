@@ -10,13 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.expression.measure import (
-    CHARGE_ITEMS,
+    FREE_WORK,
     INTEGER_MAX,
     INTEGER_MIN,
     NUMBERS,
+    SHORT_TEXT,
     EvaluationError,
     Meter,
     charge,
+    charge_building,
+    charge_reading,
     checked,
     need_number,
     over,
@@ -28,6 +31,8 @@ from interlock.expression.vocabulary import FIELDS
 from interlock.model.limits import STRING_LENGTH_MAX, VALUES_MAX
 
 _FLAT = frozenset({int, float, bool, type(None)})
+_HANDFUL = 8
+"""Items that a list or mapping has without being charged for: the parts of its expression have been."""
 _EVENT_FIELDS = FIELDS["event"]
 _ENTITY_FIELDS = FIELDS["entity"]
 
@@ -35,10 +40,13 @@ _ENTITY_FIELDS = FIELDS["entity"]
 def x_tree(value: Any, meter: Meter | None) -> object:
     """A list or mapping just built, once it is known to be within the limits."""
     # Most are a handful of scalars, and those need no walk.
-    if len(value) < CHARGE_ITEMS:
+    length = len(value)
+    if length < FREE_WORK:
+        if meter is not None and length > _HANDFUL:
+            meter.charge(length)
         for each in value if type(value) is list else value.values():
             kind = type(each)
-            if kind not in _FLAT and (kind is not str or len(each) >= CHARGE_ITEMS):
+            if kind not in _FLAT and (kind is not str or len(each) >= SHORT_TEXT):
                 break
         else:
             return value
@@ -88,11 +96,14 @@ def x_add(left: Any, right: Any, meter: Meter | None) -> object:
         length = len(left) + len(right)
         if length > STRING_LENGTH_MAX:
             raise over(f"the result has more than {STRING_LENGTH_MAX:,} characters")
-        charge(meter, length)
+        if length >= SHORT_TEXT:
+            charge_building(meter, length, ascii=left.isascii() and right.isascii())
         return left + right
     if kind is list and type(right) is list:
-        if len(left) + len(right) > VALUES_MAX:
+        length = len(left) + len(right)
+        if length > VALUES_MAX:
             raise over(f"a value holds more than {VALUES_MAX:,} values")
+        charge(meter, length >> 2)
         return x_tree(left + right, meter)
     _numbers("+", left, right)
     return checked(left + right)
@@ -147,7 +158,7 @@ def _compare_charge(left: Any, right: Any, meter: Meter | None) -> None:
     kind = type(left)
     if kind is str:
         if type(right) is str:
-            charge(meter, min(len(left), len(right)))
+            charge_reading(meter, min(len(left), len(right)))
     elif (kind is list or kind is dict) and type(right) is kind:
         # Comparison walks both sides in step, so one side bounds it; the shorter one is cheaper to weigh.
         weigh(left if len(left) <= len(right) else right, meter)
@@ -155,7 +166,7 @@ def _compare_charge(left: Any, right: Any, meter: Meter | None) -> None:
 
 def x_equal(left: Any, right: Any, meter: Meter | None) -> bool:
     """Whether two values are equal; 1 equals 1.0 and true, as in Python."""
-    if type(left) is not str or len(left) >= CHARGE_ITEMS:
+    if type(left) is not str or len(left) >= SHORT_TEXT:
         _compare_charge(left, right, meter)
     result: bool = left == right
     return result
@@ -163,7 +174,7 @@ def x_equal(left: Any, right: Any, meter: Meter | None) -> bool:
 
 def x_unequal(left: Any, right: Any, meter: Meter | None) -> bool:
     """Whether two values differ."""
-    if type(left) is not str or len(left) >= CHARGE_ITEMS:
+    if type(left) is not str or len(left) >= SHORT_TEXT:
         _compare_charge(left, right, meter)
     result: bool = left != right
     return result
@@ -171,7 +182,7 @@ def x_unequal(left: Any, right: Any, meter: Meter | None) -> bool:
 
 def x_less(left: Any, right: Any, meter: Meter | None) -> bool:
     """Whether the first of two numbers, strings or lists comes before the second."""
-    if type(left) is not str or len(left) >= CHARGE_ITEMS:
+    if type(left) is not str or len(left) >= SHORT_TEXT:
         _compare_charge(left, right, meter)
     result: bool = left < right
     return result
@@ -179,7 +190,7 @@ def x_less(left: Any, right: Any, meter: Meter | None) -> bool:
 
 def x_less_equal(left: Any, right: Any, meter: Meter | None) -> bool:
     """Whether the first does not come after the second."""
-    if type(left) is not str or len(left) >= CHARGE_ITEMS:
+    if type(left) is not str or len(left) >= SHORT_TEXT:
         _compare_charge(left, right, meter)
     result: bool = left <= right
     return result
@@ -187,7 +198,7 @@ def x_less_equal(left: Any, right: Any, meter: Meter | None) -> bool:
 
 def x_greater(left: Any, right: Any, meter: Meter | None) -> bool:
     """Whether the first comes after the second."""
-    if type(left) is not str or len(left) >= CHARGE_ITEMS:
+    if type(left) is not str or len(left) >= SHORT_TEXT:
         _compare_charge(left, right, meter)
     result: bool = left > right
     return result
@@ -195,7 +206,7 @@ def x_greater(left: Any, right: Any, meter: Meter | None) -> bool:
 
 def x_greater_equal(left: Any, right: Any, meter: Meter | None) -> bool:
     """Whether the first does not come before the second."""
-    if type(left) is not str or len(left) >= CHARGE_ITEMS:
+    if type(left) is not str or len(left) >= SHORT_TEXT:
         _compare_charge(left, right, meter)
     result: bool = left >= right
     return result
@@ -207,17 +218,33 @@ def x_in(left: Any, right: Any, meter: Meter | None) -> bool:
     if kind is str:
         if type(left) is not str:
             raise wrong(f"a string holds strings, not {type_name(left)}")
-        charge(meter, len(left) + len(right))
+        charge_reading(meter, _search_length(len(left), len(right)))
         return left in right
     if kind is dict:
         if type(left) is not str:
             raise wrong(f"the keys of a mapping are strings, not {type_name(left)}")
-        charge(meter, len(left))
+        charge_reading(meter, len(left))
         return left in right
     if kind is not list:
         raise wrong(f"in takes a string, a list or a mapping, not {type_name(right)}")
-    charge(meter, len(right) * weigh(left, meter))
+    if type(left) is list or type(left) is dict:
+        weigh(right, meter)  # an item is compared no further than it goes itself
+    else:
+        charge(meter, len(right) * (1 + (len(left) >> 6 if type(left) is str else 0)))
     return left in right
+
+
+def _search_length(part: int, whole: int) -> int:
+    """The characters that looking for one string in another may compare.
+
+    CPython searches in linear time where it pays, and elsewhere may compare the whole part at every position: in
+    strings under 2,500 characters, for parts under 100 in strings under 30,000, and for parts under 6.
+    """
+    if part > whole:
+        return 0
+    if whole < 2_500 or (part < 100 and whole < 30_000) or part < 6:
+        return part * (whole - part + 1)
+    return 4 * (part + whole)
 
 
 def x_same(value: object) -> object:

@@ -4,7 +4,9 @@ Rule 1: generated text holds our own words, source that the expression room wrot
 else.
 Rule 2: a block's function takes the run; it raises on error, and the caller decides what that means (S23).
 Rule 3: a reserved event name is allowed only as written text of an imported dialect, never as a computed value.
-Rule 4: every evaluation is counted: straight code when a block begins, loops once per turn.
+Rule 4: every evaluation and every action is charged: straight code when a block begins, loops once per turn.
+Rule 5: what is written into the context is counted in bytes (`Run.keep`), unless its type keeps it small; what goes
+        elsewhere is noted with the number of values that expressions give to it (`Run.hold`).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 from interlock.errors import UsageError
 from interlock.expression.compile import NAMESPACE, EvaluationError
 from interlock.expression.language import Language
-from interlock.expression.measure import weigh
+from interlock.expression.measure import SHORT_TEXT
 from interlock.kernel.failing import ContentError
 from interlock.kernel.run import Run
 from interlock.model.action import (
@@ -43,8 +45,15 @@ from interlock.model.action import (
 )
 from interlock.model.chart import Chart
 from interlock.model.event import is_reserved
-from interlock.model.field import Field, refusal
+from interlock.model.field import Charge, Field, refusal
+from interlock.model.limits import EVALUATION_WORK
 from interlock.model.storable import shown
+
+ACTION_WORK = 10
+"""Units of work of one action besides its expressions: an effect or an event is made in about a microsecond."""
+
+LITERAL_BYTES = 1_000
+"""Bytes of a written value that count like a value of an expression."""
 
 Function = Callable[[Mapping[str, Any], Any], Any]
 """A registered guard or assign: (context, event), and the arguments as a third where the chart gives some."""
@@ -90,12 +99,17 @@ class Actions:
 class Writer:
     """Writes the text of one function. `uses` are the run-time names it mentions."""
 
+    keeper = "run.keep"
+    """What the text calls for a value that goes into the context and may be large."""
+
     def __init__(self, actions: Actions) -> None:
         self.actions = actions
         self.namespace: dict[str, object] = {
             **NAMESPACE,
-            "weigh": weigh,
             "refuse": refuse,
+            "small": _SMALL,
+            "len": len,
+            "str": str,
             "malformed": malformed,
             "called": called,
             "asked": asked,
@@ -104,7 +118,7 @@ class Writer:
         self.lines: list[str] = []
         self.uses: set[str] = set()
         self.indent = 1
-        self.evaluations = 0
+        self.work = 0
         self.loops = 0
         self.writes = False
 
@@ -130,8 +144,8 @@ class Writer:
         for each, source in sources.items():
             if each in self.uses or (each == "context" and self.writes):
                 opening.append(f"    {each} = {source}")
-        if self.evaluations:
-            opening.append(f"    run.meter.charge({self.evaluations})")
+        if self.work:
+            opening.append(f"    run.meter.charge({self.work})")
         text = "\n".join(opening + (self.lines or ["    pass"]))
         # The text was written by this file and the expression room from checked trees, and runs without builtins.
         exec(compile(text, f"<{name}>", "exec"), self.namespace)  # noqa: S102
@@ -148,16 +162,18 @@ class Writer:
             return self.expression(value)
         if value is None or isinstance(value, bool | int | str | float):
             return repr(value)
+        self.work += len(value)
         if isinstance(value, dict):
             return "{" + ", ".join(f"{key!r}: {self.value(each)}" for key, each in value.items()) + "}"
         return "[" + ", ".join(self.value(each) for each in value) + "]"
 
     def expression(self, expression: Expression) -> str:
         """The source of an expression, or a call of its function where the language gives no source."""
-        self.evaluations += 1
         if expression.malformed is not None:
+            self.work += EVALUATION_WORK
             return f"malformed({expression.malformed!r})"
         compiled = self.actions.language.compile(expression.text, dict(expression.inside))
+        self.work += compiled.work
         if compiled.source:
             self.uses |= compiled.uses
             return f"({compiled.source})"
@@ -184,7 +200,7 @@ class Writer:
     def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value, *, by: str = "called") -> str:
         """The source of a call of a registered function; the kernel has seen to it that there is one."""
         self.uses |= {"context", "event"}
-        self.evaluations += 1
+        self.work += EVALUATION_WORK
         given = "" if arguments is None else f", {self.value(arguments)}"
         return self.called(self.constant(known[name]), name, f"context, event{given}", by=by)
 
@@ -199,10 +215,12 @@ class Writer:
             self.action(action)
 
     def action(self, action: Action) -> None:
+        self.work += ACTION_WORK
         match action:
             case Do():
                 given = "" if action.arguments is None else f", 'input': {self.value(action.arguments)}"
-                self.add(f"run.effect('call', {{'name': {action.name!r}{given}}})")
+                count = references(action.arguments)
+                self.add(f"run.effect('call', {{'name': {action.name!r}{given}}}, {count})")
             case Assign():
                 for path, value in action.values:
                     self.assign(path, value)
@@ -212,15 +230,18 @@ class Writer:
                 self.add(f"run.assign_all({result}, {action.name!r})")
             case Raise():
                 written = ", written=True" if self.is_written(action.event) else ""
-                self.add(f"run.raise_event({self.value(action.event)}, {self.value(action.data)}{written})")
+                count = references(action.data)
+                self.add(f"run.raise_event({self.value(action.event)}, {self.value(action.data)}, {count}{written})")
             case Send():
                 self.send(action)
             case Cancel():
                 self.add(f"run.cancel({self.value(action.id)})")
             case Emit():
-                self.add(f"run.emit({self.value(action.type)}, {self.value(action.data)})")
+                count = references(action.type) + references(action.data)
+                self.add(f"run.emit({self.value(action.type)}, {self.value(action.data)}, {count})")
             case Log():
-                self.add(f"run.effect('log', {{'label': {action.label!r}, 'value': {self.value(action.value)}}})")
+                payload = f"{{'label': {action.label!r}, 'value': {self.value(action.value)}}}"
+                self.add(f"run.effect('log', {payload}, {references(action.label) + references(action.value)})")
             case If():
                 self.branches(action)
             case Foreach():
@@ -238,6 +259,7 @@ class Writer:
             self.add(f"run.sendid = {action.id!r}")  # an error in the arguments is told with it, too (W3C 332)
         if action.restore is not None:
             texts.append(repr(action.restore))
+        texts.append(f"references={references(action.data)}")
         if self.is_written(action.event):
             texts.append("written=True")
         self.add(f"run.send({', '.join(texts)})")
@@ -253,9 +275,7 @@ class Writer:
         field = self.actions.fields.get(path)
         if field is None:
             parts = tuple(path.split("."))
-            self.add(f"v = {source}")
-            self.weigh(value)
-            self.add(f"run.assign({parts!r}, v)")
+            self.add(f"run.assign({parts!r}, {source})")
             return
         self.uses.add("context")
         self.add(f"v = {source}")
@@ -265,24 +285,32 @@ class Writer:
             problem = refusal(value, field)
             if problem is not None:
                 self.add(f"malformed({f'assign.refused: {problem}'!r})")
+            elif isinstance(value, str) and len(value) >= SHORT_TEXT:
+                self.keep("v")
         self.add(f"context[{path!r}] = v")
 
     def check(self, field: Field, value: Value) -> None:
         quick = _QUICK.get(field.type) if field.enum is None and field.min is None and field.max is None else None
         if field.plain:
-            self.weigh(value)
+            self.keep("v")
         elif quick is not None and field.length_max is None:
             name = self.constant(quick)
-            self.add(f"if type(v) is not {name}: refuse(v, {self.constant(field)})")
+            self.add(f"if type(v) is not {name}: {self.refused('v', field)}")
+            if quick is str:
+                self.add(f"elif len(v) >= {SHORT_TEXT}: {self.keeper}(v)")
         else:
-            self.weigh(value)
-            self.add(f"refuse(v, {self.constant(field)})")
+            self.keep("v")
+            self.add(self.refused("v", field))
 
-    def weigh(self, value: Value) -> None:
-        """A tree that goes into the context is counted: shared parts could double at every step."""
-        if isinstance(value, Expression | dict | list):
-            self.uses.add("meter")
-            self.add(f"if type(v) is {self.constant(dict)} or type(v) is {self.constant(list)}: weigh(v, meter)")
+    def keep(self, value: str) -> None:
+        """Count what goes into the context, and is not small: shared parts could double at every step."""
+        short = f"(type({value}) is str and len({value}) < {SHORT_TEXT})"
+        self.add(f"if not ({short} or type({value}) in small): {self.keeper}({value})")
+
+    def refused(self, value: str, field: Field) -> str:
+        """The source of a check by the field's own rules, charged for."""
+        self.uses.add("meter")
+        return f"refuse({value}, {self.constant(field)}, meter.charge)"
 
     def branches(self, action: If) -> None:
         """`if`: guards are asked in order, each under a `try` of its own, since one in error counts as false (S33)."""
@@ -317,22 +345,23 @@ class Writer:
         index, item = f"index_{self.loops}", f"item_{self.loops}"
         source = self.value(action.items)
         self.add(f"for {index}, {item} in {count}(run.items({source}, {action.item!r}, {action.index!r})):")
-        outside, self.evaluations = self.evaluations, 0
+        outside, self.work = self.work, 0
         mark = len(self.lines)
         self.indent += 1
         self.turn(action.item, item)
         if action.index is not None:
             self.turn(action.index, index)
         self.lines_of(action.block)
-        self.lines.insert(mark, "    " * self.indent + f"meter.charge({self.evaluations + 1})")
+        self.lines.insert(mark, "    " * self.indent + f"meter.charge({self.work + EVALUATION_WORK})")
         self.indent -= 1
-        self.evaluations = outside
+        self.work = outside
 
     def turn(self, name: str, value: str) -> None:
         """One turn's item or index into its field; a declared one takes only what its type does (S25)."""
         field = self.actions.fields.get(name)
+        self.keep(value)
         if field is not None and not field.plain:
-            self.add(f"refuse({value}, {self.constant(field)})")
+            self.add(self.refused(value, field))
         self.add(f"context[{name!r}] = {value}")
 
     def script(self, action: Script) -> None:
@@ -345,6 +374,22 @@ class Writer:
 
 
 _QUICK: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
+_SMALL = frozenset({int, float, bool, type(None)})
+
+
+def references(value: Value) -> int:
+    """About how many values that may be large a written value takes in: its expressions, and its own bytes."""
+    count, size, level = 0, 0, [value]
+    while level:
+        each = level.pop()
+        if isinstance(each, Expression):
+            count += 1
+        elif isinstance(each, str):
+            size += len(each)
+        elif isinstance(each, dict | list | tuple):
+            size += 8 * len(each)
+            level += each.values() if isinstance(each, dict) else each
+    return count + size // LITERAL_BYTES
 
 
 def called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
@@ -361,9 +406,9 @@ def asked(function: Callable[..., Any], name: str, *arguments: Any) -> bool:
     return bool(called(lambda *given: bool(function(*given)), name, *arguments))
 
 
-def refuse(value: Any, field: Field) -> None:
+def refuse(value: Any, field: Field, charge: Charge | None = None) -> None:
     """Raise when a field does not take a value."""
-    problem = refusal(value, field)
+    problem = refusal(value, field, charge=charge)
     if problem is not None:
         raise ContentError("assign.refused", problem)
 

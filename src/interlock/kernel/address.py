@@ -10,8 +10,11 @@ from typing import Any
 
 from interlock.kernel.failing import ContentError, name_of
 from interlock.model.duration import format_duration, parse_duration
-from interlock.model.limits import DELAY_MS_MAX
+from interlock.model.limits import DELAY_MS_MAX, ENTITY_ID_BYTES_MAX, NAME_BYTES_MAX
 from interlock.model.snapshot import Invocation, Parent
+
+ADDRESS_LENGTH_MAX = NAME_BYTES_MAX + ENTITY_ID_BYTES_MAX + len("#_scxml_/")
+"""Characters of a target: a kind and an id, the longest there are, in SCXML's spelling."""
 
 
 def send_address(
@@ -20,7 +23,7 @@ def send_address(
     """The address that `to` names: this entity, `#_internal`, `#_parent`, `#_<active invoke>`, or another entity."""
     if to is None:
         return entity
-    name_of(to, "send.target", "the target of a send", sendid)
+    name_of(to, "send.target", "the target of a send", sendid, length_max=ADDRESS_LENGTH_MAX)
     if to in ("self", entity, f"#_scxml_{entity}"):
         return entity
     if to in ("internal", "#_internal"):

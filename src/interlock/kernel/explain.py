@@ -2,6 +2,8 @@
 
 Rule 1: asked only after the fact; the step itself keeps no record of guards.
 Rule 2: values are as they are in the context; masking what a reader may not see is the driver's.
+Rule 3: an answer takes no longer than a step may: it has a budget of its own, functions are made once, and only the
+        first guards that said no are told.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from interlock.expression.parse import ExpressionError
-from interlock.kernel.actions import Actions
+from interlock.kernel.actions import Actions, Operation
 from interlock.kernel.failing import error_facts
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import Run, run_at
@@ -23,6 +25,14 @@ from interlock.model.chart import Chart, Transition
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Trial
+
+
+TRIALS_MAX = 100
+"""Guards that said no, told with one refusal: nobody reads more, and each brings the values that it read."""
+
+
+TOLD_BYTES_MAX = 1_048_576
+"""Bytes of values told with one answer (1 MiB, counted as in a step): a hundred guards may read the same long list."""
 
 
 class Candidate(Struct, frozen=True, omit_defaults=True):
@@ -44,6 +54,7 @@ class Explainer:
         self.chart = chart
         self.selector = selector
         self.actions = actions
+        self._paths: dict[str, dict[str, Operation]] = {}
 
     def candidates(
         self, snapshot: Snapshot, configuration: Configuration, event: Event | None
@@ -61,7 +72,7 @@ class Explainer:
 
     def _candidate(self, transition: Transition, run: Run) -> Candidate:
         guard = transition.guard
-        held, error = self._asked(guard, run)
+        held, error = self._asked(transition, run)
         return Candidate(
             event=", ".join(each.text for each in transition.descriptors),
             transition=transition.index,
@@ -78,36 +89,48 @@ class Explainer:
         run = _run(snapshot, configuration, event, self.actions)
         trials: list[Trial] = []
         denied = False
-        for number in dict.fromkeys(number for walk in candidates.walks for number in walk):
-            guard = self.chart.transitions[number].guard
-            held, error = self._asked(guard, run)
+        for number in candidates.numbers():
+            transition = self.chart.transitions[number]
+            guard = transition.guard
+            held, error = self._asked(transition, run)
             if guard is None or held:
                 denied = True
-            else:
+            elif len(trials) < TRIALS_MAX:
                 trials.append(Trial(number, guard_text(guard), self._values(guard, run), error))
         return tuple(trials), denied
 
-    def _asked(self, guard: Guard | None, run: Run) -> tuple[bool, str | None]:
+    def _asked(self, transition: Transition, run: Run) -> tuple[bool, str | None]:
         """Whether the guard holds, roles left out, or how it failed."""
-        if guard is None:
+        if transition.guard is None:
             return True, None
         try:
-            return bool(self.actions.guard(guard)(run)), None
+            return bool(self.selector.guard(transition, transition.guard)(run)), None
         except Exception as error:  # noqa: BLE001  # whatever a guard raises is what is to be told
             return False, error_facts(error)[1]
 
     def _values(self, guard: Guard, run: Run) -> dict[str, Any]:
-        """What the expressions of a guard read: each path with its value; a path that leads nowhere is left out."""
+        """What the expressions of a guard read: each path with its value, unless it leads nowhere or that is long."""
         found: dict[str, Any] = {}
         for expression in guard_expressions(guard):
-            for text in self._paths(expression):
+            for text, value in self._read(expression).items():
                 try:
-                    found[text] = self.actions.value(Expression(text))(run)
+                    read = value(run)
+                    run.keep(read)
+                    if run.stored <= TOLD_BYTES_MAX:
+                        found[text] = read
                 except Exception:  # noqa: BLE001, S112  # the guard's own error is told beside it
                     continue
         return found
 
-    def _paths(self, expression: Expression) -> Iterator[str]:
+    def _read(self, expression: Expression) -> dict[str, Operation]:
+        """The paths that an expression reads, each with the function that gives its value; made on first use."""
+        found = self._paths.get(expression.text)
+        if found is None:
+            found = {text: self.actions.value(Expression(text)) for text in self._texts(expression)}
+            self._paths[expression.text] = found
+        return found
+
+    def _texts(self, expression: Expression) -> Iterator[str]:
         try:
             parsed = self.actions.language.check(expression.text)
         except ExpressionError:

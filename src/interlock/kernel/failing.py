@@ -32,16 +32,18 @@ class ContentError(Exception):
         self.sendid = sendid
 
 
-def text_of(value: Any, code: str, what: str, sendid: str | None = None) -> str:
-    """The value, which a chart computed and which must be text. Raises ContentError for anything else."""
+def text_of(value: Any, code: str, what: str, sendid: str | None = None, *, length_max: int | None = None) -> str:
+    """The value, which a chart computed and which must be text. Raises ContentError for anything else, or longer."""
     if type(value) is not str:
         raise ContentError(code, f"{what} must be a string, not {type_name(value)}", sendid=sendid)
+    if length_max is not None and len(value) > length_max:
+        raise ContentError(code, f"{what} has {len(value):,} characters, more than {length_max:,}", sendid=sendid)
     return value
 
 
-def name_of(value: Any, code: str, what: str, sendid: str | None = None) -> str:
+def name_of(value: Any, code: str, what: str, sendid: str | None = None, *, length_max: int | None = None) -> str:
     """The value, which a chart computed and which must be text with at least one character."""
-    text = text_of(value, code, what, sendid)
+    text = text_of(value, code, what, sendid, length_max=length_max)
     if not text:
         raise ContentError(code, f"{what} must not be empty", sendid=sendid)
     return text

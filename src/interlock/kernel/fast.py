@@ -8,6 +8,8 @@ raises, or answers None, the step is run again by the general path, which is har
 
 Rule 1: nothing here has a meaning of its own: guards and assigns are written by `actions`, orders come from plans.
 Rule 2: a function is made only after `HITS` uses, because making one costs as much as hundreds of steps.
+Rule 3: there is no meter, so a function is made only of content that is short by its text, and each value that it
+        walks or stores is short, too, or the step goes the general way, where everything is charged.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from typing import Any
 
 from interlock.expression.compile import Typed, compile_typed
 from interlock.expression.language import SAFE
+from interlock.expression.measure import weigh
 from interlock.expression.parse import parse
-from interlock.kernel.actions import Actions, Writer
+from interlock.kernel.actions import Actions, Writer, references
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.action import Action, Assign, AssignCall, Do, Expression, If, Value
@@ -26,12 +29,15 @@ from interlock.model.chart import Chart
 from interlock.model.effect import Effect
 from interlock.model.event import Event, is_reserved
 from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
-from interlock.model.limits import EFFECTS_MAX
+from interlock.model.limits import EFFECTS_MAX, UNMEASURED_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
 HITS = 64
 """Uses of a configuration and event before a function is generated for them: about what making it costs."""
+
+WORK_MAX = 10_000
+"""Units of work of the content that one function is made of: beyond 100 evaluations the general path charges it."""
 
 _SMALL = 2**63 - 1
 """Sums beyond this go the general way, which checks them against the real limit."""
@@ -100,7 +106,7 @@ class Accelerator:
         if candidates.enabled is not None:
             self._write_plan(writer, configuration, candidates.enabled)
         elif len(configuration.atoms) == 1:
-            for number in candidates.walks[0]:
+            for number in candidates.numbers():
                 self._write_candidate(writer, configuration, number)
         else:
             raise _NotFast
@@ -131,10 +137,14 @@ class Accelerator:
 class _FastWriter(Writer):
     """Writes content over plain arguments instead of a run. What needs a run is refused."""
 
+    keeper = "need_light"
+
     def __init__(self, actions: Actions) -> None:
         super().__init__(actions)
         self.namespace |= {"Effect": Effect, "Step": Step, "Snapshot": Snapshot}
         self.namespace |= {"is_refused": _is_refused, "go_general": _go_general, "assign_all": _assign_all}
+        self.namespace |= {"need_light": _need_light}
+        self.references = 0
         self.answers: dict[str, tuple[str, str]] = {}
         self.effects: list[str] = []
         self.nested = False
@@ -146,7 +156,7 @@ class _FastWriter(Writer):
 
     def begin(self) -> None:
         """Begin one plan: its own copy of the context once it writes, its own effects."""
-        self.effects = []
+        self.effects, self.references = [], 0
         self.mark, self.writes = len(self.lines), False
 
     def finish(self, configuration: Configuration, chosen: tuple[int, ...]) -> None:
@@ -163,7 +173,7 @@ class _FastWriter(Writer):
 
     def made(self, active: frozenset[str], chart: Chart) -> tuple[Fast, Whole]:
         """Both forms of the function. Long operands find no meter, raise, and so go the general way."""
-        if "entity" in self.uses:
+        if "entity" in self.uses or self.work > WORK_MAX:
             raise _NotFast
         self.namespace |= {"kind": chart.kind, "revision": chart.revision}
         names = (["    meter = None"] if "meter" in self.uses else []) + (
@@ -199,6 +209,9 @@ class _FastWriter(Writer):
                 key = f"f'{{entity}}/{{version}}/{number}'"
                 self.add(f"{name} = Effect('call', {number}, {key}, {{'name': {action.name!r}{given}}})")
                 self.effects.append(name)
+                self.references += references(action.arguments)
+                if self.references > UNMEASURED_MAX:
+                    self.add(f"need_light({name}.payload)")
             case Assign():
                 super().action(action)
             case AssignCall():
@@ -216,6 +229,10 @@ class _FastWriter(Writer):
     def called(self, function: str, name: str, arguments: str, *, by: str) -> str:  # noqa: ARG002  # errors go the general way
         """A plain call."""
         return f"{function}({arguments})"
+
+    def refused(self, value: str, field: Field) -> str:
+        """A check that nobody charges: the value is light."""
+        return f"refuse({value}, {self.constant(field)})"
 
     def assign(self, path: str, value: Value) -> None:
         """One write. Where the type is certain, no check is left but that a sum is one of machine numbers."""
@@ -255,6 +272,13 @@ def _assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field
         if refusal(value, fields[name]) is not None:
             raise _NotFast
         context[name] = value
+
+
+def _need_light(value: Any) -> None:
+    """Go the general way with a long string or a tree of many values: nothing counts them here."""
+    if type(value) is str:
+        raise _NotFast
+    weigh(value, None)
 
 
 def _go_general() -> None:

@@ -59,7 +59,7 @@ class Judge:
                     payload[name] = f"{old}/{run.version}"
             if event.principal is not None:
                 payload["principal"] = event.principal
-            run.effect("send", payload)
+            run.effect("send", payload, 1)
         return ()
 
     def untaken(self, snapshot: Snapshot, configuration: Configuration, event: Event, run: Run, *, ours: bool) -> Step:

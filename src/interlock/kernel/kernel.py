@@ -219,7 +219,10 @@ class Kernel:
         """A value of the chart that a driver needs (a key, say); None when it cannot be evaluated."""
         run = run_at(snapshot, event.time_ms, self.actions.fields, raises=False)
         run.event = event
-        return run.carry(self.actions.value(value), "value")
+        try:
+            return run.carry(self.actions.value(value), "value")
+        except StepFailed:
+            return None
 
     def _configuration(self, snapshot: Snapshot) -> Configuration:
         if snapshot.kind != self.chart.kind:

@@ -53,6 +53,8 @@ class Loop:
 
     def carried(self, run: Run, plan: Plan) -> Result:
         """One microstep: the plan's operations over the run."""
+        if plan.work:
+            run.spend(plan.work)
         run.chosen += plan.chosen
         if plan.records:
             run.history = {**(run.history or {}), **plan.records}
@@ -78,7 +80,7 @@ class Loop:
                             continue
                     break
                 event = run.queue.popleft()
-                place = run.place_of(event)
+                place = run.place_of(event) if run.places else ""
                 run.event = event
                 eventless = True
                 plan = self.choice(run, configuration, event)
@@ -102,8 +104,8 @@ class Loop:
 
     def _begin_invokes(self, run: Run) -> None:
         """Start the invokes of states entered and not exited since the last settling (S8)."""
-        states, run.pending = sorted(run.pending, key=lambda each: each.index), []
-        for state in states:
+        states, run.pending = sorted(run.pending.items()), {}
+        for _, state in states:
             for position in range(len(state.invokes)):
                 key = ("invoke", state.index, position)
                 begin = self._made.get(key)
@@ -139,7 +141,7 @@ class Loop:
             self.unhandled(run, event, run.place_of(event))
         run.drop_timers(run.timers)
         if run.parent is not None and ended == "done":
-            run.effect("done", {"data": result.output})
+            run.effect("done", {"data": result.output}, 1)
 
     def _output(self, run: Run, state: State) -> Any:
         if state.output is None:

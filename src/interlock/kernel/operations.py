@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.kernel.actions import Actions, Operation
+from interlock.kernel.actions import Actions, Operation, references
 from interlock.kernel.run import Run
 from interlock.model.chart import After, State
 from interlock.model.event import Event
 from interlock.model.field import UNSET, Field
+
+FEW = 8
+"""Timers or states that an operation looks through without being charged for."""
 
 
 def see(ids: frozenset[str]) -> Operation:
@@ -37,6 +40,8 @@ def cancel_after(state: str) -> Operation:
     """Drop the timers that a state's `after` set."""
 
     def cancelled(run: Run) -> None:
+        if len(run.timers) > FEW:
+            run.meter.charge(len(run.timers))
         run.drop_timers(tuple(each for each in run.timers if each.state == state))
 
     return cancelled
@@ -46,7 +51,7 @@ def wait_to_invoke(state: State) -> Operation:
     """Begin the state's invokes on settling, if it is still active then (S8)."""
 
     def waiting(run: Run) -> None:
-        run.pending.append(state)
+        run.pending[state.index] = state
 
     return waiting
 
@@ -56,9 +61,10 @@ def begin_invoke(state: State, position: int, actions: Actions) -> Operation:
     invoke = state.invokes[position]
     values = (("src", invoke.src), ("type", invoke.type), ("input", invoke.input), ("key", invoke.key))
     parts = {name: actions.value(value) for name, value in values if value is not None}
+    count = sum(references(value) for _, value in values)
 
     def begun(run: Run) -> None:
-        run.begin_invoke(state, position, {name: value(run) for name, value in parts.items()})
+        run.begin_invoke(state, position, {name: value(run) for name, value in parts.items()}, count)
 
     return begun
 
@@ -84,10 +90,16 @@ def queue_done(name: str, output: Operation | None) -> Operation:
 
 def output_of(state: State, actions: Actions) -> Operation:
     """The output of a final state; what fails of it is left out, with an error event before the done event."""
-    place = f"{state.id}.output"
+    place, count = f"{state.id}.output", references(state.output)
     if not isinstance(state.output, dict):
         whole = actions.value(state.output)
-        return lambda run: run.carry(whole, place)
+
+        def value(run: Run) -> Any:
+            found = run.carry(whole, place)
+            run.hold(found, count)
+            return found
+
+        return value
     parts = {name: actions.value(value) for name, value in state.output.items()}
 
     def output(run: Run) -> Any:
@@ -96,6 +108,7 @@ def output_of(state: State, actions: Actions) -> Operation:
             value = run.carry(part, f"{place}.{name}", UNSET)
             if value is not UNSET:
                 found[name] = value
+        run.hold(found, count)
         return found if found or not parts else None
 
     return output
@@ -116,6 +129,8 @@ def late_fields(state: State, actions: Actions) -> Operation:
     made = [(first_value(each, actions), f"{state.id}.context.{each.name}") for each in state.context]
 
     def bound(run: Run) -> None:
+        if len(run.entered) > FEW:
+            run.meter.charge(len(run.entered))
         if state.id not in run.entered:
             run.entered = (*run.entered, state.id)
             for operation, place in made:

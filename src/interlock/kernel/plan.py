@@ -6,7 +6,10 @@ follows from the configuration, the enabled transitions and the histories they c
 
 Rule 1: plans and configurations are immutable once made and hold no entity's data; two threads may make one twice
 without harm.
-Rule 2: everything kept hangs on configurations in one table, bounded by `PLANS_MAX`: when full, all of it is dropped.
+Rule 2: everything kept hangs on configurations in one table, bounded by `PLANS_MAX` and by the states that they and
+        their plans mention: when full, all of it is dropped.
+Rule 3: what a plan costs is charged to every step that uses it, made now or kept from before: the same step must not
+        succeed in one process and fail in another.
 """
 
 from __future__ import annotations
@@ -33,13 +36,25 @@ from interlock.model.action import Block
 from interlock.model.chart import Chart, State
 from interlock.model.limits import PLANS_MAX
 
+STATE_WORK = 4
+"""Units of work for each active state before and after a microstep: what it is, and what can happen there."""
+
+MOVE_WORK = 20
+"""Units of work for each transition, target, state left or entered, and operation of a microstep."""
+
+FREE_WORK = 1_000
+"""Units of work of a plan that are not charged: a step of a thousand such microsteps takes a tenth of a second."""
+
+MENTIONS_MAX = 64 * PLANS_MAX
+"""States mentioned by all configurations and plans that are kept: about 100 bytes each."""
+
 
 class Configuration:
     """A set of states active together, with what was worked out for it so far."""
 
     __slots__ = ("active", "atoms", "candidates", "fast", "heat", "ids", "invoking", "names", "plans", "quiet", "whole")
 
-    def __init__(self, atoms: tuple[int, ...], active: frozenset[int], chart: Chart) -> None:
+    def __init__(self, atoms: tuple[int, ...], active: frozenset[int], chart: Chart, restless: frozenset[int]) -> None:
         self.atoms = atoms
         self.active = active
         self.names = tuple(chart.states[each].id for each in atoms)
@@ -50,18 +65,17 @@ class Configuration:
         self.fast: dict[str, Callable[..., Any]] = {}
         self.whole: dict[str, Callable[..., Any]] = {}
         self.heat: dict[str, int] = {}
-        self.quiet = not any(
-            not chart.transitions[number].descriptors for each in active for number in chart.states[each].transitions
-        )
+        self.quiet = active.isdisjoint(restless)
 
 
 class Plan:
     """One microstep: the transitions taken, the operations in order with their places, and the next configuration.
 
     `blocks` are its blocks in order where it consists of nothing else, else None: what a faster tier may be made from.
+    `work` is what a step is charged for it; 0 for little. `mentions` are the states that it mentions, to be kept.
     """
 
-    __slots__ = ("blocks", "chosen", "content", "ended", "next", "operations", "records")
+    __slots__ = ("blocks", "chosen", "content", "ended", "mentions", "next", "operations", "records", "work")
 
     def __init__(
         self,
@@ -73,6 +87,8 @@ class Plan:
         ended: bool,
         content: bool,
         blocks: tuple[Block, ...] | None,
+        work: int,
+        mentions: int,
     ) -> None:
         self.chosen = chosen
         self.records = records
@@ -81,6 +97,8 @@ class Plan:
         self.ended = ended
         self.content = content
         self.blocks = blocks
+        self.work = work if work >= FREE_WORK else 0
+        self.mentions = mentions
 
 
 class Planner:
@@ -92,10 +110,13 @@ class Planner:
         self.structure = Structure(chart)
         self.actions = actions
         self.table: dict[tuple[str, ...], Configuration] = {}
+        self.restless = frozenset(each.source for each in chart.transitions if not each.descriptors)
+        """The states with eventless transitions: without them there is nothing to look for when no event comes."""
         self.by_id = {state.id: state.index for state in chart.states}
         self.count = 0
         self.lookups = 0
         self.uncached = 0
+        self.mentions = 0
         self._blocks: dict[tuple[str, int, int], tuple[Operation, bool]] = {}
 
     # Configurations
@@ -111,17 +132,18 @@ class Planner:
             ordered = tuple(sorted(each for each in active if self.states[each].type in ("atomic", "final")))
             if atoms != ordered or not self.structure.is_legal(active):
                 return None
-            found = self._kept(Configuration(atoms, active, self.chart))
+            found = self._kept(Configuration(atoms, active, self.chart, self.restless))
         return found
 
     def reached(self, active: frozenset[int]) -> Configuration:
         atoms = tuple(sorted(each for each in active if self.states[each].type in ("atomic", "final")))
         names = tuple(self.states[each].id for each in atoms)
-        return self.table.get(names) or self._kept(Configuration(atoms, active, self.chart))
+        return self.table.get(names) or self._kept(Configuration(atoms, active, self.chart, self.restless))
 
     def _kept(self, configuration: Configuration) -> Configuration:
         # Plans bound the table where steps are made; events refused in ever new configurations make none.
-        if len(self.table) >= 2 * PLANS_MAX:
+        self.mentions += len(configuration.active)
+        if len(self.table) >= 2 * PLANS_MAX or self.mentions > MENTIONS_MAX:
             self.forget()
         self.table[configuration.names] = configuration
         return configuration
@@ -141,17 +163,18 @@ class Planner:
         found = configuration.plans.get(key)
         if found is None:
             found = self._made(configuration, enabled, self._recorded(history))
-            if self._may_keep():
+            if self._may_keep(found):
                 configuration.plans[key] = found
         return found
 
-    def _may_keep(self) -> bool:
+    def _may_keep(self, plan: Plan) -> bool:
         """Whether a new plan is kept: not for a while after most lookups were misses (P6)."""
         if self.uncached:
             self.uncached -= 1
             return False
         self.count += 1
-        if self.count > PLANS_MAX:
+        self.mentions += plan.mentions
+        if self.count > PLANS_MAX or self.mentions > MENTIONS_MAX:
             if self.lookups < 2 * self.count:
                 self.uncached = PLANS_MAX
             self.forget()
@@ -166,7 +189,7 @@ class Planner:
             each.whole.clear()
             each.heat.clear()
         self.table.clear()
-        self.count = self.lookups = 0
+        self.count = self.lookups = self.mentions = 0
 
     def _recorded(self, history: dict[str, tuple[str, ...]] | None) -> Recorded:
         if not history:
@@ -213,7 +236,10 @@ class Planner:
             self.states[history].id: tuple(self.states[each].id for each in states)
             for history, states in records.items()
         }
-        return work.plan(chosen, names, content=content)
+        targets = sum(len(self.chart.transitions[each].targets) for each in enabled)
+        work.moves += len(enabled) + targets + len(exits) + len(entry.states)
+        work.mentions += 2 * (sum(map(len, records.values())) + sum(map(len, recorded.values())))
+        return work.plan(chosen, names, content=content, before=len(configuration.active))
 
     def start(self) -> Plan:
         """The plan that enters the chart."""
@@ -251,28 +277,46 @@ class _Work:
         self.blocks: list[Block] = []
         self.ended = False
         self.completed: set[int] = set()
+        self.moves = 0
+        self.mentions = 0
 
-    def plan(self, chosen: tuple[int, ...], records: dict[str, tuple[str, ...]], *, content: bool) -> Plan:
+    def plan(
+        self, chosen: tuple[int, ...], records: dict[str, tuple[str, ...]], *, content: bool, before: int = 0
+    ) -> Plan:
+        """The plan, once all its operations are known; `before` is how many states were active."""
         active = frozenset(self.active)
         assert self.planner.structure.is_legal(active), sorted(active)
         configuration = self.planner.reached(active)
         plain = len(self.blocks) == len(self.operations)
         operations = tuple(self.operations)
         blocks = tuple(self.blocks) if plain else None
-        return Plan(chosen, records, operations, configuration, ended=self.ended, content=content, blocks=blocks)
+        moves = self.moves + len(operations)
+        work = STATE_WORK * (before + len(active)) + MOVE_WORK * moves + self.mentions
+        return Plan(
+            chosen,
+            records,
+            operations,
+            configuration,
+            ended=self.ended,
+            content=content,
+            blocks=blocks,
+            work=work,
+            mentions=self.mentions + moves,
+        )
 
     def block(self, block: Block, key: tuple[str, int, int], place: str) -> None:
         if block:
             function, asks = self.planner.function(block, key)
             if asks:
-                ids = frozenset(self.states[each].id for each in self.active)
-                self.operations.append((see(ids), place))
+                self._look(place)
             self.operations.append((function, place))
             self.blocks.append(block)
 
     def _look(self, place: str) -> None:
         """`In()` in a value that is worked out next sees the states active at this moment (S17, S22)."""
-        self.operations.append((see(frozenset(self.states[each].id for each in self.active)), place))
+        ids = frozenset(self.states[each].id for each in self.active)
+        self.mentions += len(ids)
+        self.operations.append((see(ids), place))
 
     def leave(self, state: State) -> None:
         """Exit blocks, the state's timers, its invokes, then it is gone (S17, S38)."""

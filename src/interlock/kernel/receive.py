@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.errors import CorruptionError
-from interlock.kernel.actions import Actions
+from interlock.kernel.actions import Actions, references
 from interlock.kernel.failing import StepFailed
 from interlock.kernel.judge import Judge, replaced
 from interlock.kernel.loop import Loop, Result
@@ -166,7 +166,7 @@ class Receiver:
             run.carry(function, f"{state.id}.finalize")
             done = True
         if invoke.autoforward and each is not over:
-            run.effect("forward", {"id": each.id, "event": _plain_event(event)})
+            run.effect("forward", {"id": each.id, "event": _plain_event(event)}, 1)
             done = True
         return done
 
@@ -215,9 +215,9 @@ class Receiver:
         result = event.data if event.name == f"done.invoke.{event.invokeid}" else None
         try:
             given = self._late_input(run, late, result, state, version)
+            run.effect("call", {"name": late.name, "input": given}, references(late.input) + 1)
         except StepFailed as failure:
             return Step(after, (), "rejected", "failed", (), (failure.fault,))
-        run.effect("call", {"name": late.name, "input": given})
         for error in run.queue:
             self.loop.unhandled(run, error, run.place_of(error))
         return Step(after, tuple(run.effects), "applied", "compensated", (), tuple(run.faults))

@@ -3,17 +3,21 @@
 Rule 1: a run lives for one step and is never seen outside it. Nothing it was made from is changed in place.
 Rule 2: the context is copied once, at the first write; values inside it are never mutated, writes copy their path (P7).
 Rule 3: an error of content raises; who catches it (a block, a guard, the step) decides what it means (S23, S33, S34).
+Rule 4: everything that content stores is counted in bytes, shared values each time: in the context at once, elsewhere
+        a few values later. A step that holds too much is void before it has filled memory.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
 
 from interlock.expression.compile import Meter
+from interlock.expression.measure import SHORT_TEXT, VALUE_BYTES, EvaluationError, text_bytes, weigh
 from interlock.kernel.address import delay_of, send_address
 from interlock.kernel.failing import ContentError, StepFailed, error_facts, name_of, reserved_name, text_of
 from interlock.model.chart import After, Invoke, State
@@ -22,11 +26,14 @@ from interlock.model.event import SCXML_PROCESSOR, Event, is_reserved
 from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
 from interlock.model.limits import (
     EFFECTS_MAX,
-    EVALUATIONS_MAX,
     FOREACH_ITEMS_MAX,
     INTERNAL_EVENTS_MAX,
     INVOKES_MAX,
+    NAME_BYTES_MAX,
+    STEP_BYTES_MAX,
     TIMERS_MAX,
+    UNMEASURED_MAX,
+    WORK_MAX,
 )
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 from interlock.model.step import Fault
@@ -34,6 +41,9 @@ from interlock.model.step import Fault
 ANOTHER_REVISION = "the snapshot was written by another revision; migrate it, or load that revision"
 """The hint for a snapshot that names what the chart does not have."""
 
+
+_RECOUNT_BYTES = STEP_BYTES_MAX // 2
+"""Bytes stored between two counts of all that the step holds: what was overwritten meanwhile is not held any more."""
 
 _ENDINGS = frozenset({"timer_cancel", "invoke_cancel", "done"})
 """Effects that only let go of something: bounded by what is held, and never in the way of leaving or ending."""
@@ -63,10 +73,16 @@ class Run(Struct, gc=False):
     ordinal: int = 0
     faults: list[Fault] = field(default_factory=list)
     chosen: list[int] = field(default_factory=list)
-    pending: list[State] = field(default_factory=list)
+    pending: dict[int, State] = field(default_factory=dict)
+    """States whose invokes begin on settling, by number."""
     places: dict[int, str] = field(default_factory=dict)
     """Where each queued error event comes from, by identity: charts see code and message, people also this."""
-    meter: Meter = field(default_factory=lambda: Meter(EVALUATIONS_MAX))
+    meter: Meter = field(default_factory=partial(Meter, WORK_MAX))
+    stored: int = 0
+    """Bytes stored since all that the step holds was counted last."""
+    fresh: tuple[Any, ...] = ()
+    """What was stored and not yet counted, with about `references` values in it that an expression gave."""
+    references: int = 0
     active: frozenset[str] = frozenset()
     sendid: str | None = None
     """The id of the send whose arguments are being evaluated, if it has one."""
@@ -111,6 +127,58 @@ class Run(Struct, gc=False):
             )
         self.queue.append(event)
 
+    # Work
+
+    def spend(self, work: int) -> None:
+        """Charge the step itself, outside of its content. Raises StepFailed when its work is used up."""
+        try:
+            self.meter.charge(work)
+        except EvaluationError as error:
+            raise StepFailed(error.code, error.message) from error
+
+    # Bytes
+
+    def hold(self, value: Any, references: int) -> None:
+        """Note a value that leaves the step or waits in it, to be counted soon. Raises StepFailed beyond the limit."""
+        references += self.references
+        if references <= UNMEASURED_MAX:
+            self.fresh += (value,)
+            self.references = references
+        else:
+            fresh, self.fresh, self.references = [*self.fresh, value], (), 0
+            self._store(self._bytes(fresh))
+
+    def keep(self, value: Any) -> None:
+        """Count a value that goes into the context. Raises EvaluationError when it is beyond the limits of a value."""
+        kind = type(value)
+        if kind is list or kind is dict:
+            self.stored += weigh(value, self.meter)
+            if self.stored > _RECOUNT_BYTES:
+                self._recount()
+        elif kind is str and len(value) >= SHORT_TEXT:
+            self._store(text_bytes(value))
+
+    def _store(self, size: int) -> None:
+        self.stored += size
+        if self.stored > _RECOUNT_BYTES:
+            self._recount()
+
+    def _recount(self) -> None:
+        self.stored = 0
+        held = [self.context, *(each.payload for each in self.effects), *(each.data for each in self.queue)]
+        self._bytes(held + [each.data for each in self.timers])
+
+    def _bytes(self, values: list[Any]) -> int:
+        """The bytes of all these values. Raises StepFailed when they are more than a step may hold."""
+        try:
+            most = STEP_BYTES_MAX // VALUE_BYTES
+            return weigh(values, self.meter, values_max=most, depth_max=most, bytes_max=STEP_BYTES_MAX)
+        except EvaluationError as error:
+            if error.code != "expression.limit":
+                raise StepFailed(error.code, error.message) from error
+            message = f"the step holds more than {STEP_BYTES_MAX:,} bytes in its context, events and effects"
+            raise StepFailed("step.bytes_max", message) from error
+
     # Context
 
     def own(self) -> dict[str, Any]:
@@ -128,9 +196,10 @@ class Run(Struct, gc=False):
         field = self.fields.get(name)
         if field is None and name not in context:
             raise ContentError("assign.unknown_field", f"`{name}` is no field of the context")
-        value = _written(context.get(name), path, 1, value)
+        self.keep(value)
+        value = _written(context.get(name), path, 1, value, self.meter)
         if field is not None and not field.plain:
-            problem = refusal(value, field)
+            problem = refusal(value, field, charge=self.meter.charge)
             if problem is not None:
                 raise ContentError("assign.refused", problem)
         context[name] = value
@@ -138,7 +207,7 @@ class Run(Struct, gc=False):
     def put(self, path: tuple[str, ...], value: Any) -> None:
         """Write a value at a path, whatever its field takes."""
         context = self.own()
-        context[path[0]] = _written(context.get(path[0]), path, 1, value)
+        context[path[0]] = _written(context.get(path[0]), path, 1, value, self.meter)
 
     def assign_all(self, result: Any, function: str) -> None:
         """Write what a registered function returned: a mapping of fields."""
@@ -163,32 +232,38 @@ class Run(Struct, gc=False):
 
     def field_init(self, field: Field, value: Any) -> None:
         """Give a field its first value; raises when its own type refuses it."""
-        problem = refusal(value, field)
+        self.keep(value)
+        problem = refusal(value, field, charge=self.meter.charge)
         if problem is not None:
             raise ContentError("context.refused", problem)
         self.own()[field.name] = value
 
     # Effects
 
-    def effect(self, type: EffectType, payload: dict[str, Any]) -> Effect:
-        """Add an effect, keyed by entity, version and ordinal."""
+    def effect(self, type: EffectType, payload: dict[str, Any], references: int = 0) -> Effect:
+        """Add an effect, keyed by entity, version and ordinal. `references`: how many values of content it carries."""
         ordinal = self.ordinal
         if ordinal >= EFFECTS_MAX and type not in _ENDINGS:
             raise StepFailed("step.effects_max", f"more than {EFFECTS_MAX:,} effects in one step")
+        if references:
+            self.hold(payload, references)
         self.ordinal = ordinal + 1
         effect = Effect(type, ordinal, f"{self.id}/{self.version}/{ordinal}", payload)
         self.effects.append(effect)
         return effect
 
-    def emit(self, message: Any, data: Any) -> None:
+    def emit(self, message: Any, data: Any, references: int) -> None:
         """The action `emit`: a message of this type."""
-        self.effect("message", {"type": name_of(message, "emit.type", "the type of a message"), "data": data})
+        payload = {"type": name_of(message, "emit.type", "the type of a message"), "data": data}
+        self.effect("message", payload, references)
 
-    def raise_event(self, name: Any, data: Any, *, written: bool = False) -> None:
+    def raise_event(self, name: Any, data: Any, references: int, *, written: bool = False) -> None:
         """The action `raise`. `written`: the name is reserved, and is text of an imported chart."""
-        name_of(name, "raise.event", "the name of a raised event")
+        name_of(name, "raise.event", "the name of a raised event", length_max=NAME_BYTES_MAX)
         if not written and is_reserved(name):
             raise reserved_name(name)
+        if references:
+            self.hold(data, references)
         self.enqueue(Event(name, data, None, None, None, self.time_ms, "internal"))
 
     def send(
@@ -201,6 +276,7 @@ class Run(Struct, gc=False):
         data: Any,
         type_: Any,
         restore: str = "deadline",
+        references: int = 1,
         *,
         written: bool = False,
     ) -> None:
@@ -213,8 +289,8 @@ class Run(Struct, gc=False):
         if location is not None:
             self.assign(tuple(location.split(".")), sendid)
         if sendid is not None:
-            text_of(sendid, "send.id", "the id of a send")
-        name_of(event, "send.event", "the name of an event", sendid)
+            text_of(sendid, "send.id", "the id of a send", length_max=NAME_BYTES_MAX)
+        name_of(event, "send.event", "the name of an event", sendid, length_max=NAME_BYTES_MAX)
         if type_ not in (None, "", "scxml", SCXML_PROCESSOR):
             text_of(type_, "send.type", "the type of a send", sendid)
             raise ContentError("send.type", f"no event processor for {type_[:80]!r}", sendid=sendid)
@@ -223,24 +299,28 @@ class Run(Struct, gc=False):
         if is_reserved(event) and not (written and address in (self.id, "#_internal")):
             raise reserved_name(event, sendid)
         if address == "#_internal":
+            if references:
+                self.hold(data, references)
             self.enqueue(Event(event, data, None, None, None, self.time_ms, "internal", sendid))
         elif delay_ms:
             where = None if address == self.id else address
+            if references:
+                self.hold(data, references)
             self.set_timer(sendid, event, data, delay_ms, where, type_=type_, restore=restore)
         else:
-            self._send_effect(event, data, address, sendid)
+            self._send_effect(event, data, address, sendid, references)
 
-    def _send_effect(self, event: str, data: Any, address: str, sendid: str | None) -> None:
+    def _send_effect(self, event: str, data: Any, address: str, sendid: str | None, references: int) -> None:
         payload: dict[str, Any] = {"event": event, "to": address}
         if data is not None:
             payload["data"] = data
         if sendid is not None:
             payload["sendid"] = sendid
-        self.effect("send", payload)
+        self.effect("send", payload, references)
 
     def send_timer(self, timer: Timer) -> None:
         """A timer whose event goes elsewhere came due: now it is sent (S37)."""
-        self._send_effect(timer.event, timer.data, timer.to or self.id, timer.id)
+        self._send_effect(timer.event, timer.data, timer.to or self.id, timer.id, 1)
 
     # Timers
 
@@ -259,6 +339,8 @@ class Run(Struct, gc=False):
         """Add a timer to the snapshot, with the effect that tells the driver (S36)."""
         if len(self.timers) >= TIMERS_MAX:
             raise StepFailed("step.timers_max", f"more than {TIMERS_MAX:,} pending timers")
+        if self.timers:
+            self.meter.charge(len(self.timers))
         ordinal = self.ordinal
         name = id if id is not None else f"send.{self.version}.{ordinal}"
         while any(each.name == name for each in self.timers):  # at most once for each pending timer
@@ -279,18 +361,23 @@ class Run(Struct, gc=False):
     def drop_timers(self, dropped: tuple[Timer, ...]) -> None:
         """Take timers out of the snapshot, with the effects that tell the driver."""
         if dropped:
-            self.timers = tuple(each for each in self.timers if each not in dropped)
+            if len(dropped) == len(self.timers):
+                self.timers = ()
+            else:
+                gone = {id(each) for each in dropped}
+                self.timers = tuple(each for each in self.timers if id(each) not in gone)
             for timer in dropped:
                 self.effect("timer_cancel", {"name": timer.name, "version": timer.version})
 
     def cancel(self, id: Any) -> None:
         """The action `cancel`: every pending timer of this send id."""
         text_of(id, "cancel.id", "the id to cancel")
+        self.meter.charge(len(self.timers))
         self.drop_timers(tuple(each for each in self.timers if each.id == id))
 
     # Invokes
 
-    def begin_invoke(self, state: State, position: int, values: dict[str, Any]) -> None:
+    def begin_invoke(self, state: State, position: int, values: dict[str, Any], references: int) -> None:
         """Start an invoke: an effect, and an entry in the snapshot (S8, S30)."""
         invoke: Invoke = state.invokes[position]
         if len(self.invokes) >= INVOKES_MAX:
@@ -316,16 +403,16 @@ class Run(Struct, gc=False):
             payload["restore"] = invoke.restore
         if invoke.late is not None:
             payload["late"] = True
-        effect = self.effect("invoke", payload)
+        effect = self.effect("invoke", payload, references)
         self.invokes = (*self.invokes, Invocation(name, state.id, position, effect.key, values["type"] in CHART_TYPES))
 
     def end_invokes(self, state: State) -> None:
         """The state is left: its invokes are cancelled; one that began in this very step is withdrawn."""
-        if state in self.pending:
-            self.pending.remove(state)
+        self.pending.pop(state.index, None)
+        self.meter.charge(len(self.invokes))
         mine = tuple(each for each in self.invokes if each.state == state.id)
         if mine:
-            self.invokes = tuple(each for each in self.invokes if each not in mine)
+            self.invokes = tuple(each for each in self.invokes if each.state != state.id)
             for each in mine:
                 begun = next((one for one in self.effects if one.key == each.key), None)
                 if begun is not None:
@@ -362,7 +449,7 @@ def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, rai
     )
 
 
-def _written(value: Any, path: tuple[str, ...], position: int, new: Any) -> Any:
+def _written(value: Any, path: tuple[str, ...], position: int, new: Any, meter: Meter) -> Any:
     """A copy of `value` in which `new` stands at the rest of the path."""
     if position == len(path):
         return new
@@ -370,10 +457,12 @@ def _written(value: Any, path: tuple[str, ...], position: int, new: Any) -> Any:
     if type(value) is dict:
         if key not in value and position < len(path) - 1:
             raise ContentError("assign.path", f"there is no `{'.'.join(path[: position + 1])}`")
-        return {**value, key: _written(value.get(key), path, position + 1, new)}
+        meter.charge(len(value))
+        return {**value, key: _written(value.get(key), path, position + 1, new, meter)}
     if type(value) is list and key.isdecimal() and int(key) < len(value):
         index = int(key)
-        return [*value[:index], _written(value[index], path, position + 1, new), *value[index + 1 :]]
+        meter.charge(len(value))
+        return [*value[:index], _written(value[index], path, position + 1, new, meter), *value[index + 1 :]]
     raise ContentError("assign.path", f"`{'.'.join(path[:position])}` has no `{key}`")
 
 

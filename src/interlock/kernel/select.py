@@ -3,17 +3,19 @@
 Rule 1: this file only chooses; nothing here changes a run, but for the error event of a guard that failed (S33).
 Rule 2: for each active atomic state, inner states win over outer ones and earlier transitions over later ones (S11).
 Rule 3: a guard is asked at most once per selection, in that order, and no further than needed (S12).
+Rule 4: a selection takes time that grows with the active states and their transitions, and is charged to the step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import count
 
 from interlock.kernel.actions import Actions, Operation
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import Run
 from interlock.kernel.structure import Structure
+from interlock.model.action import Guard
 from interlock.model.chart import Chart, Transition
 from interlock.model.event import Event
 
@@ -26,18 +28,34 @@ EVENTLESS = -1
 NOTHING = 0
 """The event class of names that no descriptor matches."""
 
+_NONE = -1
+
+
+Group = tuple[int, tuple[int, ...]]
+"""A state, and those of its transitions that take the event, in document order."""
+
+FREE_WORK = 100
+"""Units of work that one selection or plan is not charged for: with all its microsteps a step does little of it."""
+
 
 class Candidates:
     """What may be chosen in a configuration for a class of events.
 
-    `walks` are the transitions to try, per atomic state. `enabled` is the answer itself when nothing has to be asked.
+    `walks` are the groups to try, per atomic state, inner states first. States share the groups of their ancestors.
+    `enabled` is the answer itself when nothing has to be asked. `work` is what a selection is charged; 0 for little.
     """
 
-    __slots__ = ("enabled", "walks")
+    __slots__ = ("enabled", "walks", "work")
 
-    def __init__(self, walks: tuple[tuple[int, ...], ...], enabled: tuple[int, ...] | None) -> None:
+    def __init__(self, walks: tuple[tuple[Group, ...], ...], work: int) -> None:
         self.walks = walks
-        self.enabled = enabled
+        self.enabled: tuple[int, ...] | None = None
+        self.work = work if work >= FREE_WORK else 0
+
+    def numbers(self) -> list[int]:
+        """Every transition in question, each once, in the order in which they would be tried."""
+        groups = dict(group for walk in self.walks for group in walk)
+        return [number for numbers in groups.values() for number in numbers]
 
 
 class Selector:
@@ -49,15 +67,20 @@ class Selector:
         self.structure = structure
         self.actions = actions
         self.classes: dict[frozenset[int], int] = {frozenset(): NOTHING}
-        self.members: dict[int, frozenset[int]] = {NOTHING: frozenset()}
+        eventless = frozenset(each.index for each in chart.transitions if not each.descriptors)
+        self.members: dict[int, frozenset[int]] = {NOTHING: frozenset(), EVENTLESS: eventless}
         self._numbers = count(NOTHING + 1)
         self.named: dict[str, int] = {}
-        self.descriptors = tuple(
-            (each, number) for number, transition in enumerate(chart.transitions) for each in transition.descriptors
-        )
         self.driven = frozenset(number for number, each in enumerate(chart.transitions) if each.driven)
+        self._exact: dict[tuple[str, ...], list[int]] = {}
+        self._prefixes: dict[tuple[str, ...], list[int]] = {}
+        for number, transition in enumerate(chart.transitions):
+            for each in transition.descriptors:
+                (self._exact if each.exact else self._prefixes).setdefault(each.tokens, []).append(number)
+        self._tokens_max = max(map(len, self._prefixes), default=-1)
         self._guards: dict[int, Operation] = {}
-        for name in {descriptor.text for descriptor, _ in self.descriptors} | self._known_names():
+        texts = {each.text for transition in chart.transitions for each in transition.descriptors}
+        for name in texts | self._known_names():
             self.named[name] = self._class_of(name)
 
     def _known_names(self) -> set[str]:
@@ -80,7 +103,11 @@ class Selector:
         return self.class_of(members - self.driven)
 
     def _class_of(self, name: str) -> int:
-        return self.class_of(frozenset(number for descriptor, number in self.descriptors if descriptor.matches(name)))
+        tokens = tuple(name.split("."))
+        matched = set(self._exact.get(tokens, ()))
+        for length in range(min(len(tokens), self._tokens_max) + 1):
+            matched.update(self._prefixes.get(tokens[:length], ()))
+        return self.class_of(frozenset(matched))
 
     def class_of(self, matched: frozenset[int]) -> int:
         """The class of names that exactly these transitions take."""
@@ -102,18 +129,21 @@ class Selector:
         return found
 
     def _candidates(self, configuration: Configuration, event_class: int) -> Candidates:
-        walks = tuple(self._walk(atom, event_class) for atom in configuration.atoms)
-        asked = any(self._is_asked(self.transitions[number]) for walk in walks for number in walk)
-        if asked:
-            return Candidates(walks, None)
-        return Candidates(walks, self._choose(configuration, walks, event_class, lambda _: True))
-
-    def _walk(self, atom: int, event_class: int) -> tuple[int, ...]:
-        numbers = [number for state in self.structure.path(atom) for number in self.chart.states[state].transitions]
-        if event_class == EVENTLESS:
-            return tuple(number for number in numbers if not self.transitions[number].descriptors)
-        members = self.members[event_class]
-        return tuple(number for number in numbers if number in members)
+        members = sorted(self.members[event_class])
+        taking: dict[int, list[int]] = {}
+        for number in members:
+            source = self.transitions[number].source
+            if source in configuration.active:
+                taking.setdefault(source, []).append(number)
+        groups = {state: (state, tuple(numbers)) for state, numbers in taking.items()}
+        walks = tuple(
+            tuple(groups[state] for state in self.structure.path(atom) if state in groups)
+            for atom in configuration.atoms
+        )
+        found = Candidates(walks, len(members) + self.structure.depth * len(walks))
+        if not any(self._is_asked(self.transitions[each]) for numbers in taking.values() for each in numbers):
+            found.enabled = self._choose(configuration, found, event_class, lambda _: True)
+        return found
 
     def _is_asked(self, transition: Transition) -> bool:
         return transition.guard is not None or transition.roles is not None
@@ -124,47 +154,58 @@ class Selector:
         """The enabled transitions for an event, or for none, before conflicts are resolved."""
         event_class = EVENTLESS if event is None else self._class_for(event, run)
         candidates = self.candidates(configuration, event_class)
+        if candidates.work:
+            run.spend(candidates.work)
         if candidates.enabled is not None:
             return candidates.enabled
         run.active = configuration.ids
-        answers: dict[int, bool] = {}
-
-        def holds(number: int) -> bool:
-            answer = answers.get(number)
-            if answer is None:
-                answer = answers[number] = self.holds(self.transitions[number], event, run)
-            return answer
-
-        return self._choose(configuration, candidates.walks, event_class, holds)
+        transitions = self.transitions
+        return self._choose(
+            configuration, candidates, event_class, lambda number: self.holds(transitions[number], event, run)
+        )
 
     def _choose(
-        self, configuration: Configuration, walks: Iterable[tuple[int, ...]], event_class: int, holds: Asked
+        self, configuration: Configuration, candidates: Candidates, event_class: int, holds: Asked
     ) -> tuple[int, ...]:
+        """Each state is asked once, though it may lie on the path of many atomic states."""
         if self.chart.dialect.select == "inner_first" and event_class != EVENTLESS:
-            walk_of = dict(zip(configuration.atoms, walks, strict=True))
-            return tuple(dict.fromkeys(self._inner_first(0, configuration, walk_of, holds)))
+            groups = dict(group for walk in candidates.walks for group in walk)
+            return tuple(dict.fromkeys(self._inner_first(0, configuration, groups, holds)))
+        if len(candidates.walks) == 1:
+            for _, numbers in candidates.walks[0]:
+                for number in numbers:
+                    if holds(number):
+                        return (number,)
+            return ()
         found: dict[int, None] = {}
-        for walk in walks:
-            for number in walk:
-                if holds(number):
-                    found[number] = None
+        asked: dict[int, int] = {}
+        for walk in candidates.walks:
+            for state, numbers in walk:
+                chosen = asked.get(state)
+                if chosen is None:
+                    chosen = _NONE
+                    for number in numbers:
+                        if holds(number):
+                            chosen = number
+                            break
+                    asked[state] = chosen
+                if chosen != _NONE:
+                    found[chosen] = None
                     break
         return tuple(found)
 
     def _inner_first(
-        self, index: int, configuration: Configuration, walk_of: dict[int, tuple[int, ...]], holds: Asked
+        self, index: int, configuration: Configuration, groups: dict[int, tuple[int, ...]], holds: Asked
     ) -> list[int]:
         """XState: a state is asked after its active children, and only if none of them answered (X8)."""
-        state = self.chart.states[index]
         found: list[int] = []
-        atoms = [atom for atom in configuration.atoms if index <= atom <= state.last]
-        for child in state.children:
+        for child in self.chart.states[index].children:
             if child in configuration.active:
-                found += self._inner_first(child, configuration, walk_of, holds)
+                found += self._inner_first(child, configuration, groups, holds)
         if found:
             return found
-        for number in walk_of[atoms[0]]:
-            if self.transitions[number].source == index and holds(number):
+        for number in groups.get(index, ()):
+            if holds(number):
                 return [number]
         return []
 
@@ -174,10 +215,15 @@ class Selector:
             return False
         if transition.guard is None:
             return True
-        guard = self._guards.get(transition.index)
-        if guard is None:
-            guard = self._guards[transition.index] = self.actions.guard(transition.guard)
+        guard = self._guards.get(transition.index) or self.guard(transition, transition.guard)
         return bool(run.carry(guard, f"{transition.where}.guard"))
+
+    def guard(self, transition: Transition, guard: Guard) -> Operation:
+        """The function of a transition's guard, made on first use."""
+        found = self._guards.get(transition.index)
+        if found is None:
+            found = self._guards[transition.index] = self.actions.guard(guard)
+        return found
 
 
 def _is_own(event: Event, run: Run) -> bool:

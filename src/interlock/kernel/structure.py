@@ -3,11 +3,13 @@
 Rule 1: nothing here reads a context, an event or a clock; every answer follows from its arguments, so it may be kept.
 Rule 2: states are numbers; sets are `frozenset` or `set` of numbers, and every order is document order unless said
 otherwise.
+Rule 3: an answer takes time that grows with the states it is about; what lies below a state is a range of numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from interlock.model.chart import Chart, State, Transition
@@ -23,6 +25,10 @@ class Entry:
     states: set[int] = field(default_factory=set)
     defaults: set[int] = field(default_factory=set)
     content: dict[int, int] = field(default_factory=dict)
+    occupied: set[int] = field(default_factory=set)
+    """The states, and all that lie around them: in which region something is entered."""
+    filled: set[int] = field(default_factory=set)
+    """Parallel states of which every region is occupied."""
 
 
 class Structure:
@@ -36,7 +42,13 @@ class Structure:
         for state in chart.states:
             if state.type == "history":
                 self.histories[state.parent] = (*self.histories.get(state.parent, ()), state)
+        self._reached_from: dict[int, frozenset[int]] = {}
+        for state in chart.states:
+            if self.histories and state.type == "parallel":
+                self._reached_from[state.index] = frozenset(self._reached((state.index,)))
         self.reaches = tuple(self._reach(each) for each in chart.transitions)
+        self.depth = max(len(self.path(each.index)) for each in chart.states)
+        self._children_active = tuple(self._active_children(each) for each in chart.states)
 
     def path(self, index: int) -> list[int]:
         """The state and its ancestors, the root last."""
@@ -58,28 +70,31 @@ class Structure:
         """Whether exactly one child of every active compound and every region of every active parallel is active."""
         if 0 not in active:
             return False
+        counts: dict[int, int] = {}
         for index in active:
-            state = self.states[index]
-            children = [each for each in state.children if self.states[each].type != "history"]
-            count = sum(each in active for each in children)
-            if state.type == "history" or count != {"compound": 1, "parallel": len(children)}.get(state.type, 0):
-                return False
-        return True
+            parent = self.states[index].parent
+            counts[parent] = counts.get(parent, 0) + 1
+        return all(counts.get(index, 0) == self._children_active[index] for index in active)
+
+    def _active_children(self, state: State) -> int:
+        """How many children of a state are active with it; -1 for a history, which never is."""
+        regions = sum(self.states[each].type != "history" for each in state.children)
+        return {"compound": 1, "parallel": regions, "history": -1}.get(state.type, 0)
 
     # Domain (S14-S16)
 
     def effective_targets(self, targets: tuple[int, ...], recorded: Recorded) -> list[int]:
         """The targets with every history replaced by what it recorded, or by its default (S14)."""
-        found: list[int] = []
+        found: dict[int, None] = {}
         for target in targets:
             state = self.states[target]
             if state.type != "history":
-                found.append(target)
+                found[target] = None
             elif target in recorded:
-                found += [each for each in recorded[target] if each not in found]
+                found.update(dict.fromkeys(recorded[target]))
             else:
-                found += [each for each in self.effective_targets(state.default, recorded) if each not in found]
-        return found
+                found.update(dict.fromkeys(self.effective_targets(state.default, recorded)))
+        return list(found)
 
     def domain(self, transition: Transition, recorded: Recorded) -> int | None:
         """The state whose descendants the transition leaves and enters; None for a transition without target (S15)."""
@@ -108,39 +123,54 @@ class Structure:
 
     # Exit (S13, S17, S26)
 
-    def exit_set(self, transition: Transition, active: frozenset[int], recorded: Recorded) -> frozenset[int]:
-        """The active states that the transition leaves."""
-        domain = self.domain(transition, recorded)
-        if domain is None:
-            return frozenset()
-        return frozenset(each for each in active if self.is_descendant(each, domain))
+    def below(self, index: int, ordered: Sequence[int]) -> Sequence[int]:
+        """Those of some states, given in document order, that are proper descendants of a state."""
+        return ordered[bisect_right(ordered, index) : bisect_right(ordered, self.states[index].last)]
 
     def without_conflicts(
         self, enabled: tuple[int, ...], active: frozenset[int], recorded: Recorded
     ) -> tuple[tuple[int, ...], frozenset[int]]:
         """The enabled transitions that are taken together (S13), and all the states they leave."""
         transitions = self.chart.transitions
-        kept: list[tuple[int, frozenset[int]]] = []
+        ordered = sorted(active)
+        kept: dict[int, Sequence[int]] = {}
+        leaving: dict[int, int] = {}  # which of those kept leaves a state: at most one does
         for number in enabled:
-            transition = transitions[number]
-            exits = self.exit_set(transition, active, recorded)
-            rivals = [other for other, left in kept if exits & left]
-            if all(self.is_descendant(transition.source, transitions[other].source) for other in rivals):
-                kept = [each for each in kept if each[0] not in rivals]
-                kept.append((number, exits))
-        chosen = tuple(number for number, _ in kept)
-        return chosen, frozenset().union(*(left for _, left in kept))
+            source, domain = transitions[number].source, self.domain(transitions[number], recorded)
+            exits = () if domain is None else self.below(domain, ordered)
+            rivals = self._rivals(source, exits, leaving)
+            if rivals is None:
+                continue
+            for rival in rivals:
+                for each in kept.pop(rival):
+                    del leaving[each]
+            kept[number] = exits
+            leaving.update(dict.fromkeys(exits, number))
+        return tuple(kept), frozenset(leaving)
+
+    def _rivals(self, source: int, exits: Sequence[int], leaving: Mapping[int, int]) -> set[int] | None:
+        """The kept transitions that a new one takes precedence over; None when one of them is not an outer one."""
+        rivals: set[int] = set()
+        for each in exits:
+            rival = leaving.get(each)
+            if rival is not None and rival not in rivals:
+                if not self.is_descendant(source, self.chart.transitions[rival].source):
+                    return None
+                rivals.add(rival)
+        return rivals
 
     def records(self, exits: frozenset[int], active: frozenset[int]) -> dict[int, tuple[int, ...]]:
         """What every history of a state that is left remembers, from the configuration before any removal (S26)."""
-        found = {}
-        for index in sorted(exits):
-            for history in self.histories.get(index, ()):
-                inside = sorted(each for each in active if self.is_descendant(each, index))
-                if history.history == "deep":
-                    found[history.index] = tuple(each for each in inside if not self.states[each].children)
-                else:
-                    found[history.index] = tuple(each for each in inside if self.states[each].parent == index)
+        found: dict[int, tuple[int, ...]] = {}
+        ordered = sorted(active)
+        for index in sorted(exits.intersection(self.histories)):
+            inside = self.below(index, ordered)
+            memories = {
+                "deep": tuple(each for each in inside if not self.states[each].children),
+                "shallow": tuple(each for each in inside if self.states[each].parent == index),
+            }
+            for history in self.histories[index]:
+                found[history.index] = memories["deep" if history.history == "deep" else "shallow"]
         return found
 
     # Entry (S19-S21)
@@ -184,7 +214,7 @@ class Structure:
         if state.type == "history":
             self._add_history(state, entry, recorded)
             return
-        entry.states.add(index)
+        self._occupy(index, entry)
         if default and state.type == "compound":
             entry.defaults.add(index)
         self._add_inside(index, entry, recorded)
@@ -213,15 +243,24 @@ class Structure:
     def _add_up(self, index: int, limit: int, entry: Entry, recorded: Recorded) -> None:
         for ancestor in self.path(index)[1:]:
             if self.is_descendant(ancestor, limit):
-                entry.states.add(ancestor)
+                self._occupy(ancestor, entry)
                 if self.states[ancestor].type == "parallel":
                     self._add_regions(ancestor, entry, recorded, default=not self.xstate)
 
     def _add_regions(self, index: int, entry: Entry, recorded: Recorded, *, default: bool) -> None:
+        if index in entry.filled:
+            return
         for child in self.states[index].children:
-            region = self.states[child]
-            if region.type != "history" and not any(child <= each <= region.last for each in entry.states):
+            if self.states[child].type != "history" and child not in entry.occupied:
                 self._add_down(child, entry, recorded, default=default)
+        entry.filled.add(index)
+
+    def _occupy(self, index: int, entry: Entry) -> None:
+        """Enter a state, and note that something is entered in all that lie around it."""
+        entry.states.add(index)
+        while index not in entry.occupied and index > 0:
+            entry.occupied.add(index)
+            index = self.states[index].parent
 
     # Completion (S28, S29)
 
@@ -240,15 +279,25 @@ class Structure:
     def _reach(self, transition: Transition) -> tuple[int, ...]:
         if not self.histories:
             return ()
+        return tuple(sorted(self._reached(transition.targets)))
+
+    def _reached(self, targets: Iterable[int]) -> set[int]:
+        """The histories that entering these states can ask. What a parallel state leads to is found out once."""
+        found: set[int] = set()
         seen: set[int] = set()
-        stack = list(transition.targets)
+        stack = list(targets)
         while stack:
             index = stack.pop()
             if index in seen:
                 continue
             seen.add(index)
+            known = self._reached_from.get(index)
+            if known is not None:
+                found |= known
+                continue
             state = self.states[index]
             if state.type == "history":
+                found.add(index)
                 stack += state.default
                 stack += self.states[state.parent].children
             elif state.type == "compound":
@@ -256,6 +305,6 @@ class Structure:
             else:
                 stack += state.children
             for ancestor in self.path(index)[1:]:
-                if self.states[ancestor].type == "parallel":
+                if self.states[ancestor].type == "parallel" and ancestor not in seen:
                     stack.append(ancestor)
-        return tuple(sorted(each for each in seen if self.states[each].type == "history"))
+        return found

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.errors import CorruptionError
-from interlock.kernel.actions import Actions
+from interlock.kernel.actions import Actions, Operation
 from interlock.kernel.failing import StepFailed
 from interlock.kernel.judge import replaced
 from interlock.kernel.operations import begin_invoke
@@ -37,6 +37,7 @@ class Turning:
         self._by_state = {
             chart.states[one.state].id: (saga, one) for saga in self.sagas.values() for one in saga.compensations
         }
+        self._begins: dict[int, Operation] = {}
 
     def under_way(self, run: Run) -> tuple[Invocation, ...]:
         """The compensations that have begun, taken out of the run: leaving their states does not call them off."""
@@ -92,8 +93,11 @@ class Turning:
 
     def _began(self, run: Run, compensation: Compensation) -> bool:
         state, count = self.chart.states[compensation.state], len(run.invokes)
+        begin = self._begins.get(state.index)
+        if begin is None:
+            begin = self._begins[state.index] = begin_invoke(state, 0, self.actions)
         try:
-            run.carry(begin_invoke(state, 0, self.actions), f"{state.id}.invoke")
+            run.carry(begin, f"{state.id}.invoke")
         except StepFailed as failure:  # the entity ends all the same
             run.faults.append(failure.fault)
         _tell(run)

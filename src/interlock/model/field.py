@@ -6,7 +6,9 @@ Rule 2: `refusal` answers with a sentence, never raises: the caller decides what
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from math import isfinite
 from typing import Any, Literal
 
@@ -42,8 +44,20 @@ class _Unset:
 UNSET = _Unset()
 
 
+class _Lookups:
+    """What is worked out once for a field, so that checking a value takes no longer than the value is long.
+
+    These are no fields of the dataclass: they are neither compared nor encoded.
+    """
+
+    __slots__ = ("_choices", "_known", "_required")
+    _choices: frozenset[Any]
+    _known: dict[str, Field]
+    _required: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(_Lookups):
     """One field: its type, its bounds, and how it gets its first value."""
 
     name: str
@@ -65,9 +79,60 @@ class Field:
         """Whether every JSON value is accepted: nothing but `any` was said."""
         return self.type == "any" and self.enum is None and self.min is None and self.max is None
 
+    @property
+    def choices(self) -> frozenset[Any]:
+        """The values of `enum`, in a form that can be looked up."""
+        try:
+            return self._choices
+        except AttributeError:
+            found = frozenset(_choice(each) for each in self.enum or ())
+            object.__setattr__(self, "_choices", found)
+            return found
 
-def refusal(value: Any, spec: Field, path: str = "") -> str | None:
-    """Why the field refuses the value, as a sentence without the value itself; None when it takes it."""
+    @property
+    def known(self) -> dict[str, Field]:
+        """The fields of an object by name."""
+        try:
+            return self._known
+        except AttributeError:
+            found = {each.name: each for each in self.fields or ()}
+            object.__setattr__(self, "_known", found)
+            return found
+
+    @property
+    def required_names(self) -> tuple[str, ...]:
+        """The names of the fields that an object must have."""
+        try:
+            return self._required
+        except AttributeError:
+            found = tuple(each.name for each in self.fields or () if each.required)
+            object.__setattr__(self, "_required", found)
+            return found
+
+
+Charge = Callable[[int], object]
+"""Counts units of work (see `limits.WORK_MAX`), and raises when there is no more."""
+
+CHECK_WORK = 8
+"""Units of work of checking one value inside an array or object."""
+
+LISTED_MAX = 20
+"""Names or values that a refusal lists: nobody reads more, and one list may stand in a thousand errors of a step."""
+
+_SHORT = 80
+_UNIFORM: dict[str, frozenset[type]] = {
+    "string": frozenset({str}),
+    "integer": frozenset({int}),
+    "boolean": frozenset({bool}),
+}
+"""The types of items that need no look at each one."""
+
+
+def refusal(value: Any, spec: Field, path: str = "", charge: Charge | None = None) -> str | None:
+    """Why the field refuses the value, as a sentence without the value itself; None when it takes it.
+
+    The time it takes grows with the value only, however long the field's own lists are, and is charged if asked for.
+    """
     name = path or spec.name
     if value is None:
         return None if spec.nullable or spec.type == "any" else f"`{name}` must be {_article(spec.type)}, not null"
@@ -77,12 +142,12 @@ def refusal(value: Any, spec: Field, path: str = "") -> str | None:
             return f"`{name}` must be {_article(spec.type)}, not {type_name(value)}"
     if type(value) is float and not isfinite(value):
         return f"`{name}` must be finite"
-    return _bounds_refusal(value, spec, name) or _inner_refusal(value, spec, name)
+    return _bounds_refusal(value, spec, name) or _inner_refusal(value, spec, name, charge)
 
 
 def _bounds_refusal(value: Any, spec: Field, name: str) -> str | None:
-    if spec.enum is not None and not any(same_value(value, each) for each in spec.enum):
-        return f"`{name}` must be one of {', '.join(map(repr, spec.enum))}"
+    if spec.enum is not None and not _is_choice(value, spec):
+        return f"`{name}` must be one of {_listed(map(repr, spec.enum[:LISTED_MAX]), len(spec.enum))}"
     if spec.min is not None or spec.max is not None:
         if type(value) is bool or not isinstance(value, int | float):
             return f"`{name}` has bounds and must be a number, not {type_name(value)}"
@@ -95,31 +160,77 @@ def _bounds_refusal(value: Any, spec: Field, name: str) -> str | None:
     return None
 
 
-def _inner_refusal(value: Any, spec: Field, name: str) -> str | None:
+def _listed(texts: Iterable[str], count: int) -> str:
+    """The first of so many texts as a list; the rest is only counted."""
+    more = f" and {count - LISTED_MAX:,} more" if count > LISTED_MAX else ""
+    return ", ".join(texts) + more
+
+
+def _is_choice(value: Any, spec: Field) -> bool:
+    try:
+        return _choice(value) in spec.choices
+    except TypeError:  # no plain JSON, which a program may bring all the same
+        return False
+
+
+def _choice(value: Any) -> Any:
+    """A value in a form that can be looked up; two such forms are equal when `same_value` says so."""
+    return (type(value) is bool, _frozen(value))
+
+
+def _frozen(value: Any) -> Any:
+    if type(value) is dict:
+        return frozenset((key, _frozen(each)) for key, each in value.items())
+    return tuple(map(_frozen, value)) if type(value) is list else value
+
+
+def _inner_refusal(value: Any, spec: Field, name: str, charge: Charge | None) -> str | None:
     if spec.items is not None and isinstance(value, list):
-        for index, each in enumerate(value):
-            problem = refusal(each, spec.items, f"{name}[{index}]")
-            if problem is not None:
-                return problem
+        return _items_refusal(value, spec.items, name, charge)
     if spec.fields is not None and isinstance(value, dict):
-        return fields_refusal(value, spec.fields, f"{name}.")
+        if charge is not None:
+            charge(CHECK_WORK * len(value))
+        return _object_refusal(value, spec.known, spec.required_names, f"{name}.", charge)
+    return None
+
+
+def _items_refusal(value: list[Any], spec: Field, name: str, charge: Charge | None) -> str | None:
+    types = _UNIFORM.get(spec.type)
+    bounds = (spec.enum, spec.min, spec.max, spec.length_max)
+    if types is not None and bounds == (None, None, None, None) and types.issuperset(map(type, value)):
+        return None
+    if charge is not None:
+        charge(CHECK_WORK * len(value))
+    for index, each in enumerate(value):
+        problem = refusal(each, spec, f"{name}[{index}]", charge)
+        if problem is not None:
+            return problem
     return None
 
 
 def fields_refusal(value: dict[str, Any], fields: tuple[Field, ...], prefix: str = "") -> str | None:
     """Why a mapping of these fields refuses the value: an unknown field, a missing one, or one of a wrong type."""
-    known = {each.name: each for each in fields}
-    for key in value:
-        if key not in known:
-            return f"`{prefix}{key}` is not a field here; the fields are {', '.join(known) or 'none'}"
-    for name, each in known.items():
-        if name in value:
-            problem = refusal(value[name], each, f"{prefix}{name}")
-            if problem is not None:
-                return problem
-        elif each.required:
-            return f"`{prefix}{name}` is missing"
-    return None
+    required = tuple(each.name for each in fields if each.required)
+    return _object_refusal(value, {each.name: each for each in fields}, required, prefix, None)
+
+
+def _object_refusal(
+    value: dict[str, Any], known: dict[str, Field], required: tuple[str, ...], prefix: str, charge: Charge | None
+) -> str | None:
+    """The first problem: unknown names before all others, the rest in the order of the fields. Each is checked once."""
+    problems: dict[str, str] = {}
+    for key, each in value.items():
+        spec = known.get(key)
+        if spec is None:
+            names = _listed(islice(known, LISTED_MAX), len(known)) or "none"
+            return f"`{prefix}{str(key)[:_SHORT]}` is not a field here; the fields are {names}"
+        problem = refusal(each, spec, f"{prefix}{key}", charge)
+        if problem is not None:
+            problems[key] = problem
+    missing = next((name for name in required if name not in value), None)
+    if missing is not None:
+        problems[missing] = f"`{prefix}{missing}` is missing"
+    return next((problems[name] for name in known if name in problems), None) if problems else None
 
 
 def same_value(left: Any, right: Any) -> bool:

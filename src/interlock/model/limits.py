@@ -30,7 +30,25 @@ FOREACH_ITEMS_MAX = 10_000
 """Items one `foreach` walks."""
 
 EVALUATIONS_MAX = 100_000
-"""Expression evaluations in one step, with long operands counted more than once: bounds the time of a step."""
+"""Expression evaluations in one step: an evaluation takes up to 10 microseconds, so a step ends within a second."""
+
+EVALUATION_WORK = 100
+"""Units of work of one evaluation. A unit is the fine coin of the budget: about 0.1 microseconds, or 8 bytes built."""
+
+WORK_MAX = EVALUATIONS_MAX * EVALUATION_WORK
+"""Units of work in one step: evaluations, and the items and characters that they walk or build. About one second, and
+at most about 80 MB built, garbage included."""
+
+STEP_BYTES_MAX = 8_388_608
+"""Bytes that a step may hold while it runs (8 MiB): context, timers, queued events, effects and output, with shared
+values counted each time. A value counts up to four bytes for each byte of its JSON, so everything that fits into a
+snapshot and an entry fits into this with room to spare."""
+
+VALUE_BYTES_MAX = 4_194_304
+"""Bytes of one value, counted in the same way (4 MiB): what has more does not fit into a snapshot of 1 MiB."""
+
+UNMEASURED_MAX = 8
+"""Values that a step keeps before their bytes are counted: most steps keep fewer, and counting takes time."""
 
 STATES_MAX = 2_000
 """States of a chart: bounds compile time. Hand-written charts stay under 100."""

@@ -15,7 +15,7 @@ from interlock.expression.parse import parse
 from interlock.expression.vocabulary import NAMES
 from interlock.model.chart import Chart
 from interlock.model.event import Event
-from interlock.model.limits import EVALUATIONS_MAX
+from interlock.model.limits import WORK_MAX
 from interlock.model.snapshot import Snapshot
 
 
@@ -52,7 +52,7 @@ class Authorizer:
         entity = _Entity(snapshot.entity, snapshot.kind, snapshot.version)
         principal = dict(_mapping(event.principal))
         try:
-            held = policy.function(snapshot.context, event, entity, frozenset(), Meter(EVALUATIONS_MAX), principal)
+            held = policy.function(snapshot.context, event, entity, frozenset(), Meter(WORK_MAX), principal)
         except (EvaluationError, LookupError, TypeError, ArithmeticError, AttributeError):
             return "permit.error"
         return None if held else "permit"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.compiler.exclusive import exclusive
+from interlock.compiler.exclusive import Exclusion
 from interlock.expression.parse import parse
 from interlock.model.action import Expression, Guard, GuardAll, GuardAny, GuardExpression, GuardIn, GuardName, GuardNot
 
@@ -11,9 +11,9 @@ def said(first: str, second: str) -> bool:
     """Whether two expressions exclude each other, in both orders the same."""
     trees = {text: parse(text) for text in (first, second)}
     left, right = (GuardExpression(expression=Expression(text)) for text in (first, second))
-    answer = exclusive(left, right, trees)
+    answer = Exclusion(trees).exclusive(left, right)
 
-    assert answer == exclusive(right, left, trees)
+    assert answer == Exclusion(trees).exclusive(right, left)
     return answer
 
 
@@ -81,11 +81,11 @@ def test_guards_without_expressions() -> None:
         (False, GuardAny(guards=(state,)), GuardNot(guard=state)),
     ]
 
-    assert [expected for expected, _, _ in cases] == [exclusive(first, second, {}) for _, first, second in cases]
+    assert [expected for expected, _, _ in cases] == [Exclusion({}).exclusive(first, second) for _, first, second in cases]
 
 
 def test_what_a_language_cannot_read_proves_nothing() -> None:
     """Expressions of a trusted language have no tree."""
     first, second = (GuardExpression(expression=Expression(text)) for text in ("x", "not x"))
 
-    assert not exclusive(first, second, {"x": None, "not x": None})
+    assert not Exclusion({"x": None, "not x": None}).exclusive(first, second)

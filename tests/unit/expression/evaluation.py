@@ -7,8 +7,9 @@ from typing import Any
 from interlock.expression.compile import Meter, compile_parsed, explain
 from interlock.expression.parse import ExpressionError, parse
 from interlock.model.event import Event
+from interlock.model.limits import WORK_MAX
 
-EVALUATIONS = 100_000
+WORK = WORK_MAX
 EVENT = Event("paid", data={"amount": 5, "size": "m"}, id="e-1", time_ms=1_000, principal={"id": "ann"})
 ROOTS = frozenset({"context", "event", "entity", "principal"})
 
@@ -34,7 +35,7 @@ def evaluate(
     parsed = parse(text, names=ROOTS)
     inside = {name: name for name, _ in parsed.inside}
     function = compile_parsed(parsed, inside=inside).function
-    counted = Meter(EVALUATIONS) if meter is None else meter
+    counted = Meter(WORK) if meter is None else meter
     return function(context or {}, event, Entity(), active, counted, principal)
 
 

@@ -12,7 +12,7 @@ import pytest
 from interlock.expression.compile import NAMESPACE, EvaluationError, Meter, compile_parsed, explain
 from interlock.expression.parse import parse
 from interlock.model.event import Event
-from tests.unit.expression.evaluation import EVALUATIONS, ROOTS, Entity, evaluate, failure
+from tests.unit.expression.evaluation import WORK, ROOTS, Entity, evaluate, failure
 
 
 @pytest.mark.parametrize(
@@ -274,12 +274,29 @@ def test_hostile_constants_are_emitted_as_literals() -> None:
 def test_fast_path_and_metered_path_agree() -> None:
     """Without a meter short work runs as usual; long work raises, and then the meter decides."""
     function = compile_parsed(parse("context.a + context.a"), inside={}).function
-    short, long = {"a": "x"}, {"a": "x" * 500}
+    short, long = {"a": "x"}, {"a": "x" * 5_000}
 
     assert function(short, None, Entity, (), None) == "xx"
     with pytest.raises(EvaluationError) as caught:
         function(long, None, Entity, (), None)
     assert caught.value.code == "expression.unmetered"
-    meter = Meter(EVALUATIONS)
-    assert function(long, None, Entity, (), meter) == "x" * 1_000
-    assert meter.left == EVALUATIONS - 1
+    meter = Meter(WORK)
+    assert function(long, None, Entity, (), meter) == "x" * 10_000
+    assert meter.left == WORK - 1_250
+
+
+@pytest.mark.parametrize(
+    ("text", "work"),
+    [
+        ("context.a", 100),
+        ("context.a + 1 > 2", 100),
+        ("[" + ", ".join(["context.a"] * 60) + "]", 121),
+        ("[" + ", ".join(["1"] * 150) + "]", 151),
+        ("[" + ", ".join(["str(context.a)"] * 3) + "]", 163),
+        ("[" + ", ".join(["ms(context.a)"] * 3) + "]", 253),
+        ("[" + ", ".join(["round(context.a, 2)"] * 3) + "]", 316),
+    ],
+)
+def test_the_parts_of_an_expression_are_work(text: str, work: int) -> None:
+    """An evaluation counts for 100 parts, and for more when it has more; slow functions count for many."""
+    assert work == compile_parsed(parse(text), inside={}).work

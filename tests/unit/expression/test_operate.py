@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from interlock.expression.compile import EvaluationError, Meter
-from interlock.expression.measure import INTEGER_MAX, type_name, weigh
+from interlock.expression.compile import EvaluationError, Meter, compile_parsed
+from interlock.expression.measure import INTEGER_MAX, text_bytes, type_name, weigh
+from interlock.expression.parse import parse
+from interlock.model.codec import encode
 from interlock.model.event import Event
-from tests.unit.expression.evaluation import EVALUATIONS, evaluate, failure
+from tests.unit.expression.evaluation import WORK, evaluate, failure
 
 LONG = "x" * 600_000
 VALUES: dict[str, Any] = {
@@ -42,10 +44,10 @@ def doubled(times: int) -> Any:
 
 
 def charged(text: str, context: dict[str, Any]) -> int:
-    """How many evaluations an expression takes from the meter."""
-    meter = Meter(EVALUATIONS)
+    """How many units of work an expression takes from the meter."""
+    meter = Meter(WORK)
     evaluate(text, context, meter=meter)
-    return EVALUATIONS - meter.left
+    return WORK - meter.left
 
 
 @pytest.mark.parametrize(
@@ -223,78 +225,160 @@ def test_an_event_as_a_value_is_counted() -> None:
     assert failure("principal", principal={"x": doubled(40)})[0] == "expression.limit"
 
 
+OPERANDS: dict[str, Any] = {
+    "s": "x" * 64_000,
+    "s2": "".join(["x" * 64_000]),
+    "wide_s": "\U0001d54f" * 64_000,
+    "short": "x",
+    "one": 1,
+    "list": [0] * 2_500,
+    "list2": [0] * 2_500,
+    "numbers": [1] * 2_500,
+    "decimals": [0.5] * 2_500,
+    "words": ["w"] * 2_500,
+    "texts": ["x" * 64_000, "".join(["x" * 64_000])],
+    "lists": [[0] for _ in range(1_000)],
+    "lists2": [[0] for _ in range(1_000)],
+    "mapping": {"a": 1},
+    "wide": {str(key): key for key in range(2_000)},
+    "wide2": {str(key): key for key in range(2_000)},
+}
+
+
 @pytest.mark.parametrize(
-    ("text", "charge"),
+    ("text", "least"),
     [
-        ("context.s + context.s", 3),
-        ("context.s == context.s2", 1),
-        ("context.s == 'x'", 0),
-        ("context.s == context.short", 0),
-        ("context.short == context.s", 0),
-        ("context.s == context.list", 0),
-        ("context.short < context.s", 0),
-        ("context.s < context.s2", 1),
-        ("'x' in context.s", 1),
-        ("context.s in context.mapping", 1),
-        ("'x' in context.list", 2),
-        ("context.s in context.list", 5),
-        ("[context.one] in context.list", 5),
-        ("context.one in [1, 2]", 0),
-        ("context.list == context.list2", 2),
-        ("context.list != context.list2", 2),
-        ("context.list > context.list2", 2),
-        ("context.list >= context.list2", 2),
-        ("context.list <= context.list2", 2),
-        ("context.list == context.mapping", 0),
-        ("context.list == [1]", 0),
-        ("context.mapping == context.wide", 0),
-        ("[context.list]", 2),
-        ("[context.s, context.one]", 0),
-        ("context.list + [1]", 2),
-        ("[context.one, context.one]", 0),
-        ("sum(context.numbers)", 2),
-        ("min(context.numbers)", 2),
-        ("max(context.words)", 2),
-        ("any(context.list)", 2),
-        ("all(context.list)", 2),
-        ("lower(context.s)", 1),
-        ("upper(context.s)", 1),
-        ("starts_with(context.s, context.s2)", 1),
-        ("ends_with(context.s, context.s2)", 1),
-        ("starts_with(context.s, 'x')", 0),
-        ("len(context.list)", 0),
-        ("str(context.s)", 0),
-        ("get(context, 's')", 0),
-        ("'s' in context", 0),
+        # 64 characters compared, and 8 bytes built, are a unit; so is an item, or more.
+        ("context.s + context.s", 16_000),
+        ("context.wide_s + context.s", 64_000),
+        ("context.s == context.s2", 1_000),
+        ("context.s != context.s2", 1_000),
+        ("context.s < context.s2", 1_000),
+        ("context.s <= context.s2", 1_000),
+        ("context.s > context.s2", 1_000),
+        ("context.s >= context.s2", 1_000),
+        ("context.texts == [context.s, context.s2]", 2_000),
+        ("'x' in context.s", 1_000),
+        ("'xxxxx' in context.s", 4_500),
+        ("('x' + context.short) in context.s", 1_500),
+        ("context.s in context.s2", 2_500),
+        ("context.s in context.mapping", 1_000),
+        ("'x' in context.list", 2_500),
+        ("context.one in context.list", 2_500),
+        ("context.s in context.words", 2_500_000),
+        ("[context.one] in context.lists", 2_000),
+        ("context.mapping not in context.lists", 2_000),
+        ("context.list == context.list2", 2_500),
+        ("context.list != context.list2", 2_500),
+        ("context.list < context.list2", 2_500),
+        ("context.list <= context.list2", 2_500),
+        ("context.list > context.list2", 2_500),
+        ("context.list >= context.list2", 2_500),
+        ("context.lists == context.lists2", 4_000),
+        ("context.wide == context.wide2", 4_000),
+        ("[context.list]", 2_500),
+        ("{'k': context.list}", 2_500),
+        ("context.list + [1]", 2_500),
+        ("[1] + context.list", 2_500),
+        ("context.lists + context.lists2", 4_000),
+        ("context", 20_000),
+        ("sum(context.numbers)", 2_500),
+        ("sum(context.decimals)", 5 * 2_500),
+        ("min(context.numbers)", 2_500),
+        ("max(context.numbers)", 2_500),
+        ("min(context.texts)", 2_000),
+        ("max(context.s, context.s2)", 2_000),
+        ("max(context.words)", 2_500),
+        ("any(context.list)", 2_500),
+        ("all(context.words)", 2_500),
+        ("lower(context.s)", 8_000),
+        ("upper(context.s)", 8_000),
+        ("lower(context.wide_s)", 64_000),
+        ("upper(context.wide_s)", 64_000),
+        ("starts_with(context.s, context.s2)", 1_000),
+        ("ends_with(context.s, context.s2)", 1_000),
     ],
 )
-def test_long_work_is_charged_by_the_thousand(text: str, charge: int) -> None:
-    """One more evaluation for each 1,000 items or characters; short work is free, however long its other side."""
-    context = {
-        "s": "x" * 1_500,
-        "s2": "".join(["x" * 1_500]),
-        "short": "x",
-        "one": 1,
-        "list": [0] * 2_500,
-        "list2": [0] * 2_500,
-        "numbers": [1] * 2_500,
-        "words": ["w"] * 2_500,
-        "mapping": {"a": 1},
-        "wide": {str(key): key for key in range(2_000)},
-    }
+def test_work_that_grows_with_its_operands_is_charged(text: str, least: int) -> None:
+    """At least what it takes: a unit of work is about 0.1 microseconds, or 8 bytes."""
+    spent = charged(text, OPERANDS)
 
-    spent = charged(text, context)
+    assert least <= spent <= 4 * least + 100
 
-    assert charge == spent
+
+def test_an_event_as_a_value_is_work() -> None:
+    """Its payload is walked."""
+    meter = Meter(WORK)
+    evaluate("event", event=Event("x", data=OPERANDS["list"]), meter=meter)
+
+    assert WORK - meter.left >= 2_500
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "context.s == 'x'",
+        "context.s == context.short",
+        "context.short == context.s",
+        "context.s == context.list",
+        "context.short < context.s",
+        "context.one in [1, 2]",
+        "context.list == context.mapping",
+        "context.list == [1]",
+        "[context.one, context.one]",
+        "context.short + context.short",
+        "lower(context.short)",
+        "starts_with(context.s, 'x')",
+        "len(context.list)",
+        "str(context.s)",
+        "get(context, 's')",
+        "has(context.wide, 's')",
+        "context.list[7]",
+        "'s' in context",
+        "context.s in context.short",
+        "bool(context.list)",
+        "not context.list",
+        "context.list and context.one",
+        "context.list if context.one else context.s",
+    ],
+)
+def test_short_work_is_free(text: str) -> None:
+    """However long its other side: the parts of the expression pay for it."""
+    spent = charged(text, OPERANDS)
+
+    assert 0 == spent
+
+
+def test_searching_is_charged_for_its_worst_case() -> None:
+    """In short strings Python may compare the whole part at every position; in long ones it does not."""
+    context = {"part": "a" * 49 + "b" + "a" * 49, "whole": "a" * 29_999, "long": "a" * 60_000}
+
+    assert charged("context.part in context.whole", context) >= 99 * 29_900 // 64
+    assert charged("context.part in context.long", context) < 8 * 60_000 // 64
+
+
+def test_comparing_small_lists_is_charged_item_by_item() -> None:
+    """A step of many comparisons under any threshold must not be free."""
+    context = {"a": list(range(990)), "b": list(range(990))}
+
+    assert 20 * 990 <= charged(" or ".join(["context.a < context.b"] * 20), context)
+
+
+@pytest.mark.parametrize("digits", [0, 2, 15])
+def test_a_float_without_a_fraction_is_rounded_at_once(digits: int) -> None:
+    """Python takes 20 microseconds to find out that nothing changes."""
+    for value in (2.0**53, -1.5e300, 2**60):
+        assert value == evaluate(f"round(context.x, {digits})", {"x": value})
+    assert evaluate("round(context.x, -2)", {"x": 2.0**53}) == round(2.0**53, -2)
 
 
 def test_failed_work_is_charged_too() -> None:
     """An expression that fails again and again is not free."""
     for value in (doubled(40), [deep(63), [0] * 2_000]):
-        meter = Meter(EVALUATIONS)
+        meter = Meter(WORK)
         with pytest.raises(EvaluationError):
             weigh([[value]], meter)
-        assert meter.left < EVALUATIONS - 1
+        assert meter.left < WORK - 1
 
 
 def test_a_spent_meter_stops_the_evaluation() -> None:
@@ -307,15 +391,42 @@ def test_a_spent_meter_stops_the_evaluation() -> None:
     assert failure("any(context.a)", context, meter=meter)[0] == "expression.evaluations"
 
 
-def test_the_weight_of_a_tree() -> None:
-    """Every value counts one, containers too; long strings and keys count once more per 1,000 characters."""
-    meter = Meter(10)
+def test_the_bytes_of_a_tree() -> None:
+    """Eight for each value, containers too, and one for each character; four in long texts that are not ASCII."""
+    meter = Meter(WORK)
 
-    assert weigh(1, meter) == 1
-    assert weigh([], meter) == 1
-    assert weigh([1, "a", {"k": [None]}], meter) == 6
-    assert weigh(["x" * 2_000, {"k" * 3_000: 1}], meter) == 9
-    assert meter.left == 10
+    assert weigh(1, meter) == 8
+    assert weigh([], meter) == 8
+    assert weigh([1, "ab", {"key": [None]}], meter) == 6 * 8 + 5
+    assert weigh(["x" * 2_000, {"k" * 3_000: 1}], meter) == 4 * 8 + 5_000
+    assert weigh(["\u00e9" * 2_000, "\u00e9"], meter) == 3 * 8 + 8_001
+    assert [text_bytes("ab"), text_bytes("x" * 2_000), text_bytes("\u00e9" * 2_000)] == [10, 2_008, 8_008]
+
+
+@pytest.mark.parametrize("value", [0, "", [], {}, [0] * 50, ["", ""], [[], {}], {"": ""}, "\u00e9" * 1_000, ["\n" * 9]])
+def test_the_bytes_of_a_tree_are_at_most_four_times_its_json(value: Any) -> None:
+    """So that what fits into a snapshot is never refused; a separator belongs to each value."""
+    assert weigh(value, Meter(WORK)) <= 4 * (len(encode(value)) + 1)
+
+
+def test_a_tree_of_many_shared_bytes_is_refused() -> None:
+    """Small in memory, it would be huge when encoded."""
+    text = "y" * 500_000
+
+    assert evaluate("[context.a, context.a]", {"a": text}) == [text, text]
+    assert failure("[context.a]", {"a": [text] * 9}) == (
+        "expression.limit",
+        "a value takes more than 4,194,304 bytes",
+    )
+
+
+def test_work_without_a_meter_is_short() -> None:
+    """On the fast path: what is long raises, and is evaluated again with a meter."""
+    for text in ("context.list == context.list2", "context.wide_s + 'x'", "context.s in context.words"):
+        function = compile_parsed(parse(text), inside={}).function
+        with pytest.raises(EvaluationError) as caught:
+            function(OPERANDS, None, None, (), None)
+        assert "expression.unmetered" == caught.value.code
 
 
 def test_types_are_called_by_the_words_of_a_definition() -> None:

@@ -12,7 +12,7 @@ from interlock.expression.compile import Meter, compile_parsed, explain
 from interlock.expression.parse import ExpressionError, parse
 from interlock.expression.vocabulary import FUNCTIONS
 from interlock.model.event import Event
-from tests.unit.expression.evaluation import EVALUATIONS, ROOTS, Entity
+from tests.unit.expression.evaluation import WORK, ROOTS, Entity
 from tests.unit.expression.oracle import NoValueError, oracle
 
 FIELDS = ["a", "b", "c", "d"]
@@ -89,7 +89,7 @@ def outcome(text: str, context: dict[str, Any], event: Event | None, active: fro
     parsed = parse(text, names=ROOTS)
     function = compile_parsed(parsed, inside={"on": "on"}).function
     try:
-        return exact(function(context, event, Entity(), active, Meter(EVALUATIONS), {"id": "ann"}))
+        return exact(function(context, event, Entity(), active, Meter(WORK), {"id": "ann"}))
     except Exception as error:  # noqa: BLE001  # `explain` says what it is
         return explain(error)[0]
 
