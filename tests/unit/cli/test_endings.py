@@ -213,7 +213,7 @@ def test_an_unreadable_file_is_told(call: Caller, folder: Path) -> None:
 
 
 def _raising(error: BaseException) -> object:
-    def raises(*_: object) -> None:
+    def raises(*_: object, **__: object) -> None:
         raise error
 
     return raises
