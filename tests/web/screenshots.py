@@ -53,11 +53,13 @@ NEXT = (
 """The next revision of the chart: a timer that changed, and a state more."""
 
 COUNTED = """async () => {
-  const found = await (await fetch("/api/v1/kinds")).json();
+  const login = {headers: {"X-Interlock-CSRF": localStorage.getItem("interlock-token")}};
+  const found = await (await fetch("/api/v1/kinds", login)).json();
   return found.kinds.reduce((sum, each) => sum + each.entities, 0);
 }"""
 OLDEST = """async () => {
-  const found = await (await fetch("/api/v1/kinds/order/entities?limit=200")).json();
+  const login = {headers: {"X-Interlock-CSRF": localStorage.getItem("interlock-token")}};
+  const found = await (await fetch("/api/v1/kinds/order/entities?limit=200", login)).json();
   const longest = found.rows.sort((one, other) => other.version - one.version)[0];
   return longest ? "/e/" + longest.entity : null;
 }"""

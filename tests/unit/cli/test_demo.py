@@ -48,6 +48,12 @@ def link_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     return base, token
 
 
+def log_in(client: httpx.Client, base: str, token: str) -> None:
+    """Logs in by the link's token, as the page does."""
+    answer = client.post("/api/v1/login", json={"secret": token}, headers={"Origin": base}).raise_for_status()
+    client.headers["X-Interlock-CSRF"] = answer.json()["csrf"]
+
+
 def entities_of(client: httpx.Client) -> int:
     """How many entities the console counts."""
     return sum(each["entities"] for each in client.get("/api/v1/kinds").json()["kinds"])
@@ -67,7 +73,7 @@ def test_it_shows_itself_ends_cleanly_and_goes_on_when_started_again(call: Calle
     with playing("--port", "0", "--rate", "20", "--duration", "50s") as process:
         base, token = link_of(process)
         with httpx.Client(base_url=base, timeout=PATIENCE_SECONDS) as client:
-            client.post("/api/v1/login", json={"secret": token}, headers={"Origin": base}).raise_for_status()
+            log_in(client, base, token)
             first = entities_of(client)
             while (later := entities_of(client)) < first + 30:
                 assert process.poll() is None
@@ -130,7 +136,7 @@ def test_a_killed_demo_goes_on_too(call: Caller, folder: Path) -> None:
     with playing("--port", "0", "--rate", "20") as process:
         base, token = link_of(process)
         with httpx.Client(base_url=base, timeout=PATIENCE_SECONDS) as client:
-            client.post("/api/v1/login", json={"secret": token}, headers={"Origin": base}).raise_for_status()
+            log_in(client, base, token)
             while (seen := entities_of(client)) < 60:
                 assert process.poll() is None
         process.kill()
