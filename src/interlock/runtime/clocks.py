@@ -8,7 +8,7 @@ starts; all work, when the clock of this process went back or the last sign of l
 entity, when it is stepped and its time is ahead.
 Rule 2: nothing is changed but when work is due. A holder that is still alive has the time of a lease to renew it, and a
 timer that is not due is put off again; `Deliveries.fire` moves one that was set by the wrong clock.
-Rule 3: what the store notes of workers is put right last: a worker that dies before that leaves the sign for the next one.
+Rule 3: what the store notes of workers is corrected last: a worker that dies before that leaves the sign for the next.
 Rule 4: where due times go by a server's clock no driver's clock has put them off, and none may judge them.
 See ADR 0047.
 """
