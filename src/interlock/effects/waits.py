@@ -1,6 +1,6 @@
 """How long work may wait at most, by the rules that set its next time. What is due later was put off by a wrong clock.
 
-Timers are not judged here: their delay is the chart's, and only the entry that set one tells whether it is wrong.
+Timers are not judged here: their delay is the chart's, and only the entry that set one shows whether it is wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from interlock.model.work import CHILD
 from interlock.ports.work import WorkRow
 
 ENDING = "child.ending"
-"""The code beside the work of a child while its end is delivered: such work waits without a limit."""
+"""The code stored with the work of a child while its end is delivered: such work waits without a limit."""
 
 
 def is_put_off_too_far(row: WorkRow, now_ms: int) -> bool:

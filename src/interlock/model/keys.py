@@ -4,7 +4,7 @@
 |---|---|
 | `_effect/...`, `_timer/...`, `_outbox/...`, `_message/...` | the answer to work (`model.work.Place`) |
 | `_sent/...`, `_moved...`, `_child`, `_cancel` | deliveries, timers and children |
-| `_bus/<length>:<source>#<id>` | a message of a bus; the length of the source in characters tells where it ends |
+| `_bus/<length>:<source>#<id>` | a message of a bus; the length of the source in characters marks where it ends |
 | `_bulk/<job>/<entity>` | one entity's event of a job of the console |
 | `_reconcile/<name>/<version>` | the answer of a reconciler about a version |
 | `_<event>:<value>` | a chart's `dedupe` |
@@ -30,7 +30,7 @@ OWN = "_"
 BUS, BULK, RECONCILE = "_bus/", "_bulk/", "_reconcile/"
 
 REQUESTS = (BUS, BULK, RECONCILE)
-"""Keys that stand for a request from outside: an entry under one of these belongs to one event, as with a sender's."""
+"""Keys that identify a request from outside: an entry under one of these belongs to one event, as with a sender's."""
 
 
 class OwnKey(Struct, frozen=True):
@@ -62,7 +62,7 @@ def bulk_key(job: str, entity: str) -> OwnKey:
 
 
 def reconcile_key(name: str, version: int) -> OwnKey:
-    """The key of a reconciler's answer. Of a former one nobody asks: its entry has raised the version."""
+    """The key of a reconciler's answer. It has no former key: an entry under that has raised the version."""
     return OwnKey(_own(RECONCILE, f"{name}/{version}"), f"reconcile/{name}/{version}")
 
 

@@ -8,7 +8,7 @@ starts; all work, when the clock of this process went back or the last sign of l
 entity, when it is stepped and its time is ahead.
 Rule 2: nothing is changed but when work is due. A holder that is still alive has the time of a lease to renew it, and a
 timer that is not due is put off again; `Deliveries.fire` moves one that was set by the wrong clock.
-Rule 3: what the store notes of workers is put right last: whoever dies before that leaves the sign for the next one.
+Rule 3: what the store notes of workers is corrected last: a worker that dies before that leaves the sign for the next.
 Rule 4: where due times go by a server's clock no driver's clock has put them off, and none may judge them.
 See ADR 0047.
 """
@@ -35,7 +35,7 @@ ENTITIES_WALKED_MAX = 50_000
 """Entities of a store without an index for it that are looked at, when a person asks which are ahead."""
 
 PAGE_ROWS = 1_000
-"""Pieces of work that are read at once."""
+"""Pieces of work in one page."""
 
 _AGAIN = Policy(backoff_ms_min=200, backoff_ms_max=60_000, full_jitter=False)
 """How long what could not be put right waits: another process performs the work, or the store is away."""
@@ -96,7 +96,7 @@ async def _entities_ahead(store: Store, latest_ms: int, limit: int) -> tuple[tup
 
 
 class ClockRepair:
-    """Looks after the times of one store, from `begin` to `end`. `lease_ms`: how long a holder has to renew."""
+    """Corrects the times of one store, from `begin` to `end`. `lease_ms`: how long a holder has to renew."""
 
     def __init__(self, store: Store, work: WorkStore, clock: Clock, *, lease_ms: int = LEASE_MS) -> None:
         self._store = store
@@ -154,8 +154,8 @@ class ClockRepair:
                     await self._store.correct_clock(now_ms=self._clock.now_ms())
                 is_first, failures = False, failures + 1 if left else 0
             except Exception as error:  # noqa: BLE001 - whatever a store raises, it is tried again
-                left, failures, told = True, failures + 1, None if isinstance(error, InterlockError) else error
-                _log.warning("times in the future cannot be put right", exc_info=told, extra={"code": code_of(error)})
+                left, failures, cause = True, failures + 1, None if isinstance(error, InterlockError) else error
+                _log.warning("times in the future cannot be put right", exc_info=cause, extra={"code": code_of(error)})
             if left:
                 self._entities |= dict.fromkeys(entities)
                 self._is_all |= is_all
@@ -181,7 +181,7 @@ class ClockRepair:
                 held += [row for row in wrong if row.owner is not None]
                 is_whole &= await self._made_due([row for row in wrong if row.owner is None])
         if held:
-            await self._clock.sleep_ms(self._lease_ms)  # whoever still holds one renews it meanwhile
+            await self._clock.sleep_ms(self._lease_ms)  # a worker that still holds one renews it meanwhile
             is_whole &= await self._made_due([row for row in held if await self._is_unchanged(row)])
         return is_whole
 
