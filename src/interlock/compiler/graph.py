@@ -261,7 +261,9 @@ class Graph:
     def outgoing(self) -> tuple[tuple[Transition, ...], ...]:
         """Per state, its transitions that have a target."""
         numbers = (state.transitions for state in self.states)
-        return tuple(tuple(self.transitions[each] for each in some if self.transitions[each].targets) for some in numbers)
+        return tuple(
+            tuple(self.transitions[each] for each in some if self.transitions[each].targets) for some in numbers
+        )
 
     @cached_property
     def takers(self) -> tuple[DescriptorIndex, ...]:

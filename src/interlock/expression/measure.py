@@ -134,7 +134,8 @@ def weigh(
     no more memory than the limit on values.
     Raises: EvaluationError beyond the limits on values, depth and bytes, which are those of one value unless said.
     """
-    values, characters, wide, work, depth, level = 0, 0, 0, _WALK_WORK, 0, [value]
+    values, characters, wide, work, depth = 0, 0, 0, _WALK_WORK, 0
+    level: list[Any] = [value]
     while level:
         values += len(level)
         if values > values_max:

@@ -280,7 +280,7 @@ class Writer:
         self.uses.add("context")
         self.add(f"v = {source}")
         if isinstance(value, Expression | dict | list):
-            self.check(field, value)
+            self.check(field)
         else:
             problem = refusal(value, field)
             if problem is not None:
@@ -289,7 +289,7 @@ class Writer:
                 self.keep("v")
         self.add(f"context[{path!r}] = v")
 
-    def check(self, field: Field, value: Value) -> None:
+    def check(self, field: Field) -> None:
         quick = _QUICK.get(field.type) if field.enum is None and field.min is None and field.max is None else None
         if field.plain:
             self.keep("v")

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from interlock.expression.measure import text_bytes, weigh
 from interlock.expression.parse import ExpressionError
 from interlock.kernel.actions import Actions, Operation
 from interlock.kernel.failing import error_facts
@@ -25,7 +26,6 @@ from interlock.model.chart import Chart, Transition
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Trial
-
 
 TRIALS_MAX = 100
 """Guards that said no, told with one refusal: nobody reads more, and each brings the values that it read."""
@@ -115,7 +115,7 @@ class Explainer:
             for text, value in self._read(expression).items():
                 try:
                     read = value(run)
-                    run.keep(read)
+                    run.stored += text_bytes(read) if type(read) is str else weigh(read, run.meter)
                     if run.stored <= TOLD_BYTES_MAX:
                         found[text] = read
                 except Exception:  # noqa: BLE001, S112  # the guard's own error is told beside it

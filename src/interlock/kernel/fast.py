@@ -19,9 +19,9 @@ from typing import Any
 
 from interlock.expression.compile import Typed, compile_typed
 from interlock.expression.language import SAFE
-from interlock.expression.measure import weigh
+from interlock.expression.measure import SHORT_TEXT, weigh
 from interlock.expression.parse import parse
-from interlock.kernel.actions import Actions, Writer, references
+from interlock.kernel.actions import ACTION_WORK, Actions, Writer, references
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.action import Action, Assign, AssignCall, Do, Expression, If, Value
@@ -38,6 +38,9 @@ HITS = 64
 
 WORK_MAX = 10_000
 """Units of work of the content that one function is made of: beyond 100 evaluations the general path charges it."""
+
+LIGHT_BYTES_MAX = 16_384
+"""Bytes of a value that a function stores: so little that a step of it never comes near the limit of a step."""
 
 _SMALL = 2**63 - 1
 """Sums beyond this go the general way, which checks them against the real limit."""
@@ -161,6 +164,8 @@ class _FastWriter(Writer):
 
     def finish(self, configuration: Configuration, chosen: tuple[int, ...]) -> None:
         """End one plan with its answer."""
+        for name in self.effects if self.references > UNMEASURED_MAX else ():
+            self.add(f"need_light({name}.payload)")  # the general path would have counted them
         if self.writes:
             self.lines.insert(self.mark, "    " * self.indent + "context = context.copy()")
         effects = f"({', '.join(self.effects)},)" if self.effects else "()"
@@ -209,9 +214,8 @@ class _FastWriter(Writer):
                 key = f"f'{{entity}}/{{version}}/{number}'"
                 self.add(f"{name} = Effect('call', {number}, {key}, {{'name': {action.name!r}{given}}})")
                 self.effects.append(name)
+                self.work += ACTION_WORK
                 self.references += references(action.arguments)
-                if self.references > UNMEASURED_MAX:
-                    self.add(f"need_light({name}.payload)")
             case Assign():
                 super().action(action)
             case AssignCall():
@@ -271,14 +275,16 @@ def _assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field
     for name, value in result.items():
         if refusal(value, fields[name]) is not None:
             raise _NotFast
+        kind = type(value)
+        if kind is list or kind is dict or (kind is str and len(value) >= SHORT_TEXT):
+            _need_light(value)
         context[name] = value
 
 
 def _need_light(value: Any) -> None:
-    """Go the general way with a long string or a tree of many values: nothing counts them here."""
-    if type(value) is str:
+    """Go the general way with a long string or a large tree: nothing counts them here."""
+    if type(value) is str or weigh(value, None) > LIGHT_BYTES_MAX:
         raise _NotFast
-    weigh(value, None)
 
 
 def _go_general() -> None:

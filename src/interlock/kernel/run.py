@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from sys import maxsize
 from typing import Any
 
 from msgspec import Struct, field
@@ -146,7 +147,7 @@ class Run(Struct, gc=False):
             self.references = references
         else:
             fresh, self.fresh, self.references = [*self.fresh, value], (), 0
-            self._store(self._bytes(fresh))
+            self._store(self._bytes(fresh, maxsize), value)
 
     def keep(self, value: Any) -> None:
         """Count a value that goes into the context. Raises EvaluationError when it is beyond the limits of a value."""
@@ -154,25 +155,26 @@ class Run(Struct, gc=False):
         if kind is list or kind is dict:
             self.stored += weigh(value, self.meter)
             if self.stored > _RECOUNT_BYTES:
-                self._recount()
+                self._recount(value)
         elif kind is str and len(value) >= SHORT_TEXT:
-            self._store(text_bytes(value))
+            self._store(text_bytes(value), value)
 
-    def _store(self, size: int) -> None:
+    def _store(self, size: int, value: Any) -> None:
         self.stored += size
         if self.stored > _RECOUNT_BYTES:
-            self._recount()
+            self._recount(value)
 
-    def _recount(self) -> None:
+    def _recount(self, value: Any) -> None:
+        """Count all that the step holds, and a value that is about to be stored."""
         self.stored = 0
-        held = [self.context, *(each.payload for each in self.effects), *(each.data for each in self.queue)]
-        self._bytes(held + [each.data for each in self.timers])
+        held = [value, self.context, *(each.payload for each in self.effects), *(each.data for each in self.queue)]
+        self._bytes(held + [each.data for each in self.timers], STEP_BYTES_MAX)
 
-    def _bytes(self, values: list[Any]) -> int:
+    def _bytes(self, values: list[Any], bytes_max: int) -> int:
         """The bytes of all these values. Raises StepFailed when they are more than a step may hold."""
         try:
             most = STEP_BYTES_MAX // VALUE_BYTES
-            return weigh(values, self.meter, values_max=most, depth_max=most, bytes_max=STEP_BYTES_MAX)
+            return weigh(values, self.meter, values_max=most, depth_max=most, bytes_max=bytes_max)
         except EvaluationError as error:
             if error.code != "expression.limit":
                 raise StepFailed(error.code, error.message) from error

@@ -81,7 +81,9 @@ def test_guards_without_expressions() -> None:
         (False, GuardAny(guards=(state,)), GuardNot(guard=state)),
     ]
 
-    assert [expected for expected, _, _ in cases] == [Exclusion({}).exclusive(first, second) for _, first, second in cases]
+    assert [expected for expected, _, _ in cases] == [
+        Exclusion({}).exclusive(first, second) for _, first, second in cases
+    ]
 
 
 def test_what_a_language_cannot_read_proves_nothing() -> None:

@@ -1,6 +1,10 @@
 """Proof that a chart never goes back."""
 
-from tests.unit.compiler.findings import told
+import pytest
+
+from interlock.compiler import graph, monotonic
+from interlock.compiler.graph import Graph
+from tests.unit.compiler.findings import chart_of, told
 
 
 def test_a_way_back_is_shown_with_its_path() -> None:
@@ -250,3 +254,71 @@ states:
         ),
     ] == told(bad, "monotonic.violated")
     assert [] == told(good, "monotonic.violated")
+
+
+def lanes(regions: int, states: int, transitions: int) -> str:
+    """Regions that each go forward in order, by several events."""
+    lines = ["states:", "  p:", "    type: parallel", "    states:"]
+    for region in range(regions):
+        lines += [f"      r{region}:", "        initial: s0", "        monotonic: true", "        states:"]
+        for state in range(states):
+            ahead = [min(state + 1 + step, states - 1) for step in range(transitions)]
+            taken = ", ".join(f"e{step}: s{target}" for step, target in enumerate(ahead) if target > state)
+            lines.append(f"          s{state}: {{on: {{{taken}}}}}" if taken else f"          s{state}: {{}}")
+    return "\n".join(lines) + "\n"
+
+
+def test_many_orders_are_proved_by_one_walk_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """19 regions of 100 states with 10 transitions each took minutes, one walk through all of it for each state."""
+    edges = []
+    count = monotonic._Ways.count
+    monkeypatch.setattr(monotonic._Ways, "count", lambda self, more: (edges.append(more), count(self, more)))
+
+    assert [] == told(lanes(10, 50, 5), "monotonic.violated")
+    transitions = 10 * 50 * 5
+    assert sum(edges) < 10 * (50 * 500 // 8 + 50) + 10 * transitions
+
+
+def test_a_chart_with_too_many_ways_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused: an order that nobody has proved is no promise."""
+    text = "monotonic: true\nstates: {a: {on: {e: b}}, b: {on: {e: c}}, c: {}}\n"
+    unproved = "monotonic cannot be proved: the chart has too many transitions to follow them all"
+    assert [] == told(text, "monotonic.unproved")
+
+    monkeypatch.setattr(monotonic, "EDGES_MAX", 3)
+    assert [f"error 1:1 {unproved}; order fewer states, or split the chart"] == told(text, "monotonic.unproved")
+
+
+def test_a_way_back_that_may_be_hidden_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After too many questions every transition seems possible: then nothing is refuted, and nothing is proved."""
+    text = """\
+monotonic: [a, b]
+states:
+  a: {on: {e: b}}
+  b: {initial: x, on: {f: a}, states: {x: {on: {f: {actions: [y]}}}}}
+"""
+    assert [] == told(text, "monotonic.violated")
+
+    monkeypatch.setattr(graph, "QUESTIONS_MAX", 0)
+    assert [] == told(text, "monotonic.violated")
+    assert 1 == len(told(text, "monotonic.unproved"))
+
+
+def test_questions_beyond_the_limit_are_answered_in_favour_of_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No state is called a trap, and no transition hidden, once there were too many."""
+    text = "states: {a: {on: {e: b}}, b: {on: {f: {actions: [x]}}}}\n"
+    assert 1 == len(told(text, "state.trap"))
+
+    monkeypatch.setattr(graph, "QUESTIONS_MAX", 0)
+    assert [] == told(text, "state.trap")
+
+
+def test_entry_sets_beyond_the_limit_are_worked_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the same; only memory is spared."""
+    chart = chart_of("states: {a: {on: {e: b}}, b: {initial: c, states: {c: {}}}}\n")
+    kept, spared = Graph(chart), Graph(chart)
+    monkeypatch.setattr(graph, "REMEMBERED_MAX", 0)
+    transition = chart.transitions[0]
+
+    assert spared.entered(transition, memory=False) == kept.entered(transition, memory=False)
+    assert spared.entered(transition, memory=False) is not spared.entered(transition, memory=False)

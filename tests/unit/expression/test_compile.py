@@ -12,7 +12,7 @@ import pytest
 from interlock.expression.compile import NAMESPACE, EvaluationError, Meter, compile_parsed, explain
 from interlock.expression.parse import parse
 from interlock.model.event import Event
-from tests.unit.expression.evaluation import WORK, ROOTS, Entity, evaluate, failure
+from tests.unit.expression.evaluation import ROOTS, WORK, Entity, evaluate, failure
 
 
 @pytest.mark.parametrize(

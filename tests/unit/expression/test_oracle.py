@@ -12,7 +12,7 @@ from interlock.expression.compile import Meter, compile_parsed, explain
 from interlock.expression.parse import ExpressionError, parse
 from interlock.expression.vocabulary import FUNCTIONS
 from interlock.model.event import Event
-from tests.unit.expression.evaluation import WORK, ROOTS, Entity
+from tests.unit.expression.evaluation import ROOTS, WORK, Entity
 from tests.unit.expression.oracle import NoValueError, oracle
 
 FIELDS = ["a", "b", "c", "d"]

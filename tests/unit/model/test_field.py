@@ -203,3 +203,103 @@ def test_a_copy_shares_nothing_that_can_be_changed() -> None:
     assert value == copy
     copy["a"][1]["b"].append(1)
     assert {"a": [1, {"b": []}], "c": "x", "d": None} == value
+
+
+CHOICES = (None, True, 2, "a", [1, {"k": True}], {"k": [1, 2]})
+VALUES = [None, False, True, 0, 1, 1.0, 2, 2.0, "a", "b", [1, {"k": 1}], [1], {"k": [1, 2]}, {}]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_an_enumeration_is_looked_up_as_it_would_be_compared(value: Any) -> None:
+    """Whatever its values are: true is not one, and lists and objects are equal by what they hold."""
+    spec = Field(name="x", enum=CHOICES)
+    listed = any(same_value(value, each) for each in CHOICES)
+
+    assert (refusal(value, spec) is None) == (listed or value is None)
+
+
+def test_what_cannot_be_looked_up_is_no_choice() -> None:
+    """A program may bring what is no JSON."""
+    assert refusal({1, 2}, Field(name="x", enum=(1,))) is not None
+
+
+def test_long_lists_of_choices_and_fields_are_cut_in_messages() -> None:
+    """One of them may stand in a thousand errors of a step."""
+    long = Field(name="x", enum=tuple(range(1_000)))
+    wide = tuple(Field(name=f"f{number}") for number in range(1_000))
+
+    assert "`x` must be one of " + ", ".join(map(str, range(20))) + " and 980 more" == refusal(-1, long)
+    assert f"`{'k' * 80}` is not a field here; the fields are f0, f1, " in str(fields_refusal({"k" * 9_000: 1}, wide))
+    assert len(str(fields_refusal({"k" * 9_000: 1}, wide))) < 300
+
+
+def test_problems_of_an_object_are_told_in_the_order_of_its_fields() -> None:
+    """Unknown names first, whatever else is wrong."""
+    spec = Field(
+        name="x",
+        type="object",
+        fields=(
+            Field(name="a", type="integer"),
+            Field(name="b", type="integer", required=True),
+            Field(name="c", type="integer"),
+        ),
+    )
+
+    assert "`x.a` must be an integer, not a string" == refusal({"c": "", "a": ""}, spec)
+    assert "`x.b` is missing" == refusal({"c": ""}, spec)
+    assert "`x.z` is not a field here; the fields are a, b, c" == refusal({"a": "", "z": 1}, spec)
+    assert refusal({"c": 1, "b": 2}, spec) is None
+
+
+class Counter:
+    """Counts the work of checks."""
+
+    def __init__(self) -> None:
+        self.work = 0
+
+    def charge(self, work: int) -> None:
+        """Count it."""
+        self.work += work
+
+
+@pytest.mark.parametrize(
+    ("spec", "value", "work"),
+    [
+        (Field(name="x", items=Field(name="", type="integer", min=0)), [1] * 100, 800),
+        (Field(name="x", items=Field(name="", type="integer")), [1] * 100, 0),
+        (Field(name="x", items=Field(name="", type="integer")), [1] * 99 + [None], 800),
+        (Field(name="x", fields=(Field(name="a"), Field(name="b"))), {"a": 1, "b": 2}, 16),
+        (Field(name="x", items=Field(name="", fields=(Field(name="a"),))), [{"a": 1}] * 100, 1_600),
+        (Field(name="x", items=Field(name="", fields=tuple(Field(name=str(n)) for n in range(999)))), [{}] * 100, 800),
+        (Field(name="x", items=Field(name="", enum=tuple(range(9_999)))), [9_998] * 100, 800),
+    ],
+)
+def test_a_check_takes_as_long_as_the_value_not_as_the_field(spec: Field, value: Any, work: int) -> None:
+    """And is charged for it; a field with a thousand names or choices costs no more than one with two."""
+    counter = Counter()
+    refusal(value, spec, charge=counter.charge)
+
+    assert work == counter.work
+
+
+def test_a_deep_problem_is_looked_for_once() -> None:
+    """Not once more for every level around it."""
+    spec = Field(name="x", type="integer", min=0)
+    value: Any = -1
+    for _ in range(40):
+        spec, value = Field(name="x", fields=(spec,)), {"x": value}
+    counter = Counter()
+
+    assert "must be at least 0" in str(refusal(value, spec, charge=counter.charge))
+    assert 40 * 8 == counter.work
+
+
+def test_what_was_worked_out_for_a_field_is_not_a_part_of_it() -> None:
+    """It is neither compared nor encoded, and is worked out again for a copy."""
+    used, fresh = (Field(name="x", enum=(1,), fields=(Field(name="a", required=True),)) for _ in range(2))
+    refusal({"a": 1}, used)
+    refusal({"a": 1}, used)
+
+    assert used == fresh
+    copy = pickle.loads(pickle.dumps(used))
+    assert (frozenset({(False, 1)}), ("a",), ["a"]) == (copy.choices, copy.required_names, list(copy.known))
