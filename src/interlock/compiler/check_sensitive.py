@@ -79,10 +79,8 @@ def _entering(graph: Graph, hidden: frozenset[int]) -> dict[int, list[Transition
     """Per hidden state, the transitions from outside that enter it."""
     found: dict[int, list[Transition]] = {each: [] for each in hidden}
     for transition in graph.transitions if hidden else ():
-        domain = graph.domain(transition)
         for each in graph.entered(transition, memory=True) & hidden:
-            inside = domain is not None and graph.is_descendant(each, domain)
-            if inside and not graph.is_within(transition.source, each):
+            if not graph.is_within(transition.source, each):
                 found[each].append(transition)
     return found
 

@@ -49,7 +49,7 @@ _NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<", 
 
 
 Known = dict[str, list[Fact]]
-"""What a guard says, by what it says it about."""
+"""The facts of a guard, by their subject."""
 
 
 class Exclusion:

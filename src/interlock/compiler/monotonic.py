@@ -173,15 +173,19 @@ class _Ways:
 
 
 def _way_back(graph: Graph, start: set[int], earlier: list[int]) -> list[tuple[Transition, int]]:
-    """The shortest path from active states to one that should lie behind them, as (transition, state entered)."""
+    """The shortest path from active states to one that should lie behind them, as (transition, state entered).
+
+    There must be one: the walk ends with it.
+    """
     origin: dict[int, tuple[int, Transition]] = {}
-    for atom, transition, entered in graph.spread(start, memory=True):
+    walk = graph.spread(start, memory=True)
+    while True:
+        atom, transition, entered = next(walk)
         for each in sorted(entered):
             if each not in origin and each not in start and graph.is_atomic(each):
                 origin[each] = (atom, transition)
                 if any(graph.is_within(each, state) for state in earlier):
                     return _path(origin, each)
-    raise AssertionError("there is a way back, and the walk forward does not find it")
 
 
 def _path(origin: dict[int, tuple[int, Transition]], end: int) -> list[tuple[Transition, int]]:

@@ -5,8 +5,7 @@ Rule 2: work that grows with its operands is charged to the meter before it is d
         or 8 bytes. The meter is None on the fast path: then long work raises, and the caller evaluates again with a
         meter.
 Rule 3: messages name types and limits, never values: a value may be a secret.
-Rule 4: what a program cannot tell from its text alone is charged here; the parts of an expression are charged by the
-        kernel, when a block begins.
+Rule 4: this file charges the work that depends on values. The kernel charges the parts of an expression.
 """
 
 from __future__ import annotations

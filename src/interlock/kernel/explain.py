@@ -2,8 +2,8 @@
 
 Rule 1: asked only after the fact; the step itself keeps no record of guards.
 Rule 2: values are as they are in the context; masking what a reader may not see is the driver's.
-Rule 3: an answer takes no longer than a step may: it has a budget of its own, functions are made once, and only the
-        first guards that said no are told.
+Rule 3: an answer takes no longer than a step may. It has a separate budget, functions are made once, and it lists
+        only the first guards that failed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from interlock.model.snapshot import Snapshot
 from interlock.model.step import Trial
 
 TRIALS_MAX = 100
-"""Guards that said no, told with one refusal: nobody reads more, and each brings the values that it read."""
+"""Failed guards that one refusal lists. Each comes with the values that it read."""
 
 
 TOLD_BYTES_MAX = 1_048_576
-"""Bytes of values told with one answer (1 MiB, counted as in a step): a hundred guards may read the same long list."""
+"""Bytes of values in one answer (1 MiB, counted as in a step): a hundred guards may read the same long list."""
 
 
 class Candidate(Struct, frozen=True, omit_defaults=True):

@@ -8,8 +8,8 @@ raises, or answers None, the step is run again by the general path, which is har
 
 Rule 1: nothing here has a meaning of its own: guards and assigns are written by `actions`, orders come from plans.
 Rule 2: a function is made only after `HITS` uses, because making one costs as much as hundreds of steps.
-Rule 3: there is no meter, so a function is made only of content that is short by its text, and each value that it
-        walks or stores is short, too, or the step goes the general way, where everything is charged.
+Rule 3: a function has no meter. It is made only of content with a short text, and it accepts only short values.
+        Every other step goes the general way, where everything is charged.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Accelerator:
 
     def _write_candidate(self, writer: _FastWriter, configuration: Configuration, number: int) -> None:
         transition = self.chart.transitions[number]
-        if transition.roles is not None:
+        if transition.roles is not None or writer.work > WORK_MAX:
             raise _NotFast
         writer.add("if True:" if transition.guard is None else f"if {writer.guard(transition.guard)}:")
         writer.indent += 1
@@ -178,7 +178,7 @@ class _FastWriter(Writer):
 
     def made(self, active: frozenset[str], chart: Chart) -> tuple[Fast, Whole]:
         """Both forms of the function. Long operands find no meter, raise, and so go the general way."""
-        if "entity" in self.uses or self.work > WORK_MAX:
+        if "entity" in self.uses:
             raise _NotFast
         self.namespace |= {"kind": chart.kind, "revision": chart.revision}
         names = (["    meter = None"] if "meter" in self.uses else []) + (
@@ -206,6 +206,8 @@ class _FastWriter(Writer):
         ]
 
     def action(self, action: Action) -> None:
+        if self.work > WORK_MAX:
+            raise _NotFast  # before more of it is compiled in vain
         match action:
             case Do() if not self.nested and len(self.effects) < EFFECTS_MAX:
                 given = "" if action.arguments is None else f", 'input': {self.value(action.arguments)}"
@@ -235,7 +237,7 @@ class _FastWriter(Writer):
         return f"{function}({arguments})"
 
     def refused(self, value: str, field: Field) -> str:
-        """A check that nobody charges: the value is light."""
+        """A check that is not charged: the value is small."""
         return f"refuse({value}, {self.constant(field)})"
 
     def assign(self, path: str, value: Value) -> None:
@@ -248,6 +250,7 @@ class _FastWriter(Writer):
             super().assign(path, value)
             return
         self.writes = True
+        self.work += ACTION_WORK
         self.uses |= typed.uses
         source = typed.source
         read = [each for each in typed.operands if not each.isdecimal()]

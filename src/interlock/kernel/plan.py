@@ -37,7 +37,7 @@ from interlock.model.chart import Chart, State
 from interlock.model.limits import PLANS_MAX
 
 STATE_WORK = 4
-"""Units of work for each active state before and after a microstep: what it is, and what can happen there."""
+"""Units of work for each state that is active before or after a microstep."""
 
 MOVE_WORK = 20
 """Units of work for each transition, target, state left or entered, and operation of a microstep."""

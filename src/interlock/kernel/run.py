@@ -3,8 +3,8 @@
 Rule 1: a run lives for one step and is never seen outside it. Nothing it was made from is changed in place.
 Rule 2: the context is copied once, at the first write; values inside it are never mutated, writes copy their path (P7).
 Rule 3: an error of content raises; who catches it (a block, a guard, the step) decides what it means (S23, S33, S34).
-Rule 4: everything that content stores is counted in bytes, shared values each time: in the context at once, elsewhere
-        a few values later. A step that holds too much is void before it has filled memory.
+Rule 4: everything that content stores is counted in bytes, and a shared value counts each time. Values in the context
+        are counted when they are written, all others in groups. A step that holds too much fails early.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Run(Struct, gc=False):
     faults: list[Fault] = field(default_factory=list)
     chosen: list[int] = field(default_factory=list)
     pending: dict[int, State] = field(default_factory=dict)
-    """States whose invokes begin on settling, by number."""
+    """States whose invokes start when the step settles, by number."""
     places: dict[int, str] = field(default_factory=dict)
     """Where each queued error event comes from, by identity: charts see code and message, people also this."""
     meter: Meter = field(default_factory=partial(Meter, WORK_MAX))
@@ -366,8 +366,8 @@ class Run(Struct, gc=False):
             if len(dropped) == len(self.timers):
                 self.timers = ()
             else:
-                gone = {id(each) for each in dropped}
-                self.timers = tuple(each for each in self.timers if id(each) not in gone)
+                identities = {id(each) for each in dropped}
+                self.timers = tuple(each for each in self.timers if id(each) not in identities)
             for timer in dropped:
                 self.effect("timer_cancel", {"name": timer.name, "version": timer.version})
 

@@ -111,13 +111,13 @@ class Field(_Lookups):
 
 
 Charge = Callable[[int], object]
-"""Counts units of work (see `limits.WORK_MAX`), and raises when there is no more."""
+"""Counts units of work (see `limits.WORK_MAX`), and raises when the step has used them up."""
 
 CHECK_WORK = 8
 """Units of work of checking one value inside an array or object."""
 
 LISTED_MAX = 20
-"""Names or values that a refusal lists: nobody reads more, and one list may stand in a thousand errors of a step."""
+"""Names or values that a refusal lists. A thousand errors of one step may contain the same list."""
 
 _SHORT = 80
 _UNIFORM: dict[str, frozenset[type]] = {
@@ -161,7 +161,7 @@ def _bounds_refusal(value: Any, spec: Field, name: str) -> str | None:
 
 
 def _listed(texts: Iterable[str], count: int) -> str:
-    """The first of so many texts as a list; the rest is only counted."""
+    """The first texts as a list, and the number of the others."""
     more = f" and {count - LISTED_MAX:,} more" if count > LISTED_MAX else ""
     return ", ".join(texts) + more
 
@@ -217,7 +217,7 @@ def fields_refusal(value: dict[str, Any], fields: tuple[Field, ...], prefix: str
 def _object_refusal(
     value: dict[str, Any], known: dict[str, Field], required: tuple[str, ...], prefix: str, charge: Charge | None
 ) -> str | None:
-    """The first problem: unknown names before all others, the rest in the order of the fields. Each is checked once."""
+    """The first problem: unknown names first, then in the order of the fields. Each value is checked once."""
     problems: dict[str, str] = {}
     for key, each in value.items():
         spec = known.get(key)

@@ -33,7 +33,7 @@ EVALUATIONS_MAX = 100_000
 """Expression evaluations in one step: an evaluation takes up to 10 microseconds, so a step ends within a second."""
 
 EVALUATION_WORK = 100
-"""Units of work of one evaluation. A unit is the fine coin of the budget: about 0.1 microseconds, or 8 bytes built."""
+"""Units of work of one evaluation. A unit takes about 0.1 microseconds, or builds 8 bytes."""
 
 WORK_MAX = EVALUATIONS_MAX * EVALUATION_WORK
 """Units of work in one step: evaluations, and the items and characters that they walk or build. About one second, and

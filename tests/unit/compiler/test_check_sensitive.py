@@ -247,3 +247,15 @@ def test_a_masked_field_may_be_data() -> None:
 
     assert [] == told(fine, "sensitive.name")
     assert [] == told(broken, "sensitive.name")
+
+
+def test_a_way_within_a_hidden_state_does_not_enter_it() -> None:
+    """Who is inside already learns nothing."""
+    text = """\
+events: {e: {roles: [fraud]}, f: {}}
+states:
+  a: {on: {e: h}}
+  h: {sensitive: true, initial: x, on: {f: {target: h, reenter: true}}, states: {x: {}}}
+"""
+
+    assert [] == [each for each in told(text, "sensitive.no_roles") if " into " in each]

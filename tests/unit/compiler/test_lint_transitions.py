@@ -1,5 +1,8 @@
 """Transitions that can never be chosen, that loop, or between which only their order decides."""
 
+import pytest
+
+from interlock.compiler import lint_transitions
 from tests.unit.compiler.findings import told
 
 
@@ -458,3 +461,12 @@ states:
         ),
     ] == told(bad, "done.nested_parallel")
     assert [] == told(good, "done.nested_parallel")
+
+
+def test_pairs_of_transitions_beyond_the_limit_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of regions that leave by one event: a hint less, and no minutes."""
+    text = "states: {p: {type: parallel, states: {a: {on: {e: c}}, b: {on: {e: d}}}}, c: {}, d: {}}\n"
+    assert 1 == len(told(text, "parallel.conflict"))
+
+    monkeypatch.setattr(lint_transitions, "CONFLICTS_MAX", 0)
+    assert [] == told(text, "parallel.conflict")

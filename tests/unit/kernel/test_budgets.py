@@ -12,6 +12,7 @@ import pytest
 from interlock.assemble import compiled, read
 from interlock.errors import RejectedError
 from interlock.kernel import explain, fast
+from interlock.kernel.failing import StepFailed
 from interlock.kernel.kernel import Kernel
 from interlock.kernel.run import Run, run_at
 from interlock.model.action import Expression
@@ -159,6 +160,15 @@ def test_values_that_are_written_into_the_context_are_counted_each_time(type: st
         assert "step.bytes_max" == fault(chart, context={"s": LONG}).code
 
 
+def test_written_texts_are_counted_in_the_context() -> None:
+    """Long ones; a YAML alias repeats them for nothing."""
+    fields = f"context: {{{MANY.replace('TYPE', 'any')}}}"
+    first = f"{{assign: {{f0: &long {LONG[:990_000]}}}}}"
+    others = ", ".join(f"{{assign: {{f{number}: *long }}}}" for number in range(1, 20))
+
+    assert "step.bytes_max" == fault(acting(f"{first}, {others}", fields)).code
+
+
 def test_items_of_a_loop_are_written_into_the_context() -> None:
     """Each loop has its own field for them."""
     fields = f"context: {{s: {{type: string, default: ''}}, {MANY.replace('TYPE', 'any')}}}"
@@ -260,12 +270,13 @@ def test_a_count_that_uses_up_the_work_ends_the_step() -> None:
     kernel = kernel_of(acting("x"))
     run = run_at(started(kernel), 0, {}, raises=False)
     run.meter.left = 10
-    effects = [lambda: run.effect("log", {"value": [0] * 50}, UNMEASURED_MAX + 1), lambda: run.spend(100)]
 
-    for effect in effects:
-        with pytest.raises(Exception, match="used up") as caught:
-            effect()
-        assert "StepFailed" == type(caught.value).__name__
+    with pytest.raises(StepFailed) as caught:
+        run.effect("log", {"value": [0] * 50}, UNMEASURED_MAX + 1)
+    assert "expression.evaluations" == caught.value.fault.code
+    with pytest.raises(StepFailed) as caught:
+        run.spend(100)
+    assert "expression.evaluations" == caught.value.fault.code
 
 
 # Work
