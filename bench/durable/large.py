@@ -28,15 +28,15 @@ from bench.durable.order import CLIENTS, EVENTS
 from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.runtime.charts import Charts
-from interlock.runtime.replay import replayed
-from interlock.runtime.send import Runtime
-from interlock.stores.files import FileStore
-from interlock.stores.filesystem import OperatingSystem
+from interlock.runtime.chart_registry import Charts
+from interlock.runtime.history.replay import replayed
+from interlock.runtime.runtime import Runtime
+from interlock.stores.files.filesystem import OperatingSystem
+from interlock.stores.files.store import FileStore
 from interlock.stores.memory import MemoryStore
-from interlock.stores.sqlite import SqliteStore
-from interlock.stores.sqlite_batch import Counts, write_counts, write_steps
-from interlock.stores.sqlite_connect import begin, open_writer
+from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
+from interlock.stores.sqlite.connection import begin, open_writer
+from interlock.stores.sqlite.store import SqliteStore
 
 LONG = "order/long"
 BATCH = 5_000

@@ -21,14 +21,13 @@ from typing import Any
 from msgspec.structs import replace
 
 import interlock
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
-from interlock.model.entry import CREATE, Entry
 from interlock.model.event import Event
-from interlock.model.record import encode_record, genesis
+from interlock.model.journal.entry import CREATE, Entry
+from interlock.model.journal.record import encode_record, genesis
 from interlock.ports.store import Query
-from interlock.stores.sqlite import SqliteStore
-from interlock.stores.sqlite_batch import (
+from interlock.stores.sqlite.commit import (
     INSERT_ENTITY,
     INSERT_JOURNAL,
     INSERT_KEY,
@@ -36,7 +35,8 @@ from interlock.stores.sqlite_batch import (
     INSERT_TAG,
     UPSERT_COUNT,
 )
-from interlock.stores.sqlite_connect import open_writer
+from interlock.stores.sqlite.connection import open_writer
+from interlock.stores.sqlite.store import SqliteStore
 
 CHART = Path(__file__).with_name("order.yaml")
 BATCH = 20_000

@@ -23,7 +23,7 @@ from bench.fleet.results import Fleet, PagesRun
 from bench.http.servers import BEARER, Running, ServerFailedError, last_words
 from bench.measure import ROOT, environment, tell
 from bench.results import Machine
-from interlock.web.access import key_digest
+from interlock.web.auth import key_digest
 
 CHART = ROOT / "bench" / "fleet" / "order.yaml"
 FULL = (100_000, 10_000_000)

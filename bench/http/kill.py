@@ -17,7 +17,7 @@ import interlock
 from bench.http.load import Answer, Question, Scan, hot_entity, own_entity
 from bench.http.results import Killed
 from bench.http.servers import BEARER, CHART, Sending, prepared, started, store_url
-from interlock.model.entry import CREATE
+from interlock.model.journal.entry import CREATE
 from interlock.ports.store import PAGE_MAX
 
 

@@ -33,8 +33,8 @@ from bench.workloads import (
     check_toggle,
     clock_ns,
 )
-from interlock.kernel.fast import HITS
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.fast_path import HITS
+from interlock.kernel.step import Kernel
 
 CHARTS = Path(__file__).resolve().parents[1] / "charts"
 HEAT = HITS + 2

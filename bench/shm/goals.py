@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bench.goals import Verdict
 from bench.shm.results import SharedRun
-from interlock.shm.inbox import DRAIN_US_MAX
+from interlock.shm.queue.inbox import DRAIN_US_MAX
 
 AT_MOST: tuple[tuple[str, str, str, str, float], ...] = (
     ("enter and exit, lifecycle, to the C loop", "pair", "interlock-lifecycle-bare", "c-lifecycle", 5.0),

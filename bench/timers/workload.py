@@ -20,18 +20,18 @@ import time
 from pathlib import Path
 
 import interlock
-from interlock.effects.left import left
+from interlock.effects.work_delta import left
 from interlock.model.codec import encode
-from interlock.model.entry import CREATE, Entry
 from interlock.model.event import Event
+from interlock.model.journal.entry import CREATE, Entry
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.runtime.charts import Charts
-from interlock.runtime.send import Runtime
-from interlock.runtime.worker import Worker
-from interlock.stores.sqlite import SqliteStore
-from interlock.stores.sqlite_batch import Counts, write_counts, write_steps
-from interlock.stores.sqlite_connect import begin, open_writer
+from interlock.runtime.chart_registry import Charts
+from interlock.runtime.runtime import Runtime
+from interlock.runtime.worker.worker import Worker
+from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
+from interlock.stores.sqlite.connection import begin, open_writer
+from interlock.stores.sqlite.store import SqliteStore
 
 BATCH = 2_000
 LEAD_MS = 2_000

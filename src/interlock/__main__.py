@@ -2,7 +2,7 @@
 
 import sys
 
-from interlock.cli.start import start
+from interlock.cli.entry_point import start
 
 if __name__ == "__main__":
     sys.exit(start())

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.buses.schemes import opened_bus, opened_source
-from interlock.model.message import Message, decode_message
-from interlock.opening import intake
+from interlock.assemble.runtimes import intake
+from interlock.buses.registry import opened_bus, opened_source
+from interlock.model.journal.message import Message, decode_message
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.intake import Delivery
 from tests.buses.servers import Kafka

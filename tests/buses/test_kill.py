@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import interlock
-from interlock.model.message import Message, decode_message
+from interlock.model.journal.message import Message, decode_message
 from tests.buses import servers
 from tests.buses.test_buses import ORDER, all_sent
 from tests.buses.writer import ORDERS

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from interlock.buses.schemes import opened_bus
+from interlock.buses.registry import opened_bus
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
-from interlock.model.message import Message
+from interlock.model.journal.message import Message
 from tests.buses import servers
 
 MESSAGE = Message(id="order/1/1/0", source="/x", type="order.paid", subject="order/1", kind="order")

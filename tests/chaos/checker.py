@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from interlock.model.entry import Entry
-from interlock.model.message import Message
+from interlock.model.journal.entry import Entry
+from interlock.model.journal.message import Message
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Query, Row
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from tests.chaos.ledger import FLEETING
 
 HELD: dict[str, dict[str, tuple[str, ...]]] = {

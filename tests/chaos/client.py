@@ -15,8 +15,8 @@ from typing import Any
 from examples.order.order import CUSTOMER
 from examples.vm.vm import OWNER
 from interlock.errors import UnavailableError
-from interlock.model.entry import Receipt
-from interlock.runtime.send import Runtime
+from interlock.model.journal.entry import Receipt
+from interlock.runtime.runtime import Runtime
 
 INSISTED_MAX = 10
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from interlock.buses.schemes import opened_source
-from interlock.model.message import Message, decode_message
+from interlock.buses.registry import opened_source
+from interlock.model.journal.message import Message, decode_message
 from tests.buses.servers import Nats
 
 STREAM = "chaos"

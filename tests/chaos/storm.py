@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interlock.opening import open as opening
+from interlock.assemble.runtimes import open as opening
 from interlock.ports.store import Row
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from tests.chaos.checker import HELD, Verdict, judge_messages, judged, rows_of
 from tests.chaos.client import Client
 from tests.chaos.crew import Crew

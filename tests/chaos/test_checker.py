@@ -12,13 +12,13 @@ import pytest
 from examples.order.order import CUSTOMER
 from examples.vm.vm import OWNER
 from interlock.errors import RejectedError, UnavailableError
-from interlock.model.message import Message
-from interlock.model.work import Place
+from interlock.model.journal.message import Message
+from interlock.model.journal.work import Place
 from interlock.ports.store import Append
 from interlock.ports.work import WorkQuery
-from interlock.runtime.charts import Charts
-from interlock.runtime.send import Runtime
-from interlock.runtime.worker import Worker
+from interlock.runtime.chart_registry import Charts
+from interlock.runtime.runtime import Runtime
+from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 from tests.chaos.checker import Kept, Verdict, judge_messages, judged

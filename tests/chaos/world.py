@@ -19,10 +19,10 @@ from typing import Any
 
 from examples.order import order
 from examples.vm import vm
-from interlock.assemble import BoundChart
+from interlock.assemble.charts import BoundChart
+from interlock.assemble.runtimes import Opening
+from interlock.assemble.runtimes import open as opening
 from interlock.model.duration import parse_duration
-from interlock.opening import Opening
-from interlock.opening import open as opening
 from interlock.ports.clock import SystemClock
 from tests.chaos.services import Line
 

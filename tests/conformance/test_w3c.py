@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from interlock.definition.scxml import FORMAT as SCXML
-from interlock.definition.scxml_write import write_scxml
-from interlock.definition.yaml import FORMAT as YAML
+from interlock.definition.scxml.format import FORMAT as SCXML
+from interlock.definition.scxml.write import write_scxml
+from interlock.definition.yaml.format import FORMAT as YAML
 from interlock.expression.language import SAFE
-from interlock.model.document import Document
+from interlock.model.document.document import Document
 from tests.conformance.w3c.suite import (
     PLACES,
     TRUSTED,

@@ -24,10 +24,10 @@ from collections.abc import Iterator
 
 from interlock.errors import CorruptionError, InterlockError, UnavailableError, UsageError
 from interlock.ports.store import Appended, Conflict, Duplicate, Loaded
-from interlock.stores.files_batched import BatchedJournals
-from interlock.stores.files_root import Root
-from interlock.stores.files_shared import Settings
-from interlock.stores.filesystem import FileSystem
+from interlock.stores.files.filesystem import FileSystem
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.log_layout.layout import BatchedJournals
+from interlock.stores.files.root import Root
 from tests.crash.life import BLOCK_BYTES, ENTITY, Ledger, StuckError, record_violations, send, step
 from tests.crash.simulated import Killed, Simulated, World, crashes
 from tests.crash.stories import FAULTS, Family, JournalChangedError, Moment, Processes, Story

@@ -16,11 +16,11 @@ from tests.support.eventually import PATIENCE_SECONDS
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([
-    "interlock.opening",
-    "interlock.runtime.send",
-    "interlock.stores.files",
-    "interlock.stores.sqlite",
-    "interlock.testing.store_subject",
+    "interlock.assemble.runtimes",
+    "interlock.runtime.runtime",
+    "interlock.stores.files.store",
+    "interlock.stores.sqlite.store",
+    "interlock.testing.store_suite.subject",
 ])  # fmt: skip
 
 ANSWER_SECONDS_MAX = PATIENCE_SECONDS

@@ -17,16 +17,16 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 from msgspec.structs import replace
 
-from interlock.model.work import Left, Place, Work
-from interlock.opening import opened_store
+from interlock.assemble.runtimes import opened_store
+from interlock.model.journal.work import Left, Place, Work
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
 from interlock.ports.work import Settled, WorkStore
-from interlock.runtime.desk import Act, Desk
-from interlock.stores.filesystem import OperatingSystem
-from interlock.stores.sqlite import SqliteStore
-from interlock.testing.store_samples import Life
-from interlock.testing.store_subject import kept
+from interlock.runtime.worker.work_operations import Act, Desk
+from interlock.stores.files.filesystem import OperatingSystem
+from interlock.stores.sqlite.store import SqliteStore
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import kept
 from tests.crash.sqlite_writers import Deadly, say
 
 CHARGE = Place("effect", 2, 0)

@@ -13,7 +13,7 @@ from collections import deque
 
 from interlock.cli.main import main
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.stores.sqlite import SqliteStore
+from interlock.stores.sqlite.store import SqliteStore
 
 HELD = 20
 

@@ -7,15 +7,16 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from interlock.model.work import Place
-from interlock.stores import files_dispatch, files_walk
-from interlock.stores.files_beside import Rows, Stand
-from interlock.stores.files_journal import Journal
-from interlock.stores.files_pending import Pending
-from interlock.stores.files_segments import Base, joined
-from interlock.stores.files_shared import Shared
-from interlock.stores.files_state import Mark
-from interlock.stores.files_work import WorkJournal
+from interlock.model.journal.work import Place
+from interlock.stores.files.journal import reading
+from interlock.stores.files.journal.durable_io import Shared
+from interlock.stores.files.journal.journal import Journal
+from interlock.stores.files.journal.segments import Base, joined
+from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.journal.work import WorkJournal
+from interlock.stores.files.journal.work_lines import Rows, Stand
+from interlock.stores.files.work import dispatcher
+from interlock.stores.files.work.markers import Pending
 from tests.crash.stories import Mutant, simulated
 
 
@@ -97,12 +98,12 @@ def told_early() -> AbstractContextManager[Any]:
 
 def unsynced_attempt() -> AbstractContextManager[Any]:
     """That work was begun is written, and not flushed: after a power cut it begins again."""
-    return patch.object(files_dispatch, "_is_once", lambda work: False)
+    return patch.object(dispatcher, "_is_once", lambda work: False)
 
 
 def unmarked_attempt() -> AbstractContextManager[Any]:
     """That work was begun is known in memory only."""
-    return patch.object(files_dispatch.Dispatch, "_begin", lambda self, claim: True)
+    return patch.object(dispatcher.Dispatch, "_begin", lambda self, claim: True)
 
 
 def unsynced_drop() -> AbstractContextManager[Any]:
@@ -137,7 +138,7 @@ def skipped_marks() -> AbstractContextManager[Any]:
     def at(mark: Mark, base: Base, *, is_heard: bool) -> Mark:
         return joined(mark, base)
 
-    return patch.object(files_walk, "_joined", at)
+    return patch.object(reading, "_joined", at)
 
 
 @contextmanager

@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, InterlockError, UnavailableError
-from interlock.model.work import Lane, Left, Place, Work
+from interlock.model.journal.work import Lane, Left, Place, Work
 from interlock.ports.store import Append, Appended, Duplicate, Loaded
 from interlock.ports.work import Claim, Settled
-from interlock.stores.files_dispatch import RETIRE_MS, WALK_MS, Dispatch
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_shared import Settings
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS, Dispatch
 from tests.crash.life import BLOCK_BYTES, ENTITY, SETTINGS, Ledger, opened, step
 from tests.crash.simulated import Directory, File, Killed, Simulated, World
 from tests.crash.stories import FAULTS, Family, Moment, Processes, Story

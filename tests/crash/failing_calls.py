@@ -27,11 +27,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.errors import InterlockError
-from interlock.model.record import Record
+from interlock.model.journal.record import Record
 from interlock.ports.store import Appended, Duplicate
-from interlock.stores.files_names import JOURNAL, NEXT, SNAPSHOT, TEMPORARY, directory_name
-from interlock.stores.files_root import WAL
-from interlock.stores.files_wal import CHECKPOINT, segment_name
+from interlock.stores.files.log_layout.wal import CHECKPOINT, segment_name
+from interlock.stores.files.names import JOURNAL, NEXT, SNAPSHOT, TEMPORARY, directory_name
+from interlock.stores.files.root import WAL
 from tests.crash.failing_life import NAME, Plain, opened, sent
 from tests.crash.life import ENTITY, Ledger, StuckError, record_violations
 from tests.support.eventually import PATIENCE_SECONDS

@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from interlock.errors import UnavailableError
-from interlock.model.record import Record
+from interlock.model.journal.record import Record
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Stale
-from interlock.stores import sqlite_connect
-from interlock.stores.files_batched import BatchedJournals
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_root import Root
-from interlock.stores.files_shared import Settings
-from interlock.stores.filesystem import OperatingSystem
-from interlock.stores.sqlite import SqliteStore
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.filesystem import OperatingSystem
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.log_layout.layout import BatchedJournals
+from interlock.stores.files.root import Root
+from interlock.stores.sqlite import connection
+from interlock.stores.sqlite.store import SqliteStore
 from tests.crash.life import ENTITY, StuckError, step
 from tests.crash.paces import QUICK, SLOW
 
@@ -154,7 +154,7 @@ def sent(store: Plain, key: str) -> Appended | Duplicate:
 
 def main(name: str, place: str, *keys: str) -> None:
     """The life."""
-    sqlite_connect.BUSY_MS = LOCK_MS
+    connection.BUSY_MS = LOCK_MS
     store: Timed | None = None
     for key in keys:
         _say("asked", key)

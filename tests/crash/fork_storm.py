@@ -31,11 +31,11 @@ from threading import Event, Thread
 from typing import NamedTuple
 from unittest.mock import patch
 
+from interlock.assemble.runtimes import open as opening
 from interlock.errors import ConflictError, InterlockError, UnavailableError, UsageError
-from interlock.model.entry import Receipt
-from interlock.opening import open as opening
+from interlock.model.journal.entry import Receipt
 from interlock.runtime.blocking import BlockingRuntime
-from interlock.stores import sqlite_files
+from interlock.stores.sqlite import files
 from tests.crash.crowd import CONTEXT, Worker, started
 from tests.crash.store_writer import TRIES_MAX, entity_of, parcels
 from tests.crash.storm import Outcome, born, judge
@@ -150,8 +150,8 @@ def child(runtime: BlockingRuntime, speaker: Speaker, url: str, folder: str, pla
     """
     speaker.say("pid", os.getpid())
     if plan.fault == "inherits":
-        sqlite_files._inherited.clear()
-        patch.object(sqlite_files.DatabaseFiles, "problem", lambda _: None).start()
+        files._inherited.clear()
+        patch.object(files.DatabaseFiles, "problem", lambda _: None).start()
     try:
         runtime.state(entity_of(0))
         speaker.say("other", "the inherited runtime answered")

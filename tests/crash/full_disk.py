@@ -12,8 +12,8 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from interlock.assemble.runtimes import open as opening
 from interlock.errors import UnavailableError
-from interlock.opening import open as opening
 from interlock.runtime.blocking import BlockingRuntime
 from tests.crash.store_writer import ROTATING, parcels
 

@@ -27,15 +27,15 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from interlock.assemble.runtimes import open as opening
 from interlock.errors import ConflictError, UnavailableError
-from interlock.model.record import Record
+from interlock.model.journal.record import Record
 from interlock.model.snapshot import Snapshot
-from interlock.opening import open as opening
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Store
-from interlock.runtime.charts import Charts
-from interlock.runtime.send import Runtime
-from interlock.testing.store_samples import kernel
+from interlock.runtime.chart_registry import Charts
+from interlock.runtime.runtime import Runtime
+from interlock.testing.store_suite.samples import kernel
 from tests.crash.crowd import ANSWER_SECONDS_MAX, Worker, crowd
 from tests.crash.store_writer import parcels, settled
 

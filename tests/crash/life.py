@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
-from interlock.model.entry import Entry
 from interlock.model.event import Event
-from interlock.model.record import Record
+from interlock.model.journal.entry import Entry
+from interlock.model.journal.record import Record
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Stale
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_names import JOURNAL, SNAPSHOT, directory_name, sealed_first
-from interlock.stores.files_shared import Settings
-from interlock.stores.files_state import decode_kept
-from interlock.stores.filesystem import FileSystem
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.filesystem import FileSystem
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.journal.snapshot_file import decode_kept
+from interlock.stores.files.names import JOURNAL, SNAPSHOT, directory_name, sealed_first
 from tests.crash.simulated import Directory, File, Simulated, World
 
 ENTITY = "order/A-1"

@@ -12,21 +12,21 @@ from typing import Any
 from unittest.mock import patch
 
 from interlock.errors import UnavailableError
-from interlock.model.record import Record
-from interlock.stores.files_batched import BatchedJournals
-from interlock.stores.files_exchange import ExchangeJournal
-from interlock.stores.files_follow import Follower
-from interlock.stores.files_journal import Journal
-from interlock.stores.files_names import JOURNAL, directory_name, sealed_first, sealed_name
-from interlock.stores.files_reader import Reader, Seen
-from interlock.stores.files_rotation import put_in_place
-from interlock.stores.files_segments import Base
-from interlock.stores.files_shared import Shared
-from interlock.stores.files_spare import BLANKS
-from interlock.stores.files_state import Kept, Mark
-from interlock.stores.files_tail import READ_BYTES, corrupt, stands
-from interlock.stores.files_wal import Line, Wal
-from interlock.stores.files_walk import Active, PassedError, Walk
+from interlock.model.journal.record import Record
+from interlock.stores.files.journal.durable_io import Shared
+from interlock.stores.files.journal.exchange import ExchangeJournal
+from interlock.stores.files.journal.journal import Journal
+from interlock.stores.files.journal.padding import BLANKS
+from interlock.stores.files.journal.reading import Active, PassedError, Walk
+from interlock.stores.files.journal.rotation import put_in_place
+from interlock.stores.files.journal.segments import Base
+from interlock.stores.files.journal.snapshot_file import Kept, Mark
+from interlock.stores.files.journal.tail import READ_BYTES, corrupt, stands
+from interlock.stores.files.log_layout.follower import Follower
+from interlock.stores.files.log_layout.layout import BatchedJournals
+from interlock.stores.files.log_layout.wal import Line, Wal
+from interlock.stores.files.names import JOURNAL, directory_name, sealed_first, sealed_name
+from interlock.stores.files.reader import Reader, Seen
 from tests.crash import errand_mutants
 from tests.crash.life import ENTITY
 from tests.crash.rivals import Process, process
@@ -231,7 +231,7 @@ def renamed_before_linked() -> AbstractContextManager[Any]:
     def keep(shared: Shared, address: Any, active: Active, mark: Mark) -> None:
         shared.fs.rename(active.directory, JOURNAL, sealed_name(active.base.first))
 
-    return patch("interlock.stores.files_rotation.keep_sealed", keep)
+    return patch("interlock.stores.files.journal.rotation.keep_sealed", keep)
 
 
 def unsynced_link() -> AbstractContextManager[Any]:
@@ -248,7 +248,7 @@ def unsynced_link() -> AbstractContextManager[Any]:
         with patch.object(Shared, "flushed", skipping):
             real(shared, address, active, *rest)
 
-    return patch("interlock.stores.files_journal.put_in_place", put)
+    return patch("interlock.stores.files.journal.journal.put_in_place", put)
 
 
 def unsynced_seal() -> AbstractContextManager[Any]:
@@ -265,7 +265,7 @@ def unsynced_seal() -> AbstractContextManager[Any]:
         with patch.object(Shared, "flushed", skipping):
             real(shared, address, active, *rest)
 
-    return patch("interlock.stores.files_journal.put_in_place", put)
+    return patch("interlock.stores.files.journal.journal.put_in_place", put)
 
 
 def unsynced_switch() -> AbstractContextManager[Any]:
@@ -321,7 +321,7 @@ def adopted_by_appending() -> AbstractContextManager[Any]:
 
 def end_by_size() -> AbstractContextManager[Any]:
     """A file that did not grow is taken for one that nobody wrote: another's entry is written over."""
-    return patch("interlock.stores.files_journal.ends_at", lambda fs, file, mark: fs.size(file) >= mark.offset)
+    return patch("interlock.stores.files.journal.journal.ends_at", lambda fs, file, mark: fs.size(file) >= mark.offset)
 
 
 def _of(cls: type[Simulated]) -> Processes:
@@ -412,7 +412,7 @@ def recovered_twice() -> AbstractContextManager[Any]:
     def all_of_them(chain: Any, mark: Mark, lines: list[bytes]) -> bytes:
         return b"".join(lines)
 
-    return patch("interlock.stores.files_exchange.unwritten", all_of_them)
+    return patch("interlock.stores.files.journal.exchange.unwritten", all_of_them)
 
 
 def uncut_log() -> AbstractContextManager[Any]:

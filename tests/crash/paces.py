@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.stores.pace import Pace
+from interlock.stores.threads.inline_policy import Pace
 
 
 class Quick(Pace):

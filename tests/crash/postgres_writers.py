@@ -13,10 +13,10 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
+from interlock.assemble.runtimes import open as opening
 from interlock.errors import ConflictError, InterlockError, UnavailableError
-from interlock.opening import open as opening
-from interlock.runtime.send import Runtime
-from interlock.stores import postgres_connect
+from interlock.runtime.runtime import Runtime
+from interlock.stores.postgres import connection
 from tests.crash.store_writer import entity_of, parcels
 from tests.support.eventually import PATIENCE_SECONDS
 
@@ -29,7 +29,7 @@ def insists(pipe: Connection, url: str, name: str, starts: tuple[int, ...], faul
     The fault `unsynced` does not wait for the flush; only a server that ends at once can show it.
     """
     if fault == "unsynced":
-        postgres_connect.SETTINGS["synchronous_commit"] = "off"
+        connection.SETTINGS["synchronous_commit"] = "off"
     try:
         asyncio.run(_writing(pipe, url, name, starts))
     except InterlockError as error:

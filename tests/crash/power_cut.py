@@ -20,8 +20,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from interlock.assemble.runtimes import open as opening
 from interlock.errors import InterlockError
-from interlock.opening import open as opening
 from interlock.runtime.blocking import BlockingRuntime
 from tests.crash.disks import tmpfs
 from tests.crash.full_disk import (

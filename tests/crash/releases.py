@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from interlock.errors import CorruptionError, InterlockError, NotFoundError, UnavailableError
-from interlock.model.record import Record
+from interlock.model.journal.record import Record
 from interlock.ports.store import Appended, Conflict, Duplicate, Loaded
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_names import JOURNAL, SNAPSHOT, directory_name
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.names import JOURNAL, SNAPSHOT, directory_name
 from tests.crash.life import ENTITY, ROTATING, Ledger, opened, record_violations, step
 from tests.crash.simulated import Directory, Killed, Simulated, World
 from tests.crash.stories import FAULTS, Moment, Processes, Story

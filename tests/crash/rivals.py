@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from interlock.errors import InterlockError
-from interlock.model.work import Left, Place, Work
+from interlock.model.journal.work import Left, Place, Work
 from interlock.ports.store import Appended, Conflict, Duplicate
-from interlock.stores.files_shared import Settings
-from interlock.stores.files_spare import BLANKS
-from interlock.stores.filesystem import FileSystem
+from interlock.stores.files.filesystem import FileSystem
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.journal.padding import BLANKS
 from tests.crash.interleave import Answer, Exploration, Explorer, Operation, Program
 from tests.crash.life import ENTITY, ROTATING, SETTINGS, opened, step
 from tests.crash.simulated import Simulated, World
@@ -256,7 +256,7 @@ class Scene(NamedTuple):
 
     def explored(self, processes: Callable[[World, int], Simulated] = process) -> Exploration:
         """All schedules of the scene. Reads are cut small, so that a reader can be overtaken in the middle."""
-        with patch("interlock.stores.files_tail.READ_BYTES", 150):
+        with patch("interlock.stores.files.journal.tail.READ_BYTES", 150):
             return Explorer(self.programs, processes, explains(self.entries)).explore(self.world())
 
 

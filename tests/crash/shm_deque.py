@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from interlock.shm.deque import Deque, Taker
-from interlock.shm.region import Region
-from interlock.shm.word import Words
+from interlock.shm.memory.region import Region
+from interlock.shm.memory.words import Words
+from interlock.shm.queue.deque import Deque, Taker
 from tests.crash.shm_scene import Moments, Outcome, Victim, run
 
 IDS = 400_000

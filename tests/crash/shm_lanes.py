@@ -6,8 +6,8 @@ import struct
 import zlib
 from typing import NoReturn
 
-from interlock.shm.inbox import Inbox
-from interlock.shm.region import Region
+from interlock.shm.memory.region import Region
+from interlock.shm.queue.inbox import Inbox
 from tests.crash.shm_scene import Moments, Outcome, Victim, run
 
 PRODUCERS = 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from interlock.shm.door import Phase
-from interlock.shm.lifecycle import Lifecycle
-from interlock.shm.region import Region
+from interlock.shm.lifecycle.lifecycle import Lifecycle
+from interlock.shm.memory.permits import Phase
+from interlock.shm.memory.region import Region
 from tests.crash.shm_scene import Moments, Outcome, Victim, run
 
 WORKERS = 4

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from interlock.shm.deque import LOST, PlainDeque, signed
-from interlock.shm.lane import FULL, MESSAGE_HEAD, PUSHED, PlainLane
-from interlock.shm.slab_plain import PlainSlab
-from interlock.shm.word import WORD_MAX
+from interlock.shm.memory.words import WORD_MAX
+from interlock.shm.pool.task_table_plain import PlainSlab
+from interlock.shm.queue.deque import LOST, PlainDeque, signed
+from interlock.shm.queue.ring import FULL, MESSAGE_HEAD, PUSHED, PlainLane
 
 
 def _dawdle() -> None:

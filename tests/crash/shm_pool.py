@@ -7,8 +7,8 @@ import os
 import signal
 from typing import Any
 
-from interlock.shm.pool import TaskPool
-from interlock.shm.region import Region
+from interlock.shm.memory.region import Region
+from interlock.shm.pool.pool import TaskPool
 from tests.crash.shm_scene import Moments, Outcome, run
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 

@@ -13,9 +13,9 @@ import threading
 from time import perf_counter_ns
 from typing import NoReturn
 
-from interlock.shm.draining import DrainReport
-from interlock.shm.lifecycle import Lifecycle
-from interlock.shm.region import Region
+from interlock.shm.lifecycle.drain import DrainReport
+from interlock.shm.lifecycle.lifecycle import Lifecycle
+from interlock.shm.memory.region import Region
 from tests.crash.shm_scene import Moments, Outcome, Victim, run
 
 DRAIN_SECONDS = 20.0

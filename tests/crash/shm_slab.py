@@ -6,9 +6,9 @@ import os
 import struct
 from typing import NoReturn
 
-from interlock.shm.region import Region
-from interlock.shm.seat import Seat
-from interlock.shm.slab_shape import DONE, POISONED, Shape
+from interlock.shm.memory.region import Region
+from interlock.shm.pool.layout import DONE, POISONED, Shape
+from interlock.shm.pool.member import Seat
 from tests.crash.shm_scene import Moments, Outcome, Victim, lives_on, run
 
 WORKERS = 3

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from interlock.stores.sqlite import SqliteStore, open_store
-from interlock.testing.store_samples import Life
+from interlock.stores.sqlite.store import SqliteStore, open_store
+from interlock.testing.store_suite.samples import Life
 from tests.crash.paces import QUICK, SLOW
 
 BATCH = 8

@@ -23,17 +23,19 @@ from typing import Any
 from unittest.mock import patch
 from urllib.parse import urlsplit
 
-from interlock.assemble import loads
+from interlock.assemble.charts import loads
+from interlock.assemble.runtimes import open as opening
 from interlock.errors import ConflictError, InterlockError, UnavailableError
-from interlock.model.entry import Receipt
-from interlock.opening import open as opening
-from interlock.runtime.send import Runtime
-from interlock.stores import files, sqlite, sqlite_connect
-from interlock.stores.files_names import JOURNAL, sealed_first
-from interlock.stores.files_shared import Settings
-from interlock.stores.filesystem import OperatingSystem
-from interlock.stores.sqlite_ledger import COMMIT
-from interlock.testing.store_samples import PARCEL
+from interlock.model.journal.entry import Receipt
+from interlock.runtime.runtime import Runtime
+from interlock.stores.files import store
+from interlock.stores.files.filesystem import OperatingSystem
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.names import JOURNAL, sealed_first
+from interlock.stores.sqlite import connection as sqlite_connect
+from interlock.stores.sqlite import store as sqlite
+from interlock.stores.sqlite.writer import COMMIT
+from interlock.testing.store_suite.samples import PARCEL
 
 ENTITIES = 2
 TASKS = 2
@@ -53,7 +55,7 @@ def plain(url: str) -> str:
 def settled(url: str) -> str:
     """The address as a store knows it, after setting up this process as the address asks."""
     if url.endswith(ROTATING):
-        patch.object(files, "Settings", partial(Settings, segment_bytes_max=SEGMENT_BYTES, snapshot_every=10)).start()
+        patch.object(store, "Settings", partial(Settings, segment_bytes_max=SEGMENT_BYTES, snapshot_every=10)).start()
     return plain(url)
 
 

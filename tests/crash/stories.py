@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from interlock.ports.store import Duplicate
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_shared import Settings
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.journal.durable_io import Settings
 from tests.crash.life import ENTITY, Ledger, append_blindly, opened, send, violations
 from tests.crash.simulated import Simulated, World
 

@@ -11,10 +11,10 @@ import random
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 
+from interlock.assemble.runtimes import open as opening
+from interlock.assemble.runtimes import opened_store
 from interlock.errors import InterlockError
-from interlock.opening import open as opening
-from interlock.opening import opened_store
-from interlock.testing.store_subject import journal, snapshot
+from interlock.testing.store_suite.subject import journal, snapshot
 from tests.crash.crowd import ANSWER_SECONDS_MAX, Worker, started
 from tests.crash.store_writer import ENTITIES, TASKS, entity_of, parcels, plain, unsealed, writes
 

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_shared import Settings
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.journal.durable_io import Settings
 from tests.crash import batches, errands
 from tests.crash.life import ROTATING, SETTINGS, StuckError, record_bytes
 from tests.crash.releases import adopting, releasing

@@ -3,10 +3,10 @@
 import pytest
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.model.record import Record
-from interlock.stores.files_names import JOURNAL, directory_name
-from interlock.stores.files_shared import Settings
-from interlock.stores.files_spare import BLANKS
+from interlock.model.journal.record import Record
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.journal.padding import BLANKS
+from interlock.stores.files.names import JOURNAL, directory_name
 from tests.crash.batches import opened_c
 from tests.crash.life import ENTITY, Ledger, append_blindly, opened, step
 from tests.crash.simulated import File, Simulated, World

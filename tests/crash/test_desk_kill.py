@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.opening import opened_store
-from interlock.ports.sight import RefusalSight
+from interlock.assemble.runtimes import opened_store
+from interlock.ports.statistics import RefusalSight
 from interlock.ports.work import WorkQuery, WorkStore
 from tests.crash import desk_killed
 from tests.support.postgres_server import store_or_skip

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.stores.sqlite_connect import translated
+from interlock.stores.sqlite.connection import translated
 from tests.crash import failing_calls
 from tests.crash.failing_calls import FAULTS, KILL, LIVES, Fault, calls_of, faults_of, is_possible, prepare, swept
 

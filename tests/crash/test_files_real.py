@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import UnavailableError
-from interlock.model.work import Left, Place, Work
+from interlock.model.journal.work import Left, Place, Work
 from interlock.ports.store import Conflict, Query
 from interlock.ports.work import WorkQuery
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_shared import Settings
-from interlock.stores.filesystem import OperatingSystem
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.filesystem import OperatingSystem
+from interlock.stores.files.journal.durable_io import Settings
 from tests.crash.disks import make_read_only, tmpfs
 from tests.crash.errand_storm import stormed
 from tests.crash.full_disk import ADDRESSES, LAYOUT_C, writers_of

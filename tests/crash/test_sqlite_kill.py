@@ -15,9 +15,9 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.ports.store import Append, Appended, Duplicate
-from interlock.stores.sqlite import SqliteStore
-from interlock.testing.store_samples import Life
-from interlock.testing.store_subject import journal, kept, snapshot
+from interlock.stores.sqlite.store import SqliteStore
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import journal, kept, snapshot
 from tests.crash import sqlite_writers
 from tests.crash.store_writer import ENTITIES
 from tests.crash.storm import storm

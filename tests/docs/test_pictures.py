@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.render.mermaid import mermaid
+from interlock.render.diagram.mermaid import mermaid
 from tests.docs.pages import blocks, pages
 from tests.tidy.tracked import name
 

@@ -11,9 +11,9 @@ import pytest
 
 import interlock
 from interlock.definition.schema import json_schema
-from interlock.expression.parse import _OPERATORS, _RULES, CONSTANT_BITS_MAX
-from interlock.expression.scan import DEPTH_MAX, NODES_MAX, TEXT_LENGTH_MAX
-from interlock.expression.vocabulary import FIELDS, FUNCTIONS, NAMES
+from interlock.expression.builtins import FIELDS, FUNCTIONS, NAMES
+from interlock.expression.parser import _OPERATORS, _RULES, CONSTANT_BITS_MAX
+from interlock.expression.tokens import DEPTH_MAX, NODES_MAX, TEXT_LENGTH_MAX
 from interlock.model import limits
 from interlock.model.effect import Effect, EffectType
 from interlock.model.event import Event

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from interlock.errors import RejectedError, UnavailableError
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from tests.chaos.ledger import Ledger, RefusedError
 from tests.support.eventually import PATIENCE_SECONDS
 

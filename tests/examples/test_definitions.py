@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.assemble import load
-from interlock.definition.vocabulary import SCHEMA_LINE
+from interlock.assemble.charts import load
+from interlock.definition.vocabulary.chart import SCHEMA_LINE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEFINITIONS = sorted(EXAMPLES.glob("*/*.interlock.yaml"))

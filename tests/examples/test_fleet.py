@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from examples.device_fleet.fleet import OPERATOR, fleet
+from interlock.assemble.runtimes import open as opening
 from interlock.errors import RejectedError, UnavailableError
-from interlock.opening import open as opening
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from tests.examples.scene import reached
 from tests.support.eventually import PATIENCE_SECONDS
 

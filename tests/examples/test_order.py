@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from examples.order.order import CHART, CUSTOMER, ENDS, shop
+from interlock.assemble.runtimes import open as opening
 from interlock.errors import UnavailableError
-from interlock.model.message import Message
-from interlock.opening import open as opening
+from interlock.model.journal.message import Message
 from interlock.ports.store import Append
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from tests.chaos.services import Line, serves
 from tests.chaos.world import works, write_definitions
 from tests.crash.crowd import ANSWER_SECONDS_MAX, started

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.order.order import CUSTOMER, ENDS, app
-from interlock.opening import open as opening
+from interlock.assemble.runtimes import open as opening
 from tests.examples.scene import reached
 from tests.support.eventually import PATIENCE_SECONDS
 

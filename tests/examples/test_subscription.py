@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from examples.subscription.subscription import SERVICES, Tray, subscriptions
+from interlock.assemble.runtimes import open as opening
 from interlock.errors import DeniedError
-from interlock.model.entry import Receipt
-from interlock.opening import open as opening
-from interlock.runtime.send import Runtime
+from interlock.model.journal.entry import Receipt
+from interlock.runtime.runtime import Runtime
 from tests.examples.scene import reached
 from tests.support.eventually import PATIENCE_SECONDS
 

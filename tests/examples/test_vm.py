@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from examples.vm.vm import OWNER, RESTS, provider
-from interlock.opening import open as opening
+from interlock.assemble.runtimes import open as opening
 from interlock.ports.store import Query
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from tests.examples.scene import Services, reached
 
 

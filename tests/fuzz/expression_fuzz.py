@@ -26,9 +26,9 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from interlock.expression.compile import Meter, compile_parsed, explain
-from interlock.expression.parse import ExpressionError, Parsed, parse
-from interlock.expression.vocabulary import FIELDS, FUNCTIONS
+from interlock.expression.builtins import FIELDS, FUNCTIONS
+from interlock.expression.codegen import Meter, compile_parsed, explain
+from interlock.expression.parser import ExpressionError, Parsed, parse
 
 BATCH = 1_000
 WORK = 200_000

@@ -13,8 +13,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import interlock
-from interlock.assemble import FORMATS, format_named
-from interlock.cli.convert import READ_ONLY
+from interlock.assemble.charts import FORMATS, format_named
+from interlock.cli.commands.convert import READ_ONLY
 from tests.hostile.processes import interlock as command
 
 NAMES = r"""
@@ -116,7 +116,7 @@ def test_markup_in_names_is_text_in_every_drawing() -> None:
 
 
 def _drawn(chart: interlock.BoundChart, name: str) -> str:
-    from interlock.render import dot, mermaid, plantuml
+    from interlock.render.diagram import dot, mermaid, plantuml
 
     modules = {"mermaid": mermaid.mermaid, "dot": dot.dot, "plantuml": plantuml.plantuml}
     return modules[name](chart.chart)

@@ -19,9 +19,9 @@ import interlock
 from interlock import BlockingRuntime, Query
 from interlock.errors import InterlockError, NotFoundError, UnavailableError, UsageError
 from interlock.model.limits import PAYLOAD_BYTES_MAX
-from interlock.stores.sqlite import SqliteStore
-from interlock.testing.store_samples import PARCEL, Life
-from interlock.testing.store_subject import kept
+from interlock.stores.sqlite.store import SqliteStore
+from interlock.testing.store_suite.samples import PARCEL, Life
+from interlock.testing.store_suite.subject import kept
 from tests.hostile.processes import Ended
 from tests.hostile.processes import interlock as command
 

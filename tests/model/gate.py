@@ -1,6 +1,6 @@
 """The gate: phase and count packed into one word, moved by compare-and-swap only.
 
-Word = (phase, count). The steps are those of `interlock.shm.gate`:
+Word = (phase, count). The steps are those of `interlock.shm.lifecycle.gate`:
 
 start  CAS INIT|0 -> RUNNING|0, wake.  abort  CAS INIT|0 -> CLOSED|0, wake.
 enter  load; while RUNNING: CAS count+1, a lost one gives the word for the next try.

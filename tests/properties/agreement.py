@@ -13,10 +13,10 @@ from typing import Any
 
 from interlock.compiler.build import compile_document
 from interlock.errors import RejectedError
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.codec import decode_snapshot, encode, plain
-from interlock.model.document import Document
+from interlock.model.document.document import Document
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step

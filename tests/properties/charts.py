@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from interlock.model.action import Assign, Block, Expression, GuardAll
-from interlock.model.document import DialectName, Document, EventType, Initial, Invoke, State, Transition
-from interlock.model.field import Field
+from interlock.model.document.actions import Assign, Block, Expression, GuardAll
+from interlock.model.document.document import DialectName, Document, EventType, Initial, Invoke, State, Transition
+from interlock.model.document.field import Field
 from tests.properties.contents import BURN, FUEL, INSIDE, OUTSIDE, TIMED, ContentMaker
 from tests.properties.skeletons import Bone, Skeleton
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from interlock.model.action import (
+from interlock.model.document.actions import (
     Action,
     Assign,
     AssignCall,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from interlock.model.document import Document, State
+from interlock.model.document.document import Document, State
 
 
 def features(made: Document) -> Counter[str]:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interlock.kernel import fast
+from interlock.kernel import fast_path
 from interlock.model.chart import Transition
 from tests.properties.agreement import SEQUENCES_PER_CHART, Comparison, Disagreement, run_seed
 from tests.properties.charts import document, documents
@@ -33,7 +33,7 @@ SHARDS = max(1, SEQUENCES // SEQUENCES_PER_CHART // CHARTS_PER_SHARD)
 @pytest.fixture(autouse=True)
 def hot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every step is hot: its second run is made by the fast tier wherever that takes it."""
-    monkeypatch.setattr(fast, "HITS", 0)
+    monkeypatch.setattr(fast_path, "HITS", 0)
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from typing import Any
 
 from interlock.model import limits
 from interlock.model.chart import State, Transition
+from interlock.model.document.field import UNSET
 from interlock.model.event import Event
-from interlock.model.field import UNSET
 from interlock.model.step import Fault
 from tests.reference.content import cancel_timers, condition_match, execute_content
 from tests.reference.evaluator import Failure

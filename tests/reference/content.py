@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.model import limits
-from interlock.model.action import (
+from interlock.model.document.actions import (
     Action,
     Assign,
     AssignCall,
@@ -28,9 +28,9 @@ from interlock.model.action import (
     Script,
     Send,
 )
+from interlock.model.document.field import Field, refusal
 from interlock.model.duration import parse_css_duration, parse_duration
 from interlock.model.event import SCXML_PROCESSOR, Event
-from interlock.model.field import Field, refusal
 from interlock.model.snapshot import Timer
 from tests.reference.evaluator import Failure
 from tests.reference.progress import Function, Progress, StepFailed, fresh

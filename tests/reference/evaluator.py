@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from interlock.model.action import Expression
+from interlock.model.document.actions import Expression
 from interlock.model.duration import parse_duration
 from interlock.model.event import Event
 

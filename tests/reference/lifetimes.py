@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from interlock.model import limits
 from interlock.model.chart import State
-from interlock.model.field import UNSET, Field, refusal
+from interlock.model.document.field import UNSET, Field, refusal
 from interlock.model.snapshot import Invocation, Timer
 from tests.reference.content import after_delay, assign, set_timer
 from tests.reference.evaluator import Failure

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from interlock.compiler.build import compile_document
-from interlock.model.action import Do
 from interlock.model.chart import Chart
-from interlock.model.document import Document, State, Transition
+from interlock.model.document.actions import Do
+from interlock.model.document.document import Document, State, Transition
 
 WORDS = ("idle", "paid", "x", "waiting_for_the_answer", "größe", "状態", "on", "retry-pending", "a.b", "Z" * 24)
 EVENTS = ("go", "payment.confirmed", "order.cancelled.by.customer", "t", "非同期", "error.*", "stop", "q" * 40)

@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import Path
 
 import interlock
-from interlock.render.collapse import collapsed
-from interlock.render.depict import depicted
-from interlock.render.picture import Picture
-from interlock.render.svg import Look, svg
-from interlock.render.theme import theme_named
-from interlock.render.tree import tree
+from interlock.render.picture import depicted
+from interlock.render.shapes.boxes import tree
+from interlock.render.shapes.collapse import collapsed
+from interlock.render.shapes.geometry import Picture
+from interlock.render.svg.painter import Look, svg
+from interlock.render.svg.theme import theme_named
 from tests.docs.pages import blocks
 from tests.render.samples import FOLDER, SAMPLES
 from tests.render.score import scored

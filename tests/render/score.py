@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from interlock.render.picture import Area, Picture
-from interlock.render.rules import pieces
+from interlock.render.layout.invariants import pieces
+from interlock.render.shapes.geometry import Area, Picture
 
 JOG_MAX = 14.0
 _SHAPE_WANTED = 1.4

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 from interlock.compiler.build import compile_document
-from interlock.model.document import Document, State, Transition
+from interlock.model.document.document import Document, State, Transition
 from interlock.model.limits import STATES_MAX
-from interlock.render.collapse import collapsed
-from interlock.render.compare import compared
-from interlock.render.depict import depicted, drawn
-from interlock.render.svg import Look, svg
-from interlock.render.tree import tree
+from interlock.render.picture import depicted, drawn
+from interlock.render.shapes.boxes import tree
+from interlock.render.shapes.collapse import collapsed
+from interlock.render.shapes.compare import compared
+from interlock.render.svg.painter import Look, svg
 from tests.properties.charts import document
 from tests.render.generated import generated
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from interlock.render.picture import Path
-from interlock.render.rules import broken_rules
-from interlock.render.svg import encoded
+from interlock.render.layout.invariants import broken_rules
+from interlock.render.shapes.geometry import Path
+from interlock.render.svg.painter import encoded
 from tests.render.goldens import IMAGES, golden, images, kept_scores, picture_of, text_of
 from tests.render.samples import SAMPLES
 from tests.render.score import Score, scored

@@ -11,8 +11,8 @@ import sys
 from itertools import count
 
 from interlock.cli.main import main
-from interlock.web.job import Bulk, Item, Job
-from interlock.web.job_walks import Walks
+from interlock.web.jobs.job import Bulk, Item, Job
+from interlock.web.jobs.walk import Walks
 
 DIES_AT = 20
 

@@ -18,7 +18,7 @@ import pytest
 
 import interlock
 from interlock.testing.clock import VirtualClock
-from interlock.web.access import key_digest
+from interlock.web.auth import key_digest
 from tests.web.browsers import Visitor, browser, served
 
 pytestmark = pytest.mark.slow

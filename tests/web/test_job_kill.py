@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 import interlock
-from interlock.model.entry import Entry
+from interlock.model.journal.entry import Entry
 from interlock.ports.clock import SystemClock
-from interlock.web.job_records import SILENT_MS
+from interlock.web.jobs.store import SILENT_MS
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.web.consoles import ORDER, opened
 from tests.web.dying_serve import DIES_AT

@@ -14,17 +14,17 @@ from typing import TypeVar
 
 import interlock
 from bench.durable.order import Line, Place
+from interlock.assemble.runtimes import Opening
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
-from interlock.opening import Opening
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.runtime.charts import Charts
-from interlock.runtime.send import Runtime
-from interlock.stores.files import FileStore
-from interlock.stores.sqlite import SqliteStore
-from interlock.stores.sqlite_batch import Counts, write_counts, write_steps
-from interlock.stores.sqlite_connect import begin, open_writer
+from interlock.runtime.chart_registry import Charts
+from interlock.runtime.runtime import Runtime
+from interlock.stores.files.store import FileStore
+from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
+from interlock.stores.sqlite.connection import begin, open_writer
+from interlock.stores.sqlite.store import SqliteStore
 
 T = TypeVar("T")
 CHART = interlock.load(Path(__file__).resolve().parents[2] / "charts" / "shipment.interlock.yaml")

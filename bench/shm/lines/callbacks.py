@@ -10,8 +10,8 @@ from time import perf_counter_ns, thread_time_ns
 
 import interlock
 from bench.shm.line import Answer, Line, check, children
-from interlock.shm.inbox import DRAIN_US_MAX, Inbox
-from interlock.shm.region import Region
+from interlock.shm.memory.region import Region
+from interlock.shm.queue.inbox import DRAIN_US_MAX, Inbox
 
 MESSAGE = bytes(64)
 PRODUCERS = 2

@@ -8,10 +8,10 @@ from time import process_time_ns
 
 import interlock
 from bench.shm.line import Answer, Line, check
-from interlock.shm.door import Permit
-from interlock.shm.gate import Gate
-from interlock.shm.lifecycle import Lifecycle
-from interlock.shm.region import Region
+from interlock.shm.lifecycle.gate import Gate
+from interlock.shm.lifecycle.lifecycle import Lifecycle
+from interlock.shm.memory.permits import Permit
+from interlock.shm.memory.region import Region
 
 UNROLLED = 5
 """Pairs in each turn of a loop, so that the loop itself does not count."""

@@ -13,8 +13,8 @@ from time import process_time_ns
 
 import interlock
 from bench.shm.line import Answer, Line, check
-from interlock.shm.modes import MODES, VARIABLE
-from interlock.shm.region import Region
+from interlock.shm.memory.modes import MODES, VARIABLE
+from interlock.shm.memory.region import Region
 
 
 def _line(mode: str) -> Line:

@@ -18,8 +18,8 @@ from typing import Any
 import interlock
 from bench.shm.line import Answer, Drive, Line, check
 from bench.shm.lines.tasks import burn
-from interlock.shm.pool import TaskPool
-from interlock.shm.region import Region
+from interlock.shm.memory.region import Region
+from interlock.shm.pool.pool import TaskPool
 
 CALLERS = 64
 MICROSECONDS = {"pool-1ms": 1_000, "pool-10us": 10}

@@ -17,8 +17,8 @@ from time import perf_counter_ns
 
 import interlock
 from bench.shm.line import Answer, Drive, Line, check, children
-from interlock.shm.inbox import Inbox
-from interlock.shm.region import Region
+from interlock.shm.memory.region import Region
+from interlock.shm.queue.inbox import Inbox
 
 SIZES = (64, 1024)
 PRODUCERS = (1, 2)

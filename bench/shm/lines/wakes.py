@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 import interlock
 from bench.shm.line import Answer, Line, check, children
-from interlock.shm.inbox import Inbox
-from interlock.shm.region import Region
+from interlock.shm.memory.region import Region
+from interlock.shm.queue.inbox import Inbox
 
 PACE_SECONDS = 0.001
 WAIT_SECONDS = 20.0

@@ -14,8 +14,8 @@ from hashlib import blake2b
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from interlock.errors import MissingExtraError, UsageError
-from interlock.model.findings import suggestion
-from interlock.model.message import Message
+from interlock.model.diagnostics import suggestion
+from interlock.model.journal.message import Message
 
 ID_BYTES_MAX = 255
 """Bytes of an id on the wire: the shortest that any bus carries, which is AMQP's."""

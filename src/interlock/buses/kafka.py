@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.buses.address import Address, malformed, missing, parsed, wire_id
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
-from interlock.model.message import CONTENT_TYPE, Message, encode_message
+from interlock.model.journal.message import CONTENT_TYPE, Message, encode_message
 from interlock.ports.threads import in_thread, in_thread_or_here, start_thread
 
 if TYPE_CHECKING:

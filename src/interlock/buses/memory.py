@@ -13,7 +13,7 @@ from threading import Lock
 from weakref import WeakValueDictionary
 
 from interlock.errors import UsageError
-from interlock.model.message import Message, encode_message
+from interlock.model.journal.message import Message, encode_message
 from interlock.ports.fork import after_fork
 
 MESSAGES_MAX = 100_000

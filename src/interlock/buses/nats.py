@@ -15,9 +15,9 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from interlock.buses.address import Address, missing, parsed, wire_id
-from interlock.buses.asking import answered
+from interlock.buses.polling import answered
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
-from interlock.model.message import CONTENT_TYPE, Message, encode_message
+from interlock.model.journal.message import CONTENT_TYPE, Message, encode_message
 
 if TYPE_CHECKING:
     from nats.aio.client import Client

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from interlock.buses.address import Address, missing, parsed, wire_id
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
-from interlock.model.message import CONTENT_TYPE, Message, encode_message
+from interlock.model.journal.message import CONTENT_TYPE, Message, encode_message
 
 if TYPE_CHECKING:
     from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange, AbstractIncomingMessage

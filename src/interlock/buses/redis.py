@@ -16,9 +16,9 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from interlock.buses.address import Address, malformed, missing, parsed, wire_id
-from interlock.buses.asking import answered
+from interlock.buses.polling import answered
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
-from interlock.model.message import Message, encode_message
+from interlock.model.journal.message import Message, encode_message
 from interlock.ports.clock import SystemClock
 
 if TYPE_CHECKING:

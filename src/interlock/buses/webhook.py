@@ -29,7 +29,7 @@ from threading import Timer, local
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from interlock.buses.address import malformed, wire_id
-from interlock.buses.reach import PRIVATE_HINT, is_public, reached
+from interlock.buses.ssrf_guard import PRIVATE_HINT, is_public, reached
 from interlock.errors import (
     DeniedError,
     InterlockError,
@@ -38,7 +38,7 @@ from interlock.errors import (
     UnavailableError,
     UsageError,
 )
-from interlock.model.message import CONTENT_TYPE, Message, encode_message
+from interlock.model.journal.message import CONTENT_TYPE, Message, encode_message
 from interlock.ports.clock import SystemClock
 from interlock.ports.threads import THREADS, in_thread_or_here, start_thread
 

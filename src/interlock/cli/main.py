@@ -17,40 +17,40 @@ from importlib import import_module
 
 import click
 
-from interlock.cli import exits
-from interlock.cli.findings import finding_lines
+from interlock.cli import exit_codes
 from interlock.cli.options import common
-from interlock.cli.terminal import Terminal
+from interlock.cli.output.diagnostics import finding_lines
+from interlock.cli.output.terminal import Terminal
 from interlock.errors import DefinitionError, InterlockError, InternalError
-from interlock.model.findings import suggestion
+from interlock.model.diagnostics import suggestion
 
 _COMMANDS = {
-    "archive": ("interlock.cli.upkeep:archive", "Move the journals of ended entities to an archive."),
-    "can": ("interlock.cli.entity:can", "Say which events an entity accepts now, and why not the others."),
-    "check": ("interlock.cli.check:check", "Find errors and likely mistakes in definitions."),
-    "completion": ("interlock.cli.completion:completion", "Print the completion script of a shell."),
-    "convert": ("interlock.cli.convert:convert", "Write a definition in another format."),
-    "create": ("interlock.cli.entity:create", "Begin an entity on a store."),
-    "db": ("interlock.cli.upkeep:db", "Tell the schema of a store or upgrade it; list its tenants."),
-    "demo": ("interlock.cli.demo:demo", "Run a small world with failing services, to look at."),
-    "doctor": ("interlock.cli.doctor:doctor", "Check this machine and a store, and tell what to fix."),
-    "draw": ("interlock.cli.draw:draw", "Draw a chart as a picture or as diagram text."),
-    "effects": ("interlock.cli.effects:effects", "List, retry or drop what entities left to do."),
-    "fmt": ("interlock.cli.convert:fmt", "Put YAML definitions into their canonical form."),
-    "journal": ("interlock.cli.history:journal", "Print the journal of an entity."),
-    "ls": ("interlock.cli.history:ls", "List entities by kind, state, age and tag."),
-    "new": ("interlock.cli.new:new", "Make a project: a chart, its handlers and a test."),
-    "replay": ("interlock.cli.history:replay", "Do the steps of a journal again, and compare."),
-    "run": ("interlock.cli.run:run_command", "Perform the work of a store until told to stop."),
-    "schema": ("interlock.cli.convert:schema", "Print the JSON Schema of a definition, for editors."),
-    "send": ("interlock.cli.entity:send", "Give an event to an entity."),
-    "serve": ("interlock.cli.serve:serve", "Show the entities of a store in a browser."),
-    "show": ("interlock.cli.entity:show", "Show an entity: its states, context and timers, now or then."),
-    "simulate": ("interlock.cli.simulate:simulate", "Play a chart: send events, advance time, go back."),
-    "stuck": ("interlock.cli.stuck:stuck", "Show what rests longer than it should, worst first."),
-    "tail": ("interlock.cli.tail:tail", "Show what happens on a store, as it happens."),
-    "top": ("interlock.cli.top:top", "Show how many entities are where, live."),
-    "verify": ("interlock.cli.upkeep:verify", "Check the chains of journals, and replay every entity."),
+    "archive": ("interlock.cli.commands.maintenance:archive", "Move the journals of ended entities to an archive."),
+    "can": ("interlock.cli.commands.entity:can", "Say which events an entity accepts now, and why not the others."),
+    "check": ("interlock.cli.commands.check:check", "Find errors and likely mistakes in definitions."),
+    "completion": ("interlock.cli.commands.completion:completion", "Print the completion script of a shell."),
+    "convert": ("interlock.cli.commands.convert:convert", "Write a definition in another format."),
+    "create": ("interlock.cli.commands.entity:create", "Begin an entity on a store."),
+    "db": ("interlock.cli.commands.maintenance:db", "Tell the schema of a store or upgrade it; list its tenants."),
+    "demo": ("interlock.cli.commands.demo:demo", "Run a small world with failing services, to look at."),
+    "doctor": ("interlock.cli.commands.doctor:doctor", "Check this machine and a store, and tell what to fix."),
+    "draw": ("interlock.cli.commands.draw:draw", "Draw a chart as a picture or as diagram text."),
+    "effects": ("interlock.cli.commands.effects:effects", "List, retry or drop what entities left to do."),
+    "fmt": ("interlock.cli.commands.convert:fmt", "Put YAML definitions into their canonical form."),
+    "journal": ("interlock.cli.commands.history:journal", "Print the journal of an entity."),
+    "ls": ("interlock.cli.commands.history:ls", "List entities by kind, state, age and tag."),
+    "new": ("interlock.cli.commands.new:new", "Make a project: a chart, its handlers and a test."),
+    "replay": ("interlock.cli.commands.history:replay", "Do the steps of a journal again, and compare."),
+    "run": ("interlock.cli.commands.run:run_command", "Perform the work of a store until told to stop."),
+    "schema": ("interlock.cli.commands.convert:schema", "Print the JSON Schema of a definition, for editors."),
+    "send": ("interlock.cli.commands.entity:send", "Give an event to an entity."),
+    "serve": ("interlock.cli.commands.serve:serve", "Show the entities of a store in a browser."),
+    "show": ("interlock.cli.commands.entity:show", "Show an entity: its states, context and timers, now or then."),
+    "simulate": ("interlock.cli.commands.simulate:simulate", "Play a chart: send events, advance time, go back."),
+    "stuck": ("interlock.cli.commands.stuck:stuck", "Show what rests longer than it should, worst first."),
+    "tail": ("interlock.cli.commands.tail:tail", "Show what happens on a store, as it happens."),
+    "top": ("interlock.cli.commands.top:top", "Show how many entities are where, live."),
+    "verify": ("interlock.cli.commands.maintenance:verify", "Check the chains of journals, and replay every entity."),
 }
 _SECTIONS = {
     "Begin": ("new", "demo", "completion"),
@@ -126,7 +126,7 @@ def commands(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
-        context.exit(exits.USAGE)
+        context.exit(exit_codes.USAGE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -152,15 +152,15 @@ def _ended(terminal: Terminal, arguments: list[str]) -> int:
         with commands.make_context("interlock", arguments, obj=terminal) as context:
             result = commands.invoke(context)
     except BrokenPipeError:
-        return exits.OK
+        return exit_codes.OK
     except click.exceptions.Exit as end:
         return end.exit_code
     except (click.Abort, KeyboardInterrupt):
         terminal.message("interrupted")
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except click.ClickException as error:
         terminal.failure(_usage(error, arguments))
-        return exits.USAGE
+        return exit_codes.USAGE
     except Exception as error:  # noqa: BLE001 - the top: every error becomes a line and a code
         return _failed(error, terminal)
     assert isinstance(result, int)
@@ -169,8 +169,8 @@ def _ended(terminal: Terminal, arguments: list[str]) -> int:
 
 def _failed(error: Exception, terminal: Terminal) -> int:
     """Say in one line why a command failed, and give its code."""
-    code = exits.exit_code(error)
-    if code == exits.INTERNAL:
+    code = exit_codes.exit_code(error)
+    if code == exit_codes.INTERNAL:
         if terminal.verbose:
             for line in "".join(traceback.format_exception(error)).splitlines():
                 terminal.note((f"  {line}", "dim"))
@@ -182,7 +182,7 @@ def _failed(error: Exception, terminal: Terminal) -> int:
                 terminal.note(*parts)
         terminal.failure(error.message.splitlines()[0])
     elif isinstance(error, InterlockError):
-        hint = error.hint or (exits.DAMAGED_HINT if code == exits.CORRUPTION else None)
+        hint = error.hint or (exit_codes.DAMAGED_HINT if code == exit_codes.CORRUPTION else None)
         terminal.failure(f"{error.message}; {hint}" if hint else error.message)
     else:
         assert isinstance(error, OSError)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from interlock.cli.terminal import Terminal
+from interlock.cli.output.terminal import Terminal
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=click.Command)

@@ -15,16 +15,16 @@ from typing import Any
 
 import msgspec
 
-from interlock.assemble import BoundChart
+from interlock.assemble.charts import BoundChart
 from interlock.errors import InterlockError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.model.chart import Chart
+from interlock.model.diagnostics import suggestion
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.effect import Effect
 from interlock.model.event import is_reserved
-from interlock.model.findings import suggestion
 from interlock.model.snapshot import Snapshot
-from interlock.testing.simulate import Record, Simulation
+from interlock.testing.simulation import Record, Simulation
 
 CHANGING = ("advance", "done", "fail", "guard", "send")
 LOOKING = ("context", "effects", "events", "timers", "tree")

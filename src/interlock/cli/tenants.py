@@ -8,7 +8,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from interlock.errors import NotFoundError
-from interlock.model.findings import suggestion
+from interlock.model.diagnostics import suggestion
 from interlock.ports.store import Store
 from interlock.stores.tenants import OTHERS_MAX, tenants_of
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from interlock.compiler.check import check
+from interlock.compiler.checks.limits import check_nesting
+from interlock.compiler.checks.run import check
 from interlock.compiler.descriptors import descriptor, exact, tried_order
-from interlock.compiler.names import with_names
-from interlock.compiler.nesting import check_nesting
+from interlock.compiler.required_names import with_names
 from interlock.compiler.resolve import Names
 from interlock.compiler.saga import expanded, turn_back
 from interlock.errors import Diagnostic, Place
 from interlock.expression.language import SAFE, Language
-from interlock.model import document as doc
-from interlock.model.action import Expression
 from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, Late, State, StateKind, Transition
 from interlock.model.codec import content_hash
+from interlock.model.diagnostics import Findings
+from interlock.model.document import document as doc
+from interlock.model.document.actions import Expression
+from interlock.model.document.field import UNSET, Field
 from interlock.model.duration import format_duration, parse_duration
-from interlock.model.field import UNSET, Field
-from interlock.model.findings import Findings
 from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from interlock.model.chart import Descriptor, Transition
-from interlock.model.document import DialectName
+from interlock.model.document.document import DialectName
 
 
 def descriptor(text: str, dialect: DialectName) -> Descriptor:

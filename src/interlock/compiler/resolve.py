@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from interlock.errors import Place
 from interlock.expression.language import Language
-from interlock.expression.parse import ExpressionError, Parsed
-from interlock.model.action import (
+from interlock.expression.parser import ExpressionError, Parsed
+from interlock.model.diagnostics import Findings
+from interlock.model.document.actions import (
     Block,
     Expression,
     Guard,
@@ -22,9 +23,8 @@ from interlock.model.action import (
     guard_rewritten,
     value_rewritten,
 )
-from interlock.model.document import Document
-from interlock.model.findings import Findings
-from interlock.model.tree import Tree, Unresolved
+from interlock.model.document.document import Document
+from interlock.model.document.targets import Tree, Unresolved
 
 
 class Names:

@@ -19,7 +19,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from interlock.errors import Place
-from interlock.model.action import (
+from interlock.model.chart import Compensation, TurnBack
+from interlock.model.diagnostics import Findings
+from interlock.model.document.actions import (
     Assign,
     Block,
     Expression,
@@ -31,10 +33,8 @@ from interlock.model.action import (
     If,
     Value,
 )
-from interlock.model.chart import Compensation, TurnBack
-from interlock.model.document import Document, Invoke, Saga, SagaCall, SagaStep, State, Transition
-from interlock.model.field import Field
-from interlock.model.findings import Findings
+from interlock.model.document.document import Document, Invoke, Saga, SagaCall, SagaStep, State, Transition
+from interlock.model.document.field import Field
 
 RESERVED = ("completed", "compensated", "blocked", "compensation")
 """Names of generated states that no step may have."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from interlock.errors import Diagnostic
-from interlock.model.document import Document
+from interlock.model.document.document import Document
 
 Resolver = Callable[[str], str]
 """Gives the text that a `src` attribute names. Readers open nothing themselves."""

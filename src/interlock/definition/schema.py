@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.definition.shape import (
+from interlock.definition.shapes import (
     Anything,
     Boolean,
     Choice,
@@ -23,7 +23,7 @@ from interlock.definition.shape import (
     Shape,
     Text,
 )
-from interlock.definition.vocabulary import SHAPES
+from interlock.definition.vocabulary.chart import SHAPES
 
 
 def json_schema() -> dict[str, Any]:

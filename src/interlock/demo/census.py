@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from interlock.errors import InternalError
 from interlock.model.chart import Chart
-from interlock.ports.sight import Sight, entities_in
+from interlock.ports.statistics import Sight, entities_in
 from interlock.ports.store import PAGE_MAX, Store
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 
 COMPENSATED = {
     "order": ("refund_pending", "refund_failed", "refunded"),

@@ -16,7 +16,7 @@ from interlock.demo.census import entities_of
 from interlock.demo.services import Services
 from interlock.errors import ConflictError, RejectedError, UnavailableError
 from interlock.ports.store import Query
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 
 CROWD = 40
 """Newcomers at once on an empty store: there is something to see from the first second."""

@@ -14,15 +14,15 @@ that was created under a wrong clock, in the future, counts from when that is no
 
 from __future__ import annotations
 
-from interlock.effects.lane import Held
-from interlock.effects.left import CANCEL
+from interlock.effects.lanes import Held
 from interlock.effects.retry import Again, Failed, Policy, decided, error_facts, failed_by, policy_of
+from interlock.effects.work_delta import CANCEL
 from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
+from interlock.model.driver_events import invoke_failed
 from interlock.model.event import Event
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOOK_MS_MAX
-from interlock.model.results import invoke_failed
 from interlock.ports.clock import Clock
-from interlock.ports.driver import NOT_HERE, Child, Driver
+from interlock.ports.delivery import NOT_HERE, Child, Driver
 from interlock.ports.work import Claim, Settled, WorkQuery, WorkStore
 
 COUNTS_ANEW = "clock.ahead"

@@ -25,9 +25,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from interlock.effects.answers import Answers
-from interlock.effects.calling import answer_of, called
-from interlock.effects.lane import Held
+from interlock.effects.handler_threads import Threads
+from interlock.effects.lanes import Held
+from interlock.effects.results import Answers
 from interlock.effects.retry import (
     CALL_POLICY,
     Again,
@@ -41,14 +41,14 @@ from interlock.effects.retry import (
     policy_of,
     shown_message,
 )
-from interlock.effects.threads import Threads
+from interlock.effects.user_functions import answer_of, called
 from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.codec import encode
+from interlock.model.driver_events import COMPENSATION_FAILED, call_failed, invoke_done, invoke_failed
+from interlock.model.json_value import payload_refusal
 from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, LOOK_MS_MAX, STOP_MS_MAX
-from interlock.model.payload import payload_refusal
-from interlock.model.results import COMPENSATION_FAILED, call_failed, invoke_done, invoke_failed
 from interlock.ports.clock import Clock
-from interlock.ports.driver import Driver
+from interlock.ports.delivery import Driver
 from interlock.ports.threads import THREADS
 from interlock.ports.work import Claim, Settled, WorkQuery, WorkStore
 

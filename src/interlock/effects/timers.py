@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from interlock.effects.lane import Held
+from interlock.effects.lanes import Held
 from interlock.model.limits import LOOK_MS_MAX
 from interlock.model.snapshot import Timer
 from interlock.ports.clock import Clock
-from interlock.ports.driver import Driver
-from interlock.ports.lease import Downtime
+from interlock.ports.delivery import Driver
+from interlock.ports.leases import Downtime
 from interlock.ports.work import Settled
 
 MOVED = {"code": "timer.moved", "message": "it was set by a clock that was ahead, and counts anew"}

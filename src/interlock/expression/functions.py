@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-from interlock.expression.measure import (
+from interlock.expression.metering import (
     NUMBERS,
     SHORT_TEXT,
     Meter,

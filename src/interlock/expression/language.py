@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from interlock.expression.compile import Compiled, compile_parsed
-from interlock.expression.parse import Parsed, parse
+from interlock.expression.codegen import Compiled, compile_parsed
+from interlock.expression.parser import Parsed, parse
 
 Script = Callable[[dict[str, Any], Any, Any, Any, Any], None]
 """A script compiled: called like an expression (context, event, entity, active, meter); may write into the context."""

@@ -14,15 +14,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from interlock.expression.measure import text_bytes, weigh
-from interlock.expression.parse import ExpressionError
-from interlock.kernel.actions import Actions, Operation
-from interlock.kernel.failing import error_facts
+from interlock.expression.metering import text_bytes, weigh
+from interlock.expression.parser import ExpressionError
+from interlock.kernel.codegen import Actions, Operation
+from interlock.kernel.errors import error_facts
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import Run, run_at
 from interlock.kernel.select import Selector
-from interlock.model.action import Expression, Guard, guard_expressions, guard_text
 from interlock.model.chart import Chart, Transition
+from interlock.model.document.actions import Expression, Guard, guard_expressions, guard_text
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Trial

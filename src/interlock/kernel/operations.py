@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.kernel.actions import Actions, Operation, references
+from interlock.kernel.codegen import Actions, Operation, references
 from interlock.kernel.run import Run
 from interlock.model.chart import After, State
+from interlock.model.document.field import UNSET, Field
 from interlock.model.event import Event
-from interlock.model.field import UNSET, Field
 
 FEW = 8
 """Timers or states that an operation looks through without being charged for."""

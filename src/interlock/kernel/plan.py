@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from interlock.errors import CorruptionError
-from interlock.kernel.actions import Actions, Operation
+from interlock.kernel.codegen import Actions, Operation
 from interlock.kernel.operations import (
     begin_invoke,
     cancel_after,
@@ -31,9 +31,9 @@ from interlock.kernel.operations import (
     wait_to_invoke,
 )
 from interlock.kernel.run import ANOTHER_REVISION
-from interlock.kernel.structure import Entry, Recorded, Structure
-from interlock.model.action import Block
+from interlock.kernel.state_sets import Entry, Recorded, Structure
 from interlock.model.chart import Chart, State
+from interlock.model.document.actions import Block
 from interlock.model.limits import PLANS_MAX
 
 STATE_WORK = 4

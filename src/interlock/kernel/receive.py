@@ -13,16 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.errors import CorruptionError
-from interlock.kernel.actions import Actions, references
-from interlock.kernel.failing import StepFailed
-from interlock.kernel.judge import Judge, replaced
-from interlock.kernel.loop import Loop, Result
+from interlock.kernel.codegen import Actions, references
+from interlock.kernel.errors import StepFailed
+from interlock.kernel.microsteps import Loop, Result
+from interlock.kernel.outcome import Judge, replaced
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.run import ANOTHER_REVISION, Run, filled_payload, run_at
-from interlock.kernel.turning import Turning
+from interlock.kernel.saga_unwind import Turning
 from interlock.model.chart import Chart, Late, State
+from interlock.model.driver_events import TIMER_SOURCE, is_result
 from interlock.model.event import INVOKE_RESULTS, RESULT_NAMES, Event
-from interlock.model.results import TIMER_SOURCE, is_result
 from interlock.model.snapshot import Ended, Invocation, Snapshot, Timer
 from interlock.model.step import Fault, Outcome, Step
 

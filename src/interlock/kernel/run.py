@@ -17,14 +17,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from interlock.expression.compile import Meter
-from interlock.expression.measure import SHORT_TEXT, VALUE_BYTES, EvaluationError, text_bytes, weigh
-from interlock.kernel.address import delay_of, send_address
-from interlock.kernel.failing import ContentError, StepFailed, error_facts, name_of, reserved_name, text_of
+from interlock.expression.codegen import Meter
+from interlock.expression.metering import SHORT_TEXT, VALUE_BYTES, EvaluationError, text_bytes, weigh
+from interlock.kernel.errors import ContentError, StepFailed, error_facts, name_of, reserved_name, text_of
+from interlock.kernel.send_address import delay_of, send_address
 from interlock.model.chart import After, Invoke, State
+from interlock.model.document.field import UNSET, Field, fields_refusal, plain_refusal, refusal
 from interlock.model.effect import CHART_TYPES, Effect, EffectType
 from interlock.model.event import SCXML_PROCESSOR, Event, is_reserved
-from interlock.model.field import UNSET, Field, fields_refusal, plain_refusal, refusal
 from interlock.model.limits import (
     EFFECTS_MAX,
     FOREACH_ITEMS_MAX,

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from interlock.kernel.actions import Actions, Operation
+from interlock.kernel.codegen import Actions, Operation
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import Run
-from interlock.kernel.structure import Structure
-from interlock.model.action import Guard
+from interlock.kernel.state_sets import Structure
 from interlock.model.chart import Chart, Transition
+from interlock.model.document.actions import Guard
 from interlock.model.event import Event
 
 Asked = Callable[[int], bool]

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from interlock.errors import NOWHERE, Place
-from interlock.model.action import Block, Expression, Guard, RestorePolicy, Value
-from interlock.model.document import DialectName, EventType, Expect, Retry, Sensitive
-from interlock.model.field import Field
+from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
+from interlock.model.document.document import DialectName, EventType, Expect, Retry, Sensitive
+from interlock.model.document.field import Field
 
 StateKind = Literal["atomic", "compound", "parallel", "final", "history"]
 

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from interlock.errors import CorruptionError, Place
-from interlock.model.document import Document
+from interlock.model.document.document import Document
+from interlock.model.document.field import UNSET
 from interlock.model.event import Event
-from interlock.model.field import UNSET
 from interlock.model.limits import SNAPSHOT_BYTES_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step

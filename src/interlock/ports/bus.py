@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol, runtime_checkable
 
-from interlock.model.message import Message
+from interlock.model.journal.message import Message
 
 
 @runtime_checkable

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
+from interlock.model.diagnostics import suggestion
 from interlock.model.duration import parse_duration
 from interlock.model.event import check_sendable
-from interlock.model.findings import suggestion
 from interlock.model.limits import (
     KEY_BYTES_MAX,
     RECONCILE_RATE,

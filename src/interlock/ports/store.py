@@ -16,10 +16,10 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from interlock.errors import UsageError
-from interlock.model.entry import Entry
-from interlock.model.record import Record
+from interlock.model.journal.entry import Entry
+from interlock.model.journal.record import Record
+from interlock.model.journal.work import Left, Place
 from interlock.model.snapshot import Snapshot
-from interlock.model.work import Left, Place
 
 PAGE_MAX = 1_000
 """Rows of one answer of `find` and entries of one answer of `read`: longer ones are asked for page by page."""

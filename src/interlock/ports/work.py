@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from interlock.model.work import Lane, Place, Work
+from interlock.model.journal.work import Lane, Place, Work
 from interlock.ports.store import Refusal
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from interlock.model.action import (
+from interlock.model.chart import Invoke, Transition
+from interlock.model.document.actions import (
     Action,
     Assign,
     AssignCall,
@@ -29,7 +30,6 @@ from interlock.model.action import (
     Value,
     guard_text,
 )
-from interlock.model.chart import Invoke, Transition
 
 TEXT_LENGTH_MAX = 120
 """Characters of one text: a label is read at a glance, the whole stands in the definition."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from interlock.errors import UnavailableError
 
 if TYPE_CHECKING:
+    from interlock.ports.admission import Door, Pass
     from interlock.ports.clock import Clock
-    from interlock.ports.door import Door, Pass
 
 
 class Admission:

@@ -23,21 +23,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
-from interlock.model.entry import Entry, Receipt
+from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.store import Page, Query
 from interlock.ports.threads import start_thread
-from interlock.runtime.send import Runtime
-from interlock.runtime.serving import DRAIN_MS as SIGNAL_DRAIN_MS
-from interlock.runtime.serving import Drained, Signals, until_heard
-from interlock.runtime.travel import At
-from interlock.runtime.verify import Proof
-from interlock.stores.bells import Bell
+from interlock.runtime.history.travel import At
+from interlock.runtime.history.verify import Proof
+from interlock.runtime.runtime import Runtime
+from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
+from interlock.runtime.shutdown import Drained, Signals, until_heard
+from interlock.stores.threads.wakeup import Bell
 
 if TYPE_CHECKING:
-    from interlock.render.shown import ShownEntity, ShownKind
+    from interlock.render.notebook import ShownEntity, ShownKind
 
 BELLS_MAX = 64
 """Callers that wait by a pipe at once: it has two descriptors, of which a process has few. Others wait by a lock."""

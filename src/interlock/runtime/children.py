@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from interlock.errors import UsageError
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 
 
 def child_entity(kind: str, invokeid: str, key: str, *, restarts: int = 0) -> str:

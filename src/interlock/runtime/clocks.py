@@ -23,11 +23,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from interlock.effects.retry import Policy, backoff_ms, code_of
-from interlock.effects.waits import is_put_off_too_far
+from interlock.effects.waiting import is_put_off_too_far
 from interlock.errors import InterlockError
 from interlock.model.limits import AHEAD_ENTITIES_MAX, CLOCK_AHEAD_MS_MAX, LEASE_MS
 from interlock.ports.clock import Clock
-from interlock.ports.lease import ClockCorrection, LeaseStore, StampSight
+from interlock.ports.leases import ClockCorrection, LeaseStore, StampSight
 from interlock.ports.store import PAGE_MAX, Loaded, Query, Store
 from interlock.ports.work import Claim, Settled, WorkQuery, WorkRow, WorkStore
 

@@ -31,15 +31,15 @@ from msgspec import Struct
 from interlock.effects.retry import Policy, backoff_ms, code_of, error_facts, shown_message
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
 from interlock.model.codec import plain
-from interlock.model.entry import Receipt
+from interlock.model.journal.entry import Receipt
+from interlock.model.journal.message import Message, decode_message
 from interlock.model.keys import bus_key
 from interlock.model.limits import NAME_BYTES_MAX
-from interlock.model.message import Message, decode_message
 from interlock.model.storable import shown
 from interlock.ports.bus import Bus, Incoming, Source
 from interlock.ports.fork import after_fork, keep_forever
-from interlock.runtime.send import Runtime
-from interlock.runtime.steps import EXPIRED
+from interlock.runtime.runtime import Runtime
+from interlock.runtime.sender import EXPIRED
 
 IN_HAND_MAX = 64
 """Messages in hand at a time: the bus keeps the others."""

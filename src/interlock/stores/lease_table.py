@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, DOWNTIMES_MAX, LEASE_MS_MAX
-from interlock.ports.lease import Downtime, Lease
+from interlock.ports.leases import Downtime, Lease
 
 NOBODY = ""
 """The owner of a name that was given back: no worker is called so."""

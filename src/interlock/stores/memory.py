@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from interlock.errors import ArchivedError, UnavailableError, UsageError
-from interlock.model.record import Record, encode_record, genesis
+from interlock.model.journal.record import Record, encode_record, genesis
+from interlock.model.journal.work import Lane, Place
 from interlock.model.snapshot import Snapshot
-from interlock.model.work import Lane, Place
 from interlock.ports.fork import after_fork, forked_error
-from interlock.ports.lease import Downtime, Lease
-from interlock.ports.sight import COUNT_MAX, DAY_MS, Count, Dwell, Minute, RefusalProof, RefusalRow
+from interlock.ports.leases import Downtime, Lease
+from interlock.ports.statistics import COUNT_MAX, DAY_MS, Count, Dwell, Minute, RefusalProof, RefusalRow
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
@@ -40,7 +40,7 @@ from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
 from interlock.stores.cursor import decode_cursor, encode_cursor
 from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import since_ms, standing
-from interlock.stores.tally import BUCKETS, CONFLICTS, REFUSALS, Tally
+from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, Tally
 from interlock.stores.work_table import WorkTable
 
 T = TypeVar("T")

@@ -53,9 +53,9 @@ def newest(store: str) -> int:
 
 
 def _sqlite(url: str) -> Schema:
-    from interlock.stores.sqlite import address
-    from interlock.stores.sqlite_connect import open_reader, translated
-    from interlock.stores.sqlite_files import CALLS
+    from interlock.stores.sqlite.connection import open_reader, translated
+    from interlock.stores.sqlite.files import CALLS
+    from interlock.stores.sqlite.store import address
 
     path = address(url)[0].absolute()
     if not path.exists():
@@ -91,8 +91,8 @@ def _files(url: str) -> Schema:
 
 def _check_new(root: Path) -> None:
     """Raises CorruptionError for a folder that has lost its format, as opening it would."""
-    from interlock.stores.files_names import RESOURCES
-    from interlock.stores.files_root import WAL, lost_format
+    from interlock.stores.files.names import RESOURCES
+    from interlock.stores.files.root import WAL, lost_format
 
     for name in (WAL, RESOURCES):
         folder = root / name
@@ -106,12 +106,12 @@ def _unreadable(root: Path) -> InterlockError:
 
 
 async def _postgres(url: str) -> Schema:
-    from interlock.stores.postgres import needing_driver
-    from interlock.stores.postgres_address import parsed
+    from interlock.stores.postgres.address import parsed
+    from interlock.stores.postgres.opening import needing_driver
 
     with needing_driver():
-        from interlock.stores.postgres_connect import connected
-        from interlock.stores.postgres_upkeep import SELECT_PLACE, SELECT_SCHEMA
+        from interlock.stores.postgres.connection import connected
+        from interlock.stores.postgres.maintenance import SELECT_PLACE, SELECT_SCHEMA
 
     place = parsed(url)
     connection = await connected(place)

@@ -41,11 +41,11 @@ def tenant_of(url: str) -> str:
     """The tenant that an address is bound to; "" where there are none. Raises UsageError for a malformed one."""
     match url.partition(":")[0]:
         case "sqlite":
-            from interlock.stores.sqlite import address
+            from interlock.stores.sqlite.store import address
 
             return address(url)[1]
         case "postgresql" | "postgres":
-            from interlock.stores.postgres_address import parsed
+            from interlock.stores.postgres.address import parsed
 
             return parsed(url).tenant
         case "file":
@@ -92,9 +92,9 @@ def _of_folder(url: str) -> str:
 
 
 def _sqlite(url: str, statement: str) -> tuple[str, ...]:
-    from interlock.stores.sqlite import address
-    from interlock.stores.sqlite_connect import open_reader, translated
-    from interlock.stores.sqlite_files import CALLS
+    from interlock.stores.sqlite.connection import open_reader, translated
+    from interlock.stores.sqlite.files import CALLS
+    from interlock.stores.sqlite.store import address
 
     path = address(url)[0].absolute()
     try:
@@ -107,13 +107,13 @@ def _sqlite(url: str, statement: str) -> tuple[str, ...]:
 
 
 async def _postgres(url: str, statement: str) -> tuple[str, ...]:
-    from interlock.stores.postgres import needing_driver
-    from interlock.stores.postgres_address import parsed
+    from interlock.stores.postgres.address import parsed
+    from interlock.stores.postgres.opening import needing_driver
 
     with needing_driver():
         from asyncpg import PostgresError  # type: ignore[import-untyped]  # see postgres_connect
 
-        from interlock.stores.postgres_connect import LOST, connected, translated
+        from interlock.stores.postgres.connection import LOST, connected, translated
 
     place = parsed(url)
     connection = await connected(place)

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from interlock.model.work import ORDERED, Lane, Left, Place, Work
+from interlock.model.journal.work import ORDERED, Lane, Left, Place, Work
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
 
 

@@ -21,26 +21,26 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from interlock.errors import UsageError
 from interlock.model.codec import encode
-from interlock.runtime.send import Runtime
-from interlock.web import audit, entities, journals, kinds, lab, lists, live, logins, works
-from interlock.web.access import Access
+from interlock.runtime.runtime import Runtime
+from interlock.web.api import audit, entities, journals, kinds, lists, session, simulation, streams, work
+from interlock.web.auth import Access
 from interlock.web.console import Console
-from interlock.web.endpoint import BASE, Endpoint, route
-from interlock.web.openapi import document
+from interlock.web.errors import HttpProblem, problem_of, problem_response
+from interlock.web.http.endpoint import BASE, Endpoint, route
+from interlock.web.http.middleware import Shield
+from interlock.web.http.openapi import document
 from interlock.web.pages import routes, unknown_page
-from interlock.web.problem import HttpProblem, problem_of, problem_response
-from interlock.web.shield import Shield
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *logins.ENDPOINTS,
+    *session.ENDPOINTS,
     *kinds.ENDPOINTS,
     *lists.ENDPOINTS,
     *entities.ENDPOINTS,
     *journals.ENDPOINTS,
-    *works.ENDPOINTS,
+    *work.ENDPOINTS,
     *audit.ENDPOINTS,
-    *lab.ENDPOINTS,
-    *live.ENDPOINTS,
+    *simulation.ENDPOINTS,
+    *streams.ENDPOINTS,
 )
 
 

@@ -14,21 +14,21 @@ from hashlib import sha256
 from urllib.parse import urlsplit
 
 from interlock.errors import DeniedError, UsageError
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
-from interlock.model.findings import suggestion
+from interlock.model.diagnostics import suggestion
+from interlock.observe.history import Past
+from interlock.observe.pulse import Pulse
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
-from interlock.runtime.own import OWN_KINDS
-from interlock.runtime.send import Runtime
-from interlock.web.access import Access, Person
+from interlock.runtime.builtin_charts import OWN_KINDS
+from interlock.runtime.runtime import Runtime
+from interlock.web.auth import Access, Person
 from interlock.web.diagrams import diff_svg, svg
-from interlock.web.jobs import Jobs
-from interlock.web.lab_queue import LabQueue
-from interlock.web.past import Past
-from interlock.web.problem import HttpProblem
-from interlock.web.pulse import Pulse
+from interlock.web.errors import HttpProblem
+from interlock.web.jobs.runner import Jobs
+from interlock.web.simulation_queue import LabQueue
 
 MAC_BYTES = 16
 """Bytes of a cursor's authentication code: it is the starting value of its encryption, too."""

@@ -9,9 +9,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from interlock.model.action import guard_text
 from interlock.model.chart import Chart, State
-from interlock.render.depict import Options, drawn, drawn_diff
+from interlock.model.document.actions import guard_text
+from interlock.render.picture import Options, drawn, drawn_diff
 
 LOOK = Options(theme="bare", role="group")
 

@@ -21,12 +21,12 @@ from starlette.types import ASGIApp
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.limits import HTTP_BACKLOG_MAX, HTTP_IDLE_MS_MAX
-from interlock.runtime.send import Runtime
-from interlock.web.access import Access
+from interlock.runtime.runtime import Runtime
 from interlock.web.app import application, checked_origin
-from interlock.web.connections import Connections
+from interlock.web.auth import Access
 from interlock.web.console import Console
-from interlock.web.log_repeats import limited_logs
+from interlock.web.http.connections import Connections
+from interlock.web.http.log_repeats import limited_logs
 
 DRAIN_SECONDS = 10
 LOGGERS = ("asyncio", "uvicorn.error", "interlock.web", "interlock.web.http")

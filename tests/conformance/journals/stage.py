@@ -27,15 +27,15 @@ from pathlib import Path
 from typing import Any
 
 import interlock
-from interlock.assemble import BoundChart
+from interlock.assemble.charts import BoundChart
 from interlock.errors import InterlockError
 from interlock.model.codec import encode
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
-from interlock.model.entry import Entry, Receipt
 from interlock.model.event import Event
+from interlock.model.journal.entry import Entry, Receipt
 from interlock.ports.store import Append, Appended, Query
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BEGINNING_MS = 1_767_225_600_000

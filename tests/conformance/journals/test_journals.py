@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.model.record import decode_record, genesis
+from interlock.model.journal.record import decode_record, genesis
 from interlock.ports.store import Store
-from interlock.runtime.retention import Rule, archive
-from interlock.runtime.send import Runtime
-from interlock.runtime.verify import verify_entity
-from interlock.stores import files
+from interlock.runtime.history.archive import Rule, archive
+from interlock.runtime.history.verify import verify_entity
+from interlock.runtime.runtime import Runtime
+from interlock.stores.files import store as files
 from tests.conformance.journals.stage import Stage, StillClock, charts_of
 from tests.scenarios.runner import Block, parse, written
 from tests.support.postgres_server import store_or_skip

@@ -8,8 +8,8 @@ from __future__ import annotations
 from random import Random
 
 from interlock.compiler.build import compile_document
-from interlock.model.action import Block, Do
-from interlock.model.document import Document, Initial, Origin, State, Transition
+from interlock.model.document.actions import Block, Do
+from interlock.model.document.document import Document, Initial, Origin, State, Transition
 from tests.properties.charts import document
 
 

@@ -12,10 +12,10 @@ from dataclasses import fields, is_dataclass
 from random import Random
 from typing import Any
 
-from interlock.model.action import Expression, Raise, Send
 from interlock.model.chart import Chart, State
+from interlock.model.document.actions import Expression, Raise, Send
+from interlock.model.document.field import UNSET, Field
 from interlock.model.event import Event
-from interlock.model.field import UNSET, Field
 from interlock.model.snapshot import Invocation, Snapshot, Timer
 
 FOREIGN = ("unheard.of", "error.execution", "x")

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from interlock.assemble import read_file
-from interlock.model.document import Document, State, Transition
+from interlock.assemble.charts import read_file
+from interlock.model.document.document import Document, State, Transition
 from tests.conformance.roundtrip.plain_charts import plain_document
 from tests.conformance.roundtrip.trips import LostError, chart_of, trip
 from tests.conformance.roundtrip.twins import Tally, Twins

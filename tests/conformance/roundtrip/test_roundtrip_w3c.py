@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from interlock.definition.scxml import FORMAT as SCXML
+from interlock.definition.scxml.format import FORMAT as SCXML
 from interlock.errors import InterlockError
 from interlock.expression.language import SAFE, Language
-from interlock.model.document import Document
+from interlock.model.document.document import Document
 from tests.conformance.roundtrip.trips import LostError, chart_of, trip
 from tests.conformance.roundtrip.twins import Tally, Twins
 from tests.conformance.w3c.suite import (

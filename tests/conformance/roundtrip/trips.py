@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from interlock.assemble import format_named
+from interlock.assemble.charts import format_named
 from interlock.compiler.build import compile_document
 from interlock.errors import Diagnostic
 from interlock.expression.language import SAFE, Language
 from interlock.model.chart import Chart
-from interlock.model.document import Document
+from interlock.model.document.document import Document
 
 CHANGING = {
     "yaml": {"export.order"},

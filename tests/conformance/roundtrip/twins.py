@@ -15,7 +15,7 @@ from zlib import crc32
 
 from interlock.errors import RejectedError
 from interlock.expression.language import SAFE, Language
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State
 from interlock.model.codec import encode, plain
 from interlock.model.event import Event

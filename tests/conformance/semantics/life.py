@@ -12,11 +12,11 @@ from textwrap import dedent
 from typing import Any
 
 from interlock.compiler.build import compile_document
-from interlock.definition.yaml import FORMAT
-from interlock.kernel.kernel import Kernel
-from interlock.model.action import Log
+from interlock.definition.yaml.format import FORMAT
+from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
-from interlock.model.document import Document, State
+from interlock.model.document.actions import Log
+from interlock.model.document.document import Document, State
 from interlock.model.effect import Effect
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Parent, Timer

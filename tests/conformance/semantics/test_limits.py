@@ -9,7 +9,7 @@ import pytest
 from interlock.compiler.build import compile_document
 from interlock.errors import RejectedError
 from interlock.model import limits
-from interlock.model.document import State
+from interlock.model.document.document import State
 from interlock.model.event import Event
 from tests.conformance.semantics.life import Life, read
 

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX
-from interlock.ports.lease import ClockCorrection, Downtime, Lease, LeaseStore
-from interlock.stores import files, lease_table, memory, sqlite, sqlite_leases
-from interlock.testing.store_suite import Case, Subject, lease_cases_for
+from interlock.ports.leases import ClockCorrection, Downtime, Lease, LeaseStore
+from interlock.stores import lease_table, memory
+from interlock.stores.files import store as files
+from interlock.stores.sqlite import leases as sqlite_leases
+from interlock.stores.sqlite import store as sqlite
+from interlock.testing.store_suite.suite import Case, Subject, lease_cases_for
 from tests.conformance.stores.test_store_suite import opened_postgres
 from tests.support.postgres_server import store_or_skip
 

@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
-from interlock.ports.sight import Count
+from interlock.ports.statistics import Count
 from interlock.ports.store import Append, Appended, Query
-from interlock.stores import memory, postgres_batch, postgres_upkeep, sqlite, sqlite_batch, sqlite_connect
-from interlock.stores.postgres import open_store as open_postgres
-from interlock.testing.store_samples import Life
-from interlock.testing.store_subject import kept, listed
-from interlock.testing.store_suite import SIGHT_CASES, Case, Subject
+from interlock.stores import memory
+from interlock.stores.postgres import commit, maintenance
+from interlock.stores.postgres.opening import open_store as open_postgres
+from interlock.stores.sqlite import commit as sqlite_batch
+from interlock.stores.sqlite import connection as sqlite_connect
+from interlock.stores.sqlite import store as sqlite
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import kept, listed
+from interlock.testing.store_suite.suite import SIGHT_CASES, Case, Subject
 from tests.conformance.stores.test_store_suite import opened_postgres
 from tests.support.postgres_server import asked, store_or_skip
 
@@ -132,9 +136,7 @@ def _as_before(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
 @pytest.fixture(params=["sqlite", "postgres"])
 async def old(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Reopen]:
     """Opens a store: at first as the release before, with its schema and its lists; the second time as this one."""
-    room, upkeep, last = (
-        (sqlite_batch, sqlite_connect, 6) if request.param == "sqlite" else (postgres_batch, postgres_upkeep, 3)
-    )
+    room, upkeep, last = (sqlite_batch, sqlite_connect, 6) if request.param == "sqlite" else (commit, maintenance, 3)
     url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else store_or_skip()
     migrations = dict(upkeep._migrations())
     monkeypatch.setattr(room, "standing", _as_before)

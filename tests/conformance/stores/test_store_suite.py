@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from interlock.ports.store import Store
-from interlock.stores import files, memory, postgres, sqlite
-from interlock.testing import store_crowd, store_writing
-from interlock.testing.store_suite import CASES, Case, Subject, cases_for
+from interlock.stores import memory
+from interlock.stores.files import store
+from interlock.stores.postgres import opening
+from interlock.stores.sqlite import store as sqlite
+from interlock.testing.store_suite import appends, concurrency
+from interlock.testing.store_suite.suite import CASES, Case, Subject, cases_for
 from tests.support.postgres_server import store_or_skip
 
-WRITING = (*store_writing.CASES, *store_crowd.CASES, *store_crowd.SHARED)
+WRITING = (*appends.CASES, *concurrency.CASES, *concurrency.SHARED)
 IN_MEMORY = cases_for(durable=False, shared=False)
 
 
@@ -31,7 +34,7 @@ async def test_the_memory_store_keeps(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=_named)
 async def test_the_file_store_keeps(case: Case, tmp_path: Path) -> None:
     """A folder keeps every case, by several handles and processes too."""
-    await case(Subject(open=partial(files.open_store, f"file://{tmp_path}/x")))
+    await case(Subject(open=partial(store.open_store, f"file://{tmp_path}/x")))
 
 
 @pytest.mark.parametrize("case", CASES, ids=_named)
@@ -42,7 +45,7 @@ async def test_the_sqlite_store_keeps(case: Case, tmp_path: Path) -> None:
 
 def opened_postgres(url: str) -> Store:
     """A PostgreSQL store, opened in an event loop that ends before the store is used."""
-    return asyncio.run(postgres.open_store(url))
+    return asyncio.run(opening.open_store(url))
 
 
 @pytest.mark.parametrize("case", CASES, ids=_named)

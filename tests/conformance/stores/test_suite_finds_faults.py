@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Page, Query, Stale
 from interlock.stores.memory import MemoryStore
-from interlock.testing.store_suite import Subject, cases_for
+from interlock.testing.store_suite.suite import Subject, cases_for
 
 Answer = Appended | Duplicate | Conflict | Stale
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from interlock.compiler.build import compile_document
-from interlock.definition.scxml import read_scxml
+from interlock.definition.scxml.format import read_scxml
 from interlock.errors import InterlockError
 from interlock.expression.language import SAFE, Language
-from interlock.kernel.kernel import Kernel
-from interlock.model.document import Document
-from interlock.testing.simulate import Simulation
+from interlock.kernel.step import Kernel
+from interlock.model.document.document import Document
+from interlock.testing.simulation import Simulation
 from tests.conformance.w3c.macros import expanded
 from tests.conformance.w3c.trusted import TrustedLanguage
 

@@ -10,10 +10,10 @@ from textwrap import dedent
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from interlock.definition.scxml_expression import exported
-from interlock.expression.compile import Compiled
+from interlock.definition.scxml.expressions import exported
+from interlock.expression.codegen import Compiled
 from interlock.expression.language import Script
-from interlock.expression.parse import ExpressionError, Parsed
+from interlock.expression.parser import ExpressionError, Parsed
 
 
 class TrustedLanguage:

@@ -15,12 +15,12 @@ from shutil import which
 from typing import Any
 
 from interlock.compiler.build import compile_document
-from interlock.definition.xstate import read_xstate
-from interlock.definition.xstate_event import imported_descriptor
+from interlock.definition.xstate.events import imported_descriptor
+from interlock.definition.xstate.format import read_xstate
 from interlock.errors import RejectedError
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, Dialect
-from interlock.model.document import Document
+from interlock.model.document.document import Document
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from interlock.definition.xstate import read_xstate, write_xstate
+from interlock.definition.xstate.format import read_xstate, write_xstate
 from tests.conformance.xstate.definitions import Json, generated
 from tests.conformance.xstate.peer import Seen, difference, document_of, missing, ours, theirs
 

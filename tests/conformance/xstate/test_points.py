@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from interlock.compiler.build import compile_document
-from interlock.definition.xstate import read_xstate, write_xstate
-from interlock.kernel.kernel import Kernel
-from interlock.model.action import Raise
-from interlock.model.document import Document, Invoke, State
+from interlock.definition.xstate.format import read_xstate, write_xstate
+from interlock.kernel.step import Kernel
+from interlock.model.document.actions import Raise
+from interlock.model.document.document import Document, Invoke, State
 from interlock.model.event import Event
 from tests.conformance.xstate.peer import Ours, Seen, chart_of, document_of, missing, ours, refusal, theirs
 from tests.conformance.xstate.scenes import SCENES, Json, Scene, expression, story, traced

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interlock.model.document import Document, State
+from interlock.model.document.document import Document, State
 from tests.conformance.xstate.peer import Ours, Seen, chart_of, document_of, missing, theirs
 from tests.conformance.xstate.scenes import Json, story, traced
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from interlock.assemble import BoundChart, answer, failure, firing, loads
+from interlock.assemble.charts import BoundChart, answer, failure, firing, loads
 from interlock.errors import DefinitionError, UsageError
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.effect import Effect
 from interlock.model.event import Event
 from interlock.model.snapshot import Timer

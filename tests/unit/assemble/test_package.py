@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-LATE = ("asyncio", "click", "interlock.assemble", "interlock.kernel.kernel", "msgspec", "rich", "yaml")
+LATE = ("asyncio", "click", "interlock.assemble.charts", "interlock.kernel.step", "msgspec", "rich", "yaml")
 
 
 def loaded_after(code: str) -> list[str]:
@@ -42,5 +42,5 @@ def test_every_name_is_listed_and_is_the_one_of_its_home() -> None:
     assert set(interlock.__all__) <= set(dir(interlock))
     for name in interlock.__all__:
         assert getattr(interlock, name) is getattr(interlock, name)
-    assert interlock.build is importlib.import_module("interlock.definition.builder")
+    assert interlock.build is importlib.import_module("interlock.definition.builder.namespace")
     assert interlock.__version__ == importlib.import_module("importlib.metadata").version("interlock")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from interlock import assemble
-from interlock.assemble import FORMATS, compiled, format_named, format_of, formats, load, loads, read, read_file
+from interlock.assemble import charts
+from interlock.assemble.charts import FORMATS, compiled, format_named, format_of, formats, load, loads, read, read_file
 from interlock.definition.format import Format, Reading, Writing
 from interlock.errors import DefinitionError, NotFoundError, UsageError
-from interlock.model.document import Document
+from interlock.model.document.document import Document
 from interlock.model.limits import DEFINITION_BYTES_MAX
 
 YAML = "interlock: 1\nkind: door\nstates: {open: {on: {push: shut}}, shut: {on: {pull: open}}}\n"
@@ -181,7 +181,7 @@ def test_a_text_that_is_no_definition_at_all_has_a_finding() -> None:
 def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A format that gives no document owes a finding; nobody gets a chart out of nothing."""
     silent = Format(name="silent", suffixes=(), read=lambda *_, **__: Reading(document=None), write=_unused)
-    monkeypatch.setattr(assemble, "format_named", lambda name: silent)
+    monkeypatch.setattr(charts, "format_named", lambda name: silent)
     with pytest.raises(DefinitionError) as caught:
         loads("", format="silent")
 

@@ -6,9 +6,9 @@ import pytest
 
 from interlock.buses import memory, webhook
 from interlock.buses.address import wire_id
-from interlock.buses.schemes import BUSES, opened_bus, opened_source
+from interlock.buses.registry import BUSES, opened_bus, opened_source
 from interlock.errors import UsageError
-from interlock.model.message import Message
+from interlock.model.journal.message import Message
 from tests.support.missing import error_without
 
 GOOD = [

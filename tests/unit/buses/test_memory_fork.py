@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from interlock.buses import memory
-from interlock.model.message import Message
+from interlock.model.journal.message import Message
 from tests.unit.shm.processes import Child, Line
 
 MESSAGE = Message(id="order/A.1/7/0", source="/shop/order", type="order.paid", data={"n": 1})

@@ -4,7 +4,7 @@ import pytest
 
 from interlock.buses.rabbitmq import TYPE_BYTES_MAX, open_bus
 from interlock.errors import RejectedError, UnavailableError
-from interlock.model.message import Message
+from interlock.model.journal.message import Message
 
 NOWHERE = "amqp://guest:guest@127.0.0.1:1/?exchange=orders"
 

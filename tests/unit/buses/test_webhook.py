@@ -15,7 +15,7 @@ import pytest
 
 from interlock.buses import webhook
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
-from interlock.model.message import CONTENT_TYPE, Message, decode_message
+from interlock.model.journal.message import CONTENT_TYPE, Message, decode_message
 from tests.support.eventually import PATIENCE_SECONDS
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import interlock
+from interlock.assemble.runtimes import opened_store
 from interlock.errors import NotFoundError
-from interlock.opening import opened_store
 from tests.unit.cli.calls import Caller
 
 COUNT = 5

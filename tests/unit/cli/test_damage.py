@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.stores.files_names import directory_name, shard_name
+from interlock.stores.files.names import directory_name, shard_name
 from tests.support.missing import run_without
 from tests.unit.cli.calls import Caller, Ended
 
@@ -232,7 +232,7 @@ class Interrupting:
         if name == "interlock.cli.main":
             raise KeyboardInterrupt
 
-from interlock.cli.start import start
+from interlock.cli.entry_point import start
 sys.meta_path.insert(0, Interrupting())
 sys.exit(start())
 """

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 import pytest
 
-from interlock.cli import exits
-from interlock.cli.exits import exit_code
+from interlock.cli import exit_codes
+from interlock.cli.exit_codes import exit_code
 from interlock.cli.main import commands
 from interlock.errors import (
     ConflictError,
@@ -68,7 +68,7 @@ def test_an_error_that_reaches_the_top_is_told_and_coded(
     error: Exception, code: int, call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever a command raises ends in lines on stderr, the last of which is the error."""
-    monkeypatch.setattr("interlock.cli.check.read_source", _raising(error))
+    monkeypatch.setattr("interlock.cli.commands.check.read_source", _raising(error))
 
     ended = call("check", "lamp.yaml")
 
@@ -80,7 +80,7 @@ def test_an_error_that_reaches_the_top_is_told_and_coded(
 
 def test_a_bug_of_ours_says_how_to_report_it(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unexpected exception is 70; the traceback comes with -v only."""
-    monkeypatch.setattr("interlock.cli.check.read_source", _raising(ZeroDivisionError("nothing")))
+    monkeypatch.setattr("interlock.cli.commands.check.read_source", _raising(ZeroDivisionError("nothing")))
 
     quiet, loud = call("check", "lamp.yaml"), call("-v", "check", "lamp.yaml")
 
@@ -92,7 +92,7 @@ def test_a_bug_of_ours_says_how_to_report_it(call: Caller, folder: Path, monkeyp
 
 def test_an_interrupt_is_130(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends a command without a traceback."""
-    monkeypatch.setattr("interlock.cli.check.read_source", _raising(KeyboardInterrupt()))
+    monkeypatch.setattr("interlock.cli.commands.check.read_source", _raising(KeyboardInterrupt()))
 
     ended = call("check", "lamp.yaml")
 
@@ -102,7 +102,7 @@ def test_an_interrupt_is_130(call: Caller, folder: Path, monkeypatch: pytest.Mon
 
 def test_a_closed_pipe_is_a_quiet_end(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader has what it wanted; a stream without a file behind it does not matter either."""
-    monkeypatch.setattr("interlock.cli.check.read_source", _raising(BrokenPipeError(errno.EPIPE, "closed")))
+    monkeypatch.setattr("interlock.cli.commands.check.read_source", _raising(BrokenPipeError(errno.EPIPE, "closed")))
 
     ended = call("check", "lamp.yaml")
 
@@ -184,7 +184,7 @@ def test_the_reference_lists_every_code() -> None:
     """The page and the table say the same."""
     page = (Path(__file__).parents[3] / "docs" / "reference" / "exit-codes.md").read_text(encoding="utf-8")
     rows = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}
-    codes = {value for name, value in vars(exits).items() if name.isupper() and isinstance(value, int)}
+    codes = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
 
     assert codes <= rows
 
@@ -198,7 +198,7 @@ def test_a_completion_script_names_our_variable(shell: str, call: Caller) -> Non
 def test_no_command_is_imported_before_it_is_called() -> None:
     """The table names modules; the group imports click and errors only."""
     assert "rich" not in vars(import_module("interlock.cli.main"))
-    assert "interlock.assemble" not in vars(import_module("interlock.cli.main"))
+    assert "interlock.assemble.charts" not in vars(import_module("interlock.cli.main"))
 
 
 def test_an_unreadable_file_is_told(call: Caller, folder: Path) -> None:

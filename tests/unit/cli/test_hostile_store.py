@@ -16,15 +16,15 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.cli.main import _COMMANDS
-from interlock.cli.progress import Progress
-from interlock.cli.terminal import Terminal
+from interlock.cli.output.progress import Progress
+from interlock.cli.output.terminal import Terminal
 from interlock.model.effect import Effect
-from interlock.model.work import Left, Place, Work
+from interlock.model.journal.work import Left, Place, Work
 from interlock.ports.store import Append, Refusal
 from interlock.ports.work import Settled
-from interlock.stores.sqlite import open_store
-from interlock.testing.store_samples import PARCEL, Life
-from interlock.testing.store_subject import kept
+from interlock.stores.sqlite.store import open_store
+from interlock.testing.store_suite.samples import PARCEL, Life
+from interlock.testing.store_suite.subject import kept
 from tests.unit.cli.calls import Caller
 
 FORGED = "FORGED"

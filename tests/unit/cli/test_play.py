@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from interlock.assemble import loads
-from interlock.cli import scene
+from interlock.assemble.charts import loads
+from interlock.cli.output import scene
 from interlock.cli.play import Play, payload
 from interlock.errors import UsageError
 

@@ -147,7 +147,8 @@ def test_version_and_help_import_neither_rich_nor_a_reader() -> None:
 import sys
 from interlock.cli.main import main
 main(["--version"]); main(["--help"])
-print(sorted({"rich", "yaml", "interlock.assemble", "interlock.kernel.kernel"} & set(sys.modules)), file=sys.stderr)
+loaded = {"rich", "yaml", "interlock.assemble.charts", "interlock.kernel.step"} & set(sys.modules)
+print(sorted(loaded), file=sys.stderr)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.places import Project, project
-from interlock.cli.sights import age_text, time_text
+from interlock.cli.output.values import age_text, time_text
+from interlock.cli.session import Project, project
 from interlock.errors import UsageError
 from interlock.stores.schema import newest
 from tests.support.missing import run_without
@@ -406,7 +406,7 @@ def test_progress_is_shown_on_a_terminal(lamps: Path, folder: Path) -> None:
     """A line that overwrites itself on the way, and is gone in the end."""
     words = ["verify", STORE, *CHARTED]
     starter = (
-        "import interlock.cli.progress as progress; progress.EVERY_SECONDS = 0; "
+        "import interlock.cli.output.progress as progress; progress.EVERY_SECONDS = 0; "
         f"from interlock.cli.main import main; main({words!r})"
     )
     master, slave = pty.openpty()

@@ -1,10 +1,10 @@
 """Small definitions and what the compiler says about them, in one line per finding."""
 
 from interlock.compiler.build import Compilation, compile_document
-from interlock.definition.yaml import FORMAT
+from interlock.definition.yaml.format import FORMAT
 from interlock.expression.language import SAFE, Language
 from interlock.model.chart import Chart
-from interlock.model.document import Document
+from interlock.model.document.document import Document
 
 HEAD = "interlock: 1\nkind: test\n"
 """What stands before every definition of these tests, so that line 3 is the first of its own."""

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from interlock.compiler.build import compile_document
-from interlock.expression.compile import Compiled
+from interlock.expression.codegen import Compiled
 from interlock.expression.language import SAFE, Language, Script
-from interlock.expression.parse import Parsed
-from interlock.model.action import Expression, GuardIn
-from interlock.model.action import Script as ScriptAction
+from interlock.expression.parser import Parsed
 from interlock.model.chart import After
-from interlock.model.document import Document, EventType, Initial, Invoke, State, Transition
-from interlock.model.field import Field
+from interlock.model.document.actions import Expression, GuardIn
+from interlock.model.document.actions import Script as ScriptAction
+from interlock.model.document.document import Document, EventType, Initial, Invoke, State, Transition
+from interlock.model.document.field import Field
 from tests.unit.compiler.findings import chart_of, compiled, errors, told
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from interlock.compiler.review import LINTS
+from interlock.compiler.checks.report import LINTS
 from tests.tidy.tracked import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "diagnostics.md"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interlock.compiler.build import compile_document
-from interlock.definition.yaml import FORMAT
+from interlock.definition.yaml.format import FORMAT
 from tests.tidy.tracked import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.interlock.yaml"))

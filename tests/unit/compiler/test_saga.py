@@ -3,9 +3,9 @@
 import pytest
 
 from interlock.errors import Place
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.chart import Invoke, Late
-from interlock.model.document import Document, Saga, SagaCall, SagaStep, State, Transition
+from interlock.model.document.document import Document, Saga, SagaCall, SagaStep, State, Transition
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation
 from interlock.model.step import Step
@@ -488,7 +488,7 @@ def test_the_states_of_a_saga_count() -> None:
 def test_a_chart_without_sagas_is_left_as_it_is() -> None:
     """Nothing is rewritten that need not be."""
     from interlock.compiler.saga import expanded
-    from interlock.model.findings import Findings
+    from interlock.model.diagnostics import Findings
 
     document = read("states: {a: {}}")
 

@@ -1,7 +1,7 @@
 """The example charts written in Python: what the builder is for, and what its documents are compared by."""
 
-from interlock.definition import builder as build
-from interlock.model.document import Document, State
+from interlock.definition.builder import namespace as build
+from interlock.model.document.document import Document, State
 
 
 def order() -> Document:

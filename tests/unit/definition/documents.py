@@ -12,9 +12,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from interlock.model import action as act
-from interlock.model import document as doc
-from interlock.model.field import FIELD_TYPES, UNSET, Field
+from interlock.model.document import actions as act
+from interlock.model.document import document as doc
+from interlock.model.document.field import FIELD_TYPES, UNSET, Field
 
 KEYS = st.sampled_from(
     ["a", "b", "paid", "on", "off", "no", "null", "1", "0x1F", "x-y", "1e3", "été", "true", "y", "2026-11-15"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.definition.format import Resolver
-from interlock.definition.scxml import read_scxml
-from interlock.definition.scxml_structure import INTERLOCK, SCXML
-from interlock.definition.scxml_write import write_scxml
-from interlock.model.action import Block, Expression, GuardExpression
-from interlock.model.document import Document, State
+from interlock.definition.scxml.format import read_scxml
+from interlock.definition.scxml.structure import INTERLOCK, SCXML
+from interlock.definition.scxml.write import write_scxml
+from interlock.model.document.actions import Block, Expression, GuardExpression
+from interlock.model.document.document import Document, State
 
 
 def scxml(inside: str, attributes: str = 'datamodel="python"') -> str:

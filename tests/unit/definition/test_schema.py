@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.definition.json_text import parse_json
 from interlock.definition.schema import json_schema
-from interlock.definition.shape import Choice, Never, Record, Text
-from interlock.definition.vocabulary import SHAPES
-from interlock.definition.yaml_read import document_of
-from interlock.definition.yaml_text import parse_yaml
-from interlock.definition.yaml_write import document_tree
-from interlock.model.document import Document
-from interlock.model.findings import Findings
+from interlock.definition.shapes import Choice, Never, Record, Text
+from interlock.definition.source.json import parse_json
+from interlock.definition.vocabulary.chart import SHAPES
+from interlock.definition.yaml.parse import parse_yaml
+from interlock.definition.yaml.read import document_of
+from interlock.definition.yaml.write import document_tree
+from interlock.model.diagnostics import Findings
+from interlock.model.document.document import Document
 from tests.unit.definition.documents import documents
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.interlock.yaml"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from interlock.definition.xstate import read_xstate, write_xstate
-from interlock.model.document import Document, State
+from interlock.definition.xstate.format import read_xstate, write_xstate
+from interlock.model.document.document import Document, State
 
 Json = dict[str, Any]
 

@@ -12,12 +12,12 @@ import pytest
 
 import interlock
 from interlock.demo.census import Census, census
+from interlock.demo.charts import DEFINITIONS, settled_in, trades
 from interlock.demo.services import REFUSED, SEED, Services
-from interlock.demo.trades import DEFINITIONS, settled_in, trades
 from interlock.demo.traffic import CROWD, Traffic
 from interlock.errors import RejectedError, UnavailableError
 from interlock.ports.store import Query
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
 
 MINUTE_MS = 60_000

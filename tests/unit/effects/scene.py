@@ -6,13 +6,13 @@ import asyncio
 from typing import Any
 
 from interlock.effects.handlers import Handler, Handlers
-from interlock.effects.lane import Held
+from interlock.effects.lanes import Held
 from interlock.errors import InterlockError, NotFoundError
-from interlock.model.entry import Receipt
 from interlock.model.event import Event
+from interlock.model.journal.entry import Receipt
+from interlock.model.journal.work import Place, Work
 from interlock.model.step import Outcome
-from interlock.model.work import Place, Work
-from interlock.ports.driver import Child, Fired
+from interlock.ports.delivery import Child, Fired
 from interlock.ports.work import Claim, Settled
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS

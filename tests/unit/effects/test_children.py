@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.effects.children import Children, restarted
-from interlock.effects.lane import Held
+from interlock.effects.lanes import Held
 from interlock.effects.retry import Failed
 from interlock.effects.timers import Timers
 from interlock.errors import RejectedError, UnavailableError
+from interlock.model.journal.work import CHILD, Left, Place
 from interlock.model.limits import LOOK_MS_MAX
 from interlock.model.step import Outcome
-from interlock.model.work import CHILD, Left, Place
-from interlock.ports.driver import Child
+from interlock.ports.delivery import Child
 from interlock.ports.work import Settled
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock

@@ -11,19 +11,19 @@ import pytest
 
 from interlock.effects.children import Children
 from interlock.effects.handlers import Attempt, Handlers
-from interlock.effects.lane import Held, LaneLoop, Perform
-from interlock.effects.relay import Relay
+from interlock.effects.lanes import Held, LaneLoop, Perform
+from interlock.effects.outbox import Relay
 from interlock.effects.timers import Timers
 from interlock.errors import RejectedError
 from interlock.model.codec import plain
-from interlock.model.entry import Receipt
 from interlock.model.event import Event
-from interlock.model.work import CHILD, Place, Work
-from interlock.ports.driver import Child, Fired
+from interlock.model.journal.entry import Receipt
+from interlock.model.journal.work import CHILD, Place, Work
+from interlock.ports.delivery import Child, Fired
 from interlock.ports.work import Settled, WorkQuery
 from interlock.testing.clock import VirtualClock
 from tests.unit.effects.scene import NotingDriver
-from tests.unit.effects.test_lane import LEASE_MS, TableStore
+from tests.unit.effects.test_lanes import LEASE_MS, TableStore
 
 NOBODY = {"event": plain(Event("open"))}
 INVOKE = {"id": "net", "src": "network", "type": "chart", "timeout_ms": 0}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.effects.answers import ANSWER_TRIES_MAX
 from interlock.effects.handlers import Attempt, Handler, Handlers, check_functions
-from interlock.effects.lane import Held
+from interlock.effects.lanes import Held
+from interlock.effects.results import ANSWER_TRIES_MAX
 from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, PAYLOAD_BYTES_MAX
 from interlock.model.step import Outcome

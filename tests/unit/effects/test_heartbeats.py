@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from interlock.effects.handler_threads import Threads
 from interlock.effects.handlers import Attempt, Handler, Handlers
-from interlock.effects.lane import Held
-from interlock.effects.threads import Threads
+from interlock.effects.lanes import Held
 from interlock.errors import UnavailableError
+from interlock.model.journal.work import Left
 from interlock.model.limits import DETAILS_BYTES_MAX, STOP_MS_MAX
-from interlock.model.work import Left
 from interlock.ports.work import Settled
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock

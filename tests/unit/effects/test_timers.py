@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from interlock.effects.timers import Moved, moved_by
 from interlock.model.snapshot import Timer
-from interlock.ports.lease import Downtime
+from interlock.ports.leases import Downtime
 
 SET = 1_000
 TIMER = Timer("t", "due", SET + 100, 2, 0)

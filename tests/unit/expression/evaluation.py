@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.expression.compile import Meter, compile_parsed, explain
-from interlock.expression.parse import ExpressionError, parse
+from interlock.expression.codegen import Meter, compile_parsed, explain
+from interlock.expression.parser import ExpressionError, parse
 from interlock.model.event import Event
 from interlock.model.limits import WORK_MAX
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.expression.measure import INTEGER_MAX
-from interlock.expression.vocabulary import FUNCTIONS
+from interlock.expression.builtins import FUNCTIONS
+from interlock.expression.metering import INTEGER_MAX
 from tests.unit.expression.evaluation import evaluate, failure
 
 CASES = [

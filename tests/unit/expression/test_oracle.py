@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from interlock.expression.compile import Meter, compile_parsed, explain
-from interlock.expression.parse import ExpressionError, parse
-from interlock.expression.vocabulary import FUNCTIONS
+from interlock.expression.builtins import FUNCTIONS
+from interlock.expression.codegen import Meter, compile_parsed, explain
+from interlock.expression.parser import ExpressionError, parse
 from interlock.model.event import Event
 from tests.unit.expression.evaluation import ROOTS, WORK, Entity
 from tests.unit.expression.oracle import NoValueError, oracle

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from textwrap import dedent
 from typing import Any
 
-from interlock.assemble import compiled, loads, read
+from interlock.assemble.charts import compiled, loads, read
 from interlock.compiler.build import compile_document
 from interlock.expression.language import Language
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.effect import Effect
 from interlock.model.event import Event

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from interlock.errors import RejectedError, UsageError
-from interlock.expression.compile import Compiled
+from interlock.expression.codegen import Compiled
 from interlock.expression.language import SAFE, Script
-from interlock.expression.parse import Parsed
-from interlock.kernel.kernel import Kernel
+from interlock.expression.parser import Parsed
+from interlock.kernel.step import Kernel
 from interlock.model.event import Event
 from tests.unit.kernel.charts import ENTITY, PARENT, faults, kernel_of, last_step, payloads, started
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from interlock.assemble import compiled, read
+from interlock.assemble.charts import compiled, read
 from interlock.errors import RejectedError
-from interlock.kernel import explain, fast
-from interlock.kernel.failing import StepFailed
-from interlock.kernel.kernel import Kernel
+from interlock.kernel import explain, fast_path
+from interlock.kernel.errors import StepFailed
 from interlock.kernel.run import Run, run_at
-from interlock.model.action import Expression
+from interlock.kernel.step import Kernel
+from interlock.model.document.actions import Expression
 from interlock.model.event import Event
 from interlock.model.limits import (
     EVALUATION_WORK,
@@ -555,7 +555,7 @@ def test_both_tiers_agree_about_what_is_heavy(name: str, value: Any) -> None:
     chart = acting(HEAVY[name])
     quick, slow = kernel_of(chart), kernel_of(chart, fast=False)
     snapshot = started(quick)
-    for _ in range(fast.HITS + 1):
+    for _ in range(fast_path.HITS + 1):
         quick.step(snapshot, Event("go", "x"))
     configuration = quick.planner.configuration(snapshot.configuration)
     assert configuration is not None
@@ -571,7 +571,7 @@ def test_content_that_is_long_by_its_text_gets_no_function() -> None:
     for chart, expected in ((short, True), (long, False)):
         kernel = kernel_of(chart)
         snapshot = started(kernel)
-        for _ in range(fast.HITS + 1):
+        for _ in range(fast_path.HITS + 1):
             kernel.step(snapshot, Event("go"))
         configuration = kernel.planner.configuration(snapshot.configuration)
         assert configuration is not None

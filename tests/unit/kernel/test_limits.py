@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import RejectedError
-from interlock.kernel import judge, loop, run
+from interlock.kernel import microsteps, outcome, run
 from interlock.model.event import Event
 from interlock.model.limits import EFFECTS_MAX, EVALUATIONS_MAX, FOREACH_ITEMS_MAX
 from interlock.model.step import Fault, Step
@@ -61,10 +61,10 @@ def test_the_last_microstep_allowed_is_taken(monkeypatch: pytest.MonkeyPatch) ->
     """The bound is exact: as many as the limit says, and not one more."""
     chart = "context: {n: {type: integer, default: 0}}\nstates: {a: {on: {go: {actions: [{assign: {n: 1}}]}}, always: "
     chart += "{guard: '= context.n > 0 and context.n < 4', actions: [{assign: {n: '= context.n + 1'}}]}}}"
-    monkeypatch.setattr(loop, "MICROSTEPS_MAX", 4)
+    monkeypatch.setattr(microsteps, "MICROSTEPS_MAX", 4)
     assert "applied" == last_step(kernel_of(chart), "go").outcome
 
-    monkeypatch.setattr(loop, "MICROSTEPS_MAX", 3)
+    monkeypatch.setattr(microsteps, "MICROSTEPS_MAX", 3)
     assert ["step.microsteps_max"] == faults(last_step(kernel_of(chart), "go"))
 
 
@@ -176,7 +176,7 @@ def deferring(count: int, actions: str = "") -> Step:
 
 def test_events_kept_back_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """`step.deferred_max`: they live in the snapshot with their payloads."""
-    monkeypatch.setattr(judge, "DEFERRED_MAX", 2)
+    monkeypatch.setattr(outcome, "DEFERRED_MAX", 2)
     fault = failure("unhandled: defer\nstates: {a: {on: {go: b}}, b: {}}", "later", "later", "later")
 
     assert Fault("step.deferred_max", "2 events are kept back already", "later") == fault

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import UsageError
+from interlock.model.driver_events import call_failed
 from interlock.model.event import Event
-from interlock.model.results import call_failed
 from interlock.model.step import Fault, Step, Trial
 from tests.unit.kernel.charts import ENTITY, kernel_of, last_step, payloads
 

@@ -8,7 +8,7 @@ import pytest
 
 from interlock.errors import CorruptionError
 from interlock.kernel import plan
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interlock.errors import UsageError
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.event import Event
 from interlock.model.step import Fault
 from tests.unit.kernel.charts import calls, chart_of, faults, kernel_of, last_step

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
+from interlock.model.driver_events import invoke_done, timer_fired
 from interlock.model.event import Event
-from interlock.model.results import invoke_done, timer_fired
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 from tests.unit.kernel.charts import ENTITY, PARENT, kernel_of, last_step, payloads, result_of, started

@@ -2,9 +2,9 @@
 
 import pytest
 
-from interlock.assemble import firing
+from interlock.assemble.charts import firing
+from interlock.model.driver_events import timer_moved
 from interlock.model.event import Event
-from interlock.model.results import timer_moved
 from interlock.model.snapshot import Snapshot, Timer
 from tests.unit.kernel.charts import (
     ENTITY,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.kernel.kernel import Kernel
+from interlock.kernel.step import Kernel
 from interlock.model.event import Event
 from tests.unit.kernel.charts import calls, last_step, payloads, result_of, xstate_kernel
 

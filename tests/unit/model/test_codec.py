@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from interlock.errors import CorruptionError, Place
-from interlock.model.action import Expression
 from interlock.model.codec import content_hash, decode_event, decode_snapshot, encode, plain
-from interlock.model.document import Document, State, Transition
+from interlock.model.document.actions import Expression
+from interlock.model.document.document import Document, State, Transition
+from interlock.model.document.field import Field
 from interlock.model.event import Event
-from interlock.model.field import Field
 from interlock.model.limits import SNAPSHOT_BYTES_MAX
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 

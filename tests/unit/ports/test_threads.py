@@ -13,10 +13,10 @@ import interlock
 from interlock.errors import UnavailableError
 from interlock.ports.store import Appended
 from interlock.ports.threads import in_thread, in_thread_or_here, start_thread
-from interlock.stores.files import FileStore
-from interlock.stores.sqlite import SqliteStore
-from interlock.testing.store_samples import Life
-from interlock.testing.store_subject import kept
+from interlock.stores.files.store import FileStore
+from interlock.stores.sqlite.store import SqliteStore
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import kept
 from tests.crash.life import step
 
 DOOR = "interlock: 1\nkind: door\ninitial: open\nstates: {open: {on: {shut: shut}}, shut: {}}"

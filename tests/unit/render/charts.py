@@ -1,10 +1,20 @@
 """Charts that show everything a drawing can show, made without a reader."""
 
 from interlock.compiler.build import compile_document
-from interlock.model.action import Assign, Cancel, Do, Emit, Expression, GuardExpression, GuardIn, GuardNot, Send
 from interlock.model.chart import Chart
-from interlock.model.document import Document, Initial, Invoke, State, Transition
-from interlock.model.field import Field
+from interlock.model.document.actions import (
+    Assign,
+    Cancel,
+    Do,
+    Emit,
+    Expression,
+    GuardExpression,
+    GuardIn,
+    GuardNot,
+    Send,
+)
+from interlock.model.document.document import Document, Initial, Invoke, State, Transition
+from interlock.model.document.field import Field
 
 
 def compiled(document: Document) -> Chart:

@@ -1,11 +1,11 @@
 """Trees and pictures for the tests of the layout, from states written in a line."""
 
 from interlock.model.chart import Chart
-from interlock.model.document import Document, State
-from interlock.render.compose import composed
-from interlock.render.level import Budget
-from interlock.render.picture import Frame, Path, Picture
-from interlock.render.tree import tree
+from interlock.model.document.document import Document, State
+from interlock.render.layout.compose import composed
+from interlock.render.layout.level import Budget
+from interlock.render.shapes.boxes import tree
+from interlock.render.shapes.geometry import Frame, Path, Picture
 from tests.unit.render.charts import compiled
 
 

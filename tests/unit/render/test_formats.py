@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from interlock.model.chart import Chart
-from interlock.render.dot import dot
-from interlock.render.mermaid import mermaid
-from interlock.render.plantuml import plantuml
+from interlock.render.diagram.dot import dot
+from interlock.render.diagram.mermaid import mermaid
+from interlock.render.diagram.plantuml import plantuml
 from tests.unit.render.charts import flat, hostile, nested, parallel_root
 
 CHARTS = {"flat": flat, "nested": nested, "parallel_root": parallel_root, "hostile": hostile}

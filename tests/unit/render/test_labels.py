@@ -2,7 +2,8 @@
 
 import pytest
 
-from interlock.model.action import (
+from interlock.model.chart import Descriptor, Invoke, Transition
+from interlock.model.document.actions import (
     Action,
     Assign,
     AssignCall,
@@ -19,7 +20,6 @@ from interlock.model.action import (
     Script,
     Send,
 )
-from interlock.model.chart import Descriptor, Invoke, Transition
 from interlock.render.labels import (
     TEXT_LENGTH_MAX,
     action_text,

@@ -8,8 +8,8 @@ from typing import Any
 
 import interlock
 from interlock import BoundChart, Runtime, Seen
-from interlock.runtime.charts import Charts
-from interlock.runtime.reconcile import Reconciling
+from interlock.runtime.chart_registry import Charts
+from interlock.runtime.reconcile.runner import Reconciling
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 
-from interlock.assemble import loads
-from interlock.kernel.kernel import Kernel
+from interlock.assemble.charts import loads
+from interlock.kernel.step import Kernel
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale, Store
-from interlock.runtime.charts import Charts
-from interlock.runtime.send import Runtime
+from interlock.runtime.chart_registry import Charts
+from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 
 DOOR = """

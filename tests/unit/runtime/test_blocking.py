@@ -22,7 +22,7 @@ from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
 from interlock.runtime import blocking
 from interlock.runtime.blocking import BlockingRuntime
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.scene import Patient, runtime

@@ -12,7 +12,7 @@ import interlock
 from interlock.effects.handlers import Attempt
 from interlock.ports.store import Query
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.desk import Desk
+from interlock.runtime.worker.work_operations import Desk
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip

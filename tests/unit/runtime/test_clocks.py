@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 import interlock
+from interlock.assemble.runtimes import opened_store
 from interlock.effects.handlers import Attempt
 from interlock.errors import UnavailableError
+from interlock.model.journal.work import Place
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX
-from interlock.model.work import Place
-from interlock.opening import opened_store
 from interlock.ports.clock import SystemClock
-from interlock.ports.lease import LeaseStore
+from interlock.ports.leases import LeaseStore
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkStore
-from interlock.runtime.charts import Charts
+from interlock.runtime.chart_registry import Charts
 from interlock.runtime.clocks import ClockRepair, found_ahead
-from interlock.runtime.send import Runtime
-from interlock.runtime.worker import Worker
+from interlock.runtime.runtime import Runtime
+from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 from tests.support.postgres_server import store_or_skip

@@ -12,14 +12,14 @@ import pytest
 import interlock
 from interlock.errors import UnavailableError
 from interlock.model.limits import ALIVE_MS, DOWNTIME_MS_MIN
-from interlock.ports.lease import Downtime
-from interlock.runtime.alive import Alive
-from interlock.runtime.charts import Charts
-from interlock.runtime.deliver import Deliveries
-from interlock.runtime.send import Runtime
-from interlock.runtime.worker import Worker
+from interlock.ports.leases import Downtime
+from interlock.runtime.chart_registry import Charts
+from interlock.runtime.runtime import Runtime
+from interlock.runtime.worker.delivery import Deliveries
+from interlock.runtime.worker.downtime import Alive
+from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
-from interlock.stores.sqlite import SqliteStore
+from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.clock import VirtualClock
 
 MINUTE = 60_000

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 import interlock
-from interlock.runtime.charts import Charts
-from interlock.runtime.send import Runtime
-from interlock.runtime.worker import Worker
+from interlock.runtime.chart_registry import Charts
+from interlock.runtime.runtime import Runtime
+from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 

@@ -7,7 +7,7 @@ import pytest
 import interlock
 from interlock.errors import UsageError
 from interlock.testing.clock import VirtualClock
-from interlock.testing.simulate import Simulation
+from interlock.testing.simulation import Simulation
 
 ORDER = interlock.loads("""
 interlock: 1

@@ -12,11 +12,11 @@ import pytest
 
 import interlock
 from interlock.buses.memory import MemoryBus
-from interlock.buses.schemes import opened_bus
+from interlock.buses.registry import opened_bus
 from interlock.errors import NotFoundError, UnavailableError, UsageError
-from interlock.model.message import Message, encode_message
+from interlock.model.journal.message import Message, encode_message
 from interlock.runtime.intake import DEAD_TYPE, Delivery, Intake
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from tests.support.eventually import eventually
 
 INVOICE = """

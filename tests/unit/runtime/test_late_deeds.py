@@ -11,10 +11,10 @@ import pytest
 
 import interlock
 from interlock.effects.handlers import Attempt
-from interlock.model.work import Place, Work
+from interlock.model.journal.work import Place, Work
 from interlock.ports.store import Releasing
 from interlock.ports.work import Claim, WorkQuery, WorkStore
-from interlock.runtime.deliver import Deliveries
+from interlock.runtime.worker.delivery import Deliveries
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
 

@@ -11,7 +11,7 @@ import pytest
 import interlock
 from interlock.buses.memory import MemoryBus
 from interlock.errors import RejectedError, UnavailableError, UsageError
-from interlock.model.message import Message
+from interlock.model.journal.message import Message
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.testing.clock import VirtualClock
 from tests.support import postgres_server

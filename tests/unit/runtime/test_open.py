@@ -53,10 +53,10 @@ def test_a_runtime_waits_where_there_is_no_event_loop(tmp_path: Path) -> None:
 
 def test_an_opening_can_be_used_again() -> None:
     """Each `with` opens anew."""
-    opening = interlock.open("memory:", charts=[door])
-    with opening as first:
+    runtimes = interlock.open("memory:", charts=[door])
+    with runtimes as first:
         first.create("door/1")
-    with opening as second:
+    with runtimes as second:
         assert "applied" == second.create("door/1").outcome
 
 
@@ -122,10 +122,10 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_another_package_brings_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheme that an entry point names opens by it."""
-    from interlock import opening
+    from interlock.assemble import runtimes
     from interlock.stores.memory import MemoryStore
 
-    monkeypatch.setattr(opening, "_others", lambda group, ours: {"cloud": lambda: lambda url: MemoryStore()})
+    monkeypatch.setattr(runtimes, "_others", lambda group, ours: {"cloud": lambda: lambda url: MemoryStore()})
     with interlock.open("cloud://x", charts=[door]) as doors:
         assert "applied" == doors.create("door/1").outcome
 
@@ -134,7 +134,7 @@ def test_the_entry_points_say_what_the_table_says() -> None:
     """Others find our stores as we find theirs."""
     import tomllib
 
-    from interlock.opening import STORE_GROUP, STORES
+    from interlock.assemble.runtimes import STORE_GROUP, STORES
 
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, NotFoundError, UsageError
-from interlock.model.entry import Entry
 from interlock.model.event import Event
+from interlock.model.journal.entry import Entry
 from interlock.ports.store import PAGE_MAX, Append, Loaded, Query
-from interlock.runtime.replay import replayed
-from interlock.runtime.send import Runtime
-from interlock.runtime.travel import EPOCH
+from interlock.runtime.history.replay import replayed
+from interlock.runtime.history.travel import EPOCH
+from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, Patient, StillClock, runtime
 

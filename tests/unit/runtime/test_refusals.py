@@ -11,8 +11,8 @@ import pytest
 import interlock
 from interlock.errors import DeniedError, RejectedError, UsageError
 from interlock.model.event import Event
+from interlock.model.journal.work import Place
 from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
-from interlock.model.work import Place
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import runtime
 

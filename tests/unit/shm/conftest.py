@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.shm.region import Region
+from interlock.shm.memory.region import Region
 from tests.unit.shm.processes import Child, Work
 from tests.unit.shm.queues import working_modes
 

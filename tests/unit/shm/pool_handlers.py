@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from interlock.errors import DeniedError
-from interlock.shm.pool_worker import spawn
+from interlock.shm.pool.worker import spawn
 from tests.support.eventually import eventually_blocking
 
 not_callable = 5

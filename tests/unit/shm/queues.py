@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import MissingExtraError, UsageError
-from interlock.shm.doorbell import EventBell
-from interlock.shm.inbox import Inbox
-from interlock.shm.modes import MODES, chosen_mode
+from interlock.shm.memory.modes import MODES, chosen_mode
+from interlock.shm.queue.inbox import Inbox
+from interlock.shm.queue.notifier import EventBell
 from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 
 EVENTFD_MAX = (1 << 64) - 2

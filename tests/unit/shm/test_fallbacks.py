@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import CorruptionError, MissingExtraError, UnavailableError, UsageError
-from interlock.shm import locked, modes
-from interlock.shm.locked import FileLock, LockedWords, RobustMutex
-from interlock.shm.modes import MODES, ModeName, chosen_mode
-from interlock.shm.region import Region
+from interlock.shm.memory import fallback, modes
+from interlock.shm.memory.fallback import FileLock, LockedWords, RobustMutex
+from interlock.shm.memory.modes import MODES, ModeName, chosen_mode
+from interlock.shm.memory.region import Region
 from tests.support.descriptors import opened
 from tests.support.missing import run_without
 from tests.unit.shm.processes import Child, Line, Work
@@ -70,7 +70,7 @@ def test_an_install_without_the_core_uses_a_fallback(monkeypatch: pytest.MonkeyP
     """The import fails, and everything works."""
     monkeypatch.delenv("INTERLOCK_SHM", raising=False)
     code = (
-        "from interlock.shm.region import Region\n"
+        "from interlock.shm.memory.region import Region\n"
         "with Region.create() as region:\n"
         "    print(region.mode != 'native', region.word('w').add(1))"
     )
@@ -109,7 +109,7 @@ def test_a_lock_whose_holder_is_stopped_is_told_not_waited_for(
     child: Start, words: LockedWords, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No operation waits for ever; when the holder goes on, so do we."""
-    monkeypatch.setattr(locked, "LOCK_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(fallback, "LOCK_SECONDS_MAX", 0.05)
 
     def work(line: Line) -> None:
         with words.exclusive():
@@ -141,7 +141,7 @@ def test_a_lock_whose_holder_is_stopped_is_told_not_waited_for(
 
 def test_threads_of_one_process_exclude_each_other(words: LockedWords, monkeypatch: pytest.MonkeyPatch) -> None:
     """They share the description and the mutex; the lock is still one at a time."""
-    monkeypatch.setattr(locked, "LOCK_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(fallback, "LOCK_SECONDS_MAX", 0.05)
     refused: list[str] = []
 
     def other() -> None:
@@ -163,7 +163,7 @@ def test_a_forked_child_locks_for_itself(child: Start, words: LockedWords) -> No
 
     def work(line: Line) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(locked, "LOCK_SECONDS_MAX", 0.05)
+            patch.setattr(fallback, "LOCK_SECONDS_MAX", 0.05)
             with pytest.raises(UnavailableError):
                 words.load(64)
         line.send("refused")

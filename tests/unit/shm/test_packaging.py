@@ -21,8 +21,8 @@ PROBE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import interlock
-from interlock.shm.gate import Gate
-from interlock.shm.region import Region
+from interlock.shm.lifecycle.gate import Gate
+from interlock.shm.memory.region import Region
 assert interlock.__file__.startswith(sys.argv[1]), interlock.__file__
 with Region.create() as region:
     gate = Gate(region)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from interlock.shm.deque import DEQUE_HEAD, Deque
-from interlock.shm.lane import LINE
-from interlock.shm.region import Region
-from interlock.shm.slab import Slab, open_slab
-from interlock.shm.slab_plain import PlainSlab
-from interlock.shm.slab_shape import DONE, HAND, TAKEN, Shape
+from interlock.shm.memory.region import Region
+from interlock.shm.pool.layout import DONE, HAND, TAKEN, Shape
+from interlock.shm.pool.task_table import Slab, open_slab
+from interlock.shm.pool.task_table_plain import PlainSlab
+from interlock.shm.queue.deque import DEQUE_HEAD, Deque
+from interlock.shm.queue.ring import LINE
 
 SHAPE = Shape(seats=4, priorities=1, range=4, payload_max=64, result_max=64, claims_max=9)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from interlock.model.work import Lane, Left, Place
+from interlock.model.journal.work import Lane, Left, Place
 from interlock.ports.store import Appended
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
-from interlock.stores.files_journals import Journals
-from interlock.stores.files_shared import Settings
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.journal.durable_io import Settings
 from tests.crash.life import opened, step
 from tests.crash.simulated import Simulated, World
 

@@ -10,12 +10,12 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 from msgspec.structs import replace
 
-from interlock.model.work import Lane, Left, Place, Work
+from interlock.model.journal.work import Lane, Left, Place, Work
 from interlock.ports.store import Append
 from interlock.ports.work import Claim
-from interlock.stores.postgres_store import PostgresStore
-from interlock.testing.store_samples import Life
-from interlock.testing.store_subject import kept
+from interlock.stores.postgres.store import PostgresStore
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import kept
 from tests.support.eventually import eventually
 
 CHARGE = Place("effect", 2, 0)

@@ -10,9 +10,10 @@ from pathlib import Path
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
-from interlock.stores import postgres, sqlite
-from interlock.testing.store_samples import Life
-from interlock.testing.store_subject import kept
+from interlock.stores.postgres import opening
+from interlock.stores.sqlite import store as sqlite
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import kept
 from tests.support.postgres_server import asked, store_or_skip
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "operate.md"
@@ -51,7 +52,7 @@ async def test_a_sqlite_file_becomes_smaller_under_an_open_store(tmp_path: Path)
 async def test_an_old_month_is_dropped_when_it_is_empty(is_empty: bool) -> None:
     """By the statement of the guide, beside a store that goes on; one with an entry stays as it is."""
     url = store_or_skip()
-    store = await postgres.open_store(url)
+    store = await opening.open_store(url)
     life = Life("parcel/1")
     await kept(store, life.created())
     asked(url, "CREATE TABLE journal_2026_01 PARTITION OF journal FOR VALUES FROM ('2026-01-01') TO ('2026-02-01')")

@@ -9,13 +9,13 @@ from typing import Protocol, cast
 import pytest
 from msgspec.structs import replace
 
+from interlock.assemble.runtimes import opened_store
 from interlock.errors import ArchivedError, NotFoundError, UnavailableError, UsageError
-from interlock.model.record import decode_record
-from interlock.opening import opened_store
+from interlock.model.journal.record import decode_record
 from interlock.ports.store import Append, Conflict, Duplicate, Loaded, Query, Releasing, Store
-from interlock.stores.sqlite import open_store
-from interlock.testing.store_samples import Life
-from interlock.testing.store_subject import kept, listed
+from interlock.stores.sqlite.store import open_store
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import kept, listed
 from tests.support.postgres_server import store_or_skip
 
 AWAY = "file:///archive/2026-05"

@@ -10,14 +10,25 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.ports.sight import COUNT_MAX, DAY_MS, DWELL_BOUNDS_MS, Dwell, Minute, RefusalRow, RefusalSight, Sight
-from interlock.runtime.send import Runtime
-from interlock.stores import memory, sqlite, sqlite_lists, sqlite_sight, sqlite_work
-from interlock.stores.sqlite_connect import open_writer
-from interlock.stores.tally import BUCKETS, CONFLICTS, Tally
+from interlock.ports.statistics import (
+    COUNT_MAX,
+    DAY_MS,
+    DWELL_BOUNDS_MS,
+    Dwell,
+    Minute,
+    RefusalRow,
+    RefusalSight,
+    Sight,
+)
+from interlock.runtime.runtime import Runtime
+from interlock.stores import memory
+from interlock.stores.sqlite import lists, statistics, work
+from interlock.stores.sqlite import store as sqlite
+from interlock.stores.sqlite.connection import open_writer
+from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, Tally
 from interlock.testing.clock import VirtualClock
-from interlock.testing.store_samples import Life
-from interlock.testing.store_subject import kept
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import kept
 from tests.support.eventually import eventually
 
 CHART = """
@@ -146,7 +157,7 @@ async def test_who_is_somewhere_too_long_is_counted_up_to_a_bound(url: str, monk
         after = await store.overdue("lamp", "on", before_ms=clock.time_ms)
         elsewhere = await store.overdue("lamp", "nowhere", before_ms=clock.time_ms)
         monkeypatch.setattr("interlock.stores.memory.COUNT_MAX", 0)
-        monkeypatch.setattr("interlock.stores.sqlite_sight.COUNT_MAX", 0)
+        monkeypatch.setattr("interlock.stores.sqlite.statistics.COUNT_MAX", 0)
         await runtime.send("lamp/a", "flip")
         bounded = await store.overdue("lamp", "on", before_ms=clock.time_ms + 1)
 
@@ -269,7 +280,7 @@ SIGHTS = (
 @pytest.mark.parametrize("name", [*LISTS, *SIGHTS, "SELECT_WORKS_OF_ONE", "SELECT_WORKS_DEAD"])
 def test_no_page_scans_a_table(tmp_path: Path, name: str) -> None:
     """SQLite says how it would answer: along a key or an index, and without sorting."""
-    room = sqlite_lists if name in LISTS else sqlite_sight if name in SIGHTS else sqlite_work
+    room = lists if name in LISTS else statistics if name in SIGHTS else work
     statement = getattr(room, name)
     connection = open_writer(tmp_path / "lamps.db")
     try:

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from interlock.assemble.runtimes import opened_store
 from interlock.errors import UnavailableError, UsageError
-from interlock.model.work import Left, Place, Work
-from interlock.opening import opened_store
-from interlock.ports.sight import RefusalSight
+from interlock.model.journal.work import Left, Place, Work
+from interlock.ports.statistics import RefusalSight
 from interlock.ports.store import Refusal, Store
 from interlock.ports.work import Claim, Settled, WorkDesk, WorkQuery, WorkStore
-from interlock.runtime.desk import Desk
+from interlock.runtime.worker.work_operations import Desk
 from interlock.testing.clock import VirtualClock
-from interlock.testing.store_samples import Life
-from interlock.testing.store_subject import kept
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import kept
 from tests.support.postgres_server import store_or_skip
 
 CHARGE = Place("effect", 2, 0)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from interlock.model.work import Lane, Left, Place, Work
+from interlock.model.journal.work import Lane, Left, Place, Work
 from interlock.ports.store import Store
 from interlock.ports.work import Settled, WorkNotes, WorkQuery, WorkStore
 from interlock.stores.memory import MemoryStore
-from interlock.stores.sqlite import open_store
-from interlock.testing.store_samples import Life
+from interlock.stores.sqlite.store import open_store
+from interlock.testing.store_suite.samples import Life
 
 
 @pytest.fixture(params=["memory", "sqlite"])

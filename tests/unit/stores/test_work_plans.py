@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from interlock.model.work import Left, Place, Work
+from interlock.model.journal.work import Left, Place, Work
 from interlock.ports.work import WorkQuery
-from interlock.stores import sqlite_work
-from interlock.stores.sqlite_connect import open_writer
+from interlock.stores.sqlite import work as sqlite_work
+from interlock.stores.sqlite.connection import open_writer
 
 STATEMENTS = {
     name: text

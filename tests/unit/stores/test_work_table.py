@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.model.work import BUS, Lane, Left, Place, Work
+from interlock.model.journal.work import BUS, Lane, Left, Place, Work
 from interlock.ports.work import Claim, Settled, WorkQuery
 from interlock.stores.work_table import WorkTable
 from tests.unit.stores.work_tables import TABLES, PostgresTable, SqliteTable, Table, opened

@@ -12,13 +12,13 @@ from typing import Any, Protocol, TypeVar
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 from msgspec.structs import replace
 
-from interlock.model.work import Lane, Left, Place
+from interlock.model.journal.work import Lane, Left, Place
 from interlock.ports.store import Appended
 from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
-from interlock.stores import sqlite_work
-from interlock.stores.postgres import open_store
+from interlock.stores.postgres.opening import open_store
+from interlock.stores.sqlite import work as sqlite_work
 from interlock.stores.work_table import WorkTable
-from interlock.testing.store_samples import Life
+from interlock.testing.store_suite.samples import Life
 from tests.support.postgres_server import store_or_skip
 from tests.unit.stores.files_tables import FilesTable
 

@@ -12,12 +12,12 @@ import httpx
 from starlette.types import ASGIApp, Message, Scope
 
 import interlock
-from interlock.assemble import BoundChart
+from interlock.assemble.charts import BoundChart
 from interlock.ports.clock import Clock
-from interlock.runtime.send import Runtime
+from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
-from interlock.web.access import RIGHTS, Access, Person, key_digest
 from interlock.web.app import application
+from interlock.web.auth import RIGHTS, Access, Person, key_digest
 from interlock.web.console import Console
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 

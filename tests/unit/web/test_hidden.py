@@ -19,14 +19,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.model.work import Place
+from interlock.model.journal.work import Place
 from interlock.ports.store import Query
 from interlock.ports.work import Settled, WorkQuery, WorkStore
 from interlock.testing.clock import VirtualClock
-from interlock.web.access import RIGHTS
 from interlock.web.app import ENDPOINTS
-from interlock.web.endpoint import Endpoint
-from interlock.web.job import Bulk
+from interlock.web.auth import RIGHTS
+from interlock.web.http.endpoint import Endpoint
+from interlock.web.jobs.job import Bulk
 from tests.unit.web.consoles import ORDER, ORIGIN, Client, Stream, opened, order, person
 
 BEGAN_MS = 1_000_000_000_000

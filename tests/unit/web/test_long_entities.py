@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import interlock
-from interlock.web.children import CHILDREN_MAX
-from interlock.web.entities import WORKS_MAX
-from interlock.web.journals import JOURNAL_BYTES_MAX
+from interlock.web.api.children import CHILDREN_MAX
+from interlock.web.api.entities import WORKS_MAX
+from interlock.web.api.journals import JOURNAL_BYTES_MAX
 from tests.support.eventually import eventually
 from tests.unit.web.consoles import opened, person
 

@@ -8,10 +8,10 @@ import pytest
 
 import interlock
 from interlock.errors import RejectedError
-from interlock.model.results import timer_fired
+from interlock.model.driver_events import timer_fired
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
-from interlock.web.views import MASK
+from interlock.web.api.views import MASK
 from tests.support.eventually import eventually
 from tests.unit.web.consoles import KEY, ORDER, Client, opened, order, person, some_orders
 

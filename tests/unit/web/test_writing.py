@@ -7,7 +7,7 @@ import pytest
 
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
 from interlock.testing.clock import VirtualClock
-from interlock.web.access import IDLE_MS
+from interlock.web.auth import IDLE_MS
 from tests.unit.web.consoles import KEY, ORIGIN, Client, opened, person, some_orders
 
 PAY = {"event": "payment.confirmed", "payload": {"id": "p-9"}}

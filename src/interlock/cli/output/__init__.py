@@ -1,0 +1,1 @@
+"""What commands print: terminal, progress, diagnostics, values."""

@@ -1,0 +1,1 @@
+"""What a definition must and should fulfil: errors, warnings and lints with stable codes."""

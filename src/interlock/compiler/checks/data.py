@@ -1,0 +1,231 @@
+"""Errors about data: fields of the context, what is assigned to them, what expressions read, scripts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from interlock.compiler.checks.report import Review
+from interlock.compiler.checks.sites import Reading, fields, known_fields, readings, sites
+from interlock.errors import Place
+from interlock.expression.builtins import NAMES
+from interlock.expression.parser import ExpressionError, parse
+from interlock.model.chart import Transition
+from interlock.model.document.actions import Action, Assign, Expression, Script, Send, value_expressions
+from interlock.model.document.document import EventType
+from interlock.model.document.field import UNSET, Field, plain_refusal, refusal
+
+
+def check_content(review: Review) -> None:
+    """Every field, every action and every expression of the chart."""
+    declared, known = fields(review.chart), known_fields(review.chart)
+    _check_fields(review)
+    for site in sites(review.chart):
+        for action in site.actions():
+            _check_action(review, action, declared, known)
+    for state in review.chart.states:
+        for invoke in state.invokes:
+            _check_location(review, invoke.id_location, invoke.place, known)
+    for event in review.chart.events or ():
+        _check_permit(review, event)
+    for reading in readings(review.chart):
+        _check_reads(review, reading, known)
+        if reading.transition is not None:
+            _check_payload_reads(review, reading, reading.transition)
+
+
+# Fields
+
+
+def _check_fields(review: Review) -> None:
+    seen: dict[str, Field] = {}
+    for state in review.chart.states:
+        for field in state.context:
+            first = seen.setdefault(field.name, field)
+            if first is not field:
+                other = f"the other is at {first.place.line}:{first.place.column}"
+                message = f"the field `{field.name}` is declared twice; {other}"
+                hint = "the context is one for the whole chart: rename one of them"
+                review.rule("context.duplicate", message, field.place, hint)
+            _check_first(review, field, root=state.index == 0)
+            _check_field(review, field, "context.default")
+    for event in review.chart.events or ():
+        for field in event.payload or ():
+            _check_field(review, field, "payload.default")
+
+
+def _check_first(review: Review, field: Field, *, root: bool) -> None:
+    """Every field must get a first value, and only the root's can be given at creation."""
+    if field.required and not root:
+        message = f"the field `{field.name}` cannot be required: only the root's fields are given at creation"
+        review.rule("context.required", message, field.place, "move it to the root, or give it a default")
+    elif field.default is UNSET and not (field.required or field.nullable or field.type == "any"):
+        message = f'the field "{field.name}" has no first value'
+        review.rule("context.no_value", message, field.place, "say one of default, required or nullable")
+
+
+def _check_field(review: Review, field: Field, code: str) -> None:
+    for each in field.enum or ():
+        problem = refusal(each, _without_enum(field))
+        if problem is not None:
+            review.rule(
+                "field.enum", f"a value of its own `enum` is refused: {problem}", field.place, "correct the list"
+            )
+    if field.min is not None and field.max is not None and field.min > field.max:
+        message = f"`{field.name}` takes no value: {field.min} is more than {field.max}"
+        review.rule("field.bounds", message, field.place, "exchange `min` and `max`")
+    if field.default is UNSET or any(True for _ in value_expressions(field.default)):
+        return
+    problem = plain_refusal(field.default) or refusal(field.default, field)
+    if problem is not None:
+        review.rule(code, f"the default is refused: {problem}", field.place, "correct the default or the type")
+
+
+def _without_enum(field: Field) -> Field:
+    return Field(name=field.name, type=field.type, nullable=True, items=field.items, fields=field.fields)
+
+
+# Actions
+
+
+def _check_action(review: Review, action: Action, declared: dict[str, Field], known: set[str]) -> None:
+    match action:
+        case Assign():
+            for path, value in action.values:
+                if _check_location(review, path, action.place, known):
+                    _check_value(review, declared, path, value, action.place)
+        case Send():
+            _check_location(review, action.id_location, action.place, known)
+        case Script():
+            if review.names.language.script(action.text) is None:
+                hint = "move the work into registered functions or assign actions"
+                review.error("script.untrusted", "scripts are refused: they run code", action.place, hint)
+        case _:
+            pass
+
+
+def _check_location(review: Review, path: str | None, place: Place, known: set[str]) -> bool:
+    """Whether a path begins with a field; tells when it does not."""
+    if path is None:
+        return False
+    name = path.split(".", 1)[0]
+    if name in known:
+        return True
+    hint = review.suggestion(name, known) or "declare it under `context`"
+    review.rule("assign.unknown_field", f"`{name}` is no field of the context", place, hint)
+    return False
+
+
+def _check_value(review: Review, declared: dict[str, Field], path: str, value: object, place: Place) -> None:
+    """A literal must be one that its field takes."""
+    field = field_at(declared, path)
+    if field is None or any(True for _ in value_expressions(value)):
+        return
+    problem = refusal(value, field, path)
+    if problem is not None:
+        review.rule(
+            "assign.refused", f"the value is refused: {problem}", place, "correct the value or the field's type"
+        )
+
+
+def field_at(declared: dict[str, Field], path: str) -> Field | None:
+    """The field that a dotted path leads to, as far as the types say; None where they do not."""
+    first, *rest = path.split(".")
+    field = declared.get(first)
+    for name in rest:
+        if field is None:
+            return None
+        if field.items is not None and name.isdecimal():
+            field = field.items
+        else:
+            field = next((each for each in field.fields or () if each.name == name), None)
+    return field
+
+
+# Expressions
+
+
+def _check_permit(review: Review, event: EventType) -> None:
+    """A policy is checked here and not with the other expressions, because it alone may read `principal`."""
+    if event.permit is None:
+        return
+    try:
+        review.names.parsed[event.permit.text] = parse(event.permit.text, names=NAMES | {"principal"})
+    except ExpressionError as error:
+        review.error(error.code, error.message, event.permit.place.shifted(error.offset, error.end), error.hint)
+
+
+def _check_reads(review: Review, reading: Reading, known: set[str]) -> None:
+    parsed = review.names.parsed.get(reading.expression.text)
+    for name, offset in () if parsed is None else parsed.reads:
+        if name not in known:
+            place = reading.expression.place.shifted(offset, offset + len(name))
+            hint = review.suggestion(name, known) or "declare it under `context`"
+            message = f"the context has no field `{name}`"
+            review.lint("expression.unknown_field", message, reading.state, place, hint)
+
+
+def _check_payload_reads(review: Review, reading: Reading, transition: Transition) -> None:
+    """What is read of `event.data` must be in the payload of an event that the transition takes."""
+    parsed = review.names.parsed.get(reading.expression.text)
+    events = taken(review, transition)
+    if parsed is None or not events or any(each.payload is None for each in events):
+        return
+    for path in _data_paths(parsed.tree):
+        payloads = [each.payload or () for each in events]
+        # A field inside one that is missing itself is not told again.
+        if not any(_has_path(each, path) for each in payloads) and any(_has_path(each, path[:-1]) for each in payloads):
+            names = ", ".join(f'"{each.name}"' for each in events)
+            known = {field.name for each in events for field in each.payload or ()}
+            hint = review.suggestion(path[-1], known) or f"its fields are {', '.join(sorted(known)) or 'none'}"
+            message = f"the payload of {names} has no field `{'.'.join(path)}`"
+            review.rule("payload.type", message, _within(reading.expression, path), hint)
+
+
+def _within(expression: Expression, path: list[str]) -> Place:
+    offset = expression.text.find(path[-1])
+    return expression.place.shifted(offset, offset + len(path[-1])) if offset >= 0 else expression.place
+
+
+def taken(review: Review, transition: Transition) -> list[EventType]:
+    """The declared events that a transition takes; none when it may be something else that it takes, too."""
+    found: list[EventType] = []
+    for descriptor in transition.descriptors:
+        if not descriptor.tokens or descriptor.tokens[0] in ("done", "error", "after"):
+            return []
+        found += review.events.taken(descriptor)
+    return [each for each in found if each.direction != "out"]
+
+
+def _data_paths(tree: ast.expr) -> Iterator[list[str]]:
+    """Every `event.data.a.b` in an expression, as its path below `data`."""
+    for node in ast.walk(tree):
+        path = _path(node)
+        if path[:2] == ["event", "data"] and len(path) > 2:
+            yield path[2:]
+
+
+def _path(node: ast.AST) -> list[str]:
+    """The names of `a.b['c']`; what hangs on anything that is no written name begins anew."""
+    match node:
+        case ast.Name():
+            return [node.id]
+        case ast.Attribute():
+            return [*_path(node.value), node.attr]
+        case ast.Subscript(slice=ast.Constant(value=str() as name)):
+            return [*_path(node.value), name]
+        case _:
+            return []
+
+
+def _has_path(payload: tuple[Field, ...], path: list[str]) -> bool:
+    """Whether the fields have the path, or say nothing about it."""
+    known: tuple[Field, ...] | None = payload
+    for name in path:
+        if known is None:
+            return True
+        field = next((each for each in known if each.name == name), None)
+        if field is None:
+            return False
+        known = field.fields
+    return True

@@ -1,0 +1,148 @@
+"""A walk over everything that a chart runs or evaluates, each with the state it belongs to.
+
+Rule 1: document order; what stands inside `if` and `foreach` comes too.
+Rule 2: whoever checks content asks here, so that no block and no expression is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from interlock.model.chart import Chart, Transition
+from interlock.model.document.actions import (
+    Action,
+    Block,
+    Emit,
+    Expression,
+    Foreach,
+    Guard,
+    If,
+    Raise,
+    Send,
+    Value,
+    action_expressions,
+    block_actions,
+    guard_expressions,
+    value_expressions,
+)
+from interlock.model.document.field import UNSET, Field
+
+Role = Literal["entry", "exit", "transition", "initial", "history", "finalize"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A block and where it stands: its state, what it is there, and its transition if it belongs to one."""
+
+    state: int
+    role: Role
+    block: Block
+    transition: Transition | None = None
+
+    def actions(self) -> Iterator[Action]:
+        """Every action of the block, at any depth."""
+        return block_actions(self.block)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An expression and where it stands: its state, its transition if it has one, and whether an invoke takes it."""
+
+    state: int
+    expression: Expression
+    transition: Transition | None = None
+    invoke: bool = False
+
+
+def sites(chart: Chart) -> Iterator[Site]:
+    """Every block of a chart that is not empty."""
+    for state in chart.states:
+        found = [
+            *(Site(state.index, "entry", block) for block in state.entry),
+            *(Site(state.index, "exit", block) for block in state.exit),
+            Site(state.index, "initial", state.initial_block),
+            Site(state.index, "history", state.default_block),
+            *(Site(state.index, "finalize", invoke.finalize or ()) for invoke in state.invokes),
+        ]
+        for number in state.transitions:
+            transition = chart.transitions[number]
+            found.append(Site(state.index, "transition", transition.block, transition))
+        yield from (each for each in found if each.block)
+
+
+def guards(chart: Chart) -> Iterator[tuple[int, Guard, Transition | None]]:
+    """Every guard of a chart, of transitions and of `if`, with its state; the transition when it decides about one."""
+    for transition in chart.transitions:
+        if transition.guard is not None:
+            yield transition.source, transition.guard, transition
+    for site in sites(chart):
+        for action in site.actions():
+            if isinstance(action, If):
+                yield from ((site.state, guard, None) for guard, _ in action.branches)
+
+
+def readings(chart: Chart) -> Iterator[Reading]:
+    """Every expression of a chart, once for each place it stands in."""
+    for state in chart.states:
+        index = state.index
+        values: list[Value] = [state.output, *(each.delay for each in state.after)]
+        values += [each.default for each in state.context if each.default is not UNSET]
+        yield from (Reading(index, each) for value in values for each in value_expressions(value))
+        for invoke in state.invokes:
+            given = [invoke.src, invoke.type, invoke.input, invoke.key]
+            yield from (Reading(index, each, None, True) for value in given for each in value_expressions(value))
+    for transition in chart.transitions:
+        if transition.guard is not None:
+            for each in guard_expressions(transition.guard):
+                yield Reading(transition.source, each, transition)
+    for site in sites(chart):
+        for action in site.actions():
+            yield from (Reading(site.state, each, site.transition) for each in action_expressions(action))
+    for event in chart.events or ():
+        yield from (Reading(0, each) for value in (event.permit, event.dedupe) for each in value_expressions(value))
+
+
+def written_names(chart: Chart) -> frozenset[str]:
+    """Every name that a chart writes as text: of events, handlers, timers, sends, targets, sources and messages."""
+    found: set[Value] = {*chart.handlers, *(each.name for each in chart.events or ())}
+    for state in chart.states:
+        found.update(each.event for each in state.after)
+        found.update((f"done.state.{state.id}",))
+        for invoke in state.invokes:
+            found.update(each for each in (invoke.src, invoke.type, invoke.id) if isinstance(each, str))
+    for transition in chart.transitions:
+        found.update(each.text for each in transition.descriptors)
+    for site in sites(chart):
+        for action in site.actions():
+            found.update(each for each in computable_names(action) if isinstance(each, str))
+    return frozenset(found)
+
+
+def computable_names(action: Action) -> tuple[Value, ...]:
+    """The parts of an action that are names and may be computed; names are journaled and shown as they are."""
+    match action:
+        case Send():
+            return action.event, action.to, action.id, action.type
+        case Raise():
+            return (action.event,)
+        case Emit():
+            return (action.type,)
+        case _:
+            return ()
+
+
+def fields(chart: Chart) -> dict[str, Field]:
+    """Every declared field of the context, by name."""
+    return {field.name: field for state in chart.states for field in state.context}
+
+
+def known_fields(chart: Chart) -> set[str]:
+    """Every name that can stand in the context: declared fields, and what a `foreach` makes."""
+    names = set(fields(chart))
+    for site in sites(chart):
+        for action in site.actions():
+            if isinstance(action, Foreach):
+                names.update(each for each in (action.item, action.index) if each is not None)
+    return names

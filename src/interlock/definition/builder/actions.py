@@ -1,0 +1,250 @@
+"""Guards and actions of the Python builder, one function each.
+
+Rule 1: where a guard or an action may stand a bare string is the name of a registered function or handler.
+Rule 2: the words are the vocabulary's; those that Python keeps for itself end in `_`: `raise_`, `if_`, `not_`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from interlock.definition.builder.values import (
+    Json,
+    choice,
+    here,
+    items,
+    misused,
+    name,
+    optional_text,
+    refused,
+    text,
+    value,
+)
+from interlock.definition.vocabulary.names import DURATION, EVENT, FIELD_PATH, TEXT
+from interlock.model.document.actions import (
+    Action,
+    Assign,
+    AssignCall,
+    Block,
+    Cancel,
+    Do,
+    Emit,
+    Expression,
+    Foreach,
+    Guard,
+    GuardAll,
+    GuardAny,
+    GuardExpression,
+    GuardIn,
+    GuardName,
+    GuardNot,
+    If,
+    Log,
+    Raise,
+    RestorePolicy,
+    Script,
+    Send,
+)
+
+GuardLike: TypeAlias = Guard | Expression | str
+"""A guard, an expression, or the name of a registered function."""
+
+ActionLike: TypeAlias = Action | str
+"""An action, or the name of a handler."""
+
+Actions: TypeAlias = ActionLike | Sequence[ActionLike]
+"""One action or several: a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Several blocks: an error in one does not keep the next from running."""
+
+    blocks: tuple[Block, ...]
+
+
+def blocks(*each: Actions) -> Blocks:
+    """Several blocks for `entry` or `exit`, where an error in one shall not skip the others."""
+    return Blocks(tuple(block_of(one) for one in each))
+
+
+def guard_of(given: object, what: str = "a guard") -> Guard:
+    """The guard that was meant."""
+    if isinstance(given, Guard):
+        return given
+    if isinstance(given, Expression):
+        return GuardExpression(expression=given, place=given.place)
+    if isinstance(given, str):
+        return GuardName(name=name(given, what), place=here())
+    raise misused(what, "a name, an expression or a guard", given)
+
+
+def optional_guard(given: object) -> Guard | None:
+    """The guard that was meant; None when there is none."""
+    return None if given is None else guard_of(given)
+
+
+def action_of(given: object) -> Action:
+    """The action that was meant."""
+    if isinstance(given, Action):
+        return given
+    if isinstance(given, str):
+        return Do(name=name(given, "an action"), place=here())
+    raise misused("an action", "a handler's name or an action", given)
+
+
+def block_of(given: object) -> Block:
+    """The block that was meant: one action or a list of them."""
+    if isinstance(given, str | Action):
+        return (action_of(given),)
+    return tuple(action_of(each) for each in items(given, "actions"))
+
+
+def guard(function: str, arguments: Json = None) -> GuardName:
+    """A registered pure function of context and event, with arguments."""
+    return GuardName(name=name(function, "a guard"), arguments=value(arguments, "arguments"), place=here())
+
+
+def all_of(*guards: GuardLike) -> GuardAll:
+    """Holds when every one holds."""
+    return GuardAll(guards=tuple(guard_of(each) for each in guards), place=here())
+
+
+def any_of(*guards: GuardLike) -> GuardAny:
+    """Holds when one of them holds."""
+    return GuardAny(guards=tuple(guard_of(each) for each in guards), place=here())
+
+
+def not_(guard: GuardLike) -> GuardNot:
+    """Holds when the guard does not."""
+    return GuardNot(guard=guard_of(guard), place=here())
+
+
+def inside(state: str) -> GuardIn:
+    """Holds while the state is active; an id, or a target as the transition would write it."""
+    return GuardIn(state=text(state, TEXT, "a state"), place=here())
+
+
+def do(handler: str, arguments: Mapping[str, Json] | Expression | None = None) -> Do:
+    """Asks a handler: an effect."""
+    if arguments is not None and not isinstance(arguments, Mapping | Expression):
+        raise misused("the arguments of an action", "a mapping or an expression", arguments)
+    return Do(name=name(handler, "a handler"), arguments=value(arguments, "arguments"), place=here())
+
+
+def assign(values: Mapping[str, Json] | None = None, /, **fields: Json) -> Assign:
+    """Writes values into the context, in the order given; a mapping for dotted paths, keywords for plain fields.
+
+    >>> assign({"address.city": "Ulm"}, visits=1).values
+    (('address.city', 'Ulm'), ('visits', 1))
+    """
+    if values is not None and not isinstance(values, Mapping):
+        raise misused("what is assigned", "a mapping", values)
+    given = {**(values or {}), **fields}
+    pairs = tuple((text(path, TEXT, "a field"), value(each, f"the value of {path}")) for path, each in given.items())
+    if not pairs:
+        raise refused("value.empty", "nothing is assigned", "say which field takes which value")
+    return Assign(values=pairs, place=here())
+
+
+def assign_from(function: str, arguments: Json = None) -> AssignCall:
+    """Writes what a registered pure function of context and event returns: a mapping of fields."""
+    return AssignCall(name=name(function, "a function"), arguments=value(arguments, "arguments"), place=here())
+
+
+def raise_(event: str | Expression, data: Json = None) -> Raise:
+    """Puts an event at the end of the internal queue."""
+    return Raise(event=_event(event), data=value(data, "data"), place=here())
+
+
+def send(
+    event: str | Expression,
+    data: Json = None,
+    *,
+    to: str | Expression | None = None,
+    delay: str | Expression | None = None,
+    id: str | Expression | None = None,
+    id_location: str | None = None,
+    type: str | Expression | None = None,
+    restore: RestorePolicy | None = None,
+) -> Send:
+    """Sends an event: an effect, or a timer with `delay`; `restore` is what downtime means to that.
+
+    `to`: `self` (default), `internal`, `parent`, an invoke's id, or an expression giving `kind/id`.
+    """
+    return Send(
+        event=_event(event),
+        to=_optional(to, "`to`"),
+        delay=delay if isinstance(delay, Expression) else optional_text(delay, DURATION, "a delay"),
+        id=_optional(id, "the id of a send"),
+        id_location=optional_text(id_location, FIELD_PATH, "the place of an id"),
+        data=value(data, "data"),
+        type=_optional(type, "the type of a send"),
+        restore=choice(restore, (None, "deadline", "remaining", "restart"), "`restore`"),
+        place=here(),
+    )
+
+
+def cancel(id: str | Expression) -> Cancel:
+    """Drops this entity's pending timers of a send id."""
+    return Cancel(id=_value_or_text(id, "a send id"), place=here())
+
+
+def emit(type: str | Expression, data: Json = None) -> Emit:
+    """Publishes a message through the outbox; `type` is its CloudEvents type."""
+    return Emit(type=_value_or_text(type, "a message's type"), data=value(data, "data"), place=here())
+
+
+def log(message: Json = None, *, label: str | None = None) -> Log:
+    """Writes a log line after the step is kept: a constant label, and a value."""
+    return Log(label=optional_text(label, TEXT, "a label"), value=value(message, "what is logged"), place=here())
+
+
+def if_(
+    guard: GuardLike,
+    then: Actions,
+    *,
+    elif_: Sequence[tuple[GuardLike, Actions]] = (),
+    else_: Actions = (),
+) -> If:
+    """Runs the block of the first branch whose guard holds, else `else_`."""
+    branches = [(guard_of(guard), block_of(then))]
+    for each in items(elif_, "`elif_`"):
+        match each:
+            case (condition, actions):
+                branches.append((guard_of(condition), block_of(actions)))
+            case _:
+                raise misused("each of `elif_`", "a pair of a guard and actions", each)
+    return If(branches=tuple(branches), otherwise=block_of(else_), place=here())
+
+
+def foreach(list_: Sequence[Json] | Expression, actions: Actions, *, item: str, index: str | None = None) -> Foreach:
+    """Runs a block once per item of a list; `item` and `index` are context fields."""
+    if not isinstance(list_, Expression):
+        items(list_, "what `foreach` walks")
+    return Foreach(
+        items=value(list_, "what `foreach` walks"),
+        item=text(item, TEXT, "`item`"),
+        index=optional_text(index, TEXT, "`index`"),
+        block=block_of(actions),
+        place=here(),
+    )
+
+
+def script(source: str) -> Script:
+    """Code of another language, refused unless the caller brings a trusted language for it."""
+    return Script(text=text(source, TEXT, "a script"), place=here())
+
+
+def _event(given: str | Expression) -> str | Expression:
+    return given if isinstance(given, Expression) else text(given, EVENT, "an event")
+
+
+def _value_or_text(given: str | Expression, what: str) -> str | Expression:
+    return given if isinstance(given, Expression) else text(given, TEXT, what)
+
+
+def _optional(given: str | Expression | None, what: str) -> str | Expression | None:
+    return None if given is None else _value_or_text(given, what)

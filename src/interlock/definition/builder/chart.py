@@ -1,0 +1,217 @@
+"""The whole chart of the Python builder: declared events, the root, and the checks that need all of it.
+
+Rule 1: a wrong call is refused where it stands; what only the whole chart can show is told here, all at once.
+Rule 2: places get the path of keys that a finding of the YAML reader would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from interlock.definition.builder.states import allow_of, monotonic_of, sensitive_of, split_parts, states_of
+from interlock.definition.builder.transitions import initial_of
+from interlock.definition.builder.values import (
+    FieldPart,
+    Json,
+    Texts,
+    choice,
+    context_fields,
+    here,
+    items,
+    literal,
+    misused,
+    optional_text,
+    optional_texts,
+    payload_fields,
+    refused,
+    text,
+    texts,
+    value,
+)
+from interlock.definition.source.text import key_path
+from interlock.definition.vocabulary.names import EVENT, ID, KIND, NAME, TEXT
+from interlock.definition.yaml.check import check_names, check_values
+from interlock.errors import DefinitionError
+from interlock.model.diagnostics import Findings
+from interlock.model.document.actions import Block, Expression, block_rewritten, guard_rewritten
+from interlock.model.document.document import DialectName, Document, EventType, Initial, Sensitive, State, Transition
+from interlock.model.limits import DEPTH_MAX
+
+
+def event(
+    name: str,
+    *,
+    payload: Sequence[FieldPart] | None = None,
+    roles: Texts | None = None,
+    permit: Expression | None = None,
+    dedupe: Json = None,
+    direction: Literal["in", "internal", "out"] = "in",
+    description: str | None = None,
+) -> EventType:
+    """A declared event. Without `payload` it may carry anything; with it exactly these fields."""
+    if permit is not None and not isinstance(permit, Expression):
+        raise misused("`permit`", "an expression", permit)
+    return EventType(
+        name=text(name, EVENT, "an event"),
+        payload=None if payload is None else payload_fields(payload),
+        roles=optional_texts(roles, NAME, "a role"),
+        permit=permit,
+        dedupe=value(dedupe, "`dedupe`"),
+        direction=choice(direction, ("in", "internal", "out"), "`direction`"),
+        description=optional_text(description, TEXT, "a description"),
+        place=here(),
+    )
+
+
+def chart(
+    kind: str,
+    *parts: Transition,
+    revision: str | None = None,
+    compatible: str | None = None,
+    description: str | None = None,
+    dialect: DialectName = "interlock",
+    unhandled: Literal["reject", "ignore", "defer"] | None = None,
+    errors: Literal["event", "raise"] | None = None,
+    binding: Literal["early", "late"] = "early",
+    context: Sequence[FieldPart] = (),
+    events: Sequence[EventType] | None = None,
+    script: str | None = None,
+    sensitive: Texts | Sensitive | None = None,
+    monotonic: Sequence[str] | Literal[True] | None = None,
+    properties: Json = None,
+    renamed: Mapping[str, str] | None = None,
+    allow: Mapping[str, str] | None = None,
+    id: str | None = None,
+    tags: Texts = (),
+    meta: Json = None,
+    type: Literal["parallel"] | None = None,
+    initial: Texts | Initial | None = None,
+    states: Sequence[State] = (),
+) -> Document:
+    """The chart: its name, what holds for all of it, and its states. Positional are the root's own transitions.
+
+    Raises DefinitionError with everything that only the whole chart can show; the compiler checks the rest.
+
+    >>> door = chart("door", states=[
+    ...     state("closed", on("pushed", "open")),
+    ...     state("open", on("pulled", "closed"), after("30s", "closed")),
+    ... ])
+    >>> [each.key for each in door.root.states]
+    ['closed', 'open']
+    """
+    inner = states_of(states, f'the states of "{kind}"')
+    if not inner:
+        raise refused("value.empty", f'chart "{kind}" has no states', "write states=[...]")
+    root = State(
+        id=optional_text(id, ID, "an id"),
+        type="state" if choice(type, (None, "parallel"), "`type`") is None else "parallel",
+        initial=initial_of(initial),
+        states=inner,
+        transitions=_root_transitions(parts, kind),
+        context=context_fields(context),
+        sensitive=sensitive_of(sensitive),
+        monotonic=monotonic_of(monotonic),
+        allow=allow_of(allow),
+        description=optional_text(description, TEXT, "a description"),
+        tags=texts(tags, TEXT, "a tag"),
+        meta=literal(meta, "`meta`"),
+        place=here(),
+    )
+    return _checked(
+        Document(
+            kind=text(kind, KIND, "the kind of a chart"),
+            root=_located(root, "", 0),
+            revision=optional_text(revision, TEXT, "the revision"),
+            compatible=optional_text(compatible, TEXT, "`compatible`"),
+            dialect=choice(dialect, ("interlock", "scxml", "xstate"), "`dialect`"),
+            unhandled=choice(unhandled, (None, "reject", "ignore", "defer"), "`unhandled`"),
+            errors=choice(errors, (None, "event", "raise"), "`errors`"),
+            binding=choice(binding, ("early", "late"), "`binding`"),
+            events=None if events is None else _events(events),
+            script=optional_text(script, TEXT, "the script"),
+            properties=literal(properties, "`properties`"),
+            renamed=_renamed(renamed),
+            source=root.place.file,
+        )
+    )
+
+
+def _checked(document: Document) -> Document:
+    findings = Findings()
+    check_names(document, findings)
+    check_values(document, findings)
+    if findings.failed:
+        raise DefinitionError(findings.items)
+    return document
+
+
+def _root_transitions(parts: Sequence[Transition], kind: str) -> tuple[Transition, ...]:
+    transitions, invokes = split_parts(parts, kind)
+    if invokes or any(each.origin == "onDone" for each in transitions):
+        message = "the root holds only `on`, `always`, `after` and `transition`"
+        raise refused("state.place", message, "put it into a state")
+    return transitions
+
+
+def _events(given: Sequence[EventType]) -> tuple[EventType, ...]:
+    events: dict[str, EventType] = {}
+    for each in items(given, "the events"):
+        if not isinstance(each, EventType):
+            raise misused("each of the events", "what `event` makes", each)
+        if each.name in events:
+            raise refused("key.duplicate", f'the event "{each.name}" is declared twice')
+        events[each.name] = each
+    return tuple(events.values())
+
+
+def _renamed(given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        raise misused("`renamed`", "a mapping of old ids to new ones", given)
+    return tuple((text(old, ID, "an old id"), text(new, ID, "a new id")) for old, new in given.items())
+
+
+def _located(state: State, path: str, depth: int) -> State:
+    """The state with the path of keys in all its places, as a finding of the YAML reader would show it."""
+    if depth > DEPTH_MAX:
+        raise refused("state.depth", f"states are nested more than {DEPTH_MAX} levels deep")
+    inner = key_path(path, "states")
+    return replace(
+        state,
+        place=state.place.at(path),
+        entry=tuple(_located_block(block, key_path(path, "entry")) for block in state.entry),
+        exit=tuple(_located_block(block, key_path(path, "exit")) for block in state.exit),
+        transitions=tuple(_located_transition(each, _path(path, each)) for each in state.transitions),
+        states=tuple(_located(each, key_path(inner, each.key), depth + 1) for each in state.states),
+    )
+
+
+def _located_transition(transition: Transition, path: str) -> Transition:
+    guard = transition.guard
+    return replace(
+        transition,
+        guard=None if guard is None else guard_rewritten(guard, _at(path), lambda inside: inside),
+        actions=_located_block(transition.actions, path),
+        place=transition.place.at(path),
+    )
+
+
+def _located_block(block: Block, path: str) -> Block:
+    return block_rewritten(block, _at(path), lambda inside: inside)
+
+
+def _at(path: str) -> Callable[[Expression], Expression]:
+    return lambda expression: replace(expression, place=expression.place.at(path))
+
+
+def _path(path: str, transition: Transition) -> str:
+    where = key_path(path, transition.origin)
+    if transition.origin == "on":
+        return key_path(where, ", ".join(transition.events))
+    if transition.origin == "after":
+        delay = transition.delay
+        return key_path(where, f"= {delay.text}" if isinstance(delay, Expression) else delay)
+    return where

@@ -1,0 +1,144 @@
+"""What the Python builder lets a state have running: invokes, and sagas with their steps and compensations."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from interlock.definition.builder.actions import Actions, GuardLike, block_of, optional_guard
+from interlock.definition.builder.transitions import Answer, answers_of
+from interlock.definition.builder.values import (
+    Json,
+    Texts,
+    choice,
+    here,
+    misused,
+    name,
+    optional_text,
+    optional_texts,
+    refused,
+    text,
+    value,
+)
+from interlock.definition.vocabulary.names import BACKOFF, DURATION, FIELD_PATH, ID, KEY, NAME
+from interlock.model.document.actions import Expression
+from interlock.model.document.document import Document, Invoke, Retry, Saga, SagaCall, SagaStep
+
+
+def retry(
+    max: int,
+    *,
+    backoff: str | None = None,
+    jitter: Literal["full", "none"] | None = None,
+    on: Texts | None = None,
+) -> Retry:
+    """How the dispatcher tries an effect again: at most `max` times, with a pause that grows (`1s..30s`)."""
+    if type(max) is not int or max < 0:
+        raise misused("`max`", "a whole number from 0", max)
+    return Retry(
+        max=max,
+        backoff=optional_text(backoff, BACKOFF, "a backoff"),
+        jitter=choice(jitter, (None, "full", "none"), "`jitter`"),
+        on=optional_texts(on, NAME, "an error code"),
+    )
+
+
+def invoke(
+    src: str | Expression | Document,
+    *,
+    id: str | None = None,
+    id_location: str | None = None,
+    type: Literal["handler", "chart"] | Expression | None = None,
+    input: Json = None,
+    autoforward: bool = False,
+    finalize: Actions | None = None,
+    done: Answer | None = None,
+    error: Answer | None = None,
+    retry: Retry | None = None,
+    timeout: str | None = None,
+    key: Json = None,
+    restore: Literal["keep", "restart", "fail"] | None = None,
+) -> Invoke:
+    """A handler, or a child chart, that lives as long as the state; `done` and `error` follow its result."""
+    default = "chart" if isinstance(src, Document) else "handler"
+    said = type if isinstance(type, Expression) else choice(type, (None, "handler", "chart"), "`type`")
+    return Invoke(
+        src=src if isinstance(src, Expression | Document) else name(src, "a handler"),
+        id=optional_text(id, ID, "the id of an invoke"),
+        id_location=optional_text(id_location, FIELD_PATH, "the place of an id"),
+        type=said or default,
+        input=value(input, "the input"),
+        autoforward=choice(autoforward, (True, False), "`autoforward`"),
+        finalize=None if finalize is None else block_of(finalize),
+        done=answers_of(done, "`done`"),
+        error=answers_of(error, "`error`"),
+        retry=_retry(retry),
+        timeout=optional_text(timeout, DURATION, "a timeout"),
+        key=value(key, "the key"),
+        restore=choice(restore, (None, "keep", "restart", "fail"), "`restore`"),
+        place=here(),
+    )
+
+
+def _retry(given: Retry | None) -> Retry | None:
+    if given is not None and not isinstance(given, Retry):
+        raise misused("`retry`", "what `retry` makes", given)
+    return given
+
+
+def call(src: str, *, input: Json = None, output: str | None = None, key: Json = None) -> SagaCall:
+    """What a saga step asks for, or its compensation; `output` names the context field that takes the result."""
+    return SagaCall(
+        src=name(src, "a handler"),
+        input=value(input, "the input"),
+        output=optional_text(output, FIELD_PATH, "`output`"),
+        key=value(key, "the key"),
+        place=here(),
+    )
+
+
+def saga_step(
+    id: str,
+    do: str | SagaCall,
+    *,
+    guard: GuardLike | None = None,
+    compensate: str | SagaCall | None = None,
+    retry: Retry | None = None,
+    timeout: str | None = None,
+) -> SagaStep:
+    """One step of a saga: what it asks, and what answers it once done. It is skipped unless its guard holds."""
+    return SagaStep(
+        id=text(id, KEY, "the id of a saga step"),
+        do=_call(do),
+        guard=optional_guard(guard),
+        compensate=None if compensate is None else _call(compensate),
+        retry=_retry(retry),
+        timeout=optional_text(timeout, DURATION, "a timeout"),
+        place=here(),
+    )
+
+
+def _call(given: str | SagaCall) -> SagaCall:
+    return given if isinstance(given, SagaCall) else call(given)
+
+
+def saga(
+    *steps: SagaStep,
+    compensation: Literal["reverse", "parallel", "none"] = "reverse",
+    done: Answer | None = None,
+    compensated: Answer | None = None,
+    error: Answer | None = None,
+) -> Saga:
+    """A plan of several effects; done steps are compensated when a later one fails."""
+    for each in steps:
+        if not isinstance(each, SagaStep):
+            raise misused("each step of a saga", "what `saga_step` makes", each)
+    if not steps:
+        raise refused("value.empty", "a saga needs at least one step", 'write saga(saga_step("id", "handler"), ...)')
+    return Saga(
+        steps=steps,
+        compensation=choice(compensation, ("reverse", "parallel", "none"), "`compensation`"),
+        done=answers_of(done, "`done`"),
+        compensated=answers_of(compensated, "`compensated`"),
+        error=answers_of(error, "`error`"),
+        place=here(),
+    )

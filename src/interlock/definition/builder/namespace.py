@@ -1,0 +1,87 @@
+"""Charts in Python: every function that makes a part of a `Document`, fully typed, in one namespace.
+
+What they make equals what the YAML reader makes of the same chart: it is compiled, checked and drawn the same way.
+
+Rule 1: one function per word of the vocabulary; strings are literals or names, expressions are marked with `expr`.
+Rule 2: this file only gathers; what the functions do stands in the modules `builder_...` beside it. The classes are
+what they give, for annotations in the caller's code.
+Rule 3: places are the caller's file and line, so that the compiler's findings point into Python code.
+"""
+
+from __future__ import annotations
+
+from interlock.definition.builder.actions import (
+    all_of,
+    any_of,
+    assign,
+    assign_from,
+    blocks,
+    cancel,
+    do,
+    emit,
+    foreach,
+    guard,
+    if_,
+    inside,
+    log,
+    not_,
+    raise_,
+    script,
+    send,
+)
+from interlock.definition.builder.chart import chart, event
+from interlock.definition.builder.invokes import call, invoke, retry, saga, saga_step
+from interlock.definition.builder.states import deep_history, expect, final, hidden, history, parallel, state
+from interlock.definition.builder.transitions import after, always, initial, on, on_done, to, transition
+from interlock.definition.builder.values import boolean, expr, field, integer, number, string
+from interlock.model.document.document import Invoke, State, Transition
+
+__all__ = (
+    "Invoke",
+    "State",
+    "Transition",
+    "after",
+    "all_of",
+    "always",
+    "any_of",
+    "assign",
+    "assign_from",
+    "blocks",
+    "boolean",
+    "call",
+    "cancel",
+    "chart",
+    "deep_history",
+    "do",
+    "emit",
+    "event",
+    "expect",
+    "expr",
+    "field",
+    "final",
+    "foreach",
+    "guard",
+    "hidden",
+    "history",
+    "if_",
+    "initial",
+    "inside",
+    "integer",
+    "invoke",
+    "log",
+    "not_",
+    "number",
+    "on",
+    "on_done",
+    "parallel",
+    "raise_",
+    "retry",
+    "saga",
+    "saga_step",
+    "script",
+    "send",
+    "state",
+    "string",
+    "to",
+    "transition",
+)

@@ -1,0 +1,317 @@
+"""States of the Python builder: compound, parallel, final, history, and what they say about themselves.
+
+Rule 1: what is ordered or repeated in a state is positional (transitions, invokes); what is said once is a keyword.
+Rule 2: a state's transitions stand as in YAML: `always`, `after`, `on_done`, then `on`, then `transition`, each in the
+order written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from interlock.definition.builder.actions import Actions, Blocks, block_of
+from interlock.definition.builder.transitions import initial_of, targets_of
+from interlock.definition.builder.values import (
+    FieldPart,
+    Json,
+    Texts,
+    context_fields,
+    here,
+    items,
+    literal,
+    misused,
+    optional_text,
+    optional_texts,
+    refused,
+    text,
+    texts,
+    value,
+)
+from interlock.definition.shapes import Text
+from interlock.definition.vocabulary.names import (
+    DURATION,
+    DURATION_PATTERN,
+    EVENT,
+    FIELD_PATH,
+    ID,
+    KEY,
+    NAME,
+    TARGET,
+    TEXT,
+)
+from interlock.model.document.actions import Block
+from interlock.model.document.document import Expect, Initial, Invoke, Saga, Sensitive, State, Transition
+
+Part: TypeAlias = Transition | Invoke
+"""What a state holds in order."""
+
+_ORDER = {"always": 0, "after": 1, "onDone": 2, "on": 3, "transitions": 4}
+_WITHIN = Text(
+    what="a duration or forever",
+    pattern=f"forever|{DURATION_PATTERN}",
+    code=DURATION.code,
+    hint=DURATION.hint,
+)
+
+
+def expect(within: str, *, then: str = "alert") -> Expect:
+    """When an entity counts as stuck here: after a duration, or `forever` not.
+
+    `then` is `alert`, or an event that is kept for a later release: nobody sends it yet.
+    """
+    return Expect(within=text(within, _WITHIN, "`within`"), then=text(then, EVENT, "`then`"))
+
+
+def hidden(neutral: str | None = None, *, fields: Texts = (), roles: Texts | None = None) -> Sensitive:
+    """The state itself is hidden, and these fields are masked.
+
+    The console shows neither without its right `read:sensitive`; the neutral name and the roles are kept for a later
+    release, and only checked.
+    """
+    return Sensitive(
+        fields=texts(fields, FIELD_PATH, "a field"),
+        hidden=True,
+        neutral=optional_text(neutral, NAME, "the neutral name"),
+        roles=optional_texts(roles, NAME, "a role"),
+    )
+
+
+def state(
+    key: str,
+    *parts: Part,
+    id: str | None = None,
+    description: str | None = None,
+    context: Sequence[FieldPart] = (),
+    entry: Actions | Blocks = (),
+    exit: Actions | Blocks = (),
+    saga: Saga | None = None,
+    expect: str | Expect | None = None,
+    sensitive: Texts | Sensitive | None = None,
+    monotonic: Sequence[str] | Literal[True] | None = None,
+    allow: Mapping[str, str] | None = None,
+    tags: Texts = (),
+    meta: Json = None,
+    initial: Texts | Initial | None = None,
+    states: Sequence[State] = (),
+) -> State:
+    """A state: compound when it has states inside, else atomic."""
+    transitions, invokes = split_parts(parts, key)
+    return State(
+        key=text(key, KEY, "a state's key"),
+        id=optional_text(id, ID, "an id"),
+        initial=initial_of(initial),
+        states=states_of(states, f'the states of "{key}"'),
+        transitions=transitions,
+        entry=_blocks(entry),
+        exit=_blocks(exit),
+        invokes=invokes,
+        context=context_fields(context),
+        saga=_saga(saga),
+        expect=_expect(expect),
+        sensitive=sensitive_of(sensitive),
+        monotonic=monotonic_of(monotonic),
+        allow=allow_of(allow),
+        description=optional_text(description, TEXT, "a description"),
+        tags=texts(tags, TEXT, "a tag"),
+        meta=literal(meta, "`meta`"),
+        place=here(),
+    )
+
+
+def parallel(
+    key: str,
+    *parts: Part,
+    id: str | None = None,
+    description: str | None = None,
+    context: Sequence[FieldPart] = (),
+    entry: Actions | Blocks = (),
+    exit: Actions | Blocks = (),
+    expect: str | Expect | None = None,
+    sensitive: Texts | Sensitive | None = None,
+    allow: Mapping[str, str] | None = None,
+    tags: Texts = (),
+    meta: Json = None,
+    states: Sequence[State] = (),
+) -> State:
+    """A parallel state: every one of its states is a region, and all are active together."""
+    transitions, invokes = split_parts(parts, key)
+    return State(
+        key=text(key, KEY, "a state's key"),
+        id=optional_text(id, ID, "an id"),
+        type="parallel",
+        states=states_of(states, f'the regions of "{key}"'),
+        transitions=transitions,
+        entry=_blocks(entry),
+        exit=_blocks(exit),
+        invokes=invokes,
+        context=context_fields(context),
+        expect=_expect(expect),
+        sensitive=sensitive_of(sensitive),
+        allow=allow_of(allow),
+        description=optional_text(description, TEXT, "a description"),
+        tags=texts(tags, TEXT, "a tag"),
+        meta=literal(meta, "`meta`"),
+        place=here(),
+    )
+
+
+def final(
+    key: str,
+    *parts: Transition,
+    output: Json = None,
+    id: str | None = None,
+    description: str | None = None,
+    entry: Actions | Blocks = (),
+    exit: Actions | Blocks = (),
+    expect: str | Expect | None = None,
+    sensitive: Texts | Sensitive | None = None,
+    allow: Mapping[str, str] | None = None,
+    tags: Texts = (),
+    meta: Json = None,
+) -> State:
+    """A final state; `output` is the value of the done event."""
+    transitions, invokes = split_parts(parts, key)
+    if invokes:
+        raise refused(
+            "invoke.place", f'the final state "{key}" can have nothing running', "invoke in the state before it"
+        )
+    return State(
+        key=text(key, KEY, "a state's key"),
+        id=optional_text(id, ID, "an id"),
+        type="final",
+        transitions=transitions,
+        entry=_blocks(entry),
+        exit=_blocks(exit),
+        output=value(output, "the output"),
+        expect=_expect(expect),
+        sensitive=sensitive_of(sensitive),
+        allow=allow_of(allow),
+        description=optional_text(description, TEXT, "a description"),
+        tags=texts(tags, TEXT, "a tag"),
+        meta=literal(meta, "`meta`"),
+        place=here(),
+    )
+
+
+def history(
+    key: str,
+    target: Texts | None = None,
+    *,
+    actions: Actions = (),
+    id: str | None = None,
+    description: str | None = None,
+    allow: Mapping[str, str] | None = None,
+    tags: Texts = (),
+    meta: Json = None,
+) -> State:
+    """A history state: leads to the child that was active last, before that to `target`."""
+    return _history("shallow", key, target, actions, id, description, allow, tags, meta)
+
+
+def deep_history(
+    key: str,
+    target: Texts | None = None,
+    *,
+    actions: Actions = (),
+    id: str | None = None,
+    description: str | None = None,
+    allow: Mapping[str, str] | None = None,
+    tags: Texts = (),
+    meta: Json = None,
+) -> State:
+    """A history state: leads to the atomic states that were active last, before that to `target`."""
+    return _history("deep", key, target, actions, id, description, allow, tags, meta)
+
+
+def _history(
+    depth: Literal["shallow", "deep"],
+    key: str,
+    target: Texts | None,
+    actions: Actions,
+    id: str | None,
+    description: str | None,
+    allow: Mapping[str, str] | None,
+    tags: Texts,
+    meta: Json,
+) -> State:
+    return State(
+        key=text(key, KEY, "a state's key"),
+        id=optional_text(id, ID, "an id"),
+        type="history",
+        history=depth,
+        targets=targets_of(target),
+        actions=block_of(actions),
+        allow=allow_of(allow),
+        description=optional_text(description, TEXT, "a description"),
+        tags=texts(tags, TEXT, "a tag"),
+        meta=literal(meta, "`meta`"),
+        place=here(),
+    )
+
+
+def split_parts(parts: Sequence[Part], key: str) -> tuple[tuple[Transition, ...], tuple[Invoke, ...]]:
+    """The transitions, in the order in which they are tried, and the invokes."""
+    transitions, invokes = [], []
+    for each in parts:
+        match each:
+            case Transition():
+                transitions.append(each)
+            case Invoke():
+                invokes.append(each)
+            case State():
+                raise refused("state.place", f'state "{each.key}" is inside "{key}"', "write states=[...]")
+            case _:
+                raise misused(f'each part of "{key}"', "a transition or an invoke", each)
+    return tuple(sorted(transitions, key=lambda each: _ORDER[each.origin])), tuple(invokes)
+
+
+def states_of(given: Sequence[State], what: str) -> tuple[State, ...]:
+    """Child states, each key once."""
+    states: dict[str, State] = {}
+    for each in items(given, what):
+        if not isinstance(each, State):
+            raise misused(f"each of {what}", "a state", each)
+        if each.key in states:
+            raise refused("key.duplicate", f'there are two states "{each.key}" among {what}')
+        states[each.key] = each
+    return tuple(states.values())
+
+
+def sensitive_of(given: Texts | Sensitive | None) -> Sensitive | None:
+    """What is masked: a list of fields, or what `hidden` made."""
+    if given is None or isinstance(given, Sensitive):
+        return given
+    return Sensitive(fields=texts(given, FIELD_PATH, "a sensitive field"))
+
+
+def monotonic_of(given: Sequence[str] | Literal[True] | None) -> tuple[str, ...] | Literal[True] | None:
+    """States that are never left backwards; True: the children in order."""
+    return given if given is None or given is True else texts(given, TARGET, "a monotonic state")
+
+
+def allow_of(given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    """Silenced lints and the reasons."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        raise misused("`allow`", "a mapping of lint codes to reasons", given)
+    return tuple((text(code, NAME, "a lint code"), text(why, NAME, "a reason")) for code, why in given.items())
+
+
+def _saga(given: Saga | None) -> Saga | None:
+    if given is not None and not isinstance(given, Saga):
+        raise misused("`saga`", "what `saga` makes", given)
+    return given
+
+
+def _expect(given: str | Expect | None) -> Expect | None:
+    return given if given is None or isinstance(given, Expect) else expect(given)
+
+
+def _blocks(given: Actions | Blocks) -> tuple[Block, ...]:
+    """One block, or what `blocks` made; no actions are no block."""
+    if isinstance(given, Blocks):
+        return given.blocks
+    block = block_of(given)
+    return (block,) if block else ()

@@ -1,0 +1,334 @@
+"""Values of the Python builder: expressions, JSON values, names, fields; and where the caller's code stands.
+
+Rule 1: a string is a literal, also one that begins with `=`; an expression is marked with `expr`.
+Rule 2: what is wrong is refused by the call that said it: `UsageError` for a Python value of the wrong type,
+`DefinitionError` for a text that the vocabulary refuses, with the caller's file and line.
+Rule 3: names fit the same patterns as in YAML (`vocabulary_names`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TypeAlias, TypeVar, cast
+
+from interlock.definition.shapes import Text, compiled
+from interlock.definition.vocabulary.names import FIELD, NAME
+from interlock.errors import DefinitionError, Diagnostic, Place, UsageError
+from interlock.model.diagnostics import suggestion
+from interlock.model.document.actions import Expression, Value
+from interlock.model.document.field import FIELD_TYPES, UNSET, Field, FieldType, is_text, type_name
+from interlock.model.limits import INTEGER_BITS_MAX, VALUE_DEPTH_MAX
+
+Json: TypeAlias = "bool | int | float | str | Expression | Sequence[Json] | Mapping[str, Json] | None"
+"""A JSON value, in which an expression may stand anywhere. Tuples are lists."""
+
+Texts: TypeAlias = str | Sequence[str]
+"""One text or several."""
+
+UNSAID = cast("Json", UNSET)
+"""No default: typed as a value, so that a signature says what may be given."""
+
+_ROOM = "interlock.definition.builder"
+T = TypeVar("T")
+
+
+def here() -> Place:
+    """The place of the nearest caller outside the builder."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to know the caller's line without building a stack trace
+    while str(frame.f_globals.get("__name__", "")).startswith(_ROOM) and frame.f_back is not None:
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno, 1, frame.f_lineno, 1)
+
+
+def refused(code: str, message: str, hint: str | None = None) -> DefinitionError:
+    """The error of one problem at the caller's place."""
+    return DefinitionError([Diagnostic(code=code, message=message, place=here(), hint=hint)])
+
+
+def misused(what: str, wish: str, found: object) -> UsageError:
+    """The error of a value that has the wrong Python type."""
+    return UsageError(f"{what} must be {wish}, not {type_name(found)}", hint=f"see {here()}")
+
+
+def text(value: object, shape: Text, what: str) -> str:
+    """The value, when it is a text that fits."""
+    if not isinstance(value, str):
+        raise misused(what, shape.what, value)
+    _whole(value, what)
+    if shape.pattern is not None and not compiled(shape.pattern).fullmatch(value):
+        hint = f'write expr("{value[1:].strip()}")' if value.startswith("=") else shape.hint
+        raise refused(shape.code, f'{what} "{value[:60]}" is not {shape.what}', hint)
+    if shape.bytes_max is not None and len(value.encode()) > shape.bytes_max:
+        raise refused(shape.code, f"{what} may have at most {shape.bytes_max} bytes")
+    return value
+
+
+def optional_text(value: object, shape: Text, what: str) -> str | None:
+    """The value, when it is None or a text that fits."""
+    return None if value is None else text(value, shape, what)
+
+
+def texts(value: object, shape: Text, what: str) -> tuple[str, ...]:
+    """The value as texts that fit; a single one counts as a list of one."""
+    if isinstance(value, str):
+        return (text(value, shape, what),)
+    return tuple(text(each, shape, what) for each in items(value, what))
+
+
+def optional_texts(value: object, shape: Text, what: str) -> tuple[str, ...] | None:
+    """The value as texts that fit; None when it is None."""
+    return None if value is None else texts(value, shape, what)
+
+
+def items(value: object, what: str) -> list[object]:
+    """What a list or another sequence holds; a string, a mapping or a single thing is refused."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise misused(what, "a list", value)
+    return list(value)
+
+
+def choice(value: T, options: Sequence[T], what: str) -> T:
+    """The value, when it is one of the options."""
+    if isinstance(value, str) and value not in options:
+        words = [str(each) for each in options if each is not None]
+        raise refused("value.choice", f'{what} "{value}" is not {" or ".join(words)}', suggestion(value, words))
+    if value not in options:
+        raise misused(what, " or ".join(str(each) for each in options if each is not None), value)
+    return value
+
+
+def expr(text: str) -> Expression:
+    """An expression, for guards and wherever a value may stand.
+
+    >>> expr("event.data.amount > context.limit").text
+    'event.data.amount > context.limit'
+
+    Raises DefinitionError for an empty text and for one with YAML's leading `=`.
+    """
+    if not isinstance(text, str):
+        raise misused("an expression", "a string", text)
+    said = _whole(text, "an expression").strip()
+    if not said or said.startswith("="):
+        hint = "the leading `=` is YAML's; leave it out" if said else None
+        raise refused("expression.syntax", "this is not an expression" if said else "the expression is empty", hint)
+    return Expression(said, here())
+
+
+def value(given: Json, what: str) -> Value:
+    """The plain value, copied, so that what the caller does with his lists later changes nothing."""
+    return _value(given, what, 0)
+
+
+def _whole(given: str, what: str) -> str:
+    if not is_text(given):
+        raise refused("value.text", f"{what} holds half of a surrogate pair, which is no character")
+    return given
+
+
+def _value(given: object, what: str, depth: int) -> Value:
+    if depth > VALUE_DEPTH_MAX:
+        raise refused("value.depth", f"{what} is more than {VALUE_DEPTH_MAX} levels deep")
+    match given:
+        case None | bool() | Expression():
+            return given
+        case int():
+            if given.bit_length() > INTEGER_BITS_MAX:
+                raise refused("value.number", f"{what} holds an integer of more than {INTEGER_BITS_MAX} bits")
+            return given
+        case str():
+            return _whole(given, what)
+        case float():
+            if not isfinite(given):
+                raise refused("value.number", f"{what} holds {given}, and JSON has no such number")
+            return given
+        case Mapping():
+            for key in given:
+                if not isinstance(key, str):
+                    raise misused(f"a key in {what}", "a string", key)
+            return {_whole(key, what): _value(each, what, depth + 1) for key, each in given.items()}
+        case bytes() | bytearray():
+            raise misused(what, "a JSON value", given)
+        case Sequence():
+            return [_value(each, what, depth + 1) for each in given]
+        case _:
+            raise misused(what, "a JSON value or an expression", given)
+
+
+def literal(given: Json, what: str) -> Value:
+    """The plain value, in which no expression may stand."""
+    found = value(given, what)
+    stack = [found]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, Expression):
+            raise refused("value.expression", f"{what} may hold no expression")
+        stack.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPart:
+    """A field as said. Whether it is required when nothing was said depends on where it stands."""
+
+    field: Field
+    required: bool | None
+    items: FieldPart | None
+    fields: tuple[FieldPart, ...] | None
+
+
+def field(
+    name: str,
+    type: FieldType = "any",
+    *,
+    default: Json = UNSAID,
+    required: bool | None = None,
+    nullable: bool = False,
+    enum: Sequence[Json] | None = None,
+    min: float | None = None,
+    max: float | None = None,
+    length_max: int | None = None,
+    items: FieldType | FieldPart | None = None,
+    fields: Sequence[FieldPart] | None = None,
+    description: str | None = None,
+) -> FieldPart:
+    """A field of the context or of an event's payload.
+
+    A field of the context says one of `default`, `required` and `nullable`. A field of a payload is required unless it
+    says otherwise or has a default. `items` is what each item of an array is, `fields` are those of an object.
+    """
+    made = Field(
+        name=text(name, FIELD, "a field's name"),
+        type=choice(type, FIELD_TYPES, "a field's type"),
+        default=UNSET if default is UNSAID else _value(default, f"the default of {name}", 0),
+        nullable=nullable,
+        enum=None if enum is None else tuple(literal(enum, f"the enum of {name}")),
+        min=min,
+        max=max,
+        length_max=length_max,
+        description=description,
+        place=here(),
+    )
+    inner = field("items", items) if isinstance(items, str) else items
+    return FieldPart(made, required, inner, None if fields is None else field_parts(fields, f"the fields of {name}"))
+
+
+def string(
+    name: str,
+    *,
+    default: Json = UNSAID,
+    required: bool | None = None,
+    nullable: bool = False,
+    enum: Sequence[str] | None = None,
+    length_max: int | None = None,
+    description: str | None = None,
+) -> FieldPart:
+    """A field that holds a string."""
+    return field(
+        name,
+        "string",
+        default=default,
+        required=required,
+        nullable=nullable,
+        enum=enum,
+        length_max=length_max,
+        description=description,
+    )
+
+
+def integer(
+    name: str,
+    *,
+    default: Json = UNSAID,
+    required: bool | None = None,
+    nullable: bool = False,
+    enum: Sequence[int] | None = None,
+    min: int | None = None,
+    max: int | None = None,
+    description: str | None = None,
+) -> FieldPart:
+    """A field that holds a whole number."""
+    return field(
+        name,
+        "integer",
+        default=default,
+        required=required,
+        nullable=nullable,
+        enum=enum,
+        min=min,
+        max=max,
+        description=description,
+    )
+
+
+def number(
+    name: str,
+    *,
+    default: Json = UNSAID,
+    required: bool | None = None,
+    nullable: bool = False,
+    enum: Sequence[float] | None = None,
+    min: float | None = None,
+    max: float | None = None,
+    description: str | None = None,
+) -> FieldPart:
+    """A field that holds a number."""
+    return field(
+        name,
+        "number",
+        default=default,
+        required=required,
+        nullable=nullable,
+        enum=enum,
+        min=min,
+        max=max,
+        description=description,
+    )
+
+
+def boolean(
+    name: str,
+    *,
+    default: Json = UNSAID,
+    required: bool | None = None,
+    nullable: bool = False,
+    description: str | None = None,
+) -> FieldPart:
+    """A field that holds true or false."""
+    return field(name, "boolean", default=default, required=required, nullable=nullable, description=description)
+
+
+def field_parts(given: object, what: str) -> tuple[FieldPart, ...]:
+    """The fields of a list, each name once."""
+    parts: list[FieldPart] = []
+    for each in items(given, what):
+        if not isinstance(each, FieldPart):
+            raise misused(f"each of {what}", 'a field, such as string("name")', each)
+        if any(each.field.name == other.field.name for other in parts):
+            raise refused("key.duplicate", f'the field "{each.field.name}" is said twice')
+        parts.append(each)
+    return tuple(parts)
+
+
+def context_fields(given: object) -> tuple[Field, ...]:
+    """Fields of a context: required only when they say so."""
+    return tuple(_made(each, payload=False) for each in field_parts(given, "the context"))
+
+
+def payload_fields(given: object) -> tuple[Field, ...]:
+    """Fields of a payload: required unless they say otherwise or have a default."""
+    return tuple(_made(each, payload=True) for each in field_parts(given, "the payload"))
+
+
+def _made(part: FieldPart, *, payload: bool) -> Field:
+    required = (payload and part.field.default is UNSET) if part.required is None else part.required
+    items = None if part.items is None else replace(_made(part.items, payload=False), name="items")
+    fields = None if part.fields is None else tuple(_made(each, payload=payload) for each in part.fields)
+    return replace(part.field, required=required, items=items, fields=fields)
+
+
+def name(given: object, what: str) -> str:
+    """A name that code registers: a handler's, a guard's."""
+    return text(given, NAME, what)

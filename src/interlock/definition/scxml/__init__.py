@@ -1,0 +1,1 @@
+"""SCXML definitions, read and written."""

@@ -1,0 +1,54 @@
+"""The format SCXML 1.0: the W3C's XML for statecharts, read by its rules and written with hints in our namespace."""
+
+from __future__ import annotations
+
+import re
+
+from interlock.definition.format import Format, Reading, Resolver
+from interlock.definition.scxml.read import read_root
+from interlock.definition.scxml.write import write_scxml
+from interlock.definition.source.xml import parse_xml
+from interlock.errors import Place, UsageError
+from interlock.model.diagnostics import Findings
+
+RESOLVED_MAX = 64
+"""Texts that one definition may ask its resolver for: a file that invokes itself would ask for ever."""
+
+_STEM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)[^/\\]*$")
+
+
+def read_scxml(text: str | bytes, /, *, source: str = "<definition>", resolver: Resolver | None = None) -> Reading:
+    """The document of an SCXML text. `resolver` gives the texts that `src` names; without one they are refused."""
+    findings = Findings()
+    root = parse_xml(text, source=source, findings=findings)
+    document = None
+    limited = None if resolver is None else _limited(resolver)
+    try:
+        if root is not None:
+            document = read_root(root, kind=_kind(source), source=source, findings=findings, resolver=limited)
+    except RecursionError:
+        # One file is bounded by its depth; files that invoke files, or themselves, add up.
+        findings.error("scxml.nesting", "files invoke files too deep", Place(source))
+    return Reading(document=document, diagnostics=findings.sorted())
+
+
+def _limited(resolver: Resolver) -> Resolver:
+    count = 0
+
+    def limited(src: str) -> str:
+        nonlocal count
+        count += 1
+        if count > RESOLVED_MAX:
+            raise UsageError(f"more than {RESOLVED_MAX} texts are asked for", code="scxml.src")
+        return resolver(src)
+
+    return limited
+
+
+def _kind(source: str) -> str:
+    """What a chart without a name is called: the first word of its file's name."""
+    stem = _STEM.search(source.replace("\\", "/").rsplit("/", 1)[-1])
+    return stem[1] if stem else "chart"
+
+
+FORMAT = Format(name="scxml", suffixes=(".scxml",), read=read_scxml, write=write_scxml)

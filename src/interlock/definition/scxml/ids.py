@@ -1,0 +1,136 @@
+"""Ids, keys and targets: SCXML has one space of ids, a document has keys in a tree.
+
+Rule 1: every state keeps its SCXML id. Where its dotted path of keys is that id, the document does not repeat it.
+Rule 2: a key holds letters, digits, `_` and `-`; siblings have different keys; a state without an id gets one too.
+Rule 3: `target_text` is how a target is written when nothing says otherwise; the reader and the writer both use it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from interlock.definition.scxml.structure import STATE_TAGS, tag
+from interlock.definition.source.xml import Element
+from interlock.model.document.document import Document, State, Transition
+from interlock.model.document.targets import Tree
+
+_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def written_ids(root: Element) -> set[str]:
+    """Every id that a state of this file has; inline charts are files of their own."""
+    found = set()
+    stack = [root]
+    while stack:
+        element = stack.pop()
+        if tag(element) in STATE_TAGS and (name := element.get("id")) is not None:
+            found.add(name)
+        stack += [each for each in element.elements if tag(each) in STATE_TAGS]
+    return found
+
+
+def default_key(name: str, parent: str) -> str:
+    """The key of a state with this id below a state with this dotted path."""
+    rest = name.removeprefix(f"{parent}.") if parent else name
+    return rest if _KEY.fullmatch(rest) else _OTHER.sub("_", name)
+
+
+class Keys:
+    """Gives the children of one state keys that differ, and paths that are nobody's id.
+
+    Numbers count on: looking for the first free one anew would take a hostile file the square of its length.
+    """
+
+    def __init__(self, parent: str, ids: set[str]) -> None:
+        self.prefix = f"{parent}." if parent else ""
+        self.parent, self.ids = parent, ids
+        self.used: set[str] = set()
+        self.numbers: dict[str, int] = {}
+
+    def named(self, name: str, wanted: str | None) -> str:
+        """The key of a state with an id: the wanted one, else what its id says, with a number if a sibling has that."""
+        key = first = wanted or default_key(name, self.parent)
+        while key in self.used:
+            key = f"{first}_{self._next(first, 2)}"
+        self.used.add(key)
+        return key
+
+    def anonymous(self, kind: str) -> str:
+        """The key of a state without an id."""
+        key = f"{kind}_{self._next(kind, 1)}"
+        while key in self.used or f"{self.prefix}{key}" in self.ids:
+            key = f"{kind}_{self._next(kind, 1)}"
+        self.used.add(key)
+        return key
+
+    def _next(self, word: str, first: int) -> int:
+        self.numbers[word] = self.numbers.get(word, first - 1) + 1
+        return self.numbers[word]
+
+
+def target_text(tree: Tree, source: int, index: int) -> str:
+    """The text by which a transition of `source` names a state: in SCXML its id, in ours the shortest."""
+    texts = [] if tree.document.dialect == "scxml" else [tree.states[index].key]
+    if texts and source > 0 and tree.is_descendant(index, source):
+        texts.append(f".{_path(tree, source, index)}")
+    elif texts and tree.parents[index] > 0:
+        texts.append(f"{tree.states[tree.parents[index]].key}.{tree.states[index].key}")
+    return next((each for each in texts if tree.target(source, each) == index), f"#{tree.ids[index]}")
+
+
+def inner_text(tree: Tree, parent: int, index: int) -> str:
+    """The text by which `initial` of `parent`, or a history in it, names a state."""
+    if tree.document.dialect == "scxml" or not tree.is_descendant(index, parent):
+        return f"#{tree.ids[index]}"
+    return _path(tree, parent, index)
+
+
+def _path(tree: Tree, parent: int, index: int) -> str:
+    keys = []
+    while index != parent:
+        keys.append(tree.states[index].key)
+        index = tree.parents[index]
+    return ".".join(reversed(keys))
+
+
+KEEP = "##"
+"""Marks a target that the author wrote in another way than we would; it is kept as it is."""
+
+
+def with_targets(document: Document) -> Document:
+    """The document with every target that the reader took from an id written as we would."""
+    return replace(document, root=_with_targets(Tree(document), 0))
+
+
+def _with_targets(tree: Tree, index: int) -> State:
+    state = tree.states[index]
+
+    def outer(found: tuple[Transition, ...]) -> tuple[Transition, ...]:
+        return tuple(replace(each, targets=_texts(tree, index, each.targets, target_text)) for each in found)
+
+    initial, saga = state.initial, state.saga
+    if initial is not None:
+        initial = replace(initial, targets=_texts(tree, index, initial.targets, inner_text))
+    if saga is not None:
+        compensated, error = outer(saga.compensated), outer(saga.error)
+        saga = replace(saga, done=outer(saga.done), compensated=compensated, error=error)
+    return replace(
+        state,
+        states=tuple(_with_targets(tree, each) for each in tree.children[index]),
+        transitions=outer(state.transitions),
+        initial=initial,
+        targets=_texts(tree, max(tree.parents[index], 0), state.targets, inner_text),
+        invokes=tuple(replace(each, done=outer(each.done), error=outer(each.error)) for each in state.invokes),
+        saga=saga,
+    )
+
+
+def _texts(tree: Tree, scope: int, texts: tuple[str, ...], write: Callable[[Tree, int, int], str]) -> tuple[str, ...]:
+    made = []
+    for text in texts:
+        index = tree.by_id.get(text.removeprefix("#"))
+        made.append(text.removeprefix(KEEP) if text.startswith(KEEP) or index is None else write(tree, scope, index))
+    return tuple(made)

@@ -1,0 +1,297 @@
+"""Executable content of SCXML: actions, guards, and the values that they carry.
+
+Rule 1: what an attribute cannot mean is left as its text, and fails when it is evaluated (S35); what has no meaning at
+        all (a delay that is no duration) is a finding.
+Rule 2: inline data is JSON if it parses as such, else its text with white space normalised, else XML as text (S5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from interlock.definition.format import Resolver
+from interlock.definition.scxml.expressions import Datamodel, imported, read_path, read_value
+from interlock.definition.scxml.extension import Extension
+from interlock.definition.scxml.structure import ACTIONS, INTERLOCK, own, tag
+from interlock.definition.source.xml import Element
+from interlock.errors import InterlockError
+from interlock.model.diagnostics import Findings
+from interlock.model.document.actions import (
+    Action,
+    Assign,
+    AssignCall,
+    Block,
+    Cancel,
+    Do,
+    Emit,
+    Expression,
+    Foreach,
+    Guard,
+    GuardExpression,
+    If,
+    Log,
+    Raise,
+    Script,
+    Send,
+    Value,
+)
+from interlock.model.document.field import UNSET, plain_refusal
+from interlock.model.duration import format_duration, parse_css_duration, parse_duration
+from interlock.model.event import SCXML_PROCESSOR
+
+ALLOW_SRC_HINT = "write its text in place, or, if you trust it, use load(..., allow_src=True) or --allow-src"
+"""What to do about a `src` that is not read."""
+
+_TARGETS = {"#_internal": "internal", "#_parent": "parent"}
+
+
+class ContentReader:
+    """Reads what stands inside `onentry`, `transition` and the like, in the datamodel of one file."""
+
+    def __init__(self, datamodel: Datamodel, findings: Findings, resolver: Resolver | None) -> None:
+        self.datamodel: Datamodel = datamodel
+        self.findings = findings
+        self.resolver = resolver
+        self.extension = Extension(findings)
+
+    # Values
+
+    def expression(self, element: Element, name: str) -> Expression:
+        """An attribute as an expression, whatever it says."""
+        return Expression(imported(element.get(name) or "", self.datamodel), element.at(name))
+
+    def computed(self, element: Element, name: str) -> Value:
+        """An attribute as a literal or an expression; None when it is absent."""
+        text = element.get(name)
+        return None if text is None else read_value(text, self.datamodel, element.at(name))
+
+    def either(self, element: Element, literal: str, computed: str) -> Value:
+        """An attribute that has a second form ending in `expr`."""
+        text = element.get(literal)
+        if text is not None or element.get(computed) is None:
+            return text
+        return self.expression(element, computed)
+
+    def location(self, element: Element, name: str) -> str | None:
+        """An attribute that names a place in the context."""
+        text = element.get(name)
+        return None if text is None else read_path(text, self.datamodel)
+
+    def id_location(self, element: Element) -> str | None:
+        """Where an id is written to; beside an id of the author's only our namespace can say it."""
+        path = self.extension.text(element, "idlocation")
+        return self.location(element, "idlocation") if path is None else path
+
+    def guard(self, element: Element) -> Guard | None:
+        """The guard of a transition or a branch. An empty `cond` is none."""
+        if element.get("guard", INTERLOCK) is not None:
+            return self.extension.guard(element, "guard")
+        if not (element.get("cond") or "").strip():
+            return None
+        return GuardExpression(expression=self.expression(element, "cond"), place=element.at("cond"))
+
+    def inline(self, element: Element) -> Value:
+        """The value of `expr`, of our own JSON, or of what stands inside an element; UNSET when nothing does."""
+        if element.get("value", INTERLOCK) is not None:
+            return self.extension.value(element, "value")
+        if element.get("expr") is not None:
+            return self.computed(element, "expr")
+        if element.elements:
+            return "".join(each if isinstance(each, str) else each.raw for each in element.children).strip()
+        return parsed_text(element.text) if element.text.strip() else UNSET
+
+    def inline_or_none(self, element: Element) -> Value:
+        """The same, where no value means null."""
+        value = self.inline(element)
+        return None if value is UNSET else value
+
+    def resolved(self, element: Element, name: str) -> str | None:
+        """The text that `src` names, through the resolver the caller gave."""
+        src = element.get(name) or ""
+        if self.resolver is None:
+            message = f'"{src}" is not read: a definition opens no other file unless the caller allows it'
+            self.findings.error("scxml.src", message, element.at(name), ALLOW_SRC_HINT)
+            return None
+        try:
+            return self.resolver(src)
+        except (InterlockError, OSError, LookupError, ValueError) as error:
+            self.findings.error("scxml.src", f'"{src}" cannot be read: {error}', element.at(name))
+            return None
+
+    def payload(self, element: Element) -> Value:
+        """What `namelist`, `param` and `content` give: a mapping, one value, or None."""
+        for content in own(element, "content"):
+            return self.inline_or_none(content)
+        data: dict[str, Value] = {}
+        for name in (element.get("namelist") or "").split():
+            data[name] = Expression(imported(name, self.datamodel), element.at("namelist"))
+        for param in own(element, "param"):
+            data[param.get("name") or ""] = self.param(param)
+        return data or None
+
+    def param(self, param: Element) -> Value:
+        """The value of one `param`."""
+        if param.get("location") is not None:
+            return self.expression(param, "location")
+        return self.inline_or_none(param)
+
+    # Actions
+
+    def blocks(self, element: Element, name: str) -> tuple[Block, ...]:
+        """One block per child of this tag that an author wrote."""
+        return tuple(self.block(each) for each in own(element, name) if each.get("generated", INTERLOCK) is None)
+
+    def block(self, element: Element) -> Block:
+        """The actions inside an element, as one block."""
+        return self.actions(element.elements)
+
+    def actions(self, elements: list[Element]) -> Block:
+        """The actions that these elements are; others among them are told elsewhere."""
+        made: list[Action] = []
+        for each in elements:
+            if tag(each) not in ACTIONS:
+                continue
+            action = self.action(each)
+            last = made[-1] if made and each.get("joined", INTERLOCK) is not None else None
+            if isinstance(last, Assign) and isinstance(action, Assign):
+                # One action with several values, which our writer took apart.
+                made[-1] = replace(last, values=last.values + action.values)
+            else:
+                made.append(action)
+        return tuple(made)
+
+    def action(self, element: Element) -> Action:
+        """One action."""
+        place = element.place
+        match tag(element):
+            case "raise":
+                return Raise(event=element.get("event") or "", place=place)
+            case "if":
+                return self.branches(element)
+            case "foreach":
+                return Foreach(
+                    items=self.items(element),
+                    item=(element.get("item") or "").strip(" "),
+                    index=None if element.get("index") is None else (element.get("index") or "").strip(" "),
+                    block=self.block(element),
+                    place=place,
+                )
+            case "send":
+                return self.send(element)
+            case "cancel":
+                return Cancel(id=self.either(element, "sendid", "sendidexpr"), place=place)
+            case "log":
+                return Log(label=element.get("label"), value=self.inline_or_none(element), place=place)
+            case "assign":
+                return self.assign(element)
+            case "script":
+                return Script(text=self.script(element) or "", place=place)
+            case "interlock:do":
+                return Do(name=element.get("name") or "", arguments=self.payload(element), place=place)
+            case "interlock:assign":
+                return AssignCall(name=element.get("name") or "", arguments=self.payload(element), place=place)
+            case _:
+                kind = self.either(element, "type", "typeexpr")
+                return Emit(type=kind, data=self.payload(element), place=place)
+
+    def items(self, element: Element) -> Value:
+        """What a `foreach` walks."""
+        if element.get("value", INTERLOCK) is not None:
+            return self.extension.value(element, "value")
+        return self.computed(element, "array")
+
+    def branches(self, element: Element) -> If:
+        """`if`, whose branches are its children cut at each `elseif` and `else`."""
+        parts: list[tuple[Element, list[Element]]] = [(element, [])]
+        for child in element.elements:
+            if tag(child) in ("elseif", "else"):
+                if tag(parts[-1][0]) == "else":
+                    self.findings.error("scxml.else", f"<{child.name}> stands behind <else>", child.place)
+                parts.append((child, []))
+            else:
+                parts[-1][1].append(child)
+        otherwise = self.actions(parts.pop()[1]) if tag(parts[-1][0]) == "else" else ()
+        branches = tuple((self.branch_guard(head), self.actions(inside)) for head, inside in parts)
+        return If(branches=branches, otherwise=otherwise, place=element.place)
+
+    def branch_guard(self, element: Element) -> Guard:
+        """The guard of a branch; an empty one is a mistake that fails when it is asked."""
+        empty = GuardExpression(expression=self.expression(element, "cond"), place=element.at("cond"))
+        return self.guard(element) or empty
+
+    def send(self, element: Element) -> Action:
+        """`send`; one that our writer made of a `raise` is that again."""
+        extension = self.extension
+        event = self.either(element, "event", "eventexpr")
+        if event is None:
+            message = "<send> without event or eventexpr fails when it runs"
+            self.findings.warning("scxml.send", message, element.place)
+            event = Expression("", element.place)
+        data = self.payload(element)
+        if extension.text(element, "raise") is not None:
+            return Raise(event=event, data=data, place=element.place)
+        to = self.either(element, "target", "targetexpr")
+        if extension.text(element, "to") is not None:
+            to = extension.text(element, "to")
+        elif isinstance(to, str):
+            to = self.target(to, element)
+        kind = self.either(element, "type", "typeexpr")
+        sendid: Value = element.get("id")
+        if extension.text(element, "id") is not None:
+            sendid = extension.value(element, "id")
+        return Send(
+            event=event,
+            to=to,
+            delay=self.delay(element) if extension.text(element, "delay") is None else extension.text(element, "delay"),
+            id=sendid,
+            id_location=self.id_location(element),
+            data=data,
+            type=None if kind in (SCXML_PROCESSOR, "scxml") else kind,
+            restore=extension.choice(element, "restore", ("deadline", "remaining", "restart"), None),
+            place=element.place,
+        )
+
+    def target(self, text: str, element: Element) -> str:
+        """A target in our words. One that SCXML does not know is marked, so that sending to it fails (W3C 194)."""
+        if text.startswith(("#_", "!")) or "/" in text:
+            return _TARGETS.get(text, text)
+        message = f'"{text}" is no target of SCXML; sending to it fails'
+        self.findings.warning("scxml.target", message, element.at("target"), f'an invoke is addressed as "#_{text}"')
+        return f"!{text}"
+
+    def delay(self, element: Element) -> Value:
+        """The delay of a `send`: SCXML's `1.5s` is written as we write durations, a computed one stays computed."""
+        value = self.either(element, "delay", "delayexpr")
+        text = read_value(value.text, "interlock", value.place) if isinstance(value, Expression) else value
+        if not isinstance(text, str) or parse_duration(text) is not None:
+            return value
+        ms = parse_css_duration(text)
+        if ms is not None:
+            return format_duration(ms)
+        if value is text:
+            message = f'"{text}" is not a duration'
+            self.findings.error("scxml.delay", message, element.at("delay"), "write 1.5s or 200ms")
+        return value
+
+    def assign(self, element: Element) -> Assign:
+        """`assign`. One without a location, or with a bad one, fails when it runs (W3C 401)."""
+        path = self.location(element, "location")
+        if path is None:
+            message = "<assign> without location fails when it runs"
+            self.findings.warning("scxml.assign", message, element.place)
+        return Assign(values=((path or "", self.inline_or_none(element)),), place=element.place)
+
+    def script(self, element: Element) -> str | None:
+        """The text of a script, inline or by `src`."""
+        return element.text if element.get("src") is None else self.resolved(element, "src")
+
+
+def parsed_text(text: str) -> Value:
+    """What a text means as data: JSON if it parses as such, else the text with white space normalised."""
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return " ".join(text.split())
+    return value if plain_refusal(value) is None else " ".join(text.split())

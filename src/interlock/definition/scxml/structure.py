@@ -1,0 +1,184 @@
+"""Which elements and attributes SCXML has, and where they may stand: checked before a file is read.
+
+Rule 1: everything wrong with the structure is told here, all at once; the readers then take what they find.
+Rule 2: an unknown element is an error, an unknown attribute a warning: the first would change the meaning in silence.
+Rule 3: what belongs to a namespace of others is theirs; it is passed over. Ours carries what SCXML cannot.
+"""
+
+from __future__ import annotations
+
+from interlock.definition.source.xml import Element
+from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.limits import STATES_MAX, TRANSITIONS_MAX
+
+SCXML = "http://www.w3.org/2005/07/scxml"
+INTERLOCK = "urn:interlock:scxml:1"
+CHART_TYPES = ("http://www.w3.org/TR/scxml/", "http://www.w3.org/TR/scxml", "scxml")
+HANDLER_TYPE = f"{INTERLOCK}#handler"
+STATE_TAGS = ("state", "parallel", "final", "history")
+DATAMODELS = ("interlock", "null", "python", "ecmascript")
+
+FINDINGS_MAX = 200
+"""Findings about the structure of one file: each looks for the nearest known name, and a file may have a million."""
+
+_CONTENT = "raise if foreach send cancel log assign script interlock:do interlock:assign interlock:emit"
+ACTIONS = frozenset(_CONTENT.split())
+_STATE = "state parallel history datamodel onentry onexit transition invoke interlock:saga"
+
+_TABLE = {
+    "scxml": (
+        "initial name version datamodel binding",
+        "state parallel final history datamodel script interlock:events",
+    ),
+    "state": ("id initial", f"{_STATE} initial final"),
+    "parallel": ("id", f"{_STATE} final"),
+    "final": ("id", "onentry onexit donedata datamodel"),
+    "history": ("id type", "transition"),
+    "initial": ("", "transition"),
+    "transition": ("event cond target type", _CONTENT),
+    "onentry": ("", _CONTENT),
+    "onexit": ("", _CONTENT),
+    "finalize": ("", _CONTENT),
+    "donedata": ("", "content param"),
+    "datamodel": ("", "data"),
+    "data": ("id src expr", "*"),
+    "assign": ("location expr", "*"),
+    "content": ("expr", "*"),
+    "param": ("name expr location", ""),
+    "script": ("src", ""),
+    "raise": ("event", ""),
+    "if": ("cond", f"{_CONTENT} elseif else"),
+    "elseif": ("cond", ""),
+    "else": ("", ""),
+    "foreach": ("array item index", _CONTENT),
+    "log": ("label expr", ""),
+    "cancel": ("sendid sendidexpr", ""),
+    "send": (
+        "event eventexpr target targetexpr type typeexpr id idlocation delay delayexpr namelist",
+        "content param",
+    ),
+    "invoke": ("type typeexpr src srcexpr id idlocation namelist autoforward", "content param finalize"),
+    "interlock:do": ("name", "param content"),
+    "interlock:assign": ("name", "param content"),
+    "interlock:emit": ("type typeexpr", "param content"),
+    "interlock:events": ("", ""),
+    "interlock:saga": ("compensation", "interlock:step interlock:done interlock:compensated interlock:error"),
+    "interlock:step": ("id cond timeout", "interlock:call interlock:compensate"),
+    "interlock:call": ("src output", "param content"),
+    "interlock:compensate": ("src output", "param content"),
+    "interlock:done": ("", "transition"),
+    "interlock:compensated": ("", "transition"),
+    "interlock:error": ("", "transition"),
+}
+_RULES = {
+    name: (frozenset(attributes.split()), frozenset(children.split()))
+    for name, (attributes, children) in _TABLE.items()
+}
+
+_REQUIRED = {
+    "data": "id",
+    "raise": "event",
+    "if": "cond",
+    "elseif": "cond",
+    "foreach": "array item",
+    "param": "name",
+    "interlock:do": "name",
+    "interlock:assign": "name",
+    "interlock:step": "id",
+    "interlock:call": "src",
+    "interlock:compensate": "src",
+}
+_EXCLUSIVE = {
+    "data": ("src expr",),
+    "send": ("event eventexpr", "target targetexpr", "type typeexpr", "id idlocation", "delay delayexpr"),
+    "cancel": ("sendid sendidexpr",),
+    "invoke": ("type typeexpr", "src srcexpr", "id idlocation"),
+    "param": ("expr location",),
+}
+
+
+def tag(element: Element) -> str | None:
+    """The name an element is known by here; None for one of another namespace. No namespace means SCXML's."""
+    if element.namespace in (SCXML, ""):
+        return element.name
+    return f"interlock:{element.name}" if element.namespace == INTERLOCK else None
+
+
+def own(element: Element, name: str) -> list[Element]:
+    """The children of this tag, in order."""
+    return [each for each in element.elements if tag(each) == name]
+
+
+def check_structure(root: Element, findings: Findings) -> bool:
+    """Tell everything about elements and attributes that are unknown, misplaced, missing or at odds.
+
+    False when there is no use in going on: it is no SCXML, or too much is wrong.
+    """
+    if tag(root) != "scxml":
+        findings.error("scxml.root", f"the root element is <{root.name}>, not <scxml>", root.place)
+        return False
+    if root.namespace == "":
+        hint = f'write xmlns="{SCXML}"'
+        findings.warning("scxml.namespace", "the file declares no namespace and is read as SCXML", root.place, hint)
+    stack, states, transitions = [root], 0, 0
+    findings_max = len(findings.items) + FINDINGS_MAX
+    while stack:
+        element = stack.pop()
+        states += tag(element) in STATE_TAGS
+        transitions += tag(element) == "transition"
+        problem = _excess(states, transitions)
+        if problem is not None:
+            findings.error("scxml.limit", f"{problem}; reading stops here", element.place)
+            return False
+        attributes, children = _RULES[tag(element) or ""]
+        _check_attributes(element, attributes, findings)
+        if "*" in children:
+            continue
+        inside = []
+        for child in element.elements:
+            if len(findings.items) > findings_max:
+                findings.error("scxml.limit", f"more than {FINDINGS_MAX} findings; reading stops here", child.place)
+                return False
+            if _belongs(child, element, children, findings):
+                inside.append(child)
+        stack += reversed(inside)
+        if tag(element) not in ("script", "interlock:events") and element.text.strip():
+            findings.error("scxml.text", f"<{element.name}> holds no text", element.place)
+    return True
+
+
+def _excess(states: int, transitions: int) -> str | None:
+    if states > STATES_MAX:
+        return f"more than {STATES_MAX:,} states"
+    return f"more than {TRANSITIONS_MAX:,} transitions" if transitions > TRANSITIONS_MAX else None
+
+
+def _belongs(child: Element, parent: Element, known: frozenset[str], findings: Findings) -> bool:
+    name = tag(child)
+    if name in known:
+        return True
+    if name is None:
+        message = f"<{child.name}> of namespace {child.namespace} is passed over"
+        findings.info("scxml.foreign", message, child.place)
+    elif name in _RULES:
+        findings.error("scxml.misplaced", f"<{child.name}> cannot stand in <{parent.name}>", child.place)
+    else:
+        findings.error("scxml.element", f"there is no element <{child.name}>", child.place, suggestion(name, known))
+    return False
+
+
+def _check_attributes(element: Element, known: frozenset[str], findings: Findings) -> None:
+    name = tag(element) or ""
+    for namespace, attribute in element.attributes:
+        if namespace == "" and attribute not in known:
+            message = f"<{element.name}> has no attribute {attribute}; it is passed over"
+            findings.warning("scxml.attribute", message, element.at(attribute), suggestion(attribute, known))
+    for attribute in _REQUIRED.get(name, "").split():
+        if element.get(attribute) is None:
+            findings.error("scxml.required", f"<{element.name}> needs {attribute}", element.place)
+    for pair in _EXCLUSIVE.get(name, ()):
+        given = [each for each in pair.split() if element.get(each) is not None]
+        if len(given) > 1:
+            findings.error(
+                "scxml.exclusive", f"<{element.name}> may have {given[0]} or {given[1]}, not both", element.place
+            )

@@ -1,9 +1,0 @@
-"""The smcat format: state-machine-cat's language, read and written."""
-
-from __future__ import annotations
-
-from interlock.definition.format import Format
-from interlock.definition.smcat_read import read_smcat
-from interlock.definition.smcat_write import write_smcat
-
-FORMAT = Format(name="smcat", suffixes=(".smcat",), read=read_smcat, write=write_smcat)

@@ -1,0 +1,1 @@
+"""State machine cat definitions, read and written."""

@@ -1,0 +1,220 @@
+"""The texts inside smcat: a transition's `event [guard] / actions`, a state's `entry/ exit/ do/` lines, and names.
+
+Rule 1: smcat itself gives these texts no meaning beyond their UML shape; what they mean here is what the writer writes.
+Rule 2: guards and actions keep their text as the name of what code registers; an event's text is made a valid name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from interlock.definition.shapes import compiled
+from interlock.definition.smcat.parse import Words
+from interlock.definition.source.text import Lines
+from interlock.definition.vocabulary.names import EVENT
+from interlock.errors import Place
+from interlock.model.diagnostics import Findings
+from interlock.model.document.actions import Block, Do, Expression, Guard, GuardExpression, GuardName, Value
+from interlock.model.document.document import Invoke, Origin
+from interlock.model.duration import parse_duration
+
+_NOT_IN_KEY = re.compile(r"[^\w-]+")
+_NOT_IN_EVENT = re.compile(r"[^\w.-]+")
+_ACTIVITY = re.compile(r"(entry|exit|do|activity)\s*/\s*(.*)")
+_QUOTES = "'\""
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+def key_from(text: str) -> str:
+    """A state's key for any text: letters, digits, `_` and `-`; empty when nothing of the text remains."""
+    return _NOT_IN_KEY.sub("_", text).strip("_")
+
+
+def event_from(text: str) -> str:
+    """An event's name for any text; empty when nothing of the text remains."""
+    if is_event(text):
+        return text
+    return ".".join(filter(None, (part.strip("_") for part in _NOT_IN_EVENT.sub("_", text).split("."))))
+
+
+def is_event(text: str) -> bool:
+    """Whether the vocabulary lets an event have this name."""
+    return compiled(EVENT.pattern or "").fullmatch(text) is not None
+
+
+@dataclass(slots=True)
+class Label:
+    """What a label says.
+
+    `otherwise`: its guard is UML's `[else]`. `said`: it names an event. `eventless`: it says `always`.
+    """
+
+    origin: Origin = "always"
+    events: tuple[str, ...] = ()
+    delay: Value = None
+    guard: Guard | None = None
+    otherwise: bool = False
+    actions: Block = ()
+    said: bool = False
+    eventless: bool = False
+
+
+class LabelReader:
+    """Reads the texts of one definition; names that had to be changed are told as findings."""
+
+    def __init__(self, lines: Lines, findings: Findings) -> None:
+        self.lines = lines
+        self.findings = findings
+
+    def label(self, words: Words | None) -> Label:
+        """The event, guard and actions of a transition's label."""
+        label = Label()
+        if words is None:
+            return label
+        text = words.text
+        event_end = next((index for index, each in enumerate(text) if each in "[/"), len(text))
+        rest = event_end
+        if text[rest : rest + 1] == "[":
+            rest = self._guard(label, words, rest)
+        slash = text.find("/", rest)
+        between = text[rest : slash if slash >= 0 else len(text)].strip()
+        if between:
+            message = f'"{between}" stands between the guard and the actions and is not read'
+            hint = "a label is `event [guard] / actions`"
+            self.findings.warning("smcat.label", message, self._place(words, rest, len(text)), hint)
+        self._event(label, text[:event_end].strip(), self._place(words, 0, event_end))
+        if slash >= 0:
+            label.actions = self.actions(text[slash + 1 :], self._place(words, slash + 1, len(text)))
+        return label
+
+    def _event(self, label: Label, text: str, place: Place) -> None:
+        label.eventless = text == "always"
+        if label.eventless or not text:
+            return
+        label.said = True
+        if text == "onDone":
+            label.origin = "onDone"
+        elif (delay := _delay(text, place)) is not None:
+            label.origin, label.delay = "after", delay
+        else:
+            label.origin = "on"
+            events = [self._descriptor(each, place) for each in _split(text)]
+            label.events = tuple(dict.fromkeys(filter(None, events)))
+
+    def _descriptor(self, text: str, place: Place) -> str:
+        if text == "*" or (text.endswith(".*") and is_event(text[:-2])):
+            return text
+        name = event_from(text)
+        if not name:
+            hint = "events are dotted names: letters, digits, `_` and `-`"
+            self.findings.error("smcat.name", f'"{text}" cannot be the name of an event', place, hint)
+        elif name != text:
+            self.findings.info("smcat.renamed", f'event "{text}" is called "{name}" here', place)
+        return name
+
+    def _guard(self, label: Label, words: Words, start: int) -> int:
+        """Reads `[...]` from `start` and gives the offset behind it. A bracket inside an expression does not end it."""
+        text = words.text
+        inner = start + 1 + len(text[start + 1 :]) - len(text[start + 1 :].lstrip())
+        computed = text.startswith("=", inner)
+        end = _closing(text, start) if computed else text.find("]", start)
+        if end < 0:
+            hint = "close it: `event [guard] / actions`"
+            self.findings.error("smcat.label", "this guard is not closed", self._place(words, start, len(text)), hint)
+            return len(text)
+        said = text[inner:end].rstrip()
+        place = self._place(words, inner, end)
+        if computed:
+            body = said[1:].strip()
+            at = inner + said.find(body, 1)
+            where = self._place(words, at, at + len(body))
+            label.guard = GuardExpression(expression=Expression(body, where), place=place)
+        elif said.lower() in {"else", "otherwise"}:
+            label.otherwise = True
+        elif said:
+            label.guard = GuardName(name=" ".join(said.split()), place=place)
+        return end + 1
+
+    def actions(self, text: str, place: Place) -> tuple[Do, ...]:
+        """Handlers named in a text, separated by commas or line ends."""
+        names = (each.lstrip("= \t") for each in _split(text))  # a name that begins with `=` would be an expression
+        return tuple(Do(name=" ".join(name.split()), place=place) for name in names if name)
+
+    def activities(self, words: Words | None) -> tuple[Block, Block, tuple[Invoke, ...], list[str]]:
+        """The entry block, the exit block, what runs while the state is active, and the lines that are only text."""
+        entry: Block = ()
+        exit_: Block = ()
+        invokes: list[Invoke] = []
+        notes: list[str] = []
+        if words is None:
+            return entry, exit_, (), notes
+        offset = 0
+        for line in words.text.split("\n"):
+            place = self._place(words, offset, offset + len(line.rstrip()))
+            offset += len(line) + 1
+            found = _ACTIVITY.fullmatch(line.strip())
+            if found is None:
+                notes.extend(filter(None, [line.strip()]))
+            elif found[1] == "entry":
+                entry += self.actions(found[2], place)
+            elif found[1] == "exit":
+                exit_ += self.actions(found[2], place)
+            else:
+                invokes += [Invoke(src=each.name, place=place) for each in self.actions(found[2], place)]
+        return entry, exit_, tuple(invokes), notes
+
+    def _place(self, words: Words, start: int, end: int) -> Place:
+        return self.lines.place(words.start + start, words.start + max(end, start + 1))
+
+
+def _delay(text: str, place: Place) -> str | Expression | None:
+    """The delay of `after 5m`, `after(5m)` or `after = expression`; None when the text is something else."""
+    if not text.startswith("after") or text[5:6] not in {" ", "\t", "\n", "(", "="}:
+        return None
+    said = text[5:].strip()
+    if said.startswith("(") and said.endswith(")"):
+        said = said[1:-1].strip()
+    if said.startswith("="):
+        return Expression(said[1:].strip(), place)
+    joined = said.replace(" ", "")
+    return joined if parse_duration(joined) is not None else None
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas and line ends that stand in no bracket and no quotes."""
+    parts = [part.strip() for line in text.split("\n") for part in _split_line(line)]
+    return list(filter(None, parts))
+
+
+def _split_line(line: str) -> list[str]:
+    parts, start, depth, quote = [], 0, 0, ""
+    for index, each in enumerate(line):
+        if quote:
+            quote = "" if each == quote else quote
+        elif each in _QUOTES and line.find(each, index + 1) >= 0:  # an apostrophe (`customer's`) opens no quotation
+            quote = each
+        elif each in _OPENING:
+            depth += 1
+        elif each in _CLOSING:
+            depth = max(0, depth - 1)
+        elif each == "," and depth == 0:
+            parts.append(line[start:index])
+            start = index + 1
+    return [*parts, line[start:]]
+
+
+def _closing(text: str, start: int) -> int:
+    """The offset of the bracket that closes the one at `start`, quotations skipped; -1 when there is none."""
+    depth, quote = 0, ""
+    for index in range(start, len(text)):
+        each = text[index]
+        if quote:
+            quote = "" if each == quote else quote
+        elif each in _QUOTES:
+            quote = each
+        elif each in "[]":
+            depth += 1 if each == "[" else -1
+            if depth == 0:
+                return index
+    return -1

@@ -1,0 +1,319 @@
+"""Reads smcat: parsed text to a `Document`, UML's pseudo-states rewritten as the vocabulary has them.
+
+Rule 1: `initial` becomes the parent's `initial`; `fork` several targets; `join` the `onDone` of a parallel state;
+`choice` and `junction` a state with `always`; `terminate` a final child of the root.
+Rule 2: an arrow without an event is `always`; one that leaves a state which can complete is UML's completion: `onDone`.
+Rule 3: `reenter` is said exactly where it must be (V2); a self-loop of `type=internal` has no target.
+Rule 4: what is only drawing (colour, class, width, active) is kept under `meta.smcat`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from interlock.definition.format import Reading, Resolver
+from interlock.definition.smcat.labels import LabelReader, key_from
+from interlock.definition.smcat.parse import Attributes, parse_smcat
+from interlock.definition.smcat.states import Draft, DraftTransition, assign_keys, drafted, every
+from interlock.definition.source.text import Lines, admitted_text, key_path
+from interlock.errors import Place
+from interlock.model.diagnostics import Findings
+from interlock.model.document.document import Document, Initial, State, StateType, Transition
+from interlock.model.limits import EFFECTS_MAX
+
+_ORDER = {"always": 0, "after": 1, "onDone": 2, "on": 3}
+_TYPES: dict[str, StateType] = {
+    "parallel": "parallel",
+    "final": "final",
+    "terminate": "final",
+    "history": "history",
+    "deephistory": "history",
+}
+
+
+def read_smcat(text: str | bytes, /, *, source: str = "<definition>", resolver: Resolver | None = None) -> Reading:
+    """The document that a smcat text means, with all findings. The chart's kind is the name of the source."""
+    del resolver  # smcat refers to no other text
+    findings = Findings()
+    admitted = admitted_text(text, language="smcat", source=source, findings=findings)
+    if admitted is None:
+        return Reading(document=None, diagnostics=findings.sorted())
+    lines = Lines(admitted, source)
+    body = parse_smcat(admitted, lines, findings)
+    if body is not None and not findings.failed and not (body.declarations or body.arrows):
+        findings.error("smcat.empty", "there is no state in this text", Place(source), "begin with `initial -> first;`")
+    if body is None or findings.failed:
+        return Reading(document=None, diagnostics=findings.sorted())
+    labels = LabelReader(lines, findings)
+    root = drafted(body, labels, findings, Place(source))
+    _rewrite(root, findings)
+    for draft, key in assign_keys(root):
+        findings.info("smcat.renamed", f'state "{draft.name}" has the key "{key}" here', draft.place)
+    document = Document(kind=_kind(source), root=_Building(labels, findings).state(root, ""), source=source)
+    return Reading(document=document, diagnostics=findings.sorted())
+
+
+def _kind(source: str) -> str:
+    name = source.replace("\\", "/").rsplit("/", 1)[-1]
+    return key_from(name.split(".", 1)[0]) or "chart"
+
+
+def _rewrite(root: Draft, findings: Findings) -> None:
+    """Takes the pseudo-states out: what they say goes into the states and transitions around them."""
+    for draft in every(root):
+        if draft.type == "fork":
+            _rewrite_fork(draft, findings)
+    for draft in every(root):
+        if draft.type == "join":
+            _rewrite_join(draft, findings)
+    for draft in every(root):
+        if draft.type == "initial":
+            _rewrite_initial(draft, findings)
+        elif draft.type == "terminate" and draft.parent is not root:
+            _move_to_root(draft, root)
+        elif draft.type in {"choice", "junction"}:
+            _rewrite_choice(draft, findings)
+        elif draft.type in {"regular", "parallel"}:
+            _complete(draft)
+
+
+def _remove(draft: Draft) -> None:
+    assert draft.parent is not None  # the root is never removed
+    draft.parent.children.remove(draft)
+    for transition in list(draft.leaving):
+        transition.detach()
+
+
+def _rewrite_fork(fork: Draft, findings: Findings) -> None:
+    outgoing = [target for transition in fork.leaving for target in transition.targets]
+    actions = tuple(action for transition in fork.leaving for action in transition.actions)
+    if fork in outgoing:
+        findings.error("smcat.fork", f'fork "{fork.name}" leads to itself', fork.place)
+        outgoing = []
+    for transition in list(fork.incoming):
+        targets = [each for target in transition.targets for each in (outgoing if target is fork else [target])]
+        transition.retarget(list(dict.fromkeys(targets)))
+        if len(transition.actions) + len(actions) > EFFECTS_MAX:  # forks that lead to forks can double them each time
+            findings.error("smcat.fork", f"more than {EFFECTS_MAX:,} actions meet here", transition.place)
+        else:
+            transition.actions += actions
+    _remove(fork)
+
+
+def _rewrite_join(join: Draft, findings: Findings) -> None:
+    """Each region gets a final state in the join's place; the parallel state's `onDone` leads where the join led."""
+    gathered, outgoing = list(join.incoming), join.leaving[0]
+    parallel = _joined_parallel([transition.source for transition in gathered])
+    if parallel is None:
+        message = f'join "{join.name}" does not gather one state of each region of one parallel state'
+        hint = "let every region end in a final state and draw one arrow from the parallel state: `p -> next: onDone;`"
+        findings.error("smcat.join", message, join.place, hint)
+    else:
+        for transition in gathered:
+            _end_region(transition, join, parallel)
+        outgoing.source.leaving.remove(outgoing)
+        outgoing.source, outgoing.origin, outgoing.said = parallel, "onDone", True
+        parallel.leaving.append(outgoing)
+    for transition in list(join.incoming):
+        transition.detach()
+    _remove(join)
+
+
+def _joined_parallel(sources: list[Draft]) -> Draft | None:
+    """The parallel state of which the states lie in all regions, one in each."""
+    for candidate in sources[0].ancestors():
+        if candidate.type == "parallel":
+            regions = [_region(each, candidate) for each in sources]
+            if None not in regions and len(set(regions)) == len(regions) == len(candidate.children):
+                return candidate
+    return None
+
+
+def _region(draft: Draft, parallel: Draft) -> Draft | None:
+    path = [draft, *draft.ancestors()]
+    return path[path.index(parallel) - 1] if parallel in path[1:] else None
+
+
+def _end_region(transition: DraftTransition, join: Draft, parallel: Draft) -> None:
+    """A state that only waits at the join is a final state; else its arrow leads to a new one beside it."""
+    source = transition.source
+    waits_only = transition.bare and not transition.actions and source.leaving == [transition] and not source.children
+    region = _region(source, parallel)
+    assert region is not None  # or `_joined_parallel` had not found the parallel state
+    if waits_only and source.type == "regular" and source is not region:
+        source.type = "final"
+        transition.detach()
+        return
+    if source is region:
+        _enclose(region)
+    ending = Draft(join.name, join.place, region, "final")
+    region.children.append(ending)
+    transition.retarget([ending])
+
+
+def _enclose(region: Draft) -> None:
+    """A region that is itself a state at the join gets that state inside, so that it can end."""
+    inner = Draft(region.name, region.place, region, region.type, declaration=region.declaration)
+    inner.children, region.children = region.children, [inner]
+    for child in inner.children:
+        child.parent = inner
+    region.type, region.declaration = "regular", None
+    inner.leaving, region.leaving = region.leaving, []
+    for transition in inner.leaving:
+        transition.source = inner
+
+
+def _rewrite_initial(draft: Draft, findings: Findings) -> None:
+    parent, transition = draft.parent, draft.leaving[0]
+    assert parent is not None  # the root is no pseudo-state
+    if all(parent in target.ancestors() for target in transition.targets):
+        parent.initial = transition
+    else:
+        message = f'"{draft.name}" leads out of the state that it begins'
+        findings.error("smcat.initial", message, transition.place, "draw the arrow to a state inside the same braces")
+    parent.children.remove(draft)
+
+
+def _move_to_root(draft: Draft, root: Draft) -> None:
+    """Terminating ends everything, and only a final child of the root does."""
+    assert draft.parent is not None  # the root is no pseudo-state
+    draft.parent.children.remove(draft)
+    draft.parent = root
+    root.children.append(draft)
+
+
+def _rewrite_choice(draft: Draft, findings: Findings) -> None:
+    for transition in draft.leaving:
+        if transition.said:
+            text = ", ".join(transition.events) or transition.origin
+            message = f'a transition that leaves {draft.type} "{draft.name}" waits for "{text}"'
+            findings.warning("smcat.choice", message, transition.place, f"write a guard: `[{text}]`")
+    draft.leaving.sort(key=lambda transition: transition.otherwise or transition.bare)
+
+
+def _complete(draft: Draft) -> None:
+    can_complete = draft.type == "parallel" or any(each.type == "final" for each in draft.children)
+    for transition in draft.leaving:
+        if can_complete and transition.origin == "always" and not transition.eventless:
+            transition.origin = "onDone"
+
+
+class _Building:
+    """Makes the values of the document from drafts whose keys are set."""
+
+    def __init__(self, labels: LabelReader, findings: Findings) -> None:
+        self.labels = labels
+        self.findings = findings
+
+    def state(self, draft: Draft, path: str) -> State:
+        place = draft.place.at(path)
+        said = draft.declaration
+        entry, exit_, invokes, texts = self.labels.activities(said.activities if said else None)
+        own = sorted(draft.leaving, key=lambda transition: _ORDER[transition.origin])
+        history = draft.leaving if draft.is_history else []
+        inner = key_path(path, "states")
+        return State(
+            key=draft.key,
+            type=_TYPES.get(draft.type, "state"),
+            initial=_initial(draft, path),
+            states=tuple(self.state(child, key_path(inner, child.key)) for child in draft.children),
+            transitions=() if draft.is_history else tuple(self._transition(transition, path) for transition in own),
+            entry=(entry,) if entry else (),
+            exit=(exit_,) if exit_ else (),
+            invokes=invokes,
+            history="deep" if draft.type == "deephistory" else "shallow",
+            targets=self._defaults(draft) if draft.is_history else (),
+            actions=tuple(action for transition in history for action in transition.actions),
+            description=_description(draft, texts),
+            meta=_meta(said.attributes if said else {}),
+            place=place,
+        )
+
+    def _defaults(self, draft: Draft) -> tuple[str, ...]:
+        """Where a history leads that remembers nothing: its arrows, else where its parent begins, as in UML."""
+        parent = draft.parent
+        assert parent is not None  # the root is no pseudo-state
+        targets = [target for transition in draft.leaving for target in transition.targets]
+        if not targets and parent.initial is not None:
+            targets = [each for each in parent.initial.targets if not each.is_history]
+        if not targets:
+            targets = _beginnings(parent)[: None if parent.type == "parallel" else 1]
+        if not targets:
+            self.findings.error("smcat.history", f'"{draft.name}" has nothing to remember', draft.place)
+        return tuple(_inner(parent, target) for target in targets)
+
+    def _transition(self, transition: DraftTransition, path: str) -> Transition:
+        source = transition.source
+        targets = [] if transition.internal and transition.targets == [source] else transition.targets
+        reenter: bool | None = None
+        if any(target is source or source in target.ancestors() for target in targets):
+            proper = all(source in target.ancestors() for target in targets)
+            reenter = not (transition.internal and proper and source.type != "parallel")
+        return Transition(
+            origin=transition.origin,
+            events=transition.events,
+            targets=tuple(_target(source, target) for target in targets),
+            guard=transition.guard,
+            actions=transition.actions,
+            reenter=reenter,
+            delay=transition.delay,
+            description="\n".join(transition.notes) or None,
+            meta=_meta(transition.attributes),
+            place=transition.place.at(_path(transition, path)),
+        )
+
+
+def _path(transition: DraftTransition, path: str) -> str:
+    where = key_path(path, transition.origin)
+    if transition.origin == "on":
+        return key_path(where, ", ".join(transition.events))
+    return key_path(where, str(transition.delay)) if isinstance(transition.delay, str) else where
+
+
+def _initial(draft: Draft, path: str) -> Initial | None:
+    """Where a compound state begins: as drawn, else with its first state that is neither final nor a history."""
+    if draft.initial is not None:
+        targets, actions, place = draft.initial.targets, draft.initial.actions, draft.initial.place
+        where = place.at(key_path(path, "initial"))
+        return Initial(targets=tuple(_inner(draft, target) for target in targets), actions=actions, place=where)
+    states = _beginnings(draft)
+    if draft.type == "parallel" or not states or states[0] is draft.children[0]:
+        return None
+    return Initial(targets=(states[0].key,), place=draft.place.at(path))
+
+
+def _beginnings(draft: Draft) -> list[Draft]:
+    """The children that a state can begin with."""
+    return [child for child in draft.children if _TYPES.get(child.type, "state") in {"state", "parallel"}]
+
+
+def _target(source: Draft, target: Draft) -> str:
+    """The text that means the target: a path from where the source looks for its first key (V5), else `#id`."""
+    if source in target.ancestors():
+        return f".{_inner(source, target)}"
+    scopes = list(source.ancestors())
+    text = _inner(next(scope for scope in scopes if scope in target.ancestors()), target)
+    levels = sum(text.split(".", 1)[0] in scope.keys for scope in scopes)
+    return text if levels == 1 else f"#{target.id}"
+
+
+def _inner(parent: Draft, target: Draft) -> str:
+    """The text that means the target below the parent."""
+    path = target.id
+    if parent.parent is None:
+        return path
+    return path.removeprefix(f"{parent.id}.") if parent in target.ancestors() else f"#{path}"
+
+
+def _description(draft: Draft, texts: list[str]) -> str | None:
+    """The label, or the name where the key differs from it; then the notes; then activities that are only text."""
+    said = draft.declaration
+    label = str(said.attributes.get("label") or draft.name) if said else draft.name
+    plain = {"", draft.key, draft.id, f"{draft.parent.name}.{draft.key}" if draft.parent else ""}
+    notes = said.notes if said else []
+    return "\n".join([*([] if label in plain else [label]), *notes, *texts]) or None
+
+
+def _meta(attributes: Attributes) -> dict[Literal["smcat"], Attributes] | None:
+    drawing = {name: value for name, value in attributes.items() if name not in {"label", "type"}}
+    return {"smcat": drawing} if drawing else None

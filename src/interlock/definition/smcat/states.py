@@ -1,0 +1,263 @@
+"""A smcat text as states found by name, arrows tied to both ends, and the type of each state.
+
+Rule 1: names are one flat space in smcat; where one is used twice the nearest one is meant, looking outward.
+Rule 2: a state that is only mentioned stands where it is mentioned, inner bodies first, as in state-machine-cat.
+Rule 3: a type guessed from a name (`initial final parallel history ^ ]`) is withdrawn when the use contradicts it; with
+an explicit `type=` that is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from interlock.definition.smcat.labels import LabelReader, key_from
+from interlock.definition.smcat.parse import Arrow, Attributes, Body, Declaration
+from interlock.errors import Place
+from interlock.model.diagnostics import Findings
+from interlock.model.document.actions import Block, Guard, Value
+from interlock.model.document.document import Origin
+
+_GUESSES = (
+    (re.compile("initial"), "initial"),
+    (re.compile("final"), "final"),
+    (re.compile("parallel"), "parallel"),
+    (re.compile("deep.*history|history.*deep", re.DOTALL), "deephistory"),
+    (re.compile("history"), "history"),
+    (re.compile(r"\A\^"), "choice"),
+    (re.compile(r"\A\]"), "forkjoin"),
+)
+
+
+@dataclass(slots=True, eq=False)
+class Draft:
+    """A state on its way into the document; the outermost one is the document's root."""
+
+    name: str
+    place: Place
+    parent: Draft | None = None
+    type: str = "regular"
+    explicit: bool = False
+    declaration: Declaration | None = None
+    children: list[Draft] = field(default_factory=list)
+    leaving: list[DraftTransition] = field(default_factory=list)
+    incoming: list[DraftTransition] = field(default_factory=list)
+    key: str = ""
+    keys: dict[str, Draft] = field(default_factory=dict)
+    initial: DraftTransition | None = None
+
+    def ancestors(self) -> Iterator[Draft]:
+        """The proper ancestors, nearest first."""
+        parent = self.parent
+        while parent is not None:
+            yield parent
+            parent = parent.parent
+
+    @property
+    def id(self) -> str:
+        """The dotted path from the root."""
+        path = [self.key, *(each.key for each in self.ancestors())]
+        return ".".join(reversed(path[:-1]))
+
+    @property
+    def is_history(self) -> bool:
+        """Whether it remembers."""
+        return self.type in {"history", "deephistory"}
+
+
+@dataclass(slots=True, eq=False)
+class DraftTransition:
+    """An arrow on its way into the document."""
+
+    source: Draft
+    targets: list[Draft]
+    place: Place
+    origin: Origin = "always"
+    events: tuple[str, ...] = ()
+    delay: Value = None
+    guard: Guard | None = None
+    otherwise: bool = False
+    actions: Block = ()
+    said: bool = False
+    eventless: bool = False
+    internal: bool = False
+    notes: list[str] = field(default_factory=list)
+    attributes: Attributes = field(default_factory=dict)
+
+    @property
+    def bare(self) -> bool:
+        """Whether it has neither an event nor a guard: what a pseudo-state of UML may have."""
+        return not self.said and self.guard is None and not self.otherwise
+
+    def retarget(self, targets: list[Draft]) -> None:
+        """Points the transition at other states."""
+        for each in self.targets:
+            each.incoming.remove(self)
+        self.targets = targets
+        for each in targets:
+            each.incoming.append(self)
+
+    def detach(self) -> None:
+        """Takes the transition away."""
+        self.retarget([])
+        self.source.leaving.remove(self)
+
+
+def drafted(body: Body, labels: LabelReader, findings: Findings, place: Place) -> Draft:
+    """The root of a parsed text, types decided, pseudo-states still in it."""
+    return _Drafting(labels, findings).root(body, place)
+
+
+def every(draft: Draft) -> Iterator[Draft]:
+    """All states below one, in document order; the list of children may be changed meanwhile."""
+    for child in list(draft.children):
+        yield child
+        yield from every(child)
+
+
+class _Drafting:
+    def __init__(self, labels: LabelReader, findings: Findings) -> None:
+        self.labels = labels
+        self.findings = findings
+        self.by_name: dict[str, list[Draft]] = {}
+        self.bodies: list[tuple[Draft, Body]] = []
+
+    def root(self, body: Body, place: Place) -> Draft:
+        root = Draft("", place, declaration=Declaration("", place))
+        self._declare(root, body)
+        for owner, inner in self.bodies:
+            for arrow in inner.arrows:
+                self._mention(owner, arrow, arrow.source)
+                self._mention(owner, arrow, arrow.target)
+        for owner, inner in self.bodies:
+            for arrow in inner.arrows:
+                self._tie(owner, arrow)
+        for draft in every(root):
+            self._decide(draft)
+        return root
+
+    def _declare(self, owner: Draft, body: Body) -> None:
+        for each in body.declarations:
+            draft = self._add(owner, each.name, each.place)
+            draft.declaration = each
+            draft.type = str(each.attributes.get("type", draft.type))
+            draft.explicit = "type" in each.attributes
+            if each.body is not None:
+                self._declare(draft, each.body)
+        self.bodies.append((owner, body))  # behind the inner ones: so arrows stand in the order of the text
+
+    def _add(self, owner: Draft, name: str, place: Place) -> Draft:
+        guess = next((found for pattern, found in _GUESSES if pattern.search(name)), "regular")
+        draft = Draft(name, place, owner, guess)
+        owner.children.append(draft)
+        others = self.by_name.setdefault(name, [])
+        others.append(draft)
+        if len(others) > 1:
+            message = f'state "{name}" stands in two places; each transition takes the nearest one'
+            self.findings.warning("smcat.name_repeated", message, place, "give every state a name of its own")
+        return draft
+
+    def _mention(self, owner: Draft, arrow: Arrow, name: str) -> None:
+        if name not in self.by_name:
+            self._add(owner, name, arrow.place)
+
+    def _find(self, owner: Draft, name: str) -> Draft:
+        found = self.by_name[name]
+        if len(found) > 1:
+            for scope in (owner, *owner.ancestors()):
+                near = [each for each in found if each.parent is scope]
+                if near:
+                    return near[0]
+        return found[0]
+
+    def _tie(self, owner: Draft, arrow: Arrow) -> None:
+        source, target = self._find(owner, arrow.source), self._find(owner, arrow.target)
+        said = self.labels.label(arrow.label)
+        transition = DraftTransition(
+            source,
+            [],
+            arrow.place,
+            origin=said.origin,
+            events=said.events,
+            delay=said.delay,
+            guard=said.guard,
+            otherwise=said.otherwise,
+            actions=said.actions,
+            said=said.said,
+            eventless=said.eventless,
+            internal=arrow.attributes.get("type") == "internal",
+            notes=arrow.notes,
+            attributes={name: value for name, value in arrow.attributes.items() if name != "type"},
+        )
+        transition.retarget([target])
+        source.leaving.append(transition)
+
+    def _decide(self, draft: Draft) -> None:
+        if draft.type == "forkjoin":
+            outgoing, incoming = len(draft.leaving), len(draft.incoming)
+            draft.type = "fork" if incoming <= 1 < outgoing else "join" if outgoing <= 1 < incoming else "junction"
+        contradiction = self._contradiction(draft)
+        if contradiction is None:
+            return
+        message = f'state "{draft.name}" is of type {draft.type}, but {contradiction}'
+        if draft.explicit:
+            hint = "write `type=regular` if it is an ordinary state"
+            self.findings.error(f"smcat.{draft.type}", message, draft.place, hint)
+        else:
+            message = f"by its name, {message}; it is taken as regular"
+            self.findings.warning("smcat.guess", message, draft.place, "write `type=regular` to say so")
+        draft.type = "regular"
+
+    def _contradiction(self, draft: Draft) -> str | None:
+        if draft.type not in {"regular", "parallel"} and draft.children:
+            return "it has states inside"
+        match draft.type:
+            case "parallel" if not draft.children:
+                return "it has no regions inside"
+            case "final" | "terminate" if draft.leaving:
+                return "transitions leave it"
+            case "initial":
+                return _initial_contradiction(draft)
+            case "history" | "deephistory" if not all(transition.bare for transition in draft.leaving):
+                return "a transition that leaves it has an event or a guard"
+            case "fork" if not draft.leaving or not all(transition.bare for transition in draft.leaving):
+                return "not all transitions that leave it are without event and guard"
+            case "join" if len(draft.leaving) != 1 or draft.leaving[0].said:
+                return "not exactly one transition without an event leaves it"
+            case _:
+                return None
+
+
+def _initial_contradiction(draft: Draft) -> str | None:
+    if draft.parent is not None and draft.parent.type == "parallel":
+        return "all regions of a parallel state are entered"
+    if draft.incoming:
+        return "a transition leads to it"
+    if len(draft.leaving) != 1 or not draft.leaving[0].bare:
+        return "not exactly one transition without event and guard leaves it"
+    assert draft.parent is not None  # only the root has none, and it is no pseudo-state
+    twin = next(each for each in draft.parent.children if each.type == "initial")
+    return None if twin is draft else f'"{twin.name}" is the initial state here'
+
+
+def assign_keys(root: Draft) -> list[tuple[Draft, str]]:
+    """Gives every state a key that is free among its siblings; tells those whose name it could not be."""
+    renamed = []
+    for draft in (root, *every(root)):
+        for child in draft.children:
+            inner = child.name.removeprefix(f"{draft.id}.").removeprefix(f"{draft.name}.")
+            wish = key_from(inner) or (child.type if child.type != "regular" else "state")
+            child.key = next(each for each in _candidates(wish) if each not in draft.keys)
+            draft.keys[child.key] = child
+            if child.key not in {child.name, inner}:
+                renamed.append((child, child.key))
+    return renamed
+
+
+def _candidates(wish: str) -> Iterator[str]:
+    yield wish
+    number = 2
+    while True:  # ends: the caller takes the first one that is free among finitely many
+        yield f"{wish}_{number}"
+        number += 1

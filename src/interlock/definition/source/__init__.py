@@ -1,0 +1,1 @@
+"""Source text to positioned nodes: JSON, XML, numbers and lines, within limits."""

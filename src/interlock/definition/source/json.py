@@ -1,0 +1,235 @@
+"""JSON text to located values: RFC 8259, with positions, limits, and hints for what people write instead.
+
+Rule 1: no recursion. Open lists and mappings stand on an explicit stack, so depth costs an error, not the interpreter.
+Rule 2: what is valid JSON but means two things (duplicate keys) or nothing portable (numbers beyond the limits, half a
+surrogate pair) is refused; reading goes on behind it. A syntax error ends the reading.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from json import loads
+
+from interlock.definition.source.node import Located, Scalar
+from interlock.definition.source.text import (
+    Lines,
+    admitted_text,
+    item_path,
+    key_path,
+    lone_surrogate,
+    measured_float,
+    measured_integer,
+)
+from interlock.errors import Place
+from interlock.model.diagnostics import Findings
+from interlock.model.limits import DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+"')
+_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))((?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![0-9A-Za-z_.])")
+_WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*|[-+]?[0-9.][0-9A-Za-z_.+-]*|[-+]Infinity")
+_CONSTANTS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
+_HINTS = {
+    "'": "strings need double quotes",
+    "`": "strings need double quotes",
+    "/": "JSON has no comments",
+    "(": "JSON has no functions: name the action or guard, and register it",
+    "=": "JSON has no functions: name the action or guard, and register it",
+    "NaN": "a number must be finite",
+    "Infinity": "a number must be finite",
+    "-Infinity": "a number must be finite",
+    "undefined": "leave the key out, or write null",
+    "function": "JSON has no functions: name the action or guard, and register it",
+    "async": "JSON has no functions: name the action or guard, and register it",
+}
+_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
+
+
+class _SyntaxFault(Exception):
+    """Ends the reading; carries the finding."""
+
+    def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.finding = (code, message, place, hint)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end has not been reached. `key` is the one whose value comes next."""
+
+    start: int
+    path: str
+    values: list[Located] | dict[str, Located]
+    keys: dict[str, Place] = field(default_factory=dict)
+    key: str = ""
+    key_place: Place | None = None
+
+    @property
+    def next_path(self) -> str:
+        """The path of the value that comes next."""
+        if isinstance(self.values, list):
+            return item_path(self.path, len(self.values))
+        return key_path(self.path, self.key)
+
+
+def parse_json(text: str | bytes, *, source: str, findings: Findings) -> Located | None:
+    """The value of a JSON text with the place of everything in it; None when it is no JSON at all."""
+    admitted = admitted_text(text, language="json", source=source, findings=findings)
+    if admitted is None:
+        return None
+    try:
+        return _Parser(admitted, source, findings).document()
+    except _SyntaxFault as fault:
+        findings.error(*fault.finding)
+        return None
+
+
+class _Parser:
+    __slots__ = ("count", "findings", "lines", "position", "stack", "text")
+
+    def __init__(self, text: str, source: str, findings: Findings) -> None:
+        self.text = text
+        self.lines = Lines(text, source)
+        self.findings = findings
+        self.position = 0
+        self.count = 0
+        self.stack: list[_Open] = []
+
+    def document(self) -> Located:
+        """The one value of the text."""
+        while True:
+            value = self._value()
+            while value is not None:
+                if not self.stack:
+                    if self._peek():
+                        raise self._unexpected("the end of the text")
+                    return value
+                value = self._after(value)
+
+    def _value(self) -> Located | None:
+        """The scalar or empty container that starts here; None when a container has been opened."""
+        path = self.stack[-1].next_path if self.stack else ""
+        mark = self._peek()
+        self.count += 1
+        if self.count > EXPANDED_NODES_MAX:
+            raise self._fault("json.values", f"a definition may hold at most {EXPANDED_NODES_MAX:,} values", 1)
+        if mark not in ("[", "{"):
+            return self._scalar(mark, path)
+        if len(self.stack) >= DEFINITION_DEPTH_MAX:
+            raise self._fault("json.depth", f"values may be nested at most {DEFINITION_DEPTH_MAX} deep", 1)
+        opened = _Open(self.position, path, [] if mark == "[" else {})
+        self.position += 1
+        self.stack.append(opened)
+        if self._peek() == ("]" if mark == "[" else "}"):
+            return self._closed()
+        if mark == "{":
+            self._key(opened)
+        return None
+
+    def _after(self, value: Located) -> Located | None:
+        """Puts a value into its container; gives the container when that ends here, None when another value follows."""
+        opened = self.stack[-1]
+        closer = "]" if isinstance(opened.values, list) else "}"
+        if isinstance(opened.values, list):
+            opened.values.append(value)
+        elif opened.key_place is not None:
+            opened.values[opened.key] = value
+            opened.keys[opened.key] = opened.key_place
+        mark = self._peek()
+        if mark == closer:
+            return self._closed()
+        if mark != ",":
+            raise self._unexpected(f'"," or "{closer}"')
+        comma = self.position
+        self.position += 1
+        if self._peek() == closer:
+            self.position = comma
+            raise self._fault("json.syntax", f'a comma before "{closer}"', 1, "JSON has no trailing commas")
+        if closer == "}":
+            self._key(opened)
+        return None
+
+    def _closed(self) -> Located:
+        opened = self.stack.pop()
+        self.position += 1
+        return Located(opened.values, self.lines.place(opened.start, self.position, opened.path), opened.keys)
+
+    def _key(self, opened: _Open) -> None:
+        start = self.position
+        if self._peek() != '"':
+            raise self._unexpected("a key in double quotes")
+        key = opened.key = self._string(opened.path)
+        place = opened.key_place = self.lines.place(start, self.position, key_path(opened.path, key))
+        if key in opened.keys:
+            self.findings.error("json.duplicate_key", f'the key "{key[:60]}" stands here twice', place)
+            opened.key_place = None
+        if self._peek() != ":":
+            raise self._unexpected('":"')
+        self.position += 1
+        self._peek()
+
+    def _scalar(self, mark: str, path: str) -> Located:
+        start, text = self.position, self.text
+        value: Scalar
+        if mark == '"':
+            value = self._string(path)
+        elif (number := _NUMBER.match(text, start)) is not None:
+            self.position = number.end()
+            measured = measured_float(number[0]) if number[2] else measured_integer(number[1])
+            if isinstance(measured, str):
+                self.findings.error("json.number", measured, self.lines.place(start, self.position, path))
+                measured = 0
+            value = measured
+        elif (word := _WORD.match(text, start)) is not None and word[0] in _CONSTANTS:
+            self.position = word.end()
+            value = _CONSTANTS[word[0]]
+        else:
+            raise self._unexpected("a value")
+        return Located(value, self.lines.place(start, self.position, path))
+
+    def _string(self, path: str) -> str:
+        start = self.position
+        match = _STRING.match(self.text, start)
+        if match is None:
+            raise self._bad_string()
+        self.position = match.end()
+        value: str = loads(match[0])
+        if lone_surrogate(value):
+            message = "the string holds half of a surrogate pair, which is no character"
+            self.findings.error("json.string", message, self.lines.place(start, self.position, path))
+            return ""
+        return value
+
+    def _bad_string(self) -> _SyntaxFault:
+        """Says where the string that starts here goes wrong: an escape, a control character, or its missing end."""
+        start = self.position
+        while self.position + 1 < len(self.text):
+            self.position += 1
+            mark = self.text[self.position]
+            if mark == "\\":
+                if _ESCAPE.match(self.text, self.position):
+                    return self._fault("json.syntax", "an unknown escape in a string", 2)
+                self.position += 1
+            elif mark < " ":
+                return self._fault("json.syntax", "a string must end on its line, and escape control characters", 1)
+        self.position = start
+        return self._fault("json.syntax", "a string without an end", 1)
+
+    def _peek(self) -> str:
+        """The next character that is no white space; empty at the end."""
+        match = _SPACE.match(self.text, self.position)
+        assert match is not None
+        self.position = match.end()
+        return self.text[self.position : self.position + 1]
+
+    def _unexpected(self, wish: str) -> _SyntaxFault:
+        word = _WORD.match(self.text, self.position)
+        found = word[0] if word is not None else self._peek()
+        hint = _HINTS.get(found)
+        shown = f'"{found[:40]}"' if found else "the end of the text"
+        return self._fault("json.syntax", f"expected {wish}, found {shown}", max(1, len(found)), hint)
+
+    def _fault(self, code: str, message: str, length: int, hint: str | None = None) -> _SyntaxFault:
+        path = self.stack[-1].path if self.stack else ""
+        return _SyntaxFault(code, message, self.lines.place(self.position, self.position + length, path), hint)

@@ -1,0 +1,245 @@
+"""XML text to a tiny tree of elements with places, and such a tree back to text.
+
+Rule 1: a document type is refused, so there are no entities: nothing is fetched and nothing expands.
+Rule 2: size is checked before the parser sees a byte, depth inside its loop: no text can exhaust the interpreter.
+Rule 3: this file knows no vocabulary; what an element means is said in the `scxml_` modules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from interlock.definition.source.text import admitted_text
+from interlock.errors import NOWHERE, Place
+from interlock.model.diagnostics import Findings
+from interlock.model.limits import SCXML_DEPTH_MAX
+
+_ATTRIBUTE = re.compile(rb"""\s+([^\s=>/]+)\s*=\s*("[^"]*"|'[^']*')""")
+_TAG = re.compile(rb"<[^\s/>]+")
+_UNPLACEABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The namespaces that one element declares, by attribute, and what is in scope around it."""
+
+    declared: dict[str, str]
+    outer: Scope | None
+
+
+def _declared(scope: Scope | None) -> Iterator[tuple[str, str]]:
+    chain = []
+    while scope is not None:
+        chain.append(scope)
+        scope = scope.outer
+    for each in reversed(chain):
+        yield from each.declared.items()
+
+
+@dataclass(slots=True, eq=False)
+class Element:
+    """One element: its name and namespace, attributes by (namespace, name), children, and where it stands.
+
+    `span` is the text it was read from, its first and last byte there, and the namespaces in scope: a chain, innermost
+    first, because a copy for every element could grow with the square of the text.
+    """
+
+    name: str
+    namespace: str = ""
+    attributes: dict[tuple[str, str], str] = field(default_factory=dict)
+    children: list[Element | str] = field(default_factory=list)
+    place: Place = NOWHERE
+    places: dict[tuple[str, str], Place] = field(default_factory=dict)
+    span: tuple[bytes, int, int, Scope | None] = (b"", 0, 0, None)
+
+    def get(self, name: str, namespace: str = "") -> str | None:
+        """The text of an attribute, or None."""
+        return self.attributes.get((namespace, name))
+
+    def at(self, name: str, namespace: str = "") -> Place:
+        """Where the value of an attribute stands; the element's own place when it has none."""
+        return self.places.get((namespace, name), self.place)
+
+    @property
+    def elements(self) -> list[Element]:
+        """The children that are elements."""
+        return [each for each in self.children if isinstance(each, Element)]
+
+    @property
+    def text(self) -> str:
+        """The text directly inside, joined."""
+        return "".join(each for each in self.children if isinstance(each, str))
+
+    @property
+    def raw(self) -> str:
+        """The element as written, with the namespaces in scope declared on it: it can stand alone."""
+        data, begin, end, scope = self.span
+        head = _TAG.match(data, begin)
+        assert head is not None
+        own = {match[1].decode() for match in _attributes(data, head.end())}
+        declared = dict(_declared(scope))
+        known = "".join(f" {key}={_quoted(uri)}" for key, uri in declared.items() if key not in own and uri)
+        return data[begin : head.end()].decode() + known + data[head.end() : end].decode()
+
+
+class _Refused(Exception):
+    """Stops the parser from inside one of its handlers; carries the finding."""
+
+    def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.finding = (code, message, place, hint)
+
+
+def parse_xml(text: str | bytes, *, source: str, findings: Findings) -> Element | None:
+    """The root element of a text, or None with a finding that says why there is none."""
+    admitted = admitted_text(text, language="scxml", source=source, findings=findings)
+    if admitted is None:
+        return None
+    tree = _Tree(admitted.encode(), source)
+    try:
+        return tree.parse()
+    except _Refused as refused:
+        findings.error(*refused.finding)
+    except expat.ExpatError as error:
+        place = Place(source, error.lineno, error.offset + 1, error.lineno, error.offset + 2)
+        findings.error("scxml.syntax", f"not well-formed XML: {expat.ErrorString(error.code)}", place)
+    return None
+
+
+class _Tree:
+    """Builds elements from the parser's calls; positions come from one cursor that only moves forward."""
+
+    def __init__(self, data: bytes, source: str) -> None:
+        self.data, self.source = data, source
+        self.offset, self.line, self.column = 0, 1, 1
+        self.root: Element | None = None
+        self.open: list[Element] = []
+        self.scopes: list[Scope | None] = [None]
+        self.declared: dict[str, str] = {}
+        # The name of the encoding overrides what the text declares: it is UTF-8 by now, whatever it says of itself.
+        parser = expat.ParserCreate("utf-8", " ")
+        parser.buffer_text = True
+        parser.StartDoctypeDeclHandler = self.doctype
+        parser.StartNamespaceDeclHandler = self.namespace
+        parser.StartElementHandler = self.start
+        parser.EndElementHandler = self.end
+        parser.CharacterDataHandler = self.characters
+        self.parser = parser
+
+    def parse(self) -> Element:
+        self.parser.Parse(self.data, True)
+        assert self.root is not None
+        return self.root
+
+    def here(self) -> Place:
+        return self.place(self.parser.CurrentByteIndex, 1)
+
+    def place(self, start: int, length: int) -> Place:
+        passed = self.data[self.offset : start]
+        lines = passed.count(b"\n")
+        if lines:
+            self.line += lines
+            self.column = 1
+            passed = passed[passed.rindex(b"\n") + 1 :]
+        self.column += len(passed.decode())
+        self.offset = start
+        return Place(self.source, self.line, self.column, self.line, self.column + length)
+
+    def doctype(self, *_: object) -> None:
+        message = "a document type is refused: it can name files and define entities"
+        raise _Refused("scxml.doctype", message, self.here(), "remove it")
+
+    def namespace(self, prefix: str | None, uri: str | None) -> None:
+        self.declared[f"xmlns:{prefix}" if prefix else "xmlns"] = uri or ""
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self.open) >= SCXML_DEPTH_MAX:
+            raise _Refused("scxml.depth", f"elements are nested deeper than {SCXML_DEPTH_MAX}", self.here())
+        namespace, local = _split(name)
+        begin = self.parser.CurrentByteIndex
+        outer = self.scopes[-1]
+        self.scopes.append(Scope(self.declared, outer) if self.declared else outer)
+        self.declared = {}
+        element = Element(local, namespace, place=self.place(begin, len(local) + 1))
+        element.attributes = {_split(each): text for each, text in attributes.items()}
+        element.span = (self.data, begin, begin, self.scopes[-1])
+        self.locate(element, begin)
+        if self.open:
+            self.open[-1].children.append(element)
+        else:
+            self.root = element
+        self.open.append(element)
+
+    def locate(self, element: Element, begin: int) -> None:
+        head = _TAG.match(self.data, begin)
+        assert head is not None
+        # The parser gives attributes in the order written, without those that declare namespaces.
+        names = iter(element.attributes)
+        for match in _attributes(self.data, head.end()):
+            if match[1] != b"xmlns" and not match[1].startswith(b"xmlns:"):
+                element.places[next(names)] = self.place(match.start(2) + 1, len(match[2]) - 2)
+
+    def end(self, _: str) -> None:
+        element = self.open.pop()
+        data, begin, end, scope = element.span
+        self.scopes.pop()
+        end = self.parser.CurrentByteIndex
+        # For `<a/>` the parser stands behind the tag, for `</a>` before it.
+        if element.children or data[end - 2 : end] != b"/>":
+            end = data.index(b">", end) + 1
+        element.span = (data, begin, end, scope)
+
+    def characters(self, text: str) -> None:
+        self.open[-1].children.append(text)
+
+
+def _split(name: str) -> tuple[str, str]:
+    namespace, _, local = name.rpartition(" ")
+    return namespace, local
+
+
+def _attributes(data: bytes, position: int) -> Iterator[re.Match[bytes]]:
+    while (match := _ATTRIBUTE.match(data, position)) is not None:
+        yield match
+        position = match.end()
+
+
+def xml_clean(text: str) -> str:
+    """The text without the characters that XML cannot hold at all."""
+    return _UNPLACEABLE.sub("", text)
+
+
+def print_xml(root: Element) -> str:
+    """The tree as text: two blanks per level, an element that holds text on one line. Names carry their prefixes."""
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>']
+    _print(root, "", lines)
+    return "\n".join(lines) + "\n"
+
+
+def _print(element: Element, indent: str, lines: list[str]) -> None:
+    head = f"{indent}<{element.name}" + "".join(
+        f" {name}={_quoted(text)}" for (_, name), text in element.attributes.items()
+    )
+    if not element.children:
+        lines.append(f"{head}/>")
+    elif element.text:
+        lines.append(f"{head}>{_escaped(element.text)}</{element.name}>")
+    else:
+        lines.append(f"{head}>")
+        for each in element.elements:
+            _print(each, f"{indent}  ", lines)
+        lines.append(f"{indent}</{element.name}>")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
+
+
+def _quoted(text: str) -> str:
+    # White space in an attribute would be read back as blanks, so it is spelled out.
+    text = _escaped(text).replace("\n", "&#10;").replace("\t", "&#9;")
+    # A quote of the other sort is easier to read than &quot;, and JSON is full of double ones.
+    return f"'{text}'" if '"' in text and "'" not in text else '"' + text.replace('"', "&quot;") + '"'

@@ -1,0 +1,1 @@
+"""XState JSON definitions, read and written."""

@@ -1,0 +1,344 @@
+"""XState 5 definition to document: states, transitions, invokes; what differs is rewritten (X1-X4, X9, X17, X19).
+
+Rule 1: the meaning of descriptors and their order (X6, X7) is the compiler's; texts and key order are kept.
+Rule 2: `meta.interlock` carries what XState has no key for; `xstate_extra` reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from interlock.definition.source.node import Located
+from interlock.definition.xstate.events import imported_descriptor, is_old_name
+from interlock.definition.xstate.extension import (
+    extra_document,
+    extra_invoke,
+    extra_of,
+    extra_state,
+    extra_transition,
+)
+from interlock.definition.xstate.initial import ROOT_ENTERED, initial_of, with_default
+from interlock.definition.xstate.nodes import Node, States, admitted_key, in_javascript_order
+from interlock.definition.xstate.read_actions import block_of, guard_of
+from interlock.definition.xstate.source import Source, items, value_of
+from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.document.actions import Block
+from interlock.model.document.document import Document, Initial, Invoke, Origin, State, StateType, Transition
+from interlock.model.document.field import Field
+from interlock.model.duration import format_duration
+
+_STATE_KEYS = (
+    "id", "type", "initial", "states", "on", "always", "after", "onDone", "entry", "exit", "invoke", "history",
+    "target", "output", "description", "tags", "meta",
+)  # fmt: skip
+_ROOT_KEYS = (*_STATE_KEYS, "context", "version", "$schema", "types", "tsTypes", "schemas", "options")
+_TRANSITION_KEYS = ("target", "guard", "actions", "reenter", "description", "meta")
+_INVOKE_KEYS = ("id", "src", "input", "onDone", "onError", "description", "meta")
+_TYPES: dict[str, StateType] = {
+    "atomic": "state",
+    "compound": "state",
+    "parallel": "parallel",
+    "final": "final",
+    "history": "history",
+}
+_DESCRIPTOR = re.compile(r"\*|[^\s.,*=#]+(?:\.[^\s.,*=#]+)*(?:\.\*)?")
+_WHOLE = re.compile(r"[0-9]{1,12}")
+
+
+def read_document(root: Located, *, name: str, findings: Findings, four: bool = False) -> Document | None:
+    """The document of a whole definition; None when it is not a mapping, or is what `machine.toJSON()` gives."""
+    if not isinstance(root.value, dict):
+        findings.error("xstate.root", "an XState definition is a JSON object", root.place)
+        return None
+    if "transitions" in root.value and "order" in root.value:
+        message = "this is the inner form that XState gives for a whole machine; it leaves out `always` and all delays"
+        findings.error("xstate.definition", message, root.place, "write JSON.stringify(machine.config) instead")
+        return None
+    states = States(root, _kind(root.value, name, findings), findings)
+    ids = {each.foreign_id: each.id for each in states.nodes()}
+    source = Source(findings, states, name, four, ids=ids)
+    extra = extra_of(source, root)
+    source.assigns = frozenset(source.texts(extra.get("assigns"), "names of assign functions"))
+    made = state_of(source, states.root)
+    made = replace(made, states=tuple(_with_output(source, root.value, each) for each in made.states))
+    fields = _context(source, root.value.get("context"))
+    above = State(initial=Initial(targets=(made.key,)), states=(made,), place=root.place) if states.hidden else made
+    version = source.text(root.value.get("version"), "a version")
+    document = Document(
+        kind=states.kind,
+        root=replace(above, context=fields),
+        revision=version,
+        dialect="xstate",
+        unhandled="ignore",
+        source=name,
+    )
+    return extra_document(source, extra, document)
+
+
+def _kind(root: dict[str, Located], name: str, findings: Findings) -> str:
+    """The kind: the id of the root as a name of ours; without one, the name of the file up to its first dot."""
+    said = root["id"].value if "id" in root else None
+    if isinstance(said, str) and said:
+        parts = [admitted_key(part, "") for part in said.split(".")]
+        kind = ".".join(part for part in parts if part) or "chart"
+        if kind != said:
+            message = f'the id "{said}" becomes the kind "{kind}": dotted words of letters, digits, "_" and "-"'
+            findings.info("kind.name", message, root["id"].place)
+        return kind
+    if said is not None:
+        findings.error("value.type", "the id of the root must be a text", root["id"].place)
+    return admitted_key(re.split(r"[/\\]", name)[-1].split(".")[0], "chart")
+
+
+def _context(source: Source, located: Located | None) -> tuple[Field, ...]:
+    content = source.mapping(located, "the first value of each field of the context") if located is not None else None
+    return tuple(Field(name=key, default=value_of(each), place=each.place) for key, each in (content or {}).items())
+
+
+def _with_output(source: Source, root: dict[str, Located], state: State) -> State:
+    """XState gives the output that the root names, whichever final was reached; ours belongs to the final state."""
+    if state.type != "final":
+        return state
+    if "output" in root:
+        return replace(state, output=value_of(root["output"]))
+    if state.output is not None:
+        message = f'XState gives no output for "{state.key}", because the root has no `output`; here it is given'
+        source.findings.warning("xstate.output", message, state.place)
+    return state
+
+
+def state_of(source: Source, node: Node) -> State:
+    """One state with everything in it."""
+    content, written, is_root = node.content, node.written, node.parent is None
+    if not isinstance(written.value, dict):
+        source.wrong(written, "a state")
+        return State(key=node.name, place=written.place)
+    source.unknown(written, _ROOT_KEYS if is_root else _STATE_KEYS, "a state")
+    kind = _type(source, node)
+    if is_root and kind in ("final", "history"):
+        source.error("state.type", f"the root cannot be a {kind} state", written.place)
+        kind = "state"
+    children = tuple(state_of(source, each) for each in node.children.values())
+    initial = initial_of(source, node, kind)
+    made = State(
+        key=node.name,
+        id=node.id if not is_root and source.text(content.get("id"), "an id") is not None else None,
+        type=kind,
+        initial=initial,
+        states=children,
+        transitions=_transitions(source, node),
+        entry=_blocks(block_of(source, node, content.get("entry"))),
+        exit=_blocks(block_of(source, node, content.get("exit"))),
+        invokes=_invokes(source, node),
+        output=value_of(content["output"]) if kind == "final" and "output" in content else None,
+        description=source.description(content),
+        tags=source.texts(content.get("tags"), "tags"),
+        meta=_meta(source, content),
+        place=written.place,
+    )
+    if kind == "history":
+        made = with_default(source, node, made)
+    return extra_state(source, node, extra_of(source, written), made)
+
+
+def _blocks(block: Block) -> tuple[Block, ...]:
+    return (block,) if block else ()
+
+
+def _meta(source: Source, content: dict[str, Located]) -> Any:
+    located = content.get("meta")
+    if located is None or source.mapping(located, "a mapping") is None:
+        return None
+    meta = located.plain()
+    meta.pop("interlock", None)
+    return meta or None
+
+
+def _type(source: Source, node: Node) -> StateType:
+    content = node.content
+    said = source.text(content.get("type"), f"one of {', '.join(_TYPES)}")
+    states = content.get("states")
+    if states is not None and source.mapping(states, "a mapping of states") is None:
+        states = None
+    has_states = bool(states is not None and states.value)
+    if said is None:
+        history = content["history"].value if "history" in content else None
+        return "history" if history and not has_states else "state"
+    if said not in _TYPES:
+        hint = suggestion(said, _TYPES)
+        source.error("state.type", f'no state has the type "{said}"', content["type"].place, hint)
+        return "state"
+    if has_states and said in ("atomic", "final", "history"):
+        source.error("state.type", f"a state of type {said} has no states in it", content["type"].place)
+    if not has_states and said in ("compound", "parallel"):
+        source.error("state.type", f"a state of type {said} needs `states`", content["type"].place)
+    return _TYPES[said]
+
+
+def _transitions(source: Source, node: Node) -> tuple[Transition, ...]:
+    content = node.content
+    made = transitions_of(source, node, content.get("always"), "always")
+    made += _after(source, node, content.get("after"))
+    made += transitions_of(source, node, content.get("onDone"), "onDone")
+    on = source.mapping(content["on"], "a mapping of events") if "on" in content else None
+    replaced = _replaced(node)
+    for key in in_javascript_order(on or ()):
+        located = content["on"]
+        event = _descriptor(source, key, located)
+        if event is None:
+            continue
+        if event in replaced:
+            message = f'`{replaced[event]}` of this state replaces "{key}" in XState, so it is left out'
+            source.findings.warning("transition.replaced", message, located.keys.get(key, located.place))
+            continue
+        assert isinstance(located.value, dict)
+        made += transitions_of(source, node, located.value[key], "on", (event,))
+    return made
+
+
+def _replaced(node: Node) -> dict[str, str]:
+    """Events whose `on` entry XState overwrites, because the state handles them under a key of their own."""
+    found = {f"done.state.{node.id}": "onDone"} if "onDone" in node.content else {}
+    for each in items(node.content["invoke"]) if "invoke" in node.content else []:
+        content = each.value if isinstance(each.value, dict) else {}
+        name = content["id"].value if "id" in content else None
+        found |= {f"done.invoke.{name}": "onDone of an invoke"} if "onDone" in content else {}
+        found |= {f"error.invoke.{name}": "onError of an invoke"} if "onError" in content else {}
+    return found
+
+
+def _descriptor(source: Source, key: str, on: Located) -> str | None:
+    place = on.keys.get(key, on.place)
+    if not _DESCRIPTOR.fullmatch(key):
+        hint = "eventless transitions stand under `always`" if not key else None
+        source.error(
+            "name.invalid", f'"{key}" is no event: dotted words without white space, comma, *, = or #', place, hint
+        )
+        return None
+    if is_old_name(key):
+        hint = 'XState 5 writes "xstate.done.actor.ID", "xstate.done.state.ID", "xstate.error.actor.ID"'
+        source.error("event.reserved", f'"{key}" is a name of XState 4, and reserved here', place, hint)
+        return None
+    event = imported_descriptor(key, source.ids)
+    if event is None:
+        source.findings.warning("event.foreign", f'"{key}" never comes here', place)
+        return key
+    return event
+
+
+def _after(source: Source, node: Node, located: Located | None) -> tuple[Transition, ...]:
+    content = source.mapping(located, "a mapping of delays") if located is not None else None
+    made: tuple[Transition, ...] = ()
+    for key in in_javascript_order(content or ()):
+        assert located is not None
+        assert content is not None
+        place = located.keys.get(key, located.place)
+        if key.startswith("="):
+            delay = value_of(Located(key, place))
+        elif _WHOLE.fullmatch(key):
+            delay = format_duration(int(key))
+        else:
+            hint = 'write whole milliseconds, or "= expression"'
+            source.error("delay.name", f'the delay "{key}" is a name, and JSON cannot say what it means', place, hint)
+            continue
+        found = transitions_of(source, node, content[key], "after")
+        made += tuple(each if each.delay is not None else replace(each, delay=delay) for each in found)
+    return made
+
+
+def transitions_of(
+    source: Source, node: Node, located: Located | None, origin: Origin, events: tuple[str, ...] = ()
+) -> tuple[Transition, ...]:
+    """The transitions under one key: a target, a transition, or a list of them tried in order."""
+    if located is None:
+        return ()
+    made = []
+    for each in items(located):
+        transition = _transition(source, node, each)
+        if transition is not None:
+            made.append(replace(transition, origin=origin, events=events))
+    return tuple(made)
+
+
+def _transition(source: Source, node: Node, located: Located) -> Transition | None:
+    if located.value is None:
+        hint = "to take the event and do nothing, write {}"
+        source.error("transition.null", "XState does not take null for a transition", located.place, hint)
+        return None
+    if isinstance(located.value, str):
+        return Transition(targets=_targets(source, node, located)[0], place=located.place)
+    content = source.mapping(located, "a target, a transition or a list of them")
+    if content is None:
+        return None
+    source.unknown(located, _TRANSITION_KEYS, "a transition")
+    targets, inward = _targets(source, node, content["target"]) if "target" in content else ((), False)
+    reenter = _flag(source, content.get("reenter"))
+    made = Transition(
+        targets=targets,
+        guard=guard_of(source, node, content.get("guard")),
+        actions=block_of(source, node, content.get("actions")),
+        reenter=reenter if inward or not source.four else None,
+        description=source.description(content),
+        meta=_meta(source, content),
+        place=located.place,
+    )
+    return extra_transition(source, extra_of(source, located), made)
+
+
+def _targets(source: Source, node: Node, located: Located) -> tuple[tuple[str, ...], bool]:
+    """The targets, and whether one of them is the source or lies in it."""
+    if located.value == "":
+        return (), False
+    found = [each for each in (source.target(node, each) for each in items(located)) if each is not None]
+    if any(each.parent is None for each in found) and node.parent is not None:
+        source.findings.warning("xstate.root_target", ROOT_ENTERED, located.place)
+    return tuple(f"#{each.id}" for each in found), any(each is node or each.is_below(node) for each in found)
+
+
+def _flag(source: Source, located: Located | None) -> bool | None:
+    if located is None:
+        return None
+    if isinstance(located.value, bool):
+        return located.value
+    source.wrong(located, "true or false")
+    return None
+
+
+def _invokes(source: Source, node: Node) -> tuple[Invoke, ...]:
+    located = node.content.get("invoke")
+    made = [_invoke(source, node, each) for each in items(located)] if located is not None else []
+    return tuple(each for each in made if each is not None)
+
+
+def _invoke(source: Source, node: Node, located: Located) -> Invoke | None:
+    content = source.mapping(located, "an invoke: {src, id, input, onDone, onError}")
+    if content is None:
+        return None
+    if "onSnapshot" in content:
+        hint = "let the child send an event instead"
+        source.error(
+            "invoke.snapshot", "snapshots of a child do not reach its parent here", content["onSnapshot"].place, hint
+        )
+    source.unknown(located, (*_INVOKE_KEYS, "onSnapshot", "systemId"), "an invoke")
+    if "systemId" in content:
+        source.findings.warning("invoke.system_id", "a `systemId` means nothing here", content["systemId"].place)
+    src: str | Document | None = None
+    inline = content.get("src")
+    if inline is not None and isinstance(inline.value, dict) and "states" in inline.value:
+        src = read_document(inline, name=source.name, findings=source.findings, four=source.four)
+    else:
+        src = source.text(inline, "the name of a handler or a chart")
+    if inline is None:
+        source.error("invoke.src", "an invoke needs a `src`", located.place)
+    made = Invoke(
+        src=src,
+        id=source.text(content.get("id"), "an id"),
+        type="chart" if isinstance(src, Document) else "handler",
+        input=value_of(content["input"]) if "input" in content else None,
+        done=transitions_of(source, node, content.get("onDone"), "on"),
+        error=transitions_of(source, node, content.get("onError"), "on"),
+        place=located.place,
+    )
+    return extra_invoke(source, node, extra_of(source, located), made)

@@ -1,0 +1,399 @@
+"""Guards and actions of an XState definition, as JSON can say them.
+
+A name, alone or as `{type, params}`, is a registered function or handler. Built-ins are written by their XState type:
+`xstate.raise xstate.sendTo xstate.cancel xstate.log xstate.emit xstate.assign`, guards `xstate.and xstate.or xstate.not
+xstate.stateIn`, their arguments in `params` or beside `type`. What XState lacks has types of ours: `interlock.assign
+interlock.if interlock.foreach interlock.script`, guard `interlock.expression`.
+
+Rule 1: what only a JavaScript function could say is refused with a hint, never dropped.
+Rule 2: an event is `{type, ...payload}` there and name and data here (X23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast, get_args
+
+from interlock.definition.source.node import Located
+from interlock.definition.xstate.nodes import Node
+from interlock.definition.xstate.source import Source, delay_of, items, value_of
+from interlock.errors import Place
+from interlock.model.diagnostics import suggestion
+from interlock.model.document.actions import (
+    Action,
+    Assign,
+    AssignCall,
+    Block,
+    Cancel,
+    Do,
+    Emit,
+    Expression,
+    Foreach,
+    Guard,
+    GuardAll,
+    GuardAny,
+    GuardExpression,
+    GuardIn,
+    GuardName,
+    GuardNot,
+    If,
+    Log,
+    Raise,
+    RestorePolicy,
+    Script,
+    Send,
+    Value,
+)
+
+Fields = Mapping[str, Located]
+_FUNCTIONS = "JSON has no functions: name it, and register the function under that name"
+
+
+@dataclass(slots=True)
+class _Call:
+    """A built-in with its arguments, where it stands."""
+
+    source: Source
+    node: Node
+    fields: Fields
+    place: Place
+
+    def error(self, code: str, message: str, hint: str | None = None) -> None:
+        self.source.error(code, message, self.place, hint)
+
+    def value(self, name: str) -> Value:
+        """The value of an argument, None when it is absent."""
+        return value_of(self.fields[name]) if name in self.fields else None
+
+    def text(self, name: str, wish: str) -> str | None:
+        return self.source.text(self.fields.get(name), wish)
+
+    def block(self, name: str) -> Block:
+        return block_of(self.source, self.node, self.fields.get(name))
+
+
+def block_of(source: Source, node: Node, located: Located | None) -> Block:
+    """The actions of `entry`, `exit` or a transition: one or a list."""
+    if located is None:
+        return ()
+    made = [action_of(source, node, each) for each in items(located)]
+    return tuple(each for each in made if each is not None)
+
+
+def action_of(source: Source, node: Node, located: Located) -> Action | None:
+    """One action; None, and a finding, where it cannot be read."""
+    if isinstance(located.value, str) and located.value:
+        return _named(source, located.value, None, located.place)
+    content = source.mapping(located, "an action's name or {type, params}")
+    name = source.text(content.get("type"), "an action's name") if content is not None else None
+    if content is None or name is None:
+        if content is not None and "type" not in content:
+            source.error("action.type", "an action needs a `type`", located.place, _FUNCTIONS)
+        return None
+    if name.startswith(("xstate.", "interlock.")):
+        build = _BUILT_IN.get(name)
+        if build is None:
+            hint = suggestion(name, _BUILT_IN) if name not in _REFUSED else _REFUSED[name]
+            source.error(
+                "action.unsupported", f'the built-in action "{name}" cannot be read from JSON', located.place, hint
+            )
+            return None
+        return build(_Call(source, node, _fields(source, content), located.place))
+    source.unknown(located, ("type", "params"), "an action")
+    return _named(source, name, _arguments(source, content, is_free=name in source.assigns), located.place)
+
+
+def _named(source: Source, name: str, arguments: Value, place: Place) -> Action | None:
+    if name.startswith("="):
+        source.error("name.invalid", "an expression is no action", place, "assign its value: `interlock.assign`")
+        return None
+    if name in source.assigns:
+        return AssignCall(name=name, arguments=arguments, place=place)
+    return Do(name=name, arguments=arguments, place=place)
+
+
+def _arguments(source: Source, content: Fields, *, is_free: bool) -> Value:
+    """What `params` says: a guard or an assign function takes any value, a handler its input, which is a mapping."""
+    params = content.get("params")
+    if params is None:
+        return None
+    value = value_of(params)
+    if is_free or isinstance(value, dict | Expression):
+        return value
+    source.wrong(params, "a mapping of arguments")
+    return None
+
+
+def _fields(source: Source, content: Fields) -> dict[str, Located]:
+    """The arguments of a built-in: those of `params` and those beside `type`."""
+    fields = {key: each for key, each in content.items() if key not in ("type", "params")}
+    if "params" in content:
+        fields |= source.mapping(content["params"], "a mapping of arguments") or {}
+    return fields
+
+
+def _event(call: _Call) -> tuple[Value, Value] | None:
+    """The name and the data of the event that an action raises, sends or emits."""
+    written = call.fields.get("event")
+    if written is None:
+        call.error("action.event", "this action needs an `event`", _FUNCTIONS)
+        return None
+    if isinstance(written.value, str) and written.value:
+        name, data = value_of(written), None
+    else:
+        content = call.source.mapping(written, "an event: {type, ...payload}")
+        if content is None:
+            return None
+        if call.source.text(content.get("type"), "an event's name") is None:
+            if "type" not in content:
+                call.error("action.event", "an event needs a `type`")
+            return None
+        name = value_of(content["type"])
+        data = {key: value_of(each) for key, each in content.items() if key != "type"} or None
+    return name, call.value("data") if "data" in call.fields else data
+
+
+def _raise(call: _Call) -> Action | None:
+    event = _event(call)
+    if event is None:
+        return None
+    if "delay" in call.fields:
+        return _sent(call, event, None)
+    return Raise(event=event[0], data=event[1], place=call.place)
+
+
+def _send(call: _Call) -> Action | None:
+    event = _event(call)
+    return None if event is None else _sent(call, event, call.value("to"))
+
+
+def _send_parent(call: _Call) -> Action | None:
+    event = _event(call)
+    return None if event is None else _sent(call, event, "parent")
+
+
+def _sent(call: _Call, event: tuple[Value, Value], to: Value) -> Send:
+    return Send(
+        event=event[0],
+        data=event[1],
+        to=to,
+        delay=delay_of(call.source, call.fields["delay"]) if "delay" in call.fields else None,
+        id=call.value("id"),
+        id_location=call.text("idLocation", "a context field"),
+        type=call.value("type"),
+        restore=_restore(call),
+        place=call.place,
+    )
+
+
+def _restore(call: _Call) -> RestorePolicy | None:
+    """What downtime means to the timer of a send; XState has no word for it, and passes ours over."""
+    written, known = call.fields.get("restore"), get_args(RestorePolicy)
+    if written is not None and written.value not in known:
+        call.source.wrong(written, " or ".join(map(repr, known)))
+        return None
+    return None if written is None else cast("RestorePolicy", written.value)
+
+
+def _cancel(call: _Call) -> Action | None:
+    if "sendId" not in call.fields and "id" not in call.fields:
+        call.error("action.cancel", "`xstate.cancel` needs a `sendId`")
+        return None
+    return Cancel(id=call.value("sendId" if "sendId" in call.fields else "id"), place=call.place)
+
+
+def _log(call: _Call) -> Action | None:
+    value = call.value("value" if "value" in call.fields else "expr")
+    return Log(label=call.text("label", "a label"), value=value, place=call.place)
+
+
+def _emit(call: _Call) -> Action | None:
+    event = _event(call)
+    return None if event is None else Emit(type=event[0], data=event[1], place=call.place)
+
+
+def _assign(call: _Call) -> Action | None:
+    if "name" in call.fields:
+        name = call.text("name", "the name of an assign function")
+        return None if name is None else AssignCall(name=name, arguments=call.value("arguments"), place=call.place)
+    located = call.fields.get("assignment", call.fields.get("values"))
+    if located is None:
+        call.error("action.assign", "an assign needs values", _FUNCTIONS)
+        return None
+    if isinstance(located.value, dict):
+        return Assign(values=tuple((key, value_of(each)) for key, each in located.value.items()), place=call.place)
+    pairs = []
+    for each in items(located):
+        pair = each.value if isinstance(each.value, list) else []
+        if len(pair) != 2 or not isinstance(pair[0].value, str):
+            call.source.wrong(each, "a pair [field, value]")
+        else:
+            pairs.append((pair[0].value, value_of(pair[1])))
+    return Assign(values=tuple(pairs), place=call.place)
+
+
+def _if(call: _Call) -> Action | None:
+    branches = []
+    for each in items(call.fields["branches"]) if "branches" in call.fields else []:
+        content = call.source.mapping(each, "a branch: {guard, actions}")
+        guard = guard_of(call.source, call.node, content.get("guard")) if content is not None else None
+        if content is not None and guard is not None:
+            branches.append((guard, block_of(call.source, call.node, content.get("actions"))))
+        elif content is not None and "guard" not in content:
+            call.source.error("action.if", "a branch needs a `guard`", each.place)
+    if not branches:
+        call.error("action.if", "`interlock.if` needs branches")
+        return None
+    return If(branches=tuple(branches), otherwise=call.block("otherwise"), place=call.place)
+
+
+def _foreach(call: _Call) -> Action | None:
+    item = call.text("item", "a context field")
+    if item is None or "in" not in call.fields:
+        call.error("action.foreach", "`interlock.foreach` needs `in` and `item`")
+        return None
+    index = call.text("index", "a context field")
+    return Foreach(items=call.value("in"), item=item, index=index, block=call.block("actions"), place=call.place)
+
+
+def _script(call: _Call) -> Action | None:
+    text = call.text("text", "a script")
+    if text is None:
+        call.error("action.script", "`interlock.script` needs a `text`")
+        return None
+    return Script(text=text, place=call.place)
+
+
+_BUILT_IN: dict[str, Callable[[_Call], Action | None]] = {
+    "xstate.raise": _raise,
+    "xstate.send": _send,
+    "xstate.sendTo": _send,
+    "xstate.sendParent": _send_parent,
+    "xstate.cancel": _cancel,
+    "xstate.log": _log,
+    "xstate.emit": _emit,
+    "xstate.assign": _assign,
+    "interlock.assign": _assign,
+    "interlock.if": _if,
+    "interlock.foreach": _foreach,
+    "interlock.script": _script,
+}
+_REFUSED = {
+    "xstate.spawnChild": "use `invoke`: children live as long as a state",
+    "xstate.start": "use `invoke`: children live as long as a state",
+    "xstate.stopChild": "leave the state whose `invoke` it is",
+    "xstate.stop": "leave the state whose `invoke` it is",
+    "xstate.forwardTo": "set `autoforward` in `meta.interlock` of the invoke",
+    "xstate.enqueueActions": "write the actions themselves, or `interlock.if`",
+    "xstate.pure": "write the actions themselves, or `interlock.if`",
+}
+
+
+def guard_of(source: Source, node: Node, located: Located | None) -> Guard | None:
+    """The guard of a transition or a branch; None when absent, and with a finding where it cannot be read."""
+    if located is None:
+        return None
+    place = located.place
+    if isinstance(located.value, str) and located.value:
+        value = value_of(located)
+        if isinstance(value, Expression):
+            return GuardExpression(expression=value, place=place)
+        return GuardName(name=located.value, place=place)
+    content = source.mapping(located, "a guard's name or {type, params}")
+    name = source.text(content.get("type"), "a guard's name") if content is not None else None
+    if content is None or name is None:
+        if content is not None and "type" not in content:
+            source.error("guard.type", "a guard needs a `type`", place, _FUNCTIONS)
+        return None
+    short = name.removeprefix("xstate.").removeprefix("guard:")
+    # A function of the author's takes `params` of any shape; those of a built-in are its arguments by name.
+    is_free = short == name != "interlock.expression" and not isinstance(content.get("params", located).value, dict)
+    call = _Call(source, node, {} if is_free else _fields(source, content), place)
+    if short != name or (name in _COMPOSED and not call.fields.keys().isdisjoint(_COMPOSED_KEYS)):
+        if short not in _COMPOSED:
+            wish = suggestion(short, _COMPOSED)
+            source.error("guard.unsupported", f'the built-in guard "{name}" cannot be read from JSON', place, wish)
+            return None
+        return _COMPOSED[short](call)
+    if name == "interlock.expression":
+        return _expression(call)
+    source.unknown(located, ("type", "params"), "a guard")
+    return GuardName(name=name, arguments=_arguments(source, content, is_free=True), place=place)
+
+
+def _expression(call: _Call) -> Guard | None:
+    located = call.fields.get("expression")
+    text = call.source.text(located, "an expression")
+    if located is None or text is None:
+        call.error("guard.expression", "`interlock.expression` needs an `expression`")
+        return None
+    expression = Expression(text, located.place.shifted(1, 1 + len(text)))
+    return GuardExpression(expression=expression, place=call.place)
+
+
+def _guards(call: _Call) -> tuple[Guard, ...]:
+    located = call.fields.get("guards", call.fields.get("guard"))
+    if located is None:
+        call.error("guard.empty", "a composed guard needs `guards`")
+        return ()
+    made = [guard_of(call.source, call.node, each) for each in items(located)]
+    return tuple(each for each in made if each is not None)
+
+
+def _all(call: _Call) -> Guard:
+    return GuardAll(guards=_guards(call), place=call.place)
+
+
+def _any(call: _Call) -> Guard:
+    return GuardAny(guards=_guards(call), place=call.place)
+
+
+def _not(call: _Call) -> Guard | None:
+    guards = _guards(call)
+    if len(guards) != 1:
+        call.error("guard.not", "`not` takes one guard")
+        return None
+    return GuardNot(guard=guards[0], place=call.place)
+
+
+def _state_in(call: _Call) -> Guard | None:
+    located = call.fields.get("stateValue")
+    if located is None:
+        call.error("guard.state_in", "`stateIn` needs a `stateValue`")
+        return None
+    guards = _inside(call.source, call.source.states.root, located)
+    return guards[0] if len(guards) == 1 else GuardAll(guards=tuple(guards), place=call.place) if guards else None
+
+
+def _inside(source: Source, above: Node, located: Located) -> list[Guard]:
+    """One guard for each innermost state that a state value names: `#id`, `a.b`, or `{a: b}`."""
+    if isinstance(located.value, dict) and located.value:
+        guards: list[Guard] = []
+        for key, each in located.value.items():
+            child = above.children.get(key)
+            if child is None:
+                hint = suggestion(key, above.children)
+                source.error("target.unknown", f'there is no "{key}" in "{above.foreign_id}"', each.place, hint)
+            elif each.value == {}:
+                guards.append(GuardIn(state=child.id, place=each.place))
+            else:
+                guards += _inside(source, child, each)
+        return guards
+    text = source.text(located, "a state: #id, a path of keys, or a state value")
+    if text is None:
+        return []
+    found = source.states.target(above, text if text.startswith("#") else f".{text}")
+    if isinstance(found, str):
+        source.error("target.unknown", found, located.place)
+        return []
+    return [GuardIn(state=found.id, place=located.place)]
+
+
+_COMPOSED_KEYS = ("guards", "guard", "stateValue")
+_COMPOSED: dict[str, Callable[[_Call], Guard | None]] = {
+    "and": _all,
+    "or": _any,
+    "not": _not,
+    "stateIn": _state_in,
+}

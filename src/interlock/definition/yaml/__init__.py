@@ -1,0 +1,1 @@
+"""YAML definitions, read and written."""

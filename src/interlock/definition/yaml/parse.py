@@ -1,0 +1,309 @@
+"""YAML text to located values: YAML 1.2 core types over PyYAML's parser events, within limits.
+
+Rule 1: only events are used, never `compose` or `load`: those recurse, follow tags, and type by YAML 1.1.
+Rule 2: every limit is checked inside the loop over events, before the next event is asked for.
+Rule 3: keys are strings as written. What has no place in JSON (tags, merge keys, .nan, .inf) is refused, as are
+duplicate keys.
+Rule 4: an alias stands for the very value its anchor names, with the places of that value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from interlock.definition.source.node import Located, Scalar
+from interlock.definition.source.text import (
+    Lines,
+    admitted_text,
+    item_path,
+    key_path,
+    lone_surrogate,
+    measured_float,
+    measured_integer,
+)
+from interlock.errors import Place
+from interlock.model.diagnostics import Findings
+from interlock.model.limits import ALIASES_MAX, DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The C parser is a build option of PyYAML; the pure one gives the same events, slower."""
+
+_CONSTANTS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_BASED = re.compile(r"0(?:(?P<octal>o[0-7]+)|(?P<hexadecimal>x[0-9a-fA-F]+))")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+
+# Checked before the parsers are asked: the C one counts bytes where the pure one counts characters.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
+class _YamlFault(Exception):
+    """Ends the reading; carries the finding."""
+
+    def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.finding = (code, message, place, hint)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end has not been reached; `key` is the one whose value comes next."""
+
+    event: Any
+    path: str
+    values: list[Located] | dict[str, Located]
+    keys: dict[str, Place] = field(default_factory=dict)
+    key: str | None = None
+    key_place: Place | None = None
+    height: int = 1
+    size: int = 1
+    end: Any = None
+
+
+@dataclass(slots=True)
+class _Anchor:
+    """What an alias stands for, and how large and deep it is; None while the anchored value is still open."""
+
+    value: Located | None = None
+    size: int = 0
+    height: int = 0
+
+
+def parse_yaml(text: str | bytes, *, source: str, findings: Findings) -> Located | None:
+    """The value of the one document in a YAML text, with places; None when there is none to go on with."""
+    admitted = admitted_text(text, language="yaml", source=source, findings=findings)
+    if admitted is None:
+        return None
+    if (bad := _FORBIDDEN.search(admitted)) is not None:
+        place = Lines(admitted, source).place(bad.start(), bad.end())
+        message = f"the character U+{ord(bad[0]):04X} may not stand in YAML"
+        findings.error("yaml.character", message, place, "write it as an escape in double quotes")
+        return None
+    try:
+        return _Composer(source, findings).document(_events(admitted, source))
+    except _YamlFault as fault:
+        findings.error(*fault.finding)
+        return None
+
+
+def is_typed(text: str) -> bool:
+    """Whether a plain scalar of this text is something else than a string."""
+    patterns = (_INTEGER, _BASED, _FLOAT, _NOT_FINITE)
+    return text in _CONSTANTS or any(each.fullmatch(text) for each in patterns)
+
+
+def _events(text: str, source: str) -> Iterator[Any]:
+    """The parser's events; its errors become faults."""
+    try:
+        yield from yaml.parse(text, Loader=LOADER)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        message = ", ".join(part for part in (error.context, error.problem) if part)
+        raise _YamlFault("yaml.syntax", message, _place(source, mark, mark, ""), _syntax_hint(text, mark)) from None
+
+
+def _syntax_hint(text: str, mark: Any) -> str | None:
+    """The cure for the two usual slips: tabs, and unquoted text that YAML takes for its own signs."""
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    if "\t" in line[: mark.column + 1]:
+        return "indent with spaces, not tabs"
+    return "quote texts that hold `: `, ` #` or begin with one of []{}&*!|>%@`" if line.strip() else None
+
+
+def _place(source: str, start: Any, end: Any, path: str) -> Place:
+    end_column = max(end.column, start.column + 1) if end.line == start.line else end.column
+    return Place(source, start.line + 1, start.column + 1, end.line + 1, end_column + 1, path)
+
+
+class _Composer:
+    """Builds the one value of a stream of events on an explicit stack."""
+
+    def __init__(self, source: str, findings: Findings) -> None:
+        self.source = source
+        self.findings = findings
+        self.stack: list[_Open] = []
+        self.anchors: dict[str, _Anchor] = {}
+        self.aliases = 0
+        self.nodes = 0
+        self.root: Located | None = None
+
+    def document(self, events: Iterator[Any]) -> Located | None:
+        """The value of the only document."""
+        documents = 0
+        for event in events:
+            match event:
+                case yaml.DocumentStartEvent():
+                    documents += 1
+                    if documents > 1:
+                        raise self._fault("yaml.documents", "a second document; a file holds one chart", event)
+                case yaml.ScalarEvent() | yaml.AliasEvent():
+                    self._leaf(event)
+                case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
+                    self._open(event)
+                case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
+                    self._close(event)
+                case _:
+                    pass
+        if documents == 0:
+            self.findings.error("yaml.empty", "the text holds no definition", Place(self.source))
+        return self.root
+
+    def _leaf(self, event: Any) -> None:
+        top = self.stack[-1] if self.stack else None
+        if top is not None and isinstance(top.values, dict) and top.key is None:
+            self._key(top, event)
+            return
+        path = self._next_path()
+        place = _place(self.source, event.start_mark, event.end_mark, path)
+        if isinstance(event, yaml.AliasEvent):
+            anchor = self._alias(event, place)
+            assert anchor.value is not None
+            self._put(anchor.value, anchor.size, anchor.height, event.end_mark)
+            return
+        self._count(1, event)
+        value = Located(self._scalar(event, place), place)
+        self._anchored(event, _Anchor(value, 1, 0))
+        self._put(value, 1, 0, event.end_mark)
+
+    def _key(self, top: _Open, event: Any) -> None:
+        """Takes a scalar as the key of the value that follows."""
+        assert isinstance(top.values, dict)
+        if isinstance(event, yaml.AliasEvent):
+            raise self._fault("yaml.key", "a key must be written out, not an alias", event)
+        key = event.value
+        path = key_path(top.path, key)
+        place = _place(self.source, event.start_mark, event.end_mark, path)
+        if event.tag is not None or event.anchor is not None:
+            self.findings.error("yaml.key", "a key takes neither tag nor anchor", place)
+        if key == "<<" and event.style in (None, ""):
+            hint = "write the keys out, or use an alias for a whole value"
+            self.findings.error("yaml.merge", "merge keys are not part of YAML 1.2", place, hint)
+        top.key, top.key_place = key, place
+        top.end = event.end_mark
+        if key in top.values:
+            first = top.keys[key]
+            message = f'the key "{key[:60]}" stands here twice; first on line {first.line}'
+            self.findings.error("yaml.duplicate_key", message, place)
+            top.key_place = None
+
+    def _open(self, event: Any) -> None:
+        if len(self.stack) >= DEFINITION_DEPTH_MAX:
+            raise self._fault("yaml.depth", f"values may be nested at most {DEFINITION_DEPTH_MAX} deep", event)
+        top = self.stack[-1] if self.stack else None
+        if top is not None and isinstance(top.values, dict) and top.key is None:
+            hint = "quote the key; a text in {{ }} must be quoted too"
+            raise self._fault("yaml.key", "a key must be a string, not a list or mapping", event, hint)
+        path = self._next_path()
+        self._count(1, event)
+        self._untagged(event, path)
+        self._anchored(event, _Anchor())
+        self.stack.append(_Open(event, path, [] if isinstance(event, yaml.SequenceStartEvent) else {}))
+
+    def _close(self, event: Any) -> None:
+        done = self.stack.pop()
+        # A block's end event stands where the next thing begins, so its last part says where it ends.
+        end = event.end_mark if done.event.flow_style or done.end is None else done.end
+        value = Located(done.values, _place(self.source, done.event.start_mark, end, done.path), done.keys)
+        self._anchored(done.event, _Anchor(value, done.size, done.height))
+        self._put(value, done.size, done.height, end)
+
+    def _put(self, value: Located, size: int, height: int, end: Any) -> None:
+        """Gives a finished value to the container that waits for it, or makes it the root."""
+        if not self.stack:
+            self.root = value
+            return
+        top = self.stack[-1]
+        top.size += size
+        top.height = max(top.height, height + 1)
+        top.end = end
+        if isinstance(top.values, list):
+            top.values.append(value)
+            return
+        assert top.key is not None
+        if top.key_place is not None:
+            top.values[top.key] = value
+            top.keys[top.key] = top.key_place
+        top.key = None
+
+    def _alias(self, event: Any, place: Place) -> _Anchor:
+        self.aliases += 1
+        anchor = self.anchors.get(event.anchor)
+        if self.aliases > ALIASES_MAX:
+            raise self._fault("yaml.aliases", f"a definition may use at most {ALIASES_MAX} aliases", event)
+        if anchor is None:
+            raise _YamlFault("yaml.alias", f'no anchor "{event.anchor}" stands before this alias', place)
+        if anchor.value is None:
+            raise _YamlFault("yaml.alias", f'the alias "{event.anchor}" stands inside what it names', place)
+        if len(self.stack) + anchor.height > DEFINITION_DEPTH_MAX:
+            raise self._fault("yaml.depth", f"values may be nested at most {DEFINITION_DEPTH_MAX} deep", event)
+        self._count(anchor.size, event)
+        return anchor
+
+    def _count(self, nodes: int, event: Any) -> None:
+        self.nodes += nodes
+        if self.nodes > EXPANDED_NODES_MAX:
+            message = f"a definition may hold at most {EXPANDED_NODES_MAX:,} values, aliases counted as what they name"
+            raise self._fault("yaml.values", message, event)
+
+    def _anchored(self, event: Any, anchor: _Anchor) -> None:
+        if event.anchor is not None:
+            self.anchors[event.anchor] = anchor
+
+    def _untagged(self, event: Any, path: str) -> None:
+        if event.tag is not None:
+            place = _place(self.source, event.start_mark, event.end_mark, path)
+            message = f'the tag "{event.tag[:60]}" is refused: a definition is plain data'
+            self.findings.error("yaml.tag", message, place, "quote the value if you want a string")
+
+    def _scalar(self, event: Any, place: Place) -> Scalar:
+        """The YAML 1.2 core value of a scalar; refused ones are findings and count as 0."""
+        self._untagged(event, place.path)
+        text: str = event.value
+        if lone_surrogate(text):
+            self.findings.error("yaml.character", "the string holds half of a surrogate pair", place)
+            return ""
+        if event.style not in (None, "") or event.tag is not None:
+            return text
+        if text in _CONSTANTS:
+            return _CONSTANTS[text]
+        if _NOT_FINITE.fullmatch(text):
+            self.findings.error("yaml.number", "a number must be finite", place)
+            return 0
+        number: int | float | str
+        if _INTEGER.fullmatch(text):
+            number = measured_integer(text)
+        elif (based := _BASED.fullmatch(text)) is not None:
+            number = measured_integer(text[2:], 8 if based["octal"] else 16)
+        elif _FLOAT.fullmatch(text):
+            number = measured_float(text)
+        else:
+            return text
+        if isinstance(number, str):
+            self.findings.error("yaml.number", number, place)
+            return 0
+        return number
+
+    def _next_path(self) -> str:
+        if not self.stack:
+            return ""
+        top = self.stack[-1]
+        if isinstance(top.values, list):
+            return item_path(top.path, len(top.values))
+        assert top.key is not None
+        return key_path(top.path, top.key)
+
+    def _fault(self, code: str, message: str, event: Any, hint: str | None = None) -> _YamlFault:
+        path = self.stack[-1].path if self.stack else ""
+        return _YamlFault(code, message, _place(self.source, event.start_mark, event.end_mark, path), hint)

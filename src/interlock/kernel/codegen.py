@@ -1,0 +1,419 @@
+"""Content into Python: one function per block, guard or value, generated on first use and kept.
+
+Rule 1: generated text holds our own words, source that the expression room wrote, and `repr` of constants; nothing
+else.
+Rule 2: a block's function takes the run; it raises on error, and the caller decides what that means (S23).
+Rule 3: a reserved event name is allowed only as written text of an imported dialect, never as a computed value.
+Rule 4: every evaluation and every action is charged: straight code when a block begins, loops once per turn.
+Rule 5: what is written into the context is counted in bytes (`Run.keep`), unless its type keeps it small; what goes
+        elsewhere is noted with the number of values that expressions give to it (`Run.hold`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from interlock.errors import UsageError
+from interlock.expression.codegen import NAMESPACE, EvaluationError
+from interlock.expression.language import Language
+from interlock.expression.metering import SHORT_TEXT
+from interlock.kernel.errors import ContentError
+from interlock.kernel.run import Run
+from interlock.model.chart import Chart
+from interlock.model.document.actions import (
+    Action,
+    Assign,
+    AssignCall,
+    Block,
+    Cancel,
+    Do,
+    Emit,
+    Expression,
+    Foreach,
+    Guard,
+    GuardAll,
+    GuardAny,
+    GuardExpression,
+    GuardIn,
+    GuardNot,
+    If,
+    Log,
+    Raise,
+    Script,
+    Send,
+    Value,
+)
+from interlock.model.document.field import Charge, Field, refusal
+from interlock.model.event import is_reserved
+from interlock.model.limits import EVALUATION_WORK
+from interlock.model.storable import shown
+
+ACTION_WORK = 10
+"""Units of work of one action besides its expressions: an effect or an event is made in about a microsecond."""
+
+LITERAL_BYTES = 1_000
+"""Bytes of a written value that count like a value of an expression."""
+
+Function = Callable[[Mapping[str, Any], Any], Any]
+"""A registered guard or assign: (context, event), and the arguments as a third where the chart gives some."""
+
+Operation = Callable[[Run], Any]
+
+
+class Actions:
+    """Makes functions of the content of one chart."""
+
+    def __init__(
+        self,
+        chart: Chart,
+        language: Language,
+        guards: Mapping[str, Callable[..., Any]],
+        assigns: Mapping[str, Callable[..., Any]],
+    ) -> None:
+        self.language = language
+        self.guards = guards
+        self.assigns = assigns
+        self.fields = {field.name: field for state in chart.states for field in state.context}
+        self.imported = chart.dialect.name != "interlock"
+
+    def block(self, block: Block) -> tuple[Operation, bool]:
+        """The block as a function of the run, and whether it asks `In()`."""
+        writer = Writer(self)
+        writer.lines_of(block)
+        return writer.function("block", ["run"]), "active" in writer.uses
+
+    def guard(self, guard: Guard) -> Operation:
+        """The guard as a function of the run."""
+        writer = Writer(self)
+        writer.add(f"return {writer.guard(guard)}")
+        return writer.function("guard", ["run"])
+
+    def value(self, value: Value) -> Operation:
+        """A value as a function of the run."""
+        writer = Writer(self)
+        writer.add(f"return {writer.value(value)}")
+        return writer.function("value", ["run"])
+
+
+class Writer:
+    """Writes the text of one function. `uses` are the run-time names it mentions."""
+
+    keeper = "run.keep"
+    """What the text calls for a value that goes into the context and may be large."""
+
+    def __init__(self, actions: Actions) -> None:
+        self.actions = actions
+        self.namespace: dict[str, object] = {
+            **NAMESPACE,
+            "refuse": refuse,
+            "small": _SMALL,
+            "len": len,
+            "str": str,
+            "malformed": malformed,
+            "called": called,
+            "asked": asked,
+            "type": type,
+        }
+        self.lines: list[str] = []
+        self.uses: set[str] = set()
+        self.indent = 1
+        self.work = 0
+        self.loops = 0
+        self.writes = False
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " * self.indent + line)
+
+    def constant(self, value: object) -> str:
+        """A name for an object that generated text refers to."""
+        name = f"k{len(self.namespace)}"
+        self.namespace[name] = value
+        return name
+
+    def function(self, name: str, parameters: list[str]) -> Operation:
+        """The function of what was written; what it uses of the run becomes local first."""
+        opening = [f"def {name}({', '.join(parameters)}):"]
+        sources = {
+            "context": "run.own()" if self.writes else "run.context",
+            "event": "run.event",
+            "entity": "run",
+            "active": "run.active",
+            "meter": "run.meter",
+        }
+        for each, source in sources.items():
+            if each in self.uses or (each == "context" and self.writes):
+                opening.append(f"    {each} = {source}")
+        if self.work:
+            opening.append(f"    run.meter.charge({self.work})")
+        text = "\n".join(opening + (self.lines or ["    pass"]))
+        # The text was written by this file and the expression room from checked trees, and runs without builtins.
+        exec(compile(text, f"<{name}>", "exec"), self.namespace)  # noqa: S102
+        made: Operation = self.namespace[name]  # type: ignore[assignment]  # what the text just defined
+        return made
+
+    # Values and guards
+
+    def value(self, value: Value) -> str:
+        """The source of a value, expressions inlined. Lists and mappings are made anew each time: a context that held
+        one of the chart's would share it with every other entity.
+        """
+        if isinstance(value, Expression):
+            return self.expression(value)
+        if value is None or isinstance(value, bool | int | str | float):
+            return repr(value)
+        self.work += len(value)
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key!r}: {self.value(each)}" for key, each in value.items()) + "}"
+        return "[" + ", ".join(self.value(each) for each in value) + "]"
+
+    def expression(self, expression: Expression) -> str:
+        """The source of an expression, or a call of its function where the language gives no source."""
+        if expression.malformed is not None:
+            self.work += EVALUATION_WORK
+            return f"malformed({expression.malformed!r})"
+        compiled = self.actions.language.compile(expression.text, dict(expression.inside))
+        self.work += compiled.work
+        if compiled.source:
+            self.uses |= compiled.uses
+            return f"({compiled.source})"
+        self.uses |= {"context", "event", "entity", "active", "meter"}
+        return f"{self.constant(compiled.function)}(context, event, entity, active, meter)"
+
+    def guard(self, guard: Guard) -> str:
+        """The source of a guard; `and` and `or` stop as early as the guard does."""
+        match guard:
+            case GuardExpression():
+                return self.expression(guard.expression)
+            case GuardIn():
+                self.uses.add("active")
+                return f"({guard.state!r} in active)"
+            case GuardNot():
+                return f"(not {self.guard(guard.guard)})"
+            case GuardAll():
+                return "(" + " and ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "True"
+            case GuardAny():
+                return "(" + " or ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "False"
+            case _:
+                return self.call(guard.name, self.actions.guards, guard.arguments, by="asked")
+
+    def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value, *, by: str = "called") -> str:
+        """The source of a call of a registered function; the kernel has seen to it that there is one."""
+        self.uses |= {"context", "event"}
+        self.work += EVALUATION_WORK
+        given = "" if arguments is None else f", {self.value(arguments)}"
+        return self.called(self.constant(known[name]), name, f"context, event{given}", by=by)
+
+    def called(self, function: str, name: str, arguments: str, *, by: str) -> str:
+        """The source of a call of the author's own code: what it raises is told as its failure, by its name."""
+        return f"{by}({function}, {name!r}, {arguments})"
+
+    # Actions
+
+    def lines_of(self, block: Block) -> None:
+        for action in block:
+            self.action(action)
+
+    def action(self, action: Action) -> None:
+        self.work += ACTION_WORK
+        match action:
+            case Do():
+                given = "" if action.arguments is None else f", 'input': {self.value(action.arguments)}"
+                count = references(action.arguments)
+                self.add(f"run.effect('call', {{'name': {action.name!r}{given}}}, {count})")
+            case Assign():
+                for path, value in action.values:
+                    self.assign(path, value)
+            case AssignCall():
+                self.writes = True
+                result = self.call(action.name, self.actions.assigns, action.arguments)
+                self.add(f"run.assign_all({result}, {action.name!r})")
+            case Raise():
+                written = ", written=True" if self.is_written(action.event) else ""
+                count = references(action.data)
+                self.add(f"run.raise_event({self.value(action.event)}, {self.value(action.data)}, {count}{written})")
+            case Send():
+                self.send(action)
+            case Cancel():
+                self.add(f"run.cancel({self.value(action.id)})")
+            case Emit():
+                count = references(action.type) + references(action.data)
+                self.add(f"run.emit({self.value(action.type)}, {self.value(action.data)}, {count})")
+            case Log():
+                payload = f"{{'label': {action.label!r}, 'value': {self.value(action.value)}}}"
+                self.add(f"run.effect('log', {payload}, {references(action.label) + references(action.value)})")
+            case If():
+                self.branches(action)
+            case Foreach():
+                self.foreach(action)
+            case _:
+                self.script(action)
+
+    def send(self, action: Send) -> None:
+        arguments = (action.event, action.to, action.delay, action.id, None, action.data, action.type)
+        texts = [self.value(each) for each in arguments]
+        texts[4] = repr(action.id_location)
+        if action.id_location is not None:
+            self.writes = True
+        if isinstance(action.id, str):
+            self.add(f"run.sendid = {action.id!r}")  # an error in the arguments is told with it, too (W3C 332)
+        if action.restore is not None:
+            texts.append(repr(action.restore))
+        texts.append(f"references={references(action.data)}")
+        if self.is_written(action.event):
+            texts.append("written=True")
+        self.add(f"run.send({', '.join(texts)})")
+
+    def is_written(self, event: Value) -> bool:
+        """Whether a reserved event name is the text of an imported chart, which then means only itself."""
+        return self.actions.imported and isinstance(event, str) and is_reserved(event)
+
+    def assign(self, path: str, value: Value) -> None:
+        """One write. The common case, a whole declared field, becomes one check and one store."""
+        self.writes = True
+        source = self.value(value)
+        field = self.actions.fields.get(path)
+        if field is None:
+            parts = tuple(path.split("."))
+            self.add(f"run.assign({parts!r}, {source})")
+            return
+        self.uses.add("context")
+        self.add(f"v = {source}")
+        if isinstance(value, Expression | dict | list):
+            self.check(field)
+        else:
+            problem = refusal(value, field)
+            if problem is not None:
+                self.add(f"malformed({f'assign.refused: {problem}'!r})")
+            elif isinstance(value, str) and len(value) >= SHORT_TEXT:
+                self.keep("v")
+        self.add(f"context[{path!r}] = v")
+
+    def check(self, field: Field) -> None:
+        quick = _QUICK.get(field.type) if field.enum is None and field.min is None and field.max is None else None
+        if field.plain:
+            self.keep("v")
+        elif quick is not None and field.length_max is None:
+            name = self.constant(quick)
+            self.add(f"if type(v) is not {name}: {self.refused('v', field)}")
+            if quick is str:
+                self.add(f"elif len(v) >= {SHORT_TEXT}: {self.keeper}(v)")
+        else:
+            self.keep("v")
+            self.add(self.refused("v", field))
+
+    def keep(self, value: str) -> None:
+        """Count what goes into the context, and is not small: shared parts could double at every step."""
+        short = f"(type({value}) is str and len({value}) < {SHORT_TEXT})"
+        self.add(f"if not ({short} or type({value}) in small): {self.keeper}({value})")
+
+    def refused(self, value: str, field: Field) -> str:
+        """The source of a check by the field's own rules, charged for."""
+        self.uses.add("meter")
+        return f"refuse({value}, {self.constant(field)}, meter.charge)"
+
+    def branches(self, action: If) -> None:
+        """`if`: guards are asked in order, each under a `try` of its own, since one in error counts as false (S33)."""
+        self.loops += 1
+        chosen, error = f"branch_{self.loops}", self.constant(Exception)
+        self.add(f"{chosen} = 0")
+        for number, (guard, _) in enumerate(action.branches, start=1):
+            self.add("try:")
+            self.add(f"    if not {chosen} and {self.guard(guard)}: {chosen} = {number}")
+            self.add(f"except {error} as problem:")
+            self.add("    run.fail(problem, 'if')")
+        word = "if"
+        for number, (_, block) in enumerate(action.branches, start=1):
+            self.add(f"{word} {chosen} == {number}:")
+            self.inner(block)
+            word = "elif"
+        if action.otherwise:
+            self.add("else:")
+            self.inner(action.otherwise)
+
+    def inner(self, block: Block) -> None:
+        self.indent += 1
+        self.add("pass")
+        self.lines_of(block)
+        self.indent -= 1
+
+    def foreach(self, action: Foreach) -> None:
+        self.writes = True
+        self.uses |= {"context", "meter"}
+        count = self.constant(enumerate)
+        self.loops += 1
+        index, item = f"index_{self.loops}", f"item_{self.loops}"
+        source = self.value(action.items)
+        self.add(f"for {index}, {item} in {count}(run.items({source}, {action.item!r}, {action.index!r})):")
+        outside, self.work = self.work, 0
+        mark = len(self.lines)
+        self.indent += 1
+        self.turn(action.item, item)
+        if action.index is not None:
+            self.turn(action.index, index)
+        self.lines_of(action.block)
+        self.lines.insert(mark, "    " * self.indent + f"meter.charge({self.work + EVALUATION_WORK})")
+        self.indent -= 1
+        self.work = outside
+
+    def turn(self, name: str, value: str) -> None:
+        """One turn's item or index into its field; a declared one takes only what its type does (S25)."""
+        field = self.actions.fields.get(name)
+        self.keep(value)
+        if field is not None and not field.plain:
+            self.add(self.refused(value, field))
+        self.add(f"context[{name!r}] = {value}")
+
+    def script(self, action: Script) -> None:
+        script = self.actions.language.script(action.text)
+        if script is None:
+            raise UsageError("scripts are refused: they run code", code="script.untrusted")
+        self.writes = True
+        self.uses |= {"context", "event", "entity", "active", "meter"}
+        self.add(f"{self.constant(script)}(context, event, entity, active, meter)")
+
+
+_QUICK: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
+_SMALL = frozenset({int, float, bool, type(None)})
+
+
+def references(value: Value) -> int:
+    """About how many values that may be large a written value takes in: its expressions, and its own bytes."""
+    count, size, level = 0, 0, [value]
+    while level:
+        each = level.pop()
+        if isinstance(each, Expression):
+            count += 1
+        elif isinstance(each, str):
+            size += len(each)
+        elif isinstance(each, dict | list | tuple):
+            size += 8 * len(each)
+            level += each.values() if isinstance(each, dict) else each
+    return count + size // LITERAL_BYTES
+
+
+def called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
+    """What a registered function gives."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        message = f"`{name}` raised {type(error).__name__}: {shown(error)[:200]}"
+        raise ContentError("function.failed", message) from error
+
+
+def asked(function: Callable[..., Any], name: str, *arguments: Any) -> bool:
+    """The truth of what a registered guard gives. Asked inside, because what it gives may refuse to have one."""
+    return bool(called(lambda *given: bool(function(*given)), name, *arguments))
+
+
+def refuse(value: Any, field: Field, charge: Charge | None = None) -> None:
+    """Raise when a field does not take a value."""
+    problem = refusal(value, field, charge=charge)
+    if problem is not None:
+        raise ContentError("assign.refused", problem)
+
+
+def malformed(message: str) -> Any:
+    """Stands for an expression that could not be compiled: evaluating it fails."""
+    code, _, text = message.partition(": ")
+    raise EvaluationError(code, text)

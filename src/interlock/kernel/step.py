@@ -1,0 +1,238 @@
+"""The step: `start`, `step` and `fold` of one chart, pure functions over snapshots.
+
+Rule 1: no clock, no chance, no I/O: time and ids are inside the event.
+Rule 2: what was given is never changed.
+Rule 3: this file only joins: `select` chooses, `plan` works out, `loop` carries out, `receive` and `judge` say what
+it means, `fast` is the short way for plain steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from interlock.errors import CorruptionError, RejectedError, UsageError
+from interlock.expression.language import SAFE, Language
+from interlock.kernel.codegen import Actions
+from interlock.kernel.errors import StepFailed
+from interlock.kernel.explain import Candidate, Explainer
+from interlock.kernel.fast_path import Accelerator, Advanced
+from interlock.kernel.first_context import Beginning
+from interlock.kernel.microsteps import Loop
+from interlock.kernel.outcome import Judge
+from interlock.kernel.plan import Configuration, Plan, Planner
+from interlock.kernel.receive import Receiver
+from interlock.kernel.run import Run, run_at
+from interlock.kernel.select import Selector
+from interlock.model.chart import Chart, State
+from interlock.model.document.actions import Value
+from interlock.model.event import Event
+from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.step import Step
+
+_INIT = Event("xstate.init", type="internal")
+_NO_CONTEXT: Mapping[str, Any] = {}
+
+
+class Kernel:
+    """One chart made runnable: with its registered pure functions, and the plans it has worked out so far."""
+
+    def __init__(
+        self,
+        chart: Chart,
+        *,
+        guards: Mapping[str, Callable[..., Any]] | None = None,
+        assigns: Mapping[str, Callable[..., Any]] | None = None,
+        language: Language = SAFE,
+        fast: bool = True,
+    ) -> None:
+        self.chart = chart
+        self.fast = fast
+        self._check_names(guards or {}, assigns or {})
+        self.actions = Actions(chart, language, guards or {}, assigns or {})
+        self.planner = Planner(chart, self.actions)
+        self.selector = Selector(chart, self.planner.structure, self.actions)
+        self.explainer = Explainer(chart, self.selector, self.actions)
+        self.loop = Loop(chart, self.planner, self.selector, self.actions)
+        self.judge = Judge(chart, self.explainer)
+        self.receiver = Receiver(chart, self.planner, self.actions, self.loop, self.judge)
+        self.accelerator = Accelerator(chart, self.planner, self.selector, self.actions)
+        self.beginning = Beginning(chart, self.actions)
+        self._kind = chart.kind
+        self._revision = chart.revision
+        self._table = self.planner.table
+        self._entry: Plan | None = None
+        self._plain_start: tuple[dict[str, Any], tuple[str, ...]] | None = None
+
+    def _check_names(self, guards: Mapping[str, Any], assigns: Mapping[str, Any]) -> None:
+        for what, needed, given in (("guard", self.chart.guards, guards), ("assign", self.chart.assigns, assigns)):
+            missing = [name for name in needed if name not in given]
+            if missing:
+                names = ", ".join(f"`{name}`" for name in missing)
+                hint = f"register it with @chart.{what}({missing[0]!r})"
+                message = f"chart `{self.chart.kind}` names the {what} {names}, which is not registered"
+                raise UsageError(message, code=f"{what}.unregistered", hint=hint)
+
+    def start(
+        self,
+        context: Mapping[str, Any] | None = None,
+        *,
+        entity: str,
+        time_ms: int = 0,
+        parent: Parent | None = None,
+    ) -> Step:
+        """The first step of an entity: version 1, the initial states entered.
+
+        Raises RejectedError when the chart refuses the context, and when its very first step fails.
+        """
+        beginning = self.beginning
+        given = beginning.given(context) if context or beginning.required else _NO_CONTEXT
+        if self._entry is None:
+            self._entry = self.planner.start()
+            plain = not (self._entry.operations or self._entry.ended) and self._entry.next.quiet
+            if plain and beginning.constant is not None:
+                self._plain_start = beginning.constant, self._entry.next.names
+        if self._plain_start is not None:
+            # Nothing has to run: the context is the defaults, with what was given on top.
+            defaults, names = self._plain_start
+            values = beginning.first(defaults, given)
+            snapshot = Snapshot(self._kind, entity, 1, self._revision, names, values, parent=parent)
+            return Step(snapshot)
+        return self._started(given, entity, time_ms, parent, self._entry)
+
+    def _started(self, given: Mapping[str, Any], entity: str, time_ms: int, parent: Parent | None, entry: Plan) -> Step:
+        raises = self.chart.dialect.errors == "raise"
+        run = Run(self._kind, entity, 1, time_ms, {}, None, (), (), (), parent, self.actions.fields, raises)
+        run.owned = True
+        try:
+            self.beginning.bind(run, given)
+            if self.chart.dialect.name == "xstate":
+                run.event = _INIT
+            result = self.loop.settled(run, self.loop.carried(run, entry))
+        except StepFailed as failure:
+            fault = failure.fault
+            where = f" at {fault.place}" if fault.place else ""
+            raise RejectedError(f"the first step failed: {fault.message}{where}", code=fault.code) from failure
+        snapshot = self.judge.snapshot(run, result, 1, ())
+        return Step(snapshot, tuple(run.effects), "applied", None, tuple(run.chosen), tuple(run.faults))
+
+    def step(self, snapshot: Snapshot, event: Event) -> Step:
+        """One event run to completion: the next snapshot, the effects, and how the event was taken."""
+        # The hot path: one lookup, one call. `fast` says when there is such a function, `receive` what a step means.
+        try:
+            whole = self._table[snapshot.configuration].whole.get(event.name)
+            if whole is not None:
+                step: Step | None = whole(snapshot, event)
+                if step is not None:
+                    return step
+        except Exception:  # noqa: BLE001, S110  # not kept, or an error: the general path meets it again and says it
+            pass
+        return self._general(snapshot, event)
+
+    def _general(self, snapshot: Snapshot, event: Event) -> Step:
+        if snapshot.ended is not None:
+            return self.receiver.take_after_end(snapshot, event)
+        configuration = self._configuration(snapshot)
+        if self.fast:
+            self.accelerator.heat(configuration, event.name)
+        return self.receiver.take(snapshot, configuration, event)
+
+    def advance(
+        self, configuration: Configuration, context: dict[str, Any], event: Event, entity: str, version: int
+    ) -> Advanced | None:
+        """The inner step over plain values, for a caller's event: what a fast step gives, or None: take `step`."""
+        fast = configuration.fast.get(event.name)
+        if fast is None:
+            return None
+        try:
+            found: Advanced | None = fast(context, event, entity, version)
+        except Exception:  # noqa: BLE001  # whatever it is, the general path meets it again and says it
+            return None
+        return found
+
+    def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
+        """The snapshot after all these events, effects discarded: replay. Fast steps make no snapshot between them."""
+        configuration = self.planner.configuration(snapshot.configuration)
+        context, version, entity = snapshot.context, snapshot.version, snapshot.entity
+        plain = snapshot.ended is None and not snapshot.deferred and snapshot.kind == self._kind
+        for event in events:
+            if plain and event.source is None and event.invokeid is None:
+                try:
+                    configuration, context, _, _ = configuration.fast[event.name](  # type: ignore[union-attr]  # None raises
+                        context, event, entity, version + 1
+                    )
+                    version += 1
+                    continue
+                except Exception:  # noqa: BLE001, S110  # as in `step`: the general path meets it again
+                    pass
+            if version != snapshot.version:
+                snapshot = self._at(snapshot, configuration, context, version)
+            snapshot = self._general(snapshot, event).snapshot
+            configuration = self.planner.configuration(snapshot.configuration)
+            context, version = snapshot.context, snapshot.version
+            plain = snapshot.ended is None and not snapshot.deferred
+        return snapshot if version == snapshot.version else self._at(snapshot, configuration, context, version)
+
+    def _at(self, snapshot: Snapshot, configuration: Any, context: dict[str, Any], version: int) -> Snapshot:
+        return Snapshot(
+            snapshot.kind,
+            snapshot.entity,
+            version,
+            self._revision,
+            configuration.names,
+            context,
+            snapshot.history,
+            snapshot.timers,
+            snapshot.invokes,
+            (),
+            snapshot.entered,
+            None,
+            None,
+            snapshot.parent,
+        )
+
+    def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
+        """The transitions in question now, with the verdict of each guard; none once the entity has ended."""
+        if snapshot.ended is not None:
+            return ()
+        return self.explainer.candidates(snapshot, self._configuration(snapshot), event)
+
+    def has(self, snapshot: Snapshot) -> bool:
+        """Whether the chart has the states in which an entity is, together, and those that its histories remember.
+
+        Of an entity that ended, the states in which it did, each by itself.
+        """
+        known = self.planner.by_id
+        if snapshot.ended is not None:
+            return all(name in known for name in snapshot.configuration)
+        remembered = (name for names in (snapshot.history or {}).values() for name in names)
+        return all(name in known for name in remembered) and (
+            self.planner.configuration(snapshot.configuration) is not None
+        )
+
+    def active(self, snapshot: Snapshot) -> tuple[State, ...]:
+        """All active states in document order, the root left out; of an ended entity, where it ended."""
+        found = self.planner.structure.active(self.planner.by_id[name] for name in snapshot.configuration)
+        return tuple(self.chart.states[index] for index in sorted(found) if index > 0)
+
+    def evaluated(self, value: Value, snapshot: Snapshot, event: Event) -> Any:
+        """A value of the chart that a driver needs (a key, say); None when it cannot be evaluated."""
+        run = run_at(snapshot, event.time_ms, self.actions.fields, raises=False)
+        run.event = event
+        try:
+            return run.carry(self.actions.value(value), "value")
+        except StepFailed:
+            return None
+
+    def _configuration(self, snapshot: Snapshot) -> Configuration:
+        if snapshot.kind != self.chart.kind:
+            message = f"`{snapshot.entity}` is of kind `{snapshot.kind}`, and this chart is `{self.chart.kind}`"
+            raise UsageError(message, code="snapshot.kind", hint="step it with its own chart")
+        configuration = self.planner.configuration(snapshot.configuration)
+        if configuration is None:
+            states = ", ".join(snapshot.configuration)
+            chart = f"`{self.chart.kind}` {self.chart.revision}"
+            message = f"`{snapshot.entity}` is in states that chart {chart} does not have together: {states}"
+            hint = f"the snapshot was written by revision {snapshot.revision}; migrate it, or load that revision"
+            raise CorruptionError(message, code="snapshot.configuration", hint=hint)
+        return configuration

@@ -1,0 +1,217 @@
+"""The document: a parsed definition, faithful to its source and with positions, before any name in it is resolved.
+
+Every reader makes one, every writer takes one; they all meet here. Meaning is YAML's (`interlock: 1`): readers of other
+formats rewrite what differs when they import.
+
+Rule 1: nothing here is resolved: targets are texts as an author may write them (`paid`, `.child`, `#id`).
+Rule 2: order is document order. A state's transitions stand in the order in which they are tried.
+Rule 3: places never count in equality.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from interlock.errors import NOWHERE, Place
+from interlock.model.document.actions import Block, Expression, Guard, RestorePolicy, Value
+from interlock.model.document.field import Field
+
+StateType = Literal["state", "parallel", "final", "history"]
+"""`state` is atomic or compound, which follows from its children."""
+
+DialectName = Literal["interlock", "scxml", "xstate"]
+Origin = Literal["on", "always", "after", "onDone", "transitions"]
+"""Under which key a transition was written. Descriptors of `after` and `onDone` are made by the compiler."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """An edge as written.
+
+    `events` are descriptors; empty for `always`, `after`, `onDone` and an eventless one of `transitions`.
+    `delay` belongs to `after`: a duration text or an Expression. `reenter` None: not said.
+    `targets` empty: no target. `actions` is one block.
+    """
+
+    origin: Origin = "on"
+    events: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    guard: Guard | None = None
+    actions: Block = ()
+    reenter: bool | None = None
+    delay: Value = None
+    restore: RestorePolicy | None = None
+    roles: tuple[str, ...] | None = None
+    description: str | None = None
+    meta: Value = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Initial:
+    """Where a compound state begins: targets, looked for among its own children, and content."""
+
+    targets: tuple[str, ...]
+    actions: Block = ()
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How the dispatcher tries an effect again: `backoff` as written (`1s..30s`), codes it is limited to."""
+
+    max: int
+    backoff: str | None = None
+    jitter: Literal["full", "none"] | None = None
+    on: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invoke:
+    """A handler or a child chart that lives as long as its state.
+
+    `src`: a name, an Expression giving one (or the text of a definition), or a whole Document inline.
+    `type`: `handler`, `chart`, or an Expression giving one. `done` and `error` are the transitions of onDone and
+    onError.
+    """
+
+    src: str | Expression | Document | None = None
+    id: str | None = None
+    id_location: str | None = None
+    type: Value = "handler"
+    input: Value = None
+    autoforward: bool = False
+    finalize: Block | None = None
+    done: tuple[Transition, ...] = ()
+    error: tuple[Transition, ...] = ()
+    retry: Retry | None = None
+    timeout: str | None = None
+    key: Value = None
+    restore: Literal["keep", "restart", "fail"] | None = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaCall:
+    """What a saga step asks for, or its compensation; `output` names the context field that takes the result."""
+
+    src: str
+    input: Value = None
+    output: str | None = None
+    key: Value = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SagaStep:
+    """One step of a saga; `guard` is its `if`."""
+
+    id: str
+    do: SagaCall
+    guard: Guard | None = None
+    compensate: SagaCall | None = None
+    retry: Retry | None = None
+    timeout: str | None = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saga:
+    """A multi-effect plan; the compiler turns it into ordinary states. `done`, `compensated`, `error`: its `on...`."""
+
+    steps: tuple[SagaStep, ...]
+    compensation: Literal["reverse", "parallel", "none"] = "reverse"
+    done: tuple[Transition, ...] = ()
+    compensated: tuple[Transition, ...] = ()
+    error: tuple[Transition, ...] = ()
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expect:
+    """When an entity counts as stuck: `within` a duration text or `forever`; `then` is `alert` or an event's name."""
+
+    within: str
+    then: str = "alert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitive:
+    """What is masked while in a state: these fields; the state itself, behind `neutral`, when `hidden`."""
+
+    fields: tuple[str, ...] = ()
+    hidden: bool = False
+    neutral: str | None = None
+    roles: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """A state as written. The root of a document is one too, with an empty key.
+
+    `entry` and `exit` are blocks. `history`, `targets` and `actions` belong to a history state: its kind, its default
+    and the
+    default's content. `monotonic`: ids, or True for the children in document order. `allow`: lint code -> reason.
+    """
+
+    key: str = ""
+    id: str | None = None
+    type: StateType = "state"
+    initial: Initial | None = None
+    states: tuple[State, ...] = ()
+    transitions: tuple[Transition, ...] = ()
+    entry: tuple[Block, ...] = ()
+    exit: tuple[Block, ...] = ()
+    invokes: tuple[Invoke, ...] = ()
+    context: tuple[Field, ...] = ()
+    history: Literal["shallow", "deep"] = "shallow"
+    targets: tuple[str, ...] = ()
+    actions: Block = ()
+    output: Value = None
+    saga: Saga | None = None
+    expect: Expect | None = None
+    sensitive: Sensitive | None = None
+    monotonic: tuple[str, ...] | Literal[True] | None = None
+    allow: tuple[tuple[str, str], ...] = ()
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    meta: Value = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventType:
+    """A declared event. `payload` None: anything; a tuple: exactly these fields."""
+
+    name: str
+    payload: tuple[Field, ...] | None = None
+    roles: tuple[str, ...] | None = None
+    permit: Expression | None = None
+    dedupe: Value = None
+    direction: Literal["in", "internal", "out"] = "in"
+    description: str | None = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A whole definition: the root state and what is said once for the chart.
+
+    `events` None: not declared, so any event may come. `unhandled` and `errors` None: the dialect's default.
+    `script` is run once after the context is built, by a trusted language only.
+    """
+
+    kind: str
+    root: State
+    revision: str | None = None
+    compatible: str | None = None
+    dialect: DialectName = "interlock"
+    unhandled: Literal["reject", "ignore", "defer"] | None = None
+    errors: Literal["event", "raise"] | None = None
+    binding: Literal["early", "late"] = "early"
+    events: tuple[EventType, ...] | None = None
+    script: str | None = None
+    properties: Any = None
+    renamed: tuple[tuple[str, str], ...] = ()
+    source: str = field(default="<definition>", compare=False)

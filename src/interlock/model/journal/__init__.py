@@ -1,0 +1,1 @@
+"""What a journal holds: entries, records with their hash chain, work and messages."""

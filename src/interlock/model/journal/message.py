@@ -1,0 +1,189 @@
+"""A message: what leaves through the outbox to a bus, and what comes in from one, as a CloudEvent 1.0.
+
+Rule 1: what an entry says is fixed when the entry is made (`said`) and kept with it; later nobody needs the chart or
+the journal to send it. Only `source` is the bus's own.
+Rule 2: `sequence` orders the messages of one entity, also those of one entry, and compares as text.
+Rule 3: neither the payload of the event nor the context goes out by itself: who wants to tell more writes `emit`.
+Rule 4: one form on the wire for every bus: the structured JSON of CloudEvents. Attributes that nobody here knows are
+kept, in `more`.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from interlock.errors import RejectedError
+from interlock.model.codec import encode
+from interlock.model.journal.entry import Entry
+from interlock.model.journal.work import Place
+from interlock.model.keys import OWN, REQUESTS
+from interlock.model.limits import MESSAGE_BYTES_MAX
+
+CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
+
+SOURCE = "/interlock"
+"""Where messages say they come from, before the kind, unless the bus's address names something better."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_TEXTS = ("id", "source", "type", "subject", "sequence", "kind", "event", "key", "principal", "revision")
+_REQUIRED = ("id", "source", "type")
+
+
+class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message; of those from elsewhere only `id`, `source` and `type` are sure.
+
+    `subject` is the entity, `event` what it was given, `key` and `principal` whose and by whom, `trace` the W3C
+    traceparent of the sender. Binary data is bytes.
+    """
+
+    id: str
+    source: str
+    type: str
+    subject: str | None = None
+    time_ms: int | None = None
+    sequence: str | None = None
+    kind: str | None = None
+    event: str | None = None
+    key: str | None = None
+    principal: str | None = None
+    trace: str | None = None
+    revision: str | None = None
+    data: Any = None
+    more: dict[str, Any] = {}
+
+
+def changed(entry: Entry, ended: str | None) -> tuple[str, dict[str, Any]]:
+    """Type (without its kind) and data of the message that an applied entry is."""
+    word = "state.changed" if entry.before != entry.after else "context.changed"
+    data: dict[str, Any] = {
+        "event": entry.event.name,
+        "from": entry.before,
+        "to": entry.after,
+        "version": entry.version,
+    }
+    return word, data if ended is None else {**data, "ended": ended}
+
+
+def said(entry: Entry, type: str, data: Any) -> dict[str, Any]:
+    """What is kept of a message until it is sent: all but what its place and the bus add."""
+    who = entry.event.principal.get("id") if isinstance(entry.event.principal, dict) else None
+    found = {
+        "type": type,
+        "data": data,
+        "time_ms": entry.event.time_ms,
+        "event": entry.event.name,
+        "key": _told_key(entry),
+        "principal": None if who is None else str(who),
+        "trace": entry.trace,
+        "revision": entry.revision,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _told_key(entry: Entry) -> str | None:
+    """The key that a sender gave, or the name of the request that the driver made one for; None for its other keys."""
+    if entry.key.startswith(REQUESTS):
+        return entry.event.key
+    return None if entry.key.startswith(OWN) else entry.key
+
+
+def message_of(entity: str, place: Place, body: Any, *, source: str = SOURCE) -> Message:
+    """The message that this work is, as it goes to the bus."""
+    kind, _, _ = entity.partition("/")
+    return Message(
+        id=f"{entity}/{place.version}/{place.ordinal}",
+        source=f"{source}/{kind}",
+        subject=entity,
+        kind=kind,
+        sequence=f"{place.version:012}.{place.ordinal:04}",
+        **body,
+    )
+
+
+def encode_message(message: Message) -> bytes:
+    """The message as structured CloudEvents JSON."""
+    found: dict[str, Any] = {"specversion": "1.0", **message.more}
+    found |= {name: value for name in _TEXTS if (value := getattr(message, name)) is not None}
+    if message.time_ms is not None and (time := _time_text(message.time_ms)) is not None:
+        found["time"] = time
+    if message.subject is not None:
+        found["partitionkey"] = message.subject
+    if message.trace is not None:
+        # What the sender gave as trace need not be a traceparent; only one that is may be called so.
+        found["traceparent" if _TRACEPARENT.fullmatch(message.trace) else "trace"] = message.trace
+    if isinstance(message.data, bytes):
+        found["data_base64"] = b64encode(message.data).decode()
+    elif message.data is not None:
+        found |= {"datacontenttype": "application/json", "data": message.data}
+    return encode(found)
+
+
+def decode_message(body: bytes) -> Message:
+    """The message in these bytes. Raises RejectedError when they are none: sent again, they would be none again."""
+    if len(body) > MESSAGE_BYTES_MAX:
+        raise _malformed(f"it has {len(body):,} bytes, more than {MESSAGE_BYTES_MAX:,}")
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise _malformed(f"it is no JSON: {str(error)[:200]}") from None
+    if not isinstance(found, dict) or found.pop("specversion", None) != "1.0":
+        raise _malformed("it is no CloudEvent of specversion 1.0")
+    texts: dict[str, Any] = {}
+    for name in _TEXTS:
+        texts[name] = value = found.pop(name, None)
+        if name in _REQUIRED and not value:
+            raise _malformed(f"`{name}` is missing")
+        if not isinstance(value, str | None):
+            raise _malformed(f"`{name}` is no text")
+    found.pop("partitionkey", None)
+    found.pop("datacontenttype", None)
+    trace = found.pop("traceparent", None)
+    if trace is None and isinstance(found.get("trace"), str):  # another's attribute of that name may be anything
+        trace = found.pop("trace")
+    return Message(
+        **texts,
+        time_ms=_time_ms(found.pop("time", None)),
+        trace=None if trace is None else str(trace),
+        data=_data(found),
+        more=found,
+    )
+
+
+def _data(found: dict[str, Any]) -> Any:
+    packed = found.pop("data_base64", None)
+    plain = found.pop("data", None)
+    if packed is None:
+        return plain
+    try:
+        return b64decode(packed, validate=True)
+    except (ValueError, TypeError):
+        raise _malformed("`data_base64` is no base64") from None
+
+
+def _time_text(ms: int) -> str | None:
+    try:
+        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:  # no calendar has that time, and CloudEvents need none
+        return None
+
+
+def _time_ms(text: Any) -> int | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+        return (found - _EPOCH) // timedelta(milliseconds=1)
+    except (TypeError, ValueError, OverflowError):  # no text, no time, or a time without its zone
+        raise _malformed("`time` is no time of RFC 3339") from None
+
+
+def _malformed(why: str) -> RejectedError:
+    hint = "look at what sends it: a structured CloudEvent 1.0 in JSON is expected"
+    return RejectedError(f"this is no message: {why}", code="message.malformed", hint=hint)

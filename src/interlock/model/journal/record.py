@@ -1,0 +1,84 @@
+r"""A record: one entry as it stands in a journal, byte for byte, chained to the one before.
+
+    {"v":7,"k":"<key>","d":1234,"e":{<entry>},"h":"<32 hex>"}\n
+
+`v` is the version, `k` the event's key, `d` the bytes of the journal known durable to the writer before this write,
+`h` the hash over the previous hash and the raw bytes before `,"h"`. It is checksum and chain at once.
+
+Rule 1: stored bytes are hashed, never a re-encoding.
+Rule 2: nothing here raises for bad bytes: `decode_record` answers with a `Bad`, and the caller decides what it means.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+
+from interlock.model.codec import encode
+from interlock.model.journal.entry import Entry
+
+HASH_HEX = 32
+_TAIL = len(',"h":""}\n') + HASH_HEX
+
+
+class Record(Struct, frozen=True):
+    """A verified record: its place in the chain, the entry, and its exact bytes."""
+
+    version: int
+    key: str
+    durable: int
+    entry: Entry
+    head: str
+    line: bytes
+
+
+class Bad(Struct, frozen=True):
+    """Bytes that are not the next record, and why."""
+
+    reason: str
+
+
+class _Line(Struct):
+    v: int
+    k: str
+    d: int
+    e: Entry
+    h: str
+
+
+_lines = msgspec.json.Decoder(_Line)
+
+
+def genesis(entity: str, *, tenant: str = "", store_key: bytes = b"") -> str:
+    """The hash before the first record: it binds the chain to its entity."""
+    return blake2b(f"{tenant}\0{entity}".encode(), key=store_key, digest_size=16).hexdigest()
+
+
+def encode_record(entry: Entry, *, durable: int, previous: str, store_key: bytes = b"") -> Record:
+    """The record of an entry that follows the hash `previous`."""
+    key = msgspec.json.encode(entry.key)
+    body = b'{"v":%d,"k":%b,"d":%d,"e":%b' % (entry.version, key, durable, encode(entry))
+    head = _head(body, previous, store_key)
+    return Record(entry.version, entry.key, durable, entry, head, b'%b,"h":"%b"}\n' % (body, head.encode()))
+
+
+def decode_record(line: bytes, *, previous: str, version: int, store_key: bytes = b"") -> Record | Bad:
+    """The record in these bytes, once it is known to be number `version` and to follow `previous`."""
+    if len(line) <= _TAIL or not line.endswith(b'"}\n'):
+        return Bad("the line is cut")
+    head = _head(line[:-_TAIL], previous, store_key)
+    if line[-_TAIL:] != b',"h":"%b"}\n' % head.encode():
+        return Bad("the hash does not follow")
+    try:
+        found = _lines.decode(line)
+    except msgspec.MsgspecError as error:
+        return Bad(f"the record does not read: {error}")
+    if found.v != version or found.e.version != version:
+        return Bad(f"version {found.v} stands where {version} should")
+    return Record(version, found.k, found.d, found.e, head, line)
+
+
+def _head(body: bytes, previous: str, store_key: bytes) -> str:
+    return blake2b(previous.encode() + body, key=store_key, digest_size=16).hexdigest()

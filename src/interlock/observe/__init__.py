@@ -1,0 +1,1 @@
+"""Read-only questions about a store: populations, rates, history, sagas. Prints nothing, knows no HTTP."""

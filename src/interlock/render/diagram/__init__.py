@@ -1,0 +1,1 @@
+"""Diagrams as text: Mermaid, PlantUML and DOT."""

@@ -1,0 +1,174 @@
+"""What of a chart is drawn, and how: which states, which edges between them, which lines inside them.
+
+Rule 1: document order throughout, so that the same chart always gives the same text.
+Rule 2: an edge is a transition with targets, an initial, or the default of a history. A transition without target is a
+line inside its state. Edges with the same ends are one edge with a line for each.
+Rule 3: the root is not drawn as a state unless it is parallel; what it does is drawn at a stand-in, `any state`.
+Rule 4: ids in the drawing are `s<number>`: safe in every format, whatever the states are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from interlock.errors import UsageError
+from interlock.model.chart import Chart, State
+from interlock.model.diagnostics import suggestion
+from interlock.model.document.actions import Block
+from interlock.render.labels import block_text, blocks_lines, clipped, invoke_line, transition_text, value_text
+from interlock.render.saga_bookkeeping import without_notes
+
+LABEL_LINES_MAX = 6
+"""Lines on one edge; more would hide the states beside it. The rest is counted."""
+
+ANY_STATE = "any state"
+"""The caption of what stands for the root: its transitions are tried in every state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """An arrow from one state to one or more others. `source` None: the dot from which `parent` begins."""
+
+    parent: int
+    source: int | None
+    targets: tuple[int, ...]
+    lines: tuple[str, ...]
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A chart, ready to be written in a format: edges in document order, and the lines of each state by its number."""
+
+    chart: Chart
+    active: frozenset[str]
+    edges: tuple[Edge, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+    @property
+    def framed(self) -> bool:
+        """Whether the root is drawn, as a frame around its regions."""
+        return self.chart.states[0].type == "parallel"
+
+    @property
+    def any_state(self) -> bool:
+        """Whether something stands for the root: it acts or has transitions, and no frame shows them."""
+        used = any(edge.source == 0 for edge in self.edges)
+        return not self.framed and (used or bool(self.lines[0]))
+
+    def title(self) -> str:
+        """The chart's kind, with the label of its revision."""
+        return clipped(f"{self.chart.kind} {self.chart.label or ''}")
+
+    def name(self, state: State) -> str:
+        """What a state is called in the drawing; the root by its kind."""
+        if state.history is not None:
+            return "H*" if state.history == "deep" else "H"
+        return clipped(state.key if state.parent >= 0 else self.chart.kind)
+
+    def is_active(self, state: State) -> bool:
+        """Whether the state is to be lit."""
+        return state.id in self.active and state.parent >= 0
+
+    def children(self, state: State) -> Iterator[State]:
+        """The states directly inside."""
+        return (self.chart.states[each] for each in state.children)
+
+    def contains(self, outer: int, inner: int) -> bool:
+        """Whether a state lies inside another, at any depth."""
+        return outer < inner <= self.chart.states[outer].last
+
+    def nested(self, edge: Edge) -> bool:
+        """Whether one end lies inside the other: an arrow that most layout programs cannot draw."""
+        source = edge.source
+        return source is not None and any(
+            self.contains(source, each) or self.contains(each, source) for each in edge.targets
+        )
+
+    def scope(self, edge: Edge) -> int:
+        """The innermost state around both ends that is not parallel: an edge written there moves no state."""
+        if edge.source is None:
+            return edge.parent
+        ends = (edge.source, *edge.targets)
+        index = self.chart.states[edge.source].parent
+        while index > 0 and not (
+            self.chart.states[index].type != "parallel" and all(self.contains(index, each) for each in ends)
+        ):
+            index = self.chart.states[index].parent
+        return max(index, 0)
+
+
+def drawing(chart: Chart, active: frozenset[str] = frozenset()) -> Drawing:
+    """Everything a format needs to write the chart down.
+
+    Raises UsageError when a state to be lit is not in the chart.
+    """
+    known = {state.id for state in chart.states}
+    for name in sorted(active - known):
+        raise UsageError(f'no state "{name}" in chart {chart.kind}', code="state.unknown", hint=suggestion(name, known))
+    chart = without_notes(chart)
+    edges = _merged(edge for state in chart.states for edge in _edges(chart, state))
+    return Drawing(
+        chart=chart,
+        active=active,
+        edges=tuple(edges),
+        lines=tuple(tuple(_lines(chart, state)) for state in chart.states),
+    )
+
+
+def _edges(chart: Chart, state: State) -> Iterator[Edge]:
+    """The arrows that begin at a state or at its dot."""
+    if state.type == "compound":
+        for target in state.initial:
+            yield Edge(parent=state.index, source=None, targets=(target,), lines=_content(state.initial_block))
+    if state.history is not None and state.default:
+        yield Edge(
+            parent=state.parent,
+            source=state.index,
+            targets=state.default,
+            lines=_content(state.default_block),
+            dashed=True,
+        )
+    for index in state.transitions:
+        transition = chart.transitions[index]
+        if transition.targets:
+            lines = (transition_text(transition),)
+            yield Edge(parent=state.parent, source=state.index, targets=transition.targets, lines=lines)
+
+
+def _content(block: Block) -> tuple[str, ...]:
+    return (clipped(f"/ {block_text(block)}"),) if block else ()
+
+
+def _merged(edges: Iterator[Edge]) -> list[Edge]:
+    """Edges with the same ends and style as one, at the place of the first."""
+    merged: dict[tuple[object, ...], Edge] = {}
+    for edge in edges:
+        key = (edge.parent, edge.source, edge.targets, edge.dashed)
+        first = merged.get(key)
+        lines = edge.lines if first is None else first.lines + edge.lines
+        merged[key] = Edge(
+            parent=edge.parent, source=edge.source, targets=edge.targets, lines=lines, dashed=edge.dashed
+        )
+    return [_shortened(edge) for edge in merged.values()]
+
+
+def _shortened(edge: Edge) -> Edge:
+    if len(edge.lines) <= LABEL_LINES_MAX:
+        return edge
+    lines = (*edge.lines[: LABEL_LINES_MAX - 1], f"+{len(edge.lines) - LABEL_LINES_MAX + 1}")
+    return Edge(parent=edge.parent, source=edge.source, targets=edge.targets, lines=lines, dashed=edge.dashed)
+
+
+def _lines(chart: Chart, state: State) -> Iterator[str]:
+    """What stands inside a state, under its name."""
+    yield from blocks_lines("entry", state.entry)
+    yield from blocks_lines("exit", state.exit)
+    yield from map(invoke_line, state.invokes)
+    for index in state.transitions:
+        transition = chart.transitions[index]
+        if not transition.targets:
+            yield transition_text(transition)
+    if state.output is not None:
+        yield clipped(f"output {value_text(state.output)}")

@@ -1,0 +1,1 @@
+"""Layered layout: where boxes and wires of a drawing lie."""

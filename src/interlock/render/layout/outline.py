@@ -1,0 +1,110 @@
+"""What a drawing falls back to, and what it says in words: the outline of a chart.
+
+Rule 1: it cannot fail: boxes are packed in rows in document order, no line is drawn, nothing is searched for. Each box
+lists where its transitions lead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from interlock.render.layout.box_layout import PADDING, Plate
+from interlock.render.shapes.boxes import Box, Note, Tree
+from interlock.render.shapes.geometry import Area, Frame, Picture
+from interlock.render.shapes.text_metrics import MARGIN, header_size
+
+_GAP = 16.0
+_SHAPE = 1.6
+_INDENT = "  "
+
+
+def outline_text(tree: Tree, *, active: frozenset[str] = frozenset(), visited: frozenset[str] = frozenset()) -> str:
+    """The chart as an indented tree of names, each with where its transitions lead; `●` is active, `○` was visited."""
+    lines = []
+    leading = _leading(tree)
+    for key, box in tree.boxes.items():
+        if box.state is None:
+            continue
+        depth = sum(1 for each in tree.above(key) if tree.boxes[each].kind != "niche")
+        mark = "● " if box.state in active else "○ " if box.state in visited else ""
+        lines.append(_INDENT * depth + mark + box.name + _kind(box))
+        lines += [_INDENT * (depth + 1) + "· " + each.text for each in (*box.notes, *leading.get(key, ()))]
+    return "\n".join(lines)
+
+
+def _kind(box: Box) -> str:
+    hidden = f" (+{box.hidden})" if box.hidden else ""
+    words = {"final": " (final)", "parallel": " (parallel)", "choice": " (choice)"}
+    return words.get(box.kind, "") + hidden
+
+
+def _leading(tree: Tree) -> dict[str, list[Note]]:
+    """The transitions of every box as notes. What begins at a dot or a bar is told by the box it belongs to."""
+    ends: dict[str, list[str]] = {}
+    for wire in tree.wires:
+        ends.setdefault(wire.source, []).append(tree.boxes[wire.target].name)
+    found: dict[str, list[Note]] = {}
+    for wire in tree.wires:
+        source = tree.boxes[wire.source]
+        target = tree.boxes[wire.target]
+        names = ", ".join(ends.get(wire.target, ())) if target.kind == "fork" else target.name
+        if source.kind == "fork":
+            continue
+        key = source.parent or "" if source.kind == "initial" else wire.source
+        texts = [(label.text, label.id, label.mark) for label in wire.labels] or [("", None, wire.mark)]
+        for text, ident, mark in texts:
+            word = "initial " if source.kind == "initial" else ""
+            note = Note(text=f"{word}{text}{' ' if text else ''}→ {names}", id=ident, mark=mark)
+            found.setdefault(key, []).append(note)
+    return found
+
+
+def outline(tree: Tree, trouble: str) -> Picture:
+    """The chart as nested boxes without lines. `trouble` says why."""
+    leading = _leading(tree)
+    plates: dict[str, Plate] = {}
+    for key, box in reversed(tree.boxes.items()):
+        if box.kind in ("initial", "fork"):
+            continue
+        kind = box.kind if box.children else "state"
+        listed = replace(box, notes=(*box.notes, *leading.get(key, ())), kind=kind, region=False)
+        plates[key] = _packed(listed, [plates[child] for child in box.children if child in plates])
+    root = plates[tree.root.key]
+    frames = tuple(_frames(root))
+    return Picture(
+        tree=tree,
+        width=root.width + 2 * MARGIN,
+        height=root.height + 2 * MARGIN,
+        frames=frames,
+        paths=(),
+        trouble=trouble,
+    )
+
+
+def _packed(box: Box, inside: list[Plate]) -> Plate:
+    """A box with its children in rows, one after the other."""
+    width, height = header_size(box)
+    if not inside:
+        return Plate(box=box, width=width, height=height)
+    plate = Plate(box=box, width=0.0, height=0.0)
+    area = math.fsum((each.width + _GAP) * (each.height + _GAP) for each in inside)
+    limit = max(math.sqrt(area * _SHAPE), *(each.width for each in inside))
+    x, y, row, right = PADDING, height + _GAP, 0.0, 0.0
+    for each in inside:
+        if x > PADDING and x + each.width > PADDING + limit:
+            x, y, row = PADDING, y + row + _GAP, 0.0
+        plate.inside.append((x, y, each))
+        x, row, right = x + each.width + _GAP, max(row, each.height), max(right, x + each.width)
+    plate.width, plate.height = max(right + PADDING, width), y + row + PADDING
+    return plate
+
+
+def _frames(root: Plate) -> Iterator[Frame]:
+    stack = [(MARGIN, MARGIN, root)]
+    while stack:
+        x, y, plate = stack.pop()
+        area = Area(x=x, y=y, width=plate.width, height=plate.height)
+        yield Frame(box=plate.box, area=area, title=MARGIN)
+        stack += [(x + dx, y + dy, inner) for dx, dy, inner in reversed(plate.inside)]

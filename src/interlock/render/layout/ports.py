@@ -1,0 +1,126 @@
+"""Where on the side of a box lines end.
+
+Rule 1: ends keep the order of what they come from, and their gaps; those that the inside has fixed stay.
+Rule 2: an end goes where its line is straight, as far as the others and the corners allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from interlock.render.layout.layering import Layered
+from interlock.render.layout.level import CORNER, PORT_GAP, Item
+
+Span = tuple[float, float]
+"""Between which limits an end may be moved, from the middle of its item."""
+
+_EXACT = 0.01
+
+
+@dataclass(slots=True)
+class Side:
+    """One side of an item: the links that end there, as (link, which end, the vertex it comes from)."""
+
+    item: int
+    links: list[tuple[int, int, int]]
+
+
+def sides_of(made: Layered, items: list[Item]) -> list[Side]:
+    """Every side of an item on which links end."""
+    found: dict[tuple[int, int], Side] = {}
+    for number, chain in enumerate(made.chains):
+        for end, (item, vertex) in enumerate(((chain[0], chain[1]), (chain[-1], chain[-2]))):
+            assert item < len(items)
+            found.setdefault((item, end), Side(item, [])).links.append((number, end, vertex))
+    return list(found.values())
+
+
+def span(side: Side, items: list[Item], spans: list[list[Span]], keys: list[float]) -> None:
+    """Between which limits each end on one side may be moved, so that all keep their order and their gaps."""
+    item = items[side.item]
+    middle = item.across / 2
+    low, high = item.low - middle, item.high - middle
+    gap = min(PORT_GAP, (high - low) / max(len(side.links) - 1, 1))
+    for place, (_, (number, end, _)) in enumerate(sorted(zip(keys, side.links, strict=True))):
+        pin = item.pins.get(number)
+        if pin is None:
+            spans[number][end] = (low + place * gap, high - (len(side.links) - 1 - place) * gap)
+        else:
+            spans[number][end] = (pin - middle, pin - middle)
+
+
+def spread(
+    side: Side, items: list[Item], ends: list[list[float]], keys: list[float], *, wish: list[float] | None
+) -> None:
+    """Give the ends on one side of an item their places: pinned ones as they are, the others by their wishes."""
+    item = items[side.item]
+    middle = item.across / 2
+    low, high = item.low - middle, item.high - middle
+    pinned = sorted(item.pins[number] - middle for number, _, _ in side.links if number in item.pins)
+    free = sorted(
+        (key, number, end, index)
+        for index, ((number, end, _), key) in enumerate(zip(side.links, keys, strict=True))
+        if number not in item.pins
+    )
+    for number, end, _ in side.links:
+        if number in item.pins:
+            ends[number][end] = item.pins[number] - middle
+    if not free:
+        return
+    gap = min(PORT_GAP, (high - low) / max(len(free) + len(pinned) - 1, 1))
+    centre = (low + high) / 2
+    wishes = [
+        centre + (place - (len(free) - 1) / 2) * gap if wish is None else wish[index]
+        for place, (_, _, _, index) in enumerate(free)
+    ]
+    places = pooled([min(max(each, low), high) for each in wishes], gap)
+    places = _within(places, gap, low, high)
+    for (_, number, end, _), place in zip(free, _beside(places, pinned, gap, low, high), strict=True):
+        ends[number][end] = place
+
+
+def pooled(wishes: list[float], gap: float) -> list[float]:
+    """The places nearest to the wishes, in their order and at least a gap apart: pool adjacent violators."""
+    blocks: list[tuple[float, int]] = []
+    for number, wish in enumerate(wishes):
+        mean, count = wish - number * gap, 1
+        while blocks and blocks[-1][0] > mean:
+            other, size = blocks.pop()
+            mean, count = (mean * count + other * size) / (count + size), count + size
+        blocks.append((mean, count))
+    means = [mean for mean, count in blocks for _ in range(count)]
+    return [mean + number * gap for number, mean in enumerate(means)]
+
+
+def _within(places: list[float], gap: float, low: float, high: float) -> list[float]:
+    """The places pushed back between two limits, gaps kept."""
+    pushed = [min(place, high - (len(places) - 1 - number) * gap) for number, place in enumerate(places)]
+    return [max(place, low + number * gap) for number, place in enumerate(pushed)]
+
+
+def _beside(places: list[float], pinned: list[float], gap: float, low: float, high: float) -> list[float]:
+    """The places, each moved to the nearest spot that no pin and no other place has taken."""
+    if not pinned:
+        return places
+    taken = list(pinned)
+    for place in places:
+        taken.append(free_spot(place, taken, gap, low, high))
+    return sorted(taken[len(pinned) :])
+
+
+def free_spot(place: float, taken: list[float], gap: float, low: float, high: float) -> float:
+    """The spot nearest to a place that is a gap away from all that are taken; the place itself when none is free."""
+    spots = [place, *(each + side * gap for each in taken for side in (-1.0, 1.0)), low, high]
+    legal = [spot for spot in spots if low - _EXACT <= spot <= high + _EXACT]
+    free = [spot for spot in legal if all(abs(spot - each) >= gap - _EXACT for each in taken)]
+    return min(free or [place], key=lambda spot: (abs(spot - place), spot))
+
+
+def side_room(count: int) -> float:
+    """How long a side must be for this many lines to end on it."""
+    return 2 * CORNER + PORT_GAP * (count - 1) if count > 1 else 0.0
+
+
+def port_range(across: float) -> tuple[float, float]:
+    """Where on a side of a box lines may end: away from its corners, and in the middle of a small one."""
+    return (CORNER, across - CORNER) if across >= 2 * CORNER else (across / 2, across / 2)

@@ -1,0 +1,1 @@
+"""What a drawing consists of: boxes and wires, their geometry and the size of their texts."""

@@ -1,0 +1,73 @@
+"""Boxes shut on purpose: what is inside is counted, not drawn, and wires to it end at the box.
+
+Rule 1: a chart with too many states to be read is shut by itself, the deepest level first.
+Rule 2: what ran between two states inside one shut box is gone; what crossed its border is kept, merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from interlock.render.shapes.boxes import Box, Tree, drawable, merged
+
+STATES_SHOWN_MAX = 60
+"""States in one picture, unless the caller says how deep to draw: more cannot be read at one glance."""
+
+
+def collapsed(tree: Tree, *, depth: int | None = None, states: frozenset[str] = frozenset()) -> Tree:
+    """The tree with boxes shut: those of the states named, and those at `depth` levels below the root.
+
+    Without a depth as many levels are drawn as the states shown allow.
+    """
+    shut = [key for key, box in tree.boxes.items() if box.state in states and _holds(box) and box.parent is not None]
+    tree = _shut(tree, shut)
+    if depth is not None:
+        return _shut(tree, _at(tree, max(depth, 1)))
+    while _shown(tree) > STATES_SHOWN_MAX:
+        deepest = max((_depth(tree, key) for key, box in tree.boxes.items() if _holds(box)), default=0)
+        if deepest < 1:
+            break
+        tree = _shut(tree, _at(tree, deepest))
+    return tree
+
+
+def _holds(box: Box) -> bool:
+    return box.kind in ("group", "parallel")
+
+
+def _depth(tree: Tree, key: str) -> int:
+    return sum(1 for each in tree.above(key) if tree.boxes[each].kind != "niche")
+
+
+def _at(tree: Tree, depth: int) -> list[str]:
+    return [key for key, box in tree.boxes.items() if _holds(box) and _depth(tree, key) == depth]
+
+
+def _shown(tree: Tree) -> int:
+    return sum(1 for box in tree.boxes.values() if box.state is not None) - 1
+
+
+def _shut(tree: Tree, keys: list[str]) -> Tree:
+    if not keys:
+        return tree
+    chosen = set(keys)
+    lifted: dict[str, str] = {}
+    for key in tree.boxes:
+        around = [each for each in (*tree.above(key),) if each in chosen]
+        lifted[key] = around[-1] if around else key
+    boxes: dict[str, Box] = {}
+    for key, box in tree.boxes.items():
+        if lifted[key] != key:
+            continue
+        if key in chosen:
+            inside = [tree.boxes[each] for each, to in lifted.items() if to == key != each]
+            count = sum(1 + each.hidden for each in inside if each.state is not None)
+            boxes[key] = replace(box, kind="state", children=(), hidden=count)
+        else:
+            boxes[key] = box
+    wires = [
+        replace(wire, source=lifted[wire.source], target=lifted[wire.target])
+        for wire in tree.wires
+        if lifted[wire.source] != lifted[wire.target] or wire.source == wire.target == lifted[wire.source]
+    ]
+    return drawable(replace(tree, boxes=boxes, wires=merged(wires)))

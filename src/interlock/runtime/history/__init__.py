@@ -1,0 +1,1 @@
+"""What a journal answers: replay, time travel, verification, archives."""

@@ -1,0 +1,1 @@
+"""Reconcilers: level-based loops that compare wanted with actual and answer with an event."""

@@ -1,0 +1,1 @@
+"""Lifecycles in shared memory: permits, gates, drains."""

@@ -1,0 +1,1 @@
+"""Shared memory itself: mapped regions, atomic words, which process is alive."""

@@ -1,0 +1,1 @@
+"""The SQLite store: one writer connection that commits batches, readers in threads."""

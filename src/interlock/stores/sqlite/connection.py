@@ -1,0 +1,273 @@
+"""Connections to a SQLite file: how they are opened, what they promise, and what their errors mean to a caller.
+
+Rule 1: WAL with `synchronous=FULL`: a COMMIT that returned is on stable storage. NORMAL would lose the last ones.
+Rule 2: one connection writes and checkpoints; readers are `query_only` and never checkpoint.
+Rule 3: a file that is not ours, or that a newer release wrote, is refused before anything in it is touched.
+Rule 4: schema changes are numbered files, applied in one transaction under the write lock.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from interlock.errors import (
+    CorruptionError,
+    InterlockError,
+    InternalError,
+    NotFoundError,
+    UnavailableError,
+    UsageError,
+)
+from interlock.stores.sqlite.files import CALLS, Connection, connect
+
+APPLICATION_ID = 0x494E544C
+"""What `PRAGMA application_id` holds in our files ("INTL"): other people's databases are told apart by it."""
+
+BUSY_MS = 5_000
+"""How long a connection waits for another process's write lock: the longest batch plus a slow flush."""
+
+BUSY_MS_EACH = 10
+"""How long one try for the write lock lasts. SQLite's own wait looks less and less often, up to every 100 ms, and then
+starves beside a process that commits one batch after the other; many short waits get their turn."""
+
+BUSY = "store.busy"
+"""The code of an error that another process's write lock is the reason of."""
+
+BEGIN = "BEGIN IMMEDIATE"
+
+CACHE_KIB = 16_384
+"""Pages that the writer keeps in memory: those of a busy batch; SQLite's own 2 MiB are read again and again."""
+
+LIBRARY_MIN = (3, 37, 0)
+"""The first SQLite with STRICT tables."""
+
+MOUNTS = "/proc/self/mounts"
+"""Where Linux tells which file system is where."""
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph", "glusterfs"}
+)
+"""Where locks and shared memory of WAL cannot be trusted between hosts."""
+
+SELECT_TABLES = "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+SELECT_SCHEMA = "SELECT coalesce(max(version), 0) FROM schema_version"
+INSERT_SCHEMA = "INSERT INTO schema_version (version, name) VALUES (?, ?)"
+
+_COMMON = (
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA wal_autocheckpoint = 0",
+)
+_WRITER = (
+    f"PRAGMA cache_size = -{CACHE_KIB}",
+    f"PRAGMA busy_timeout = {BUSY_MS_EACH}",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",
+    "PRAGMA checkpoint_fullfsync = ON",
+)
+_POISONING = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+def open_writer(path: Path) -> Connection:
+    """The connection that writes, on a file with the newest schema; creates the file (0600) when there is none.
+
+    Raises NotFoundError when its folder is missing, UsageError when the file is not ours, newer than this release, or
+    was open in the parent of this process when it forked (`store.forked`).
+    """
+    if sqlite3.sqlite_version_info < LIBRARY_MIN:
+        raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old: 3.37 is needed", code="sqlite.version")
+    check_file_system(path)
+    if not path.parent.is_dir():
+        raise NotFoundError(f"there is no folder {path.parent}", code="store.folder", hint="make it first")
+    with CALLS:
+        try:
+            connection = connect(path, busy_ms=BUSY_MS, create=True)
+        except sqlite3.Error as error:
+            raise translated(error, path) from error
+        try:
+            for pragma in (*_COMMON, *_WRITER):
+                connection.execute(pragma)
+            _check_ours(connection, path)
+            _become_wal(connection, path)
+            _migrate(connection, path)
+            _flush(path)
+        except sqlite3.Error as error:
+            connection.close()
+            raise translated(error, path) from error
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def open_reader(path: Path) -> Connection:
+    """A connection that can only read. Raises as `connect` of `sqlite_files` does."""
+    with CALLS:
+        connection = connect(path, busy_ms=BUSY_MS)
+        try:
+            for pragma in (*_COMMON, "PRAGMA query_only = ON"):
+                connection.execute(pragma)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _check_ours(connection: sqlite3.Connection, path: Path) -> None:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables = connection.execute(SELECT_TABLES).fetchone()[0]
+    if application != APPLICATION_ID and (application != 0 or tables):
+        raise UsageError(f"{path} is a database of another program", code="store.foreign", hint="name another file")
+
+
+def _become_wal(connection: sqlite3.Connection, path: Path) -> None:
+    mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+    if mode != "wal":
+        raise UnavailableError(f"{path} cannot be kept in WAL mode (it stays {mode})", code="store.journal_mode")
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the schema up to date; of several processes that open a new file at once, one does it."""
+    migrations = dict(_migrations())
+    newest = max(migrations)
+    current = _schema(connection)
+    if current > newest:
+        message = f"{path} has schema {current}; this release knows {newest}"
+        raise UsageError(message, code="schema.newer", hint="use the release that wrote it, or a newer one")
+    if current == newest:
+        return  # without the write lock, for which busy processes would make this one wait
+    begin(connection)
+    try:
+        current = _schema(connection)
+        for version in range(current + 1, newest + 1):
+            name, text = migrations[version]
+            for statement in _statements(text):
+                connection.execute(statement)
+            connection.execute(INSERT_SCHEMA, (version, name))
+        if current == 0:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _schema(connection: sqlite3.Connection) -> int:
+    tables: int = connection.execute(SELECT_TABLES).fetchone()[0]
+    current: int = connection.execute(SELECT_SCHEMA).fetchone()[0] if tables else 0
+    return current
+
+
+def begin(connection: sqlite3.Connection, *, waits: bool = True) -> None:
+    """Begin a transaction that writes; waits up to `BUSY_MS` for other processes, in many short waits, or for one."""
+    for _ in range(BUSY_MS // BUSY_MS_EACH - 1 if waits else 0):
+        try:
+            connection.execute(BEGIN)
+        except sqlite3.OperationalError as error:
+            if _primary(error) != sqlite3.SQLITE_BUSY:
+                raise
+        else:
+            return
+    connection.execute(BEGIN)
+
+
+def _migrations() -> Iterator[tuple[int, tuple[str, str]]]:
+    for each in (files("interlock.stores") / "migrations" / "sqlite").iterdir():
+        match = _MIGRATION.fullmatch(each.name)
+        if match is not None:
+            yield int(match[1]), (match[2], each.read_text(encoding="utf-8"))
+
+
+def _statements(text: str) -> Iterator[str]:
+    # `executescript` would commit the transaction that makes a migration whole.
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _flush(path: Path) -> None:
+    """Flush what recovery may have read from the page cache only, and the names of the files.
+
+    A writer killed between its write and its flush leaves whole frames that SQLite takes over without a flush of its
+    own; answering `duplicate` from them would acknowledge what a power cut can still take away. The database file
+    itself is never opened here: closing it would drop every lock that SQLite holds on it in this process.
+    """
+    for each in (path.with_name(path.name + "-wal"), path.parent):
+        try:
+            descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            continue  # the last process to close took its WAL with it
+        except OSError as error:
+            raise UnavailableError(f"{each} cannot be flushed: {error.strerror}", code="store.io") from error
+
+
+def check_file_system(path: Path, mounts: str = MOUNTS) -> None:
+    """Raises UsageError when the file would lie on a network file system; says nothing where that cannot be known."""
+    found = file_system(path, mounts)
+    if found in NETWORK_FILE_SYSTEMS:
+        message = f"{path} lies on {found}: SQLite's write-ahead log needs a local disk"
+        raise UsageError(message, code="store.network", hint="use a local file, or a server")
+
+
+def file_system(path: Path, mounts: str = MOUNTS) -> str | None:
+    """The kind of file system that a file lies on, such as ext4; None where that cannot be known."""
+    try:
+        lines = Path(mounts).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    parent = path.resolve().parent
+    best, found = -1, None
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ")
+        if parent.is_relative_to(point) and len(point) >= best:
+            best, found = len(point), fields[2]
+    return found
+
+
+def poisons(error: sqlite3.Error) -> bool:
+    """Whether nothing that this connection says can be believed any more."""
+    return _primary(error) in _POISONING
+
+
+def translated(error: sqlite3.Error, path: Path) -> InterlockError:
+    """The error as one of ours, by what the caller should do next."""
+    match _primary(error):
+        case sqlite3.SQLITE_FULL:
+            return UnavailableError(f"no room left for {path.name}", code="store.full", hint="free some space")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return UnavailableError(f"{path.name} was locked by another process for too long", code=BUSY)
+        case sqlite3.SQLITE_PROTOCOL:
+            return UnavailableError(f"{path.name} cannot be locked: {error}", code="store.lock")
+        case sqlite3.SQLITE_IOERR:
+            message = f"the disk failed under {path.name}: {error}"
+            return UnavailableError(message, code="store.io", hint="check the disk, then start the process again")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            message = f"{path.name} is damaged, or no store at all: {error}"
+            return CorruptionError(message, code="store.corrupt", hint="keep the file")
+        case sqlite3.SQLITE_NOMEM:
+            return UnavailableError(f"{path.name} cannot be used: {error}", code="store.open")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            hint = "the file and its folder have to be writable, for reading too: SQLite keeps files beside it"
+            return UnavailableError(f"{path.name} cannot be used: {error}", code="store.open", hint=hint)
+        case _:
+            return InternalError(f"SQLite said no to a statement of ours: {error}", code="store.statement")
+
+
+def _primary(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF

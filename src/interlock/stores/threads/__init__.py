@@ -1,0 +1,1 @@
+"""Threads that stores use: waking event loops, blocking calls off the loop, who commits inline."""

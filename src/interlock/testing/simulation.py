@@ -1,0 +1,410 @@
+"""A driver for tests: entities in memory, a clock that stands still until told, every delivery in one fixed order.
+
+Rule 1: nothing here knows what an event means; steps are the kernel's, this file carries values to and from them.
+Rule 2: effects are performed in the order made, across all entities; equal due times fire in the order set.
+Rule 3: what cannot be delivered comes back to its sender as `error.communication`; what nobody handles is `pending`.
+Retries are a dispatcher's affair: a handler is asked once. Timeouts of invokes count on the same clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from inspect import iscoroutine
+from typing import Any
+
+from interlock.assemble.charts import BoundChart
+from interlock.effects.handlers import Attempt, Handler
+from interlock.effects.retry import Failed, failed_by
+from interlock.errors import InterlockError, NotFoundError, UsageError
+from interlock.kernel.step import Kernel
+from interlock.model.driver_events import call_failed, invoke_done, invoke_failed
+from interlock.model.effect import CHART_TYPES, Effect
+from interlock.model.event import SCXML_PROCESSOR, Event, check_sendable
+from interlock.model.json_value import payload_refusal
+from interlock.model.limits import CHILD_DEPTH_MAX
+from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.step import Step
+from interlock.runtime.children import child_context, child_entity, inline_kernels
+
+STEPS_MAX = 100_000
+"""Steps of one `settle`, `advance` or `run`: two entities that answer each other for ever would not end."""
+
+RUN_MS_MAX = 86_400_000
+"""How far `run` moves the clock unless told otherwise: one day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One step that was taken: when, by which entity, for which event (None: its creation), and the answer."""
+
+    time_ms: int
+    entity: str
+    event: Event | None
+    step: Step
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Due:
+    """Something that the clock sets off; `key` is that of an invoke with a timeout, else None."""
+
+    due_ms: int
+    order: int
+    entity: str = field(compare=False)
+    name: str = field(compare=False)
+    version: int = field(compare=False)
+    key: str | None = field(compare=False, default=None)
+
+
+class Simulation:
+    """Runs entities of one or more charts, deterministically.
+
+    A chart may be given as `load` made it: its registered handlers then come along. `handlers` answer calls and
+    invokes by name, as in a runtime: what one returns for an attempt becomes the result, an exception the error.
+    `charts` are invoked by name, beside the kernels given; `compile` makes a kernel of a computed `src`, a text or a
+    name. `steps_max`: how many steps one call may lead to.
+    """
+
+    def __init__(
+        self,
+        *kernels: Kernel | BoundChart,
+        time_ms: int = 0,
+        handlers: Mapping[str, Handler] | None = None,
+        charts: Mapping[str, Kernel] | None = None,
+        compile: Callable[[str], Kernel] | None = None,
+        steps_max: int = STEPS_MAX,
+    ) -> None:
+        self.time_ms = time_ms
+        self._steps_max = steps_max
+        self.snapshots: dict[str, Snapshot] = {}
+        self.trace: list[Record] = []
+        self.logs: list[tuple[str, str | None, Any]] = []
+        self.messages: list[tuple[str, str, Any]] = []
+        self._pending: dict[str, tuple[str, Effect]] = {}
+        self.handlers: dict[str, Handler] = {}
+        self.charts: dict[str, Kernel] = {}
+        for given in kernels:
+            if isinstance(given, BoundChart):
+                self.handlers |= given.handlers
+            self.charts[given.chart.kind] = given.kernel if isinstance(given, BoundChart) else given
+        self._first = next(iter(self.charts.values()), None)
+        self.handlers |= handlers or {}
+        self.charts |= charts or {}
+        self._compile = compile
+        self._kernels: dict[str, Kernel] = {}
+        self._queue: deque[tuple[str, Effect]] = deque()
+        self._due: list[_Due] = []
+        self._order = 0
+        self._children: dict[str, str] = {}
+        self._inline: dict[int, dict[str, Kernel]] = {}
+        self._steps = 0
+
+    # What a test does
+
+    @property
+    def pending(self) -> list[tuple[str, Effect]]:
+        """The invokes and calls that nobody has answered, each with its entity, in order."""
+        return list(self._pending.values())
+
+    def create(self, entity: str, context: Mapping[str, Any] | None = None, *, kind: str | None = None) -> Step:
+        """Start an entity. Its chart is `kind`, else what stands before the `/` of its id, else the first one given."""
+        if entity in self.snapshots:
+            raise UsageError(f"the entity `{entity}` is there already", code="entity.exists")
+        kernel = self.charts.get(kind or entity.partition("/")[0])
+        if kernel is None and kind is None:
+            kernel = self._first
+        if kernel is None:
+            known = ", ".join(self.charts) or "none"
+            raise NotFoundError(f"no chart `{kind or entity}`; known are {known}", code="kind.unknown")
+        return self._started(kernel, entity, context, None)
+
+    def send(self, entity: str, name: str, data: Any = None, **fields: Any) -> Step:
+        """Give an entity one event from outside: one step. What it causes waits for `settle`.
+
+        `fields` are further fields of the Event. Raises UsageError (`event.reserved`) for a name that no sender may
+        use; with `type="platform"` or a `source` it is an event of the driver's.
+        """
+        if entity not in self.snapshots:
+            raise NotFoundError(f"no entity `{entity}`", code="entity.unknown")
+        self._steps = 0
+        if fields.get("type") != "platform" and "source" not in fields:
+            check_sendable(name)
+        return self._step(entity, Event(name, data, time_ms=self.time_ms, **fields))
+
+    def settle(self) -> None:
+        """Perform every effect that is due now, and what those cause, in order."""
+        self._steps = 0
+        self._settle()
+
+    def advance(self, ms: int) -> None:
+        """Move the clock, firing timers as they come due and settling after each."""
+        if ms < 0:
+            raise UsageError("the clock only moves forward", code="clock.backwards")
+        self._steps = 0
+        target = self.time_ms + ms
+        self._until(target)
+        self.time_ms = target
+
+    def run(self, limit_ms: int = RUN_MS_MAX) -> None:
+        """Settle and move the clock from timer to timer until nothing is left to happen, or the limit is reached."""
+        self._steps = 0
+        self._until(self.time_ms + limit_ms)
+
+    def complete(self, key: str, result: Any = None) -> None:
+        """Answer a pending invoke or call by hand."""
+        entity, effect = self._taken(key)
+        self._result(entity, effect, result)
+
+    def fail(self, key: str, code: str = "failed", message: str = "") -> None:
+        """Let a pending invoke or call fail for good."""
+        entity, effect = self._taken(key)
+        self._failure(entity, effect, Failed(code, message, "no"))
+
+    def children(self, entity: str) -> dict[str, str]:
+        """The entities that an entity has invoked and not left: by invoke id."""
+        invokes = self.snapshots[entity].invokes
+        return {each.id: self._children[each.key] for each in invokes if each.key in self._children}
+
+    # Steps
+
+    def _started(self, kernel: Kernel, entity: str, context: Any, parent: Parent | None) -> Step:
+        step = kernel.start(context, entity=entity, time_ms=self.time_ms, parent=parent)
+        self._kernels[entity] = kernel
+        return self._kept(entity, None, step)
+
+    def _step(self, entity: str, event: Event) -> Step:
+        self._steps += 1
+        if self._steps > self._steps_max:
+            raise UsageError(
+                f"more than {self._steps_max:,} steps: the entities keep each other busy", code="simulation.steps"
+            )
+        return self._kept(entity, event, self._kernels[entity].step(self.snapshots[entity], event))
+
+    def _kept(self, entity: str, event: Event | None, step: Step) -> Step:
+        before = self.snapshots.get(entity)
+        self.snapshots[entity] = step.snapshot
+        self.trace.append(Record(time_ms=self.time_ms, entity=entity, event=event, step=step))
+        self._queue.extend((entity, effect) for effect in step.effects)
+        ends = before is None or before.ended is None
+        if ends and step.snapshot.ended == "failed" and step.snapshot.parent is not None:
+            why = f"the chart of `{entity}` failed"
+            problem = {"code": "child_failed", "message": why, "attempts": 1, "done": "unknown"}
+            self._queue.append((entity, Effect("done", len(step.effects), "", {"error": problem})))
+        return step
+
+    def _settle(self) -> None:
+        while self._queue:
+            entity, effect = self._queue.popleft()
+            self._perform(entity, effect)
+
+    def _until(self, target: int) -> None:
+        self._settle()
+        while self._due and self._due[0].due_ms <= target:
+            due = heappop(self._due)
+            if self._stands(due):
+                self.time_ms = max(self.time_ms, due.due_ms)
+                self._fire(due)
+                self._settle()
+
+    def _stands(self, due: _Due) -> bool:
+        snapshot = self.snapshots[due.entity]
+        if due.key is not None:
+            return any(each.key == due.key for each in snapshot.invokes)
+        return any(each.name == due.name and each.version == due.version for each in snapshot.timers)
+
+    def _fire(self, due: _Due) -> None:
+        if due.key is None:
+            self._fire_timer(due)
+        else:
+            self._fire_timeout(due.entity, due.key)
+
+    def _fire_timer(self, due: _Due) -> None:
+        timers = self.snapshots[due.entity].timers
+        timer = next(each for each in timers if each.name == due.name and each.version == due.version)
+        source = f"timer/{timer.name}/{timer.version}"
+        self._step(due.entity, self._own_event(due.entity, timer.event, timer.data, source=source, sendid=timer.id))
+
+    def _fire_timeout(self, entity: str, key: str) -> None:
+        invoke = next(each for each in self.snapshots[entity].invokes if each.key == key)
+        self._pending.pop(key, None)
+        why = "the invoke took too long"
+        self._step(entity, invoke_failed(invoke.id, key, "timeout", why, done="unknown", time_ms=self.time_ms))
+        self._cancel(key)
+
+    # Effects
+
+    def _perform(self, entity: str, effect: Effect) -> None:
+        payload = effect.payload
+        match effect.type:
+            case "send":
+                self._deliver(entity, effect)
+            case "timer":
+                self._wait(entity, payload["due_ms"], name=payload["name"], version=payload["version"])
+            case "invoke":
+                self._invoke(entity, effect)
+            case "invoke_cancel":
+                self._pending.pop(payload["key"], None)
+                self._cancel(payload["key"])
+            case "forward":
+                self._forward(entity, effect)
+            case "done":
+                self._done(entity, payload)
+            case "call":
+                self._ask(entity, effect)
+            case "message":
+                self.messages.append((entity, payload["type"], payload.get("data")))
+            case "log":
+                self.logs.append((entity, payload.get("label"), payload.get("value")))
+            case _:
+                # A timer that was cancelled is no longer in the snapshot, which is asked when it comes due.
+                assert effect.type == "timer_cancel"
+
+    def _wait(self, entity: str, due_ms: int, *, name: str = "", version: int = 0, key: str | None = None) -> None:
+        self._order += 1
+        heappush(self._due, _Due(due_ms, self._order, entity, name, version, key))
+
+    def _own_event(self, entity: str, name: str, data: Any, **fields: Any) -> Event:
+        """An event that comes from inside: stamped with its sender and with the system as principal."""
+        fields.setdefault("origin", f"#_scxml_{entity}")
+        fields.setdefault("origintype", SCXML_PROCESSOR)
+        fields.setdefault("principal", {"id": entity, "kind": "system", "roles": ["system"]})
+        return Event(name, data, time_ms=self.time_ms, **fields)
+
+    def _deliver(self, entity: str, effect: Effect) -> None:
+        payload = effect.payload
+        fields: dict[str, Any] = {
+            name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload
+        }
+        target: str | None = payload["to"]
+        if target == "#_parent":
+            snapshot = self.snapshots[entity]
+            parent = snapshot.parent
+            assert parent is not None
+            target, last = parent.entity, snapshot.ended == "done"
+            fields |= {"invokeid": parent.invokeid, "source": f"invoke/{parent.key}", "last": last}
+        elif target is not None and target.startswith("#_"):
+            target = self.children(entity).get(target[2:])
+        if target in self.snapshots:
+            self._step(target, self._own_event(entity, payload["event"], payload.get("data"), **fields))
+        else:
+            data = {"effect": "send", "key": effect.key, "code": "undeliverable"}
+            error = self._own_event(entity, "error.communication", data, type="platform", sendid=payload.get("sendid"))
+            self._step(entity, error)
+
+    def _forward(self, entity: str, effect: Effect) -> None:
+        child = self.children(entity).get(effect.payload["id"])
+        if child is not None:
+            event = Event(**effect.payload["event"], time_ms=self.time_ms, forwarded=True)
+            self._step(child, event)
+
+    # Handlers and children
+
+    def _ask(self, entity: str, effect: Effect) -> None:
+        handler = self.handlers.get(effect.name or "")
+        if handler is None:
+            self._pending[effect.key] = (entity, effect)
+            return
+        timeout_ms, key = effect.payload.get("timeout_ms"), effect.payload.get("key") or effect.key
+        attempt = Attempt(entity, effect.name or "", effect.input, key, 1, timeout_ms, asyncio.Event())
+        try:
+            result = handler(attempt)
+            if iscoroutine(result):
+                result = _awaited(result)
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
+            self._failure(entity, effect, failed_by(error))
+        else:
+            problem = payload_refusal(result)
+            if problem is None:
+                self._result(entity, effect, result)
+            else:
+                self._failure(entity, effect, Failed("result.malformed", problem))
+
+    def _taken(self, key: str) -> tuple[str, Effect]:
+        if key not in self._pending:
+            raise NotFoundError(f"no pending effect `{key}`", code="effect.unknown")
+        return self._pending.pop(key)
+
+    def _result(self, entity: str, effect: Effect, result: Any) -> None:
+        if effect.type == "invoke":
+            self._step(entity, invoke_done(effect.payload["id"], effect.key, result, time_ms=self.time_ms))
+
+    def _failure(self, entity: str, effect: Effect, failed: Failed) -> None:
+        code, done, now = failed.code, failed.done, self.time_ms
+        if effect.type == "invoke":
+            name = effect.payload["id"]
+            self._step(entity, invoke_failed(name, effect.key, code, failed.message, done=done, time_ms=now))
+        else:
+            self._step(entity, call_failed(effect.name, effect.key, code, time_ms=now))
+
+    def _invoke(self, entity: str, effect: Effect) -> None:
+        timeout = effect.payload.get("timeout_ms")
+        if timeout is not None:
+            self._wait(entity, self.time_ms + timeout, key=effect.key)
+        if effect.payload.get("type", "handler") in CHART_TYPES:
+            self._invoke_chart(entity, effect)
+        else:
+            self._ask(entity, effect)
+
+    def _invoke_chart(self, entity: str, effect: Effect) -> None:
+        try:
+            kernel = self._chart(entity, effect.payload.get("src"))
+            if kernel is None:
+                self._pending[effect.key] = (entity, effect)
+                return
+            if self._depth(entity) >= CHILD_DEPTH_MAX:
+                raise UsageError(f"charts invoke charts more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
+            invokeid = effect.payload["id"]
+            child = child_entity(kernel.chart.kind, invokeid, effect.key)
+            self._children[effect.key] = child
+            parent = Parent(entity, invokeid, effect.key)
+            self._started(kernel, child, child_context(kernel, effect.payload.get("input")), parent)
+        except InterlockError as error:
+            self._children.pop(effect.key, None)
+            self._failure(entity, effect, failed_by(error))
+
+    def _chart(self, entity: str, src: Any) -> Kernel | None:
+        """The kernel that a `src` means: an inline chart of the invoking one, a known one, or what `compile` makes."""
+        kernel = self._kernels[entity]
+        inline = self._inline.get(id(kernel))
+        if inline is None:
+            inline = self._inline[id(kernel)] = inline_kernels(kernel)
+        if src in inline:
+            return inline[src]
+        if src in self.charts:
+            return self.charts[src]
+        return None if self._compile is None else self._compile(str(src))
+
+    def _depth(self, entity: str) -> int:
+        depth, parent = 0, self.snapshots[entity].parent
+        while parent is not None:
+            depth, parent = depth + 1, self.snapshots[parent.entity].parent
+        return depth
+
+    def _cancel(self, key: str) -> None:
+        child = self._children.pop(key, None)
+        if child is not None and self.snapshots[child].ended is None:
+            self._step(child, Event("_cancel", time_ms=self.time_ms, type="platform"))
+
+    def _done(self, entity: str, payload: Mapping[str, Any]) -> None:
+        """A child ended by itself: its parent hears, last of all."""
+        parent = self.snapshots[entity].parent
+        assert parent is not None
+        word = "error" if "error" in payload else "done"
+        data = payload.get("error", payload.get("data"))
+        fields = {"type": "platform", "invokeid": parent.invokeid, "source": f"invoke/{parent.key}", "last": True}
+        self._step(parent.entity, self._own_event(parent.entity, f"{word}.invoke.{parent.invokeid}", data, **fields))
+
+
+def _awaited(coroutine: Coroutine[Any, Any, object]) -> object:
+    """What a coroutine handler gives; the world stands still meanwhile."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    coroutine.close()
+    raise UsageError(
+        "a coroutine handler cannot run here", code="simulation.loop", hint="simulate outside an event loop"
+    )

@@ -1,0 +1,1 @@
+"""The public suite that every store must pass."""

@@ -1,0 +1,197 @@
+"""Cases of the store suite for a store that keeps leases (`ports.lease.LeaseStore`): names, fences, downtimes.
+
+Rule: a case goes by real time and asks for nothing that takes any: a store may go by its server's clock. A lease that
+shall lapse has no length, and a silence that shall count as downtime none either. A clock that is wrong is one that a
+caller gives: a store that goes by its server's clock passes such a case without noticing anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from interlock.model.limits import LEASE_MS_MAX
+from interlock.ports.clock import SystemClock
+from interlock.ports.leases import ClockCorrection, Lease, LeaseStore
+from interlock.testing.store_suite.subject import Subject, expect
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+ANY_SILENCE_MS = -1
+"""A silence that even two notes in one millisecond keep."""
+
+
+@asynccontextmanager
+async def _leases(subject: Subject) -> AsyncIterator[LeaseStore]:
+    async with subject.opened() as store:
+        expect(True, isinstance(store, LeaseStore), f"a {type(store).__name__} keeps no leases")
+        yield cast("LeaseStore", store)
+
+
+async def _taken(store: LeaseStore, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease | None:
+    now_ms = SystemClock().now_ms()
+    return await store.lease(name, owner=owner, now_ms=now_ms, until_ms=now_ms + length_ms)
+
+
+async def _lease(store: LeaseStore, name: str, owner: str, length_ms: int = MINUTE_MS) -> Lease:
+    lease = await _taken(store, name, owner, length_ms)
+    if lease is None:
+        raise AssertionError(f"{owner} cannot take `{name}`, which nobody holds")
+    expect((name, owner), (lease.name, lease.owner), "the lease")
+    return lease
+
+
+async def a_name_is_held_by_one(subject: Subject) -> None:
+    """While one holds a name another gets nothing; other names are free; holding it longer keeps the fence."""
+    async with _leases(subject) as store:
+        first = await _lease(store, "one", "ada")
+        expect(None, await _taken(store, "one", "bob"))
+        await _lease(store, "two", "bob")
+        longer = await _lease(store, "one", "ada", 2 * MINUTE_MS)
+        expect(first.fence, longer.fence, "the fence of a lease that is held longer")
+        expect(True, longer.until_ms > first.until_ms, "a lease held longer ends later")
+        expect(None, await _taken(store, "one", "bob"))
+
+
+async def a_lapsed_name_changes_hands_and_its_fence_rises(subject: Subject) -> None:
+    """Whatever became of its holder: when its time is over the next may have it, and the last one is told so."""
+    async with _leases(subject) as store:
+        lapsed = await _lease(store, "one", "ada", 0)
+        taken = await _lease(store, "one", "bob")
+        expect(True, taken.fence > lapsed.fence, "the fence rises")
+        expect(None, await _taken(store, "one", "ada"))
+        expect(False, await store.give_back(lapsed), "what is no longer ours cannot be given back")
+        expect(None, await _taken(store, "one", "ada"), "and nobody lost it by that")
+
+
+async def a_name_that_was_given_back_is_free_at_once(subject: Subject) -> None:
+    """The fence goes on from where it was, or a former holder's would be good again."""
+    async with _leases(subject) as store:
+        first = await _lease(store, "one", "ada")
+        expect(True, await store.give_back(first))
+        expect(False, await store.give_back(first), "it was given back before")
+        second = await _lease(store, "one", "bob")
+        expect(True, second.fence > first.fence, "the fence rises")
+        expect(True, await store.give_back(second))
+        third = await _lease(store, "one", "ada")
+        expect(True, third.fence > second.fence, "also for one who held it before")
+
+
+async def only_its_holder_gives_a_name_back(subject: Subject) -> None:
+    """By owner and fence; anything else changes nothing."""
+    async with _leases(subject) as store:
+        held = await _lease(store, "one", "ada")
+        expect(False, await store.give_back(Lease("one", "bob", held.fence, held.until_ms)))
+        expect(False, await store.give_back(Lease("one", "ada", held.fence + 1, held.until_ms)))
+        expect(False, await store.give_back(Lease("none", "ada", 1, held.until_ms)))
+        expect(None, await _taken(store, "one", "bob"))
+
+
+async def a_lease_from_a_clock_that_was_ahead_can_be_taken(subject: Subject) -> None:
+    """It ends later than any lease can, so it is not valid; its holder loses it, and its fence tells the two apart."""
+    async with _leases(subject) as store:
+        ahead_ms = SystemClock().now_ms() + DAY_MS
+        wrong = await store.lease("one", owner="ada", now_ms=ahead_ms, until_ms=ahead_ms)
+        if wrong is None:
+            raise AssertionError("ada cannot take `one`, which nobody holds")
+        taken = await _lease(store, "one", "bob")
+        expect(True, taken.fence > wrong.fence, "the fence rises")
+        expect(False, await store.give_back(wrong), "what is no longer ours cannot be given back")
+        expect(None, await _taken(store, "one", "ada"))
+
+
+async def a_lease_of_the_full_length_is_held(subject: Subject) -> None:
+    """However long it may be at most, nobody takes it before its end."""
+    async with _leases(subject) as store:
+        first = await _lease(store, "one", "ada", LEASE_MS_MAX)
+        expect(None, await _taken(store, "one", "bob"))
+        expect(first.fence, (await _lease(store, "one", "ada", LEASE_MS_MAX)).fence)
+
+
+async def signs_of_life_from_the_future_are_not_believed(subject: Subject) -> None:
+    """A clock was ahead, and is right again: once that is corrected, silence is noticed as before."""
+    async with _leases(subject) as store:
+        now_ms = SystemClock().now_ms()
+        await store.alive(now_ms=now_ms, gap_ms=MINUTE_MS)
+        await store.alive(now_ms=now_ms + DAY_MS, gap_ms=MINUTE_MS)
+        found = await store.alive(now_ms=now_ms, gap_ms=MINUTE_MS)
+        if found is not None:  # a store that goes by its server's clock has noticed nothing
+            expect(True, found.began_ms > found.ended_ms, "the answer says that the last sign is in the future")
+        if isinstance(store, ClockCorrection):
+            await store.correct_clock(now_ms=now_ms)
+        expect(None, await store.alive(now_ms=now_ms + 1, gap_ms=MINUTE_MS))
+        gap = await store.alive(now_ms=now_ms + 2, gap_ms=ANY_SILENCE_MS)
+        if gap is None:
+            raise AssertionError("silence is not noticed any more after a clock was ahead")
+        expect(True, gap.began_ms <= gap.ended_ms <= now_ms + HOUR_MS, "it is of now")
+        expect((), await store.downtimes(since_ms=now_ms + HOUR_MS), "downtimes in the future")
+
+
+async def rivals_for_a_name_are_one_winner(subject: Subject) -> None:
+    """Many at once: one holds it, all others get nothing."""
+    async with _leases(subject) as store:
+        found = await asyncio.gather(*(_taken(store, "one", f"rival{each}") for each in range(8)))
+        expect(1, sum(each is not None for each in found), "the winners")
+
+
+async def signs_of_life_are_no_downtime(subject: Subject) -> None:
+    """Nobody can say what was before the first one."""
+    async with _leases(subject) as store:
+        for _ in range(3):
+            expect(None, await store.alive(now_ms=SystemClock().now_ms(), gap_ms=MINUTE_MS))
+        expect((), await store.downtimes(since_ms=0))
+
+
+async def silence_is_noticed_and_kept(subject: Subject) -> None:
+    """The first who comes back hears of it, and whoever asks later by when it ended."""
+    async with _leases(subject) as store:
+        began_ms = SystemClock().now_ms()
+        expect(None, await store.alive(now_ms=began_ms, gap_ms=MINUTE_MS))
+        gap = await store.alive(now_ms=began_ms + 5, gap_ms=ANY_SILENCE_MS)
+        if gap is None:
+            raise AssertionError("silence was not noticed")
+        expect(True, gap.began_ms <= gap.ended_ms, "it ends after it began")
+        expect((gap,), await store.downtimes(since_ms=gap.ended_ms - 1))
+        expect((), await store.downtimes(since_ms=gap.ended_ms), "downtimes that ended after their end")
+
+
+async def leases_and_downtimes_outlive_a_handle(subject: Subject) -> None:
+    """They are kept as journals are: a process that ends gives nothing back."""
+    async with _leases(subject) as store:
+        held = await _lease(store, "one", "ada")
+        await store.alive(now_ms=SystemClock().now_ms(), gap_ms=MINUTE_MS)
+        gap = await store.alive(now_ms=SystemClock().now_ms(), gap_ms=ANY_SILENCE_MS)
+    async with _leases(subject) as store:
+        expect(None, await _taken(store, "one", "bob"))
+        expect(True, await store.give_back(held))
+        expect((gap,), await store.downtimes(since_ms=0))
+
+
+async def two_handles_see_one_holder(subject: Subject) -> None:
+    """A lease holds for everybody who opens the place."""
+    async with _leases(subject) as one, _leases(subject) as two:
+        found = await asyncio.gather(*(_taken(each, "one", name) for each, name in ((one, "ada"), (two, "bob"))))
+        (winner,) = [each for each in found if each is not None]
+        loser = "bob" if winner.owner == "ada" else "ada"
+        for store in (one, two):
+            expect(None, await _taken(store, "one", loser))
+            expect(winner.fence, (await _lease(store, "one", winner.owner)).fence)
+
+
+CASES = (
+    a_name_is_held_by_one,
+    a_lapsed_name_changes_hands_and_its_fence_rises,
+    a_name_that_was_given_back_is_free_at_once,
+    only_its_holder_gives_a_name_back,
+    a_lease_from_a_clock_that_was_ahead_can_be_taken,
+    a_lease_of_the_full_length_is_held,
+    rivals_for_a_name_are_one_winner,
+    signs_of_life_are_no_downtime,
+    silence_is_noticed_and_kept,
+    signs_of_life_from_the_future_are_not_believed,
+)
+DURABLE = (leases_and_downtimes_outlive_a_handle,)
+SHARED = (two_handles_see_one_holder,)

@@ -1,0 +1,137 @@
+"""Cases of the store suite for a store that can be seen as a whole: populations, and who is in a state too long.
+
+Rule: what a store may tell later (rates, dwell times) is not asked here; populations are exact at once.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from interlock.ports.statistics import Sight
+from interlock.ports.store import Append, Query, Store
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import Subject, expect, kept, listed
+
+EVER_MS = 10**12
+"""Later than anything here."""
+
+
+async def populations_count_every_active_state_by_revision(subject: Subject) -> None:
+    """Compounds too; who moves on is counted where it is now, and a state that all have left is not told."""
+    old, new, other = Life("parcel/1"), Life("parcel/2", revision="2.0.0"), Life("letter/1")
+    async with subject.opened() as store:
+        await kept(store, old.created(), new.created(), other.created())
+        await kept(store, old.stepped("shipped", key="s"))
+        expect([("1.0.0", "moving", 1), ("1.0.0", "moving.road", 1), ("2.0.0", "packed", 1)], await _counts(store))
+        expect([("1.0.0", "packed", 1)], await _counts(store, "letter"))
+        expect([], await _counts(store, "nothing"))
+
+
+async def a_cancelled_entity_is_no_population_of_its_state(subject: Subject) -> None:
+    """It is counted and listed under how it ended; states and their tags hold the living and those who are done."""
+    lives = off, living, done = [Life(f"parcel/{each}", time_ms=100) for each in ("a", "b", "c")]
+    async with subject.opened() as store:
+        for life in lives:
+            await kept(store, life.created(), life.stepped("shipped", key="s"))
+        await kept(store, off.cancelled(key="off", after_ms=500), done.stepped("delivered", key="d", after_ms=40))
+        expect(
+            [
+                ("1.0.0", ":cancelled", 1),
+                ("1.0.0", "delivered", 1),
+                ("1.0.0", "moving", 1),
+                ("1.0.0", "moving.road", 1),
+            ],
+            await _counts(store),
+        )
+        for state in ("moving", "moving.road"):
+            expect(1, await _overdue(store, state), f"overdue in {state}")
+            expect([living.entity], await _names(store, Query(kind="parcel", state=state)), f"list of {state}")
+        expect([living.entity], await _names(store, Query(kind="parcel", tag="outside")))
+        expect([], await _names(store, Query(kind="parcel", tag="outside", prefix="a")))
+        expect([], await _names(store, Query(kind="parcel", state="moving", prefix="a")))
+        expect([off.entity], await _names(store, Query(kind="parcel", state=":cancelled")))
+        expect([off.entity], await _names(store, Query(kind="parcel", state=":cancelled", entered_before_ms=611)))
+        expect([], await _names(store, Query(kind="parcel", state=":cancelled", entered_before_ms=610)))
+        everybody = await listed(store, Query(kind="parcel"))
+        expect(
+            [("parcel/b", None, 110), ("parcel/c", "done", 150), ("parcel/a", "cancelled", 610)],
+            [(each.entity, each.ended, each.entered_ms) for each in everybody],
+        )
+        expect(("moving.road",), everybody[-1].configuration, "where it stood when it was cancelled")
+
+
+async def what_an_ended_entity_still_hears_moves_it_nowhere(subject: Subject) -> None:
+    """A late result is kept in its journal; it stands where it stands since it ended, and is counted once."""
+    life = Life("parcel/1", time_ms=100)
+    async with subject.opened() as store:
+        await kept(store, life.created(), life.stepped("shipped", key="s"))
+        off = life.cancelled(key="off")
+        await kept(store, off, _after(off, "late", 5_000))
+        expect([("1.0.0", ":cancelled", 1)], await _counts(store))
+        (row,) = await listed(store, Query(kind="parcel", state=":cancelled"))
+        expect((4, 120, 5_120, "cancelled"), (row.version, row.entered_ms, row.changed_ms, row.ended))
+        expect(0, await _overdue(store, "moving"))
+
+
+async def a_failed_entity_is_told_apart_from_a_cancelled_one(subject: Subject) -> None:
+    """Each way to end without a final state has a name of its own."""
+    one, other = Life("parcel/1"), Life("parcel/2")
+    async with subject.opened() as store:
+        for life in (one, other):
+            await kept(store, life.created())
+        failed = other.cancelled(key="off")
+        await kept(store, one.cancelled(key="off"), replace(failed, snapshot=replace(failed.snapshot, ended="failed")))
+        expect([("1.0.0", ":cancelled", 1), ("1.0.0", ":failed", 1)], await _counts(store))
+        expect([other.entity], await _names(store, Query(kind="parcel", state=":failed")))
+        expect([], await _names(store, Query(kind="parcel", state="packed")))
+
+
+async def an_entity_of_another_revision_is_cancelled_once(subject: Subject) -> None:
+    """The population of the old revision loses it, and the new one tells how it ended."""
+    life = Life("parcel/1")
+    async with subject.opened() as store:
+        await kept(store, life.created())
+        off = life.cancelled(key="off")
+        await kept(store, replace(off, snapshot=replace(off.snapshot, revision="2.0.0+x")))
+        expect([("2.0.0", ":cancelled", 1)], await _counts(store))
+
+
+def _after(append: Append, key: str, after_ms: int) -> Append:
+    """A step that changes nothing but the version of an entity that has ended."""
+    entry, version = append.entry, append.entry.version
+    event = replace(entry.event, key=key, time_ms=entry.event.time_ms + after_ms)
+    return replace(
+        append,
+        expected=version,
+        entry=replace(entry, version=version + 1, event=event, key=key),
+        snapshot=replace(append.snapshot, version=version + 1),
+    )
+
+
+async def _counts(store: Store, kind: str = "parcel") -> list[tuple[str, str, int]]:
+    """How many, by the label of the revision and the state."""
+    found = await _seen(store).counts(kind)
+    return sorted((each.revision.partition("+")[0], each.state, each.entities) for each in found)
+
+
+async def _overdue(store: Store, state: str) -> int:
+    return await _seen(store).overdue("parcel", state, before_ms=EVER_MS)
+
+
+async def _names(store: Store, query: Query) -> list[str]:
+    return [each.entity for each in await listed(store, query)]
+
+
+def _seen(store: Store) -> Sight:
+    expect(True, isinstance(store, Sight), f"a {type(store).__name__} cannot be seen as a whole")
+    assert isinstance(store, Sight)
+    return store
+
+
+CASES = (
+    populations_count_every_active_state_by_revision,
+    a_cancelled_entity_is_no_population_of_its_state,
+    what_an_ended_entity_still_hears_moves_it_nowhere,
+    a_failed_entity_is_told_apart_from_a_cancelled_one,
+    an_entity_of_another_revision_is_cancelled_once,
+)

@@ -1,0 +1,62 @@
+"""Who may send which event: roles and the `permit` policy of the chart's `events` block.
+
+Rule 1: no roles on an event means deny, once any event of the chart has some; a chart without any is open to local
+drivers.
+Rule 2: what fails is `denied`, never `rejected`; the answer does not say which states would have accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from interlock.expression.builtins import NAMES
+from interlock.expression.codegen import EvaluationError, Meter, compile_parsed
+from interlock.expression.parser import parse
+from interlock.model.chart import Chart
+from interlock.model.event import Event
+from interlock.model.limits import WORK_MAX
+from interlock.model.snapshot import Snapshot
+
+
+class _Entity(NamedTuple):
+    id: str
+    kind: str
+    version: int
+
+
+class Authorizer:
+    """The roles and policies of one chart."""
+
+    def __init__(self, chart: Chart) -> None:
+        self.events = {each.name: each for each in chart.events or ()}
+        self.restricted = any(each.roles is not None for each in self.events.values())
+        self.is_open = not self.restricted and all(each.permit is None for each in self.events.values())
+
+    def role_refusal(self, event: Event) -> str | None:
+        """Why the sender may not send this event at all; None when it may."""
+        if not self.restricted:
+            return None
+        known = self.events.get(event.name)
+        if known is None:
+            return None  # the chart rejects what is undeclared
+        held = set(_mapping(event.principal).get("roles") or ())
+        return None if held & set(known.roles or ()) else "roles"
+
+    def permit_refusal(self, event: Event, snapshot: Snapshot) -> str | None:
+        """Why the event's own policy says no to this sender and entity; None when it says yes."""
+        known = self.events.get(event.name)
+        if known is None or known.permit is None:
+            return None
+        policy = compile_parsed(parse(known.permit.text, names=NAMES | {"principal"}), inside={})
+        entity = _Entity(snapshot.entity, snapshot.kind, snapshot.version)
+        principal = dict(_mapping(event.principal))
+        try:
+            held = policy.function(snapshot.context, event, entity, frozenset(), Meter(WORK_MAX), principal)
+        except (EvaluationError, LookupError, TypeError, ArithmeticError, AttributeError):
+            return "permit.error"
+        return None if held else "permit"
+
+
+def _mapping(principal: Any) -> Mapping[str, Any]:
+    return principal if isinstance(principal, dict) else {}

@@ -1,0 +1,214 @@
+"""The lab: a chart played without a store. The client sends everything that was done, and gets what it led to.
+
+Rule 1: the same acts give the same play: the clock is virtual, and handlers are the player.
+Rule 2: the player has every role that the chart names.
+Rule 3: a play has few steps, whatever its timers do, and requests go between its acts: it is played on the server.
+Rule 4: what a play tells is limited in bytes, and few are played at once: a chart can make much of a short request.
+Others wait, a few of each person.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+from starlette.responses import Response
+
+from interlock.errors import InterlockError, UsageError
+from interlock.kernel.step import Kernel
+from interlock.model.codec import encode
+from interlock.model.limits import LAB_BYTES_MAX, TIMERS_MAX
+from interlock.runtime.acceptance import Acceptance, acceptances
+from interlock.testing.simulation import Record, Simulation
+from interlock.web.api.views import Passed, TimerView, own_fields, passed_view, timers_view
+from interlock.web.http.endpoint import Asked, Endpoint
+
+ACTS_MAX = 200
+ADVANCE_MS_MAX = 400 * 86_400_000
+STEPS_MAX = 500
+"""Steps of one act: a timer that comes every second would take some millions in a year."""
+
+TURNS_MAX = 1_000
+"""Steps of a play; acts beyond are not taken."""
+
+
+class Act(Struct, frozen=True):
+    """One thing the player did: sent an event, moved the clock, or answered an effect."""
+
+    event: str | None = None
+    payload: Any = None
+    advance_ms: Annotated[int, Meta(ge=0, le=ADVANCE_MS_MAX)] | None = None
+    done: str | None = None
+    failed: str | None = None
+    result: Any = None
+
+
+class LabBody(Struct, frozen=True):
+    """A play: the context to begin with, and what was done since."""
+
+    acts: Annotated[tuple[Act, ...], Meta(max_length=ACTS_MAX)] = ()
+    context: dict[str, Any] | None = None
+    revision: str | None = None
+
+
+class Turn(Struct, frozen=True):
+    """One step of the play."""
+
+    time_ms: int
+    event: str
+    outcome: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    context: dict[str, Any]
+    took: tuple[Passed, ...]
+    effects: tuple[dict[str, Any], ...]
+    reason: str | None = None
+    guards: tuple[dict[str, Any], ...] = ()
+    faults: tuple[str, ...] = ()
+    data: Any = None
+    own: dict[str, Any] = {}
+
+
+class LabView(Struct, frozen=True):
+    """The play as it stands. `problem`: why the last act was not taken."""
+
+    kind: str
+    revision: str
+    time_ms: int
+    turns: tuple[Turn, ...]
+    configuration: tuple[str, ...]
+    active: tuple[str, ...]
+    context: dict[str, Any]
+    accepted: tuple[Acceptance, ...]
+    timers: tuple[TimerView, ...]
+    pending: tuple[dict[str, Any], ...]
+    ended: str | None = None
+    problem: str | None = None
+
+
+class _Trace(list[Record]):
+    """The steps of a play, within a limit of bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bytes = 0
+
+    def append(self, record: Record) -> None:
+        """Add a step. Raises UsageError when it is the last that is told."""
+        super().append(record)
+        data = None if record.event is None else record.event.data
+        self._bytes += len(encode(record.step)) + len(encode(data))
+        if self._bytes > LAB_BYTES_MAX:
+            message = f"a simulation ends when its steps have {LAB_BYTES_MAX:,} bytes"
+            raise UsageError(message, code="lab.size", hint="play a shorter part, or with a smaller context")
+
+
+async def lab(asked: Asked) -> Response:
+    """Play a chart."""
+    async with asked.console.lab_queue.turn(asked.person.name):
+        told = msgspec.json.encode(await _played(asked))
+    return Response(told, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+async def _played(asked: Asked) -> LabView:
+    body, kind = asked.body, asked.path("kind")
+    asked.console.chart_for(asked.person, kind, body.revision)
+    kernel = asked.console.kernel(kind, body.revision)
+    entity = f"{kind}/lab"
+    play = Simulation(kernel, steps_max=STEPS_MAX)
+    play.trace = _Trace()
+    play.create(entity, body.context, kind=kind)
+    play.settle()
+    principal = {"id": "player", "roles": _roles(kernel)}
+    problem = None
+    for act in body.acts:
+        await asyncio.sleep(0)
+        if len(play.trace) >= TURNS_MAX:
+            problem = f"a play ends after {TURNS_MAX:,} steps"
+            break
+        try:
+            _act(play, entity, act, principal)
+        except InterlockError as error:
+            problem = error.message
+            if error.code == "lab.size":
+                break
+    snapshot = play.snapshots[entity]
+    return LabView(
+        kind=kind,
+        revision=kernel.chart.revision,
+        time_ms=play.time_ms,
+        turns=_turns(kernel, [each for each in play.trace if each.entity == entity], body.context or {}),
+        configuration=snapshot.configuration,
+        active=tuple(each.id for each in kernel.active(snapshot)),
+        context=snapshot.context,
+        accepted=acceptances(kernel, snapshot, principal),
+        timers=timers_view(snapshot, None)[:TIMERS_MAX],
+        pending=tuple(
+            {"key": effect.key, "name": effect.name, "type": effect.type, "input": effect.input}
+            for owner, effect in play.pending
+            if owner == entity
+        ),
+        ended=snapshot.ended,
+        problem=problem,
+    )
+
+
+def _roles(kernel: Kernel) -> list[str]:
+    chart = kernel.chart
+    said = [*(each.roles for each in chart.transitions), *(each.roles for each in chart.events or ())]
+    return sorted({role for roles in said for role in roles or ()})
+
+
+def _act(play: Simulation, entity: str, act: Act, principal: dict[str, Any]) -> None:
+    if act.event is not None:
+        play.send(entity, act.event, act.payload, principal=principal)
+        play.settle()
+    elif act.advance_ms is not None:
+        play.advance(act.advance_ms)
+    elif act.done is not None:
+        play.complete(act.done, act.result)
+        play.settle()
+    elif act.failed is not None:
+        play.fail(act.failed)
+        play.settle()
+
+
+def _turns(kernel: Kernel, records: list[Record], first: dict[str, Any]) -> tuple[Turn, ...]:
+    turns: list[Turn] = []
+    before: tuple[str, ...] = ()
+    for record in records:
+        step = record.step
+        turns.append(
+            Turn(
+                record.time_ms,
+                "create" if record.event is None else record.event.name,
+                step.outcome,
+                before,
+                step.snapshot.configuration,
+                step.snapshot.context,
+                passed_view(kernel.chart, step.transitions),
+                tuple(msgspec.to_builtins(each) for each in step.effects),
+                step.reason,
+                tuple({"guard": each.guard, "values": each.values, "error": each.error} for each in step.trials),
+                tuple(each.message for each in step.faults),
+                {"context": first} if record.event is None else record.event.data,
+                {} if record.event is None else own_fields(record.event),
+            )
+        )
+        before = step.snapshot.configuration
+    return tuple(turns)
+
+
+ENDPOINTS = (
+    Endpoint(
+        method="POST",
+        path="/kinds/{kind}/lab",
+        summary="Play a chart without a store",
+        handler=lab,
+        body=LabBody,
+        answer=LabView,
+        keeps=True,
+    ),
+)

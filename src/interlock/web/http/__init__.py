@@ -1,0 +1,1 @@
+"""HTTP itself: endpoints, errors, OpenAPI and the middleware in front."""

@@ -1,0 +1,108 @@
+"""The OpenAPI 3.1 document, made from the table of endpoints: what it says is what the server does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from interlock.web.http.endpoint import BASE, CSRF_HEADER, Endpoint
+
+_PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
+_REFERENCE = "#/components/schemas/{name}"
+
+PROBLEM = {
+    "type": "object",
+    "description": "RFC 9457, with the error's stable code and, where it is known, the cure.",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string"},
+        "hint": {"type": "string"},
+        "receipt": {"$ref": "#/components/schemas/ReceiptView"},
+    },
+    "required": ["type", "title", "status", "detail", "code"],
+}
+
+
+def document(endpoints: Iterable[Endpoint], *, version: str) -> dict[str, Any]:
+    """The document of these endpoints."""
+    table = tuple(endpoints)
+    shapes = [shape for each in table for shape in (each.answer, each.body) if shape is not None]
+    references, components = msgspec.json.schema_components(shapes, ref_template=_REFERENCE)
+    schemas = dict(zip(map(id, shapes), references, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for each in table:
+        path = _PARAMETER.sub(r"{\1}", BASE + each.path)
+        paths.setdefault(path, {})[each.method.lower()] = _operation(each, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Interlock",
+            "version": version,
+            "description": "Entities of charts on a store: look, send, look after. "
+            "Names of entities are `kind/id` and stand unescaped at the end of a path.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Problem": PROBLEM},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "cookie": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "interlock",
+                    "description": "For pages; programs use a key. `__Host-interlock` by https, else with the port.",
+                },
+                "token": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": CSRF_HEADER,
+                    "description": "`csrf` of the answer to the login. A cookie without it is not a login.",
+                },
+            },
+        },
+        "security": [{"key": []}, {"cookie": [], "token": []}],
+    }
+
+
+def _operation(endpoint: Endpoint, schemas: dict[int, Any]) -> dict[str, Any]:
+    answer = {"schema": schemas[id(endpoint.answer)]} if endpoint.answer is not None else {}
+    problem = {
+        "description": "What went wrong, and the cure",
+        "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    operation: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "operationId": f"{endpoint.method.lower()}_{re.sub(r'[^a-z]+', '_', endpoint.path.lower()).strip('_')}",
+        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
+        "responses": {"200": {"description": "The answer", "content": {endpoint.media: answer}}, "default": problem},
+    }
+    if endpoint.body is not None:
+        schema = schemas[id(endpoint.body)]
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if endpoint.right is None:
+        operation["security"] = []
+    else:
+        operation["description"] = f"Needs the right `{endpoint.right}`."
+    return operation
+
+
+def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    names = _PARAMETER.findall(endpoint.path)
+    return [{"name": each, "in": "path", "required": True, "schema": {"type": "string"}} for each in names]
+
+
+def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    if endpoint.query is None:
+        return []
+    schema = next(iter(msgspec.json.schema(endpoint.query)["$defs"].values()))
+    required = schema.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": shape}
+        for name, shape in schema["properties"].items()
+    ]

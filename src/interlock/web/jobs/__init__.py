@@ -1,0 +1,1 @@
+"""Jobs over many entities: bulk send, dry run and verification, as entities in the store."""

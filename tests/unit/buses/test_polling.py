@@ -1,0 +1,99 @@
+"""Asking a bus: whoever stops leaves nothing lying with a reader that is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from interlock.buses.polling import answered
+
+
+class Noting:
+    """A message that notes that it was put back."""
+
+    body = b""
+
+    def __init__(self, name: str, noted: list[str]) -> None:
+        self.name = name
+        self._noted = noted
+
+    async def taken(self) -> None:
+        """Not asked for here."""
+
+    async def put_back(self) -> None:
+        """Note it."""
+        self._noted.append(self.name)
+
+    async def set_aside(self) -> None:
+        """Not asked for here."""
+
+
+def messages(noted: list[str]) -> list[Noting]:
+    """Three of them."""
+    return [Noting(name, noted) for name in "abc"]
+
+
+async def test_what_a_question_brings_is_handed_out_in_order() -> None:
+    """And nothing is put back."""
+    noted: list[str] = []
+
+    async def question() -> list[Noting]:
+        return messages(noted)
+
+    async with aclosing(answered(question())) as found:
+        assert ["a", "b", "c"] == [each.name async for each in found]
+    assert [] == noted
+
+
+async def test_what_was_not_handed_out_is_put_back() -> None:
+    """The one in hand is its holder's to answer for."""
+    noted: list[str] = []
+
+    async def question() -> list[Noting]:
+        return messages(noted)
+
+    async with aclosing(answered(question())) as found:
+        first = await anext(found)
+
+    assert ("a", ["b", "c"]) == (first.name, noted)
+
+
+async def test_whoever_stops_waits_for_the_end_of_the_question_and_puts_back_what_it_brought() -> None:
+    """The broker answers it, whether anybody waits or not."""
+    noted: list[str] = []
+    answer = asyncio.Event()
+
+    async def question() -> list[Noting]:
+        await answer.wait()
+        return messages(noted)
+
+    asking = asyncio.ensure_future(anext(answered(question())))
+    await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.sleep(0)
+    answer.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    assert ["a", "b", "c"] == noted
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_question_that_fails_says_so_unless_nobody_waits(stopped: bool) -> None:
+    """Stopped is stopped."""
+    answer = asyncio.Event()
+
+    async def question() -> list[Noting]:
+        await answer.wait()
+        raise ConnectionError("gone")
+
+    asking = asyncio.ensure_future(anext(answered(question())))
+    await asyncio.sleep(0)
+    if stopped:
+        asking.cancel()
+        await asyncio.sleep(0)
+    answer.set()
+    with pytest.raises(asyncio.CancelledError if stopped else ConnectionError):
+        await asking

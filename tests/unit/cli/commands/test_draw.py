@@ -1,0 +1,144 @@
+"""`draw` as a picture: formats, themes, what is lit, what is refused, and drawing again while a file changes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from interlock.cli.commands import draw as drawing
+from interlock.model.limits import STATES_MAX
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.cli.calls import BAD, LAMP, Caller
+
+
+@pytest.mark.parametrize(("name", "beginning"), [("x.svg", b"<svg "), ("x.png", b"\x89PNG"), ("x.txt", b"lamp\n")])
+def test_a_picture_is_drawn_by_its_suffix(call: Caller, folder: Path, name: str, beginning: bytes) -> None:
+    """SVG, PNG, or a tree of words."""
+    ended = call("draw", "lamp.yaml", "-o", name)
+
+    assert (0, f"wrote {name}\n") == (ended.code, ended.err)
+    assert (folder / name).read_bytes().startswith(beginning)
+
+
+def test_a_state_is_lit(call: Caller, folder: Path) -> None:
+    """In the picture by a class, in the tree by a dot; an unknown one is refused with the nearest name."""
+    svg = call("draw", "lamp.yaml", "--format", "svg", "--active", "bright").out
+    ended = call("draw", "lamp.yaml", "--format", "svg", "--active", "brigth")
+
+    assert '<g id="s-bright" class="state on">' in svg
+    assert "  ● bright\n" in call("draw", "lamp.yaml", "--format", "text", "--active", "bright").out
+    assert (2, True) == (ended.code, "bright" in ended.err)
+
+
+def test_a_theme_is_chosen(call: Caller, folder: Path) -> None:
+    """By default the reader's own preference decides; a PNG is light unless said otherwise."""
+    plain = call("draw", "lamp.yaml", "--format", "svg").out
+    dark = call("draw", "lamp.yaml", "--format", "svg", "--theme", "dark").out
+    call("draw", "lamp.yaml", "-o", "light.png")
+    call("draw", "lamp.yaml", "-o", "dark.png", "--theme", "dark")
+
+    assert "prefers-color-scheme" in plain
+    assert "prefers-color-scheme" not in dark
+    assert (folder / "light.png").read_bytes() != (folder / "dark.png").read_bytes()
+
+
+def test_levels_are_shut(call: Caller, folder: Path) -> None:
+    """What is inside is counted."""
+    (folder / "deep.yaml").write_text("interlock: 1\nkind: deep\nstates: {a: {states: {b: {}, c: {}}}, d: {}}\n")
+
+    assert "2 states inside" in call("draw", "deep.yaml", "--format", "svg", "--collapse", "1").out
+    assert "2 states inside" not in call("draw", "deep.yaml", "--format", "svg").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("--format", "dot", "--collapse", "1"), "--collapse is for pictures"),
+        (("--format", "text", "--theme", "dark"), "--theme is for pictures"),
+        (("--format", "png"), "a png is written to a file"),
+        (("-o", "x.png", "--json"), "a png is written to a file"),
+        (("-o", "x.png", "--theme", "vars"), "a png has no theme `vars`"),
+        (("--watch",), "--watch draws a file to a file"),
+        (("--watch", "-o", "-"), "--watch draws a file to a file"),
+        (("-o", "x.jpeg"), 'no drawing is made as "jpeg"'),
+        (("--format", "svg", "--collapse", "0"), "0 is not in the range"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(call: Caller, folder: Path, arguments: tuple[str, ...], word: str) -> None:
+    """Before anything is read or written, and with what to do instead."""
+    ended = call("draw", "lamp.yaml", *arguments)
+
+    assert (2, "") == (ended.code, ended.out)
+    assert word in ended.err
+    assert ["bad.yaml", "lamp.yaml"] == sorted(each.name for each in folder.iterdir())
+
+
+def test_a_picture_as_json_says_what_it_is(call: Caller, folder: Path) -> None:
+    """For programs."""
+    said = json.loads(call("draw", "lamp.yaml", "--format", "svg", "--json").out)
+
+    assert ("svg", "lamp", True) == (said["format"], said["kind"], said["text"].startswith("<svg"))
+
+
+@pytest.mark.slow
+def test_a_chart_that_is_too_large_is_drawn_as_an_outline_and_says_so(call: Caller, folder: Path) -> None:
+    """A drawing is made all the same."""
+    count = STATES_MAX - 1
+    states = "".join(f"  s{n}: {{on: {{a: s{(n + 1) % count}, b: s{(n + 501) % count}}}}}\n" for n in range(count))
+    (folder / "large.yaml").write_text(f"interlock: 1\nkind: large\nstates:\n{states}")
+    ended = call("draw", "large.yaml", "-o", "x.svg", "--from", "yaml")
+
+    assert 0 == ended.code
+    assert "drawn as an outline: the chart is too large to be laid out" in ended.err
+
+
+def test_a_watched_file_is_drawn_again_when_it_changes(folder: Path) -> None:
+    """A mistake is told and the drawing stays; the next change is drawn. Ctrl-C ends it with 130."""
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "interlock", "draw", "lamp.yaml", "-o", "x.svg", "--watch"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        (folder / "lamp.yaml").write_text(BAD)
+        findings = [process.stderr.readline()]
+        while "error" not in findings[-1] or findings[-1].startswith("lamp.yaml:"):
+            findings.append(process.stderr.readline())
+        (folder / "lamp.yaml").write_text(LAMP.replace("bright", "shining"))
+        told = process.stderr.readline()
+        while "wrote" not in told:
+            told = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert ("wrote x.svg\n", "wrote x.svg\n", 130) == (first, told, process.returncode)
+    assert any("brihgt" in line for line in findings)
+    assert "shining" in (folder / "x.svg").read_text(encoding="utf-8")
+
+
+def test_a_file_that_is_away_for_a_moment_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Editors take a file away while they write it; one that was never there is told at once."""
+    path = folder / "x.yaml"
+    path.write_text("one")
+    pauses = iter([path.unlink, lambda: None, lambda: path.write_text("three")])
+    monkeypatch.setattr(time, "sleep", lambda _: next(pauses)())  # type: ignore[no-untyped-call]  # of several types
+    changes = drawing._changes(path)
+    next(changes)
+    next(changes)
+
+    assert "three" == path.read_text()
+    assert 0 == len(list(pauses))
+    path.unlink()
+    next(drawing._changes(path))

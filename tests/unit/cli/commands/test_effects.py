@@ -1,0 +1,387 @@
+"""`interlock effects`: how work stands, and what a person may do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from interlock.assemble.runtimes import opened_store
+from interlock.cli.commands import effects as command
+from interlock.cli.output.terminal import Terminal
+from interlock.errors import RejectedError
+from interlock.model.journal.work import CHILD, Left, Place, Work
+from interlock.ports.clock import SystemClock
+from interlock.ports.work import Settled, WorkQuery, WorkRow, WorkStore
+from interlock.runtime.worker.work_operations import Desk
+from interlock.stores.postgres import work as postgres_work
+from interlock.stores.sqlite.store import open_store
+from interlock.testing.store_suite.samples import Life
+from tests.support.postgres_server import store_or_skip
+from tests.unit.cli.calls import Caller
+
+NOW = 1_700_000_000_000
+STORE = "sqlite:///work.db"
+RETRY = {"max": 5, "backoff": "1s", "jitter": "none", "on": None}
+GONE = {"code": "ConnectionError", "message": "gone\naway", "attempts": 2, "done": "unknown"}
+
+
+LISTED = """\
+order/A-1/1/0  waits                 due for 1m, nobody took it up                    1m old
+order/A-1/1/1  held                  in hand by wwwwwwwwwwww, 30s left                1m old
+order/A-1/1/2  fails                 retry 2/5 in 3s                                  1m old  ConnectionError: gone\\naway
+order/A-1/1/3  mail                  dead for 2h                                      1m30s old  ConnectionError
+order/A-1/1/4  child network         waits for its child network/i4-de1295ca80a17a95  1m old
+order/A-1/1/5  child storage         due in 1s; nobody here performs it               1m old  kind.unknown: no `storage`
+order/A-1/1/6  left                  called off                                       1m old
+order/A-1/1/8  outbox entity/lamp/1  waiting                                          5s old
+order/A-1/1/9  outbox entity/lamp/2  waits for those before it                        5s old
+order/A-1/1/7  timer after.1h.new    due in 1h                                        -
+order/B/2/1/0  mail                  dead for 2h                                      1m old  ConnectionError
+"""  # noqa: E501 - as it is printed
+
+
+class FixedClock(SystemClock):
+    """It is always the same moment."""
+
+    def now_ms(self) -> int:
+        return NOW
+
+
+def _invoke(ordinal: int, name: str, **body: Any) -> Work:
+    return Work(Place("effect", 1, ordinal), name, {"id": f"i{ordinal}", **body}, NOW - 60_000)
+
+
+async def _kept() -> None:
+    """Work in every state that it can be in."""
+    born = (
+        _invoke(0, "waits", input={"secret": "s3cret"}),
+        _invoke(1, "held"),
+        _invoke(2, "fails", retry=RETRY),
+        Work(Place("effect", 1, 3), "mail", {"name": "mail"}, NOW - 90_000),
+        _invoke(4, CHILD, src="network"),
+        _invoke(5, CHILD, src="storage"),
+        _invoke(6, "left"),
+        Work(Place("timer", 1, 7), "after.1h.new", {"event": "late"}, NOW + 3_600_000),
+        Work(Place("outbox", 1, 8), "entity/lamp/1", {"event": {"name": "touched"}}, NOW - 5_000),
+        Work(Place("outbox", 1, 9), "entity/lamp/2", {"event": {"name": "touched"}}, NOW - 5_000),
+    )
+    store = open_store(STORE)
+    try:
+        await store.append(replace(Life("order/A-1").created(), left=Left(born)))
+        await store.append(replace(Life("order/B/2").created(), left=Left((_invoke(0, "mail"),))))
+
+        async def claimed(name: str) -> Any:
+            return (await store.claim("effect", (name,), owner="w" * 32, now_ms=NOW, until_ms=NOW + 30_000, limit=1))[0]
+
+        async def settled(name: str, verdict: Any, **facts: Any) -> None:
+            await store.settle((Settled(await claimed(name), verdict, **facts),), now_ms=NOW - 7_200_000)
+
+        await claimed("held")
+        await settled("fails", "again", next_ms=NOW, error=GONE)
+        await settled("fails", "again", next_ms=NOW + 3_000, error=GONE)
+        for _ in range(2):
+            await settled("mail", "dead", error={**GONE, "message": ""})
+        children = await store.claim("effect", (CHILD,), owner="w1", now_ms=NOW, until_ms=NOW + 30_000, limit=2)
+        missing = {"code": "kind.unknown", "message": "no `storage`"}
+        await store.settle(
+            (
+                Settled(children[0], "wait"),
+                Settled(children[1], "again", NOW + 1_000, missing, lapsed=True, begun=False),
+            ),
+            now_ms=NOW,
+        )
+        await claimed("left")
+        life = Life("order/A-1")
+        life.created()
+        await store.append(replace(life.stepped(key="k"), left=Left(cancelled=(Place("effect", 1, 6),))))
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with work in every state."""
+    monkeypatch.setattr(command, "SystemClock", FixedClock)
+    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    asyncio.run(_kept())
+    return folder / "work.db"
+
+
+def test_work_is_listed_with_how_it_stands(call: Caller, work: Path) -> None:
+    """Its key, what it is, how it stands, its age, and why it last failed; on one line each."""
+    ended = call("effects", "ls", STORE)
+
+    assert 0 == ended.code
+    assert [
+        "2 dead letters wait for a person: interlock effects retry KEY, or drop KEY",
+        "nobody here performs storage: run a process that does, with interlock run",
+    ] == ended.err.splitlines()
+    assert LISTED == ended.out
+
+
+def test_work_is_listed_by_what_is_asked_for_and_page_by_page(call: Caller, work: Path) -> None:
+    """Dead letters, one handler, one entity, one lane."""
+
+    def keys(*options: str) -> list[str]:
+        return [line.split()[0] for line in call("effects", "ls", STORE, *options).out.splitlines()]
+
+    first = call("effects", "ls", STORE, "--limit", "10")
+    after = first.err.partition("more: --after '")[2].removesuffix("'\n")
+
+    assert ["order/A-1/1/3", "order/B/2/1/0"] == keys("--dead")
+    assert ["order/A-1/1/3"] == keys("--name", "mail", "--entity", "order/A-1")
+    assert ["order/A-1/1/7"] == keys("--lane", "timer")
+    assert ["order/B/2/1/0"] == keys("--after", after)
+    assert "no dead letters\n" == call("effects", "ls", STORE, "--dead", "--name", "x").err
+
+
+def test_the_handlers_that_are_missing_are_named(
+    call: Caller, work: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the charts and their code, it is known what nobody performs."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (folder / "effects_of_mine.py").write_text(
+        'import interlock\nlamp = interlock.loads("{interlock: 1, kind: k, states: {a: {entry: [waits]}}}")\n'
+        'lamp.handler("waits")(lambda attempt: None)\n'
+    )
+    said = call("effects", "ls", STORE, "--chart", "effects_of_mine:lamp").out.splitlines()
+
+    assert [False, True] == ["nobody here performs it" in said[0], "nobody here performs it" in said[3]]
+
+
+def test_programs_get_json_without_what_may_be_secret(call: Caller, work: Path) -> None:
+    """The input of an effect is not in it."""
+    ended = call("effects", "ls", STORE, "--json")
+    rows = json.loads(ended.out)["rows"]
+
+    assert "s3cret" not in ended.out
+    assert {
+        "key": "order/A-1/1/2",
+        "entity": "order/A-1",
+        "lane": "effect",
+        "version": 1,
+        "ordinal": 2,
+        "name": "fails",
+        "state": "retry",
+        "missing": False,
+        "attempts": 2,
+        "failures": 2,
+        "next_ms": NOW + 3_000,
+        "owner": None,
+        "dead_ms": None,
+        "cancelled": False,
+        "error": GONE,
+    } == rows[2]
+    assert ["due", "in_hand", "retry", "dead", "child", "scheduled", "called_off", "due", "behind", "scheduled"] == [
+        each["state"] for each in rows[:-1]
+    ]
+
+
+def _rows(**query: Any) -> list[Any]:
+    async def asked() -> list[Any]:
+        store = open_store(STORE)
+        try:
+            return list((await store.works(WorkQuery(**query))).rows)
+        finally:
+            await store.close()
+
+    return asyncio.run(asked())
+
+
+def _audit() -> list[tuple[str, str, str | None]]:
+    async def asked() -> list[tuple[str, str, str | None]]:
+        store = open_store(STORE)
+        try:
+            found = await store.refusals_before(None)
+            return [(each.refusal.event, each.refusal.reason, each.refusal.principal) for each in found]
+        finally:
+            await store.close()
+
+    return asyncio.run(asked())
+
+
+def test_a_dead_letter_is_retried_under_its_key(call: Caller, work: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """From its first attempt; who did it is noted in the log and in the store."""
+    with caplog.at_level(logging.INFO, logger="interlock.audit"):
+        ended = call("effects", "retry", STORE, "order/B/2/1/0", "--principal", "bob")
+    (row,) = _rows(entity="order/B/2")
+
+    assert (0, "order/B/2/1/0 retried\n") == (ended.code, ended.out)
+    assert (NOW, 0, 0, None, None) == (row.next_ms, row.attempts, row.failures, row.dead_ms, row.error)
+    assert [("_work.retried", "order/B/2/1/0 mail (ConnectionError)", "bob")] == _audit()
+    assert [("order/B/2/1/0", "bob")] == [(vars(each)["key"], vars(each)["principal"]) for each in caplog.records]
+
+
+def test_a_dead_letter_is_dropped(call: Caller, work: Path) -> None:
+    """It is gone; unless told, it was you."""
+    ended = call("effects", "drop", STORE, "order/A-1/1/3")
+
+    assert (0, "order/A-1/1/3 dropped\n") == (ended.code, ended.out)
+    assert [] == _rows(entity="order/A-1", name="mail")
+    assert [("_work.dropped", "order/A-1/1/3 mail (ConnectionError)", "ada")] == _audit()
+
+
+@pytest.mark.parametrize("act", ["retry", "drop"])
+def test_living_work_is_left_alone_unless_one_insists(call: Caller, work: Path, act: str) -> None:
+    """It says how that stands."""
+    ended = call("effects", act, STORE, "order/A-1/1/2")
+    forced = call("effects", act, STORE, "order/A-1/1/2", "--force")
+    rows = _rows(entity="order/A-1", name="fails")
+
+    assert (5, True) == (ended.code, "`order/A-1/1/2` is no dead letter: it waits for its next try" in ended.err)
+    assert 0 == forced.code
+    assert ([(NOW, 2)] if act == "retry" else []) == [(each.next_ms, each.failures) for each in rows]
+
+
+def test_one_who_insists_breaks_a_lease(call: Caller, work: Path) -> None:
+    """The work is due now, whoever held it until when; without --force it is left alone."""
+    ends = [call("effects", "retry", STORE, "order/A-1/1/1", *more) for more in ((), ("--force",))]
+    (row,) = _rows(entity="order/A-1", name="held")
+
+    assert [5, 0] == [each.code for each in ends]
+    assert (None, NOW) == (row.owner, row.next_ms)
+
+
+def test_what_waits_for_others_is_not_retried(call: Caller, work: Path) -> None:
+    """A child that lives, what nobody asks for any more, and what waits behind another."""
+    ends = [call("effects", "retry", STORE, f"order/A-1/1/{each}", "--force") for each in (4, 6, 9)]
+
+    assert [5] * 3 == [each.code for each in ends]
+    assert ["waits for its child", "was called off", "waits for those before it"] == [
+        each.err.partition("now: it ")[2].partition(";")[0] for each in ends
+    ]
+
+
+@pytest.mark.parametrize("act", ["retry", "drop"])
+def test_all_dead_letters_are_counted_before_anything_is_done(call: Caller, work: Path, act: str) -> None:
+    """Without --yes nothing changes, and the code is 1."""
+    verb = {"retry": "retried", "drop": "dropped"}[act]
+    asked = call("effects", act, STORE, "--all", "--dead", "--name", "mail")
+    before = len(_rows(dead=True))
+    done = call("effects", act, STORE, "--all", "--name", "mail", "--yes", "-v")
+
+    assert (1, f"2 dead letters would be {verb}; add --yes to do it\n", 2) == (asked.code, asked.out, before)
+    assert f"order/A-1/1/3 {verb}\norder/B/2/1/0 {verb}\n2 dead letters {verb}\n" == done.out
+    assert ([], 2) == (_rows(dead=True), len(_audit()))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["retry", STORE], 2, "name the work by its key"),
+        (["drop", STORE, "order/A-1/1/3", "--all"], 2, "name the work by its key"),
+        (["drop", STORE, "--all", "--force"], 2, "--force goes with a key"),
+        (["retry", STORE, "order/A-1/x/3"], 2, "is no key of work"),
+        (["retry", STORE, "order/1/3"], 2, "is no key of work"),
+        (["retry", STORE, "order/A-1/1/99"], 6, "no work `order/A-1/1/99`"),
+        (["ls", STORE, "--entity", "order"], 2, "kind/id"),
+        (["ls", STORE, "--after", "nonsense"], 2, "not a cursor"),
+        (["ls", STORE, "--after", '["order","A-1","effect",99999999999999999999,0]'], 2, "not a cursor"),
+        (["ls", "sqlite:///nowhere.db"], 6, "no store"),
+        ([], 2, "say what to do"),
+    ],
+)
+def test_a_wrong_call_changes_nothing(call: Caller, work: Path, words: list[str], code: int, said: str) -> None:
+    """And says what to write."""
+    before = _rows()
+    ended = call("effects", *words)
+
+    assert (code, True) == (ended.code, said in ended.err)
+    assert before == _rows()
+
+
+def test_a_store_that_keeps_no_work_says_so(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its effects stand in the journals."""
+
+    class Bare:
+        async def close(self) -> None:
+            """Nothing to let go."""
+
+    async def opened(url: str) -> Any:
+        return Bare()
+
+    monkeypatch.setattr(command, "opened_store", opened)
+    ended = call("effects", "ls", "memory:")
+
+    assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work; sqlite:"))
+
+
+@pytest.mark.parametrize("place", ["files", "server"])
+def test_work_is_the_same_to_a_person_on_every_store(call: Caller, folder: Path, place: str) -> None:
+    """Listed, retried and dropped by the same keys, on files and on a PostgreSQL server too."""
+    url = "file:orders" if place == "files" else store_or_skip()
+    asyncio.run(_dead_letters(url))
+    listed = call("effects", "ls", url, "--dead")
+    retried = call("effects", "retry", url, "order/1/1/0")
+    dropped = call("effects", "drop", url, "order/1/1/1")
+    left = json.loads(call("effects", "ls", url, "--json").out)["rows"]
+
+    assert ["order/1/1/0", "order/1/1/1"] == [line.split()[0] for line in listed.out.splitlines()]
+    assert 2 == listed.out.count("  ConnectionError: gone\n")
+    assert (0, 0) == (retried.code, dropped.code)
+    assert [("order/1/1/0", 0, None)] == [(each["key"], each["attempts"], each["dead_ms"]) for each in left]
+
+
+def test_work_behind_much_that_is_not_asked_for_is_found(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server walks a bounded number of rows for each page, and may give an empty one: that is not the end."""
+    monkeypatch.setattr(postgres_work, "WALK_MAX", 1)
+    url = store_or_skip()
+    asyncio.run(_dead_letters(url))
+    asyncio.run(_left(url, "order/2", "call"))
+    listed = call("effects", "ls", url, "--name", "call")
+    none = call("effects", "ls", url, "--name", "nobody")
+
+    assert ["order/2/1/0"] == [line.split()[0] for line in listed.out.splitlines()]
+    assert ("", "nothing is left to do\n") == (none.out, none.err)
+
+
+async def _left(url: str, entity: str, name: str) -> None:
+    store, now_ms = await opened_store(url), SystemClock().now_ms()
+    try:
+        work = Work(Place("effect", 1, 0), name, {"name": name}, now_ms)
+        await store.append(replace(Life(entity, time_ms=now_ms).created(), left=Left((work,))))
+    finally:
+        await store.close()
+
+
+async def _dead_letters(url: str) -> None:
+    store, now_ms = await opened_store(url), SystemClock().now_ms()
+    try:
+        assert isinstance(store, WorkStore)
+        works = tuple(Work(Place("effect", 1, each), "mail", {"name": "mail"}, now_ms) for each in (0, 1))
+        await store.append(replace(Life("order/1", time_ms=now_ms).created(), left=Left(works)))
+        claims = await store.claim("effect", ("mail",), owner="w", now_ms=now_ms, until_ms=now_ms + 9_000, limit=9)
+        facts = {"code": "ConnectionError", "message": "gone"}
+        await store.settle(tuple(Settled(each, "dead", error=facts) for each in claims), now_ms=now_ms)
+    finally:
+        await store.close()
+
+
+async def test_of_all_what_is_refused_is_told_and_the_rest_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    """One compensation that must stay keeps no other dead letter from being forgotten."""
+    rows = [WorkRow(f"order/{each}", Work(Place("effect", 2, 0), "mail", {}, 0), 1, 1, None) for each in range(3)]
+    done: list[str] = []
+
+    class Rows:
+        async def all(self, query: WorkQuery) -> AsyncIterator[WorkRow]:
+            for each in rows:
+                yield each
+
+    async def drop(row: WorkRow) -> None:
+        if row.entity == "order/1":
+            raise RejectedError("it must stay", code="work.compensation")
+        done.append(row.entity)
+
+    code = await command._each(Terminal(), cast("Desk", Rows()), WorkQuery(), drop, "dropped")
+    told = capsys.readouterr()
+
+    assert (5, ["order/0", "order/2"]) == (code, done)
+    assert ("2 dead letters dropped\n", True) == (told.out, "it must stay" in told.err)

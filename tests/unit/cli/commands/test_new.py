@@ -1,0 +1,106 @@
+"""`interlock new`: a project that passes its own test at once, and never takes the place of something else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlock.cli.commands import new
+from tests.unit.cli.calls import Caller
+
+FILES = ["README.md", "handlers.py", "interlock.schema.json", "interlock.toml", "requirements.txt"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("template", new.TEMPLATES)
+def test_a_project_passes_its_own_test_at_once(call: Caller, folder: Path, template: str) -> None:
+    """As a beginner runs it; its chart has no findings, not even small ones."""
+    made = call("new", "parcel-return", "--template", template)
+    project = folder / "parcel-return"
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"],
+        cwd=project,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=55,
+    )
+    checked = call("check", "--strict", project / "parcel-return.interlock.yaml")
+
+    assert 0 == made.code, made.err
+    assert 0 == tested.returncode, tested.stdout
+    assert " passed" in tested.stdout
+    assert (0, "") == (checked.code, checked.out.partition("no findings")[0]), checked.out
+    assert sorted([*FILES, "parcel-return.interlock.yaml", "test_parcel_return.py"]) == sorted(
+        each.name for each in project.iterdir()
+    )
+
+
+def test_every_command_works_in_it_without_further_words(
+    call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its README says."""
+    call("new", "shop")
+    monkeypatch.chdir(folder / "shop")
+    made = call("create", "shop/1", "--context", '{"amount": 4990}')
+    sent = call("send", "shop/1", "order.placed")
+
+    assert (0, 0) == (made.code, sent.code), made.err + sent.err
+    assert "shop/1 order.placed applied: charge_pending" in sent.out
+    assert "shop 1.0.0   1 entity   " in call("top").out
+
+
+def test_nothing_is_overwritten(call: Caller, folder: Path) -> None:
+    """Neither a folder with something in it, nor a file, nor a link to nowhere; and nothing is left behind."""
+    (folder / "full").mkdir()
+    (folder / "full" / "mine.txt").write_text("mine", encoding="utf-8")
+    (folder / "link").symlink_to("nowhere")
+    before = sorted(each.name for each in folder.iterdir())
+    codes = [call("new", name).code for name in ("full", "lamp.yaml", "link")]
+
+    assert [2, 2, 2] == codes
+    assert before == sorted(each.name for each in folder.iterdir())
+    assert "mine" == (folder / "full" / "mine.txt").read_text(encoding="utf-8")
+
+
+def test_an_empty_folder_is_filled(call: Caller, folder: Path) -> None:
+    """Somebody made it for this."""
+    (folder / "shop").mkdir()
+
+    assert 0 == call("new", "shop").code
+    assert (folder / "shop" / "shop.interlock.yaml").is_file()
+
+
+@pytest.mark.parametrize("name", ["1st", "a b", "_x", "ünder", "a" * 64, ".", "..", "a.b", "-x"])
+def test_a_name_that_no_chart_can_have_is_refused(call: Caller, folder: Path, name: str) -> None:
+    """Before anything is made."""
+    before = sorted(folder.iterdir())
+
+    assert 2 == call("new", "--", name).code
+    assert before == sorted(folder.iterdir())
+
+
+def test_a_place_that_is_not_there_is_told(call: Caller, folder: Path) -> None:
+    """Folders above are not made by guessing."""
+    ended = call("new", "none/shop")
+
+    assert (6, False) == (ended.code, (folder / "none").exists())
+
+
+def test_a_failure_in_the_middle_leaves_nothing(call: Caller, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk, say."""
+    before = sorted(folder.iterdir())
+
+    def full(made: Path, template: str, name: str) -> list[str]:
+        (made / "half").write_text("", encoding="utf-8")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(new, "_fill", full)
+
+    assert 7 == call("new", "shop").code
+    assert before == sorted(folder.iterdir())

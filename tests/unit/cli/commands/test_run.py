@@ -1,0 +1,436 @@
+"""`interlock run`: real processes and real signals, with handlers in flight; whatever happens, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.cli.output.log_handler import Told
+from interlock.cli.output.terminal import Terminal
+from interlock.cli.session import charts_of_code
+from interlock.errors import UsageError
+from interlock.observe.fleet import orphans
+from interlock.ports.store import Query
+from interlock.ports.work import WorkQuery, WorkStore
+from interlock.stores.sqlite.store import open_store
+from tests.support.eventually import PATIENCE_SECONDS, eventually
+from tests.unit.cli.calls import Caller
+
+ORDER = """
+interlock: 1
+kind: order
+revision: 1.0.0
+initial: unpaid
+states:
+  unpaid: {on: {pay: charging}}
+  charging: {invoke: {id: charge, src: payment.charge, onDone: paid, onError: declined}}
+  paid: {}
+  declined: {}
+"""
+
+APP = """
+import asyncio, os, pathlib
+import interlock
+
+order = interlock.load("order.yaml")
+how = os.environ["HOW"]
+
+
+def say(attempt):
+    print("begun", attempt.key, flush=True)
+
+
+if how == "thread":
+    @order.handler("payment.charge")
+    def charge(attempt):
+        say(attempt)
+        pathlib.Path("gate").read_text()  # a pipe: it waits until the test writes
+elif how == "hangs":
+    @order.handler("payment.charge")
+    async def charge(attempt):
+        attempt.heartbeat({"page": 41 + attempt.number})
+        say(attempt)
+        await asyncio.Event().wait()
+elif how == "stubborn":
+    @order.handler("payment.charge")
+    async def charge(attempt):
+        say(attempt)
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+
+def charts():
+    return [order]
+"""
+
+URL = "sqlite:///orders.db"
+
+
+@pytest.fixture
+def orders(folder: Path) -> Path:
+    """A folder with an application, and an order that waits to be charged."""
+    (folder / "order.yaml").write_text(ORDER, encoding="utf-8")
+    (folder / "orders_app.py").write_text(APP, encoding="utf-8")
+    os.mkfifo(folder / "gate")
+    with interlock.open(URL, charts=[interlock.load("order.yaml")], work=False) as sender:
+        sender.create("order/1")
+        sender.send("order/1", "pay")
+    return folder
+
+
+class Worker:
+    """A process of `interlock run`."""
+
+    def __init__(self, folder: Path, how: str, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "interlock", "run", "orders_app:charts", "--store", URL, *options],
+            cwd=folder,
+            env={**os.environ, "HOW": how, "PYTHONPATH": str(folder)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def begun(self) -> str:
+        """Wait until a handler has begun; its key."""
+        assert self.process.stdout is not None
+        word, key = self.process.stdout.readline().split()
+
+        assert "begun" == word
+        return key
+
+    def heard(self, word: str) -> str:
+        """Wait for a line that begins so."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if line.startswith(word):
+                return line
+        raise AssertionError(f"no line `{word}`")
+
+    def ended(self) -> tuple[int, str]:
+        """Its code and its last report."""
+        out, _ = self.process.communicate(timeout=PATIENCE_SECONDS)
+        return self.process.returncode, out
+
+
+@contextmanager
+def worker(folder: Path, how: str, *options: str) -> Iterator[Worker]:
+    """A process that ends with the test."""
+    found = Worker(folder, how, *options)
+    try:
+        yield found
+    finally:
+        found.process.kill()
+        found.process.communicate()
+
+
+async def settled() -> tuple[list[str], tuple[str, ...]]:
+    """The keys under which another process, which can, charges what is left; and where the order ends up."""
+    chart, asked = interlock.load("order.yaml"), list[str]()
+
+    @chart.handler("payment.charge")
+    async def charge(attempt: interlock.Attempt) -> None:
+        asked.append(attempt.key)
+
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open(URL, charts=[chart]) as runtime:
+        async for entry in runtime.watch("order/1", poll_ms=50):
+            if "paid" in entry.after:
+                break
+        assert isinstance(runtime.store, WorkStore)
+        assert () == (await runtime.store.works(WorkQuery())).rows
+        return asked, (await runtime.state("order/1")).configuration
+
+
+def test_work_in_hand_finishes_before_the_process_ends(orders: Path) -> None:
+    """SIGTERM: what is in flight is let finish, its result is kept, and the code is 0."""
+    with worker(orders, "thread") as process:
+        running = process.heard("running")
+        process.begun()
+        process.process.send_signal(signal.SIGTERM)
+        draining = process.heard("draining")
+        (orders / "gate").write_text("go")
+        code, said = process.ended()
+
+    assert ": order 1.0.0+" in running
+    assert "1 handler" in running
+    assert "SIGTERM" in draining
+    assert (0, "closed: 1 finished, 0 put back for others; it took") == (code, said[: said.index(" took") + 5])
+    assert ([], ("paid",)) == asyncio.run(settled())
+
+
+def test_work_that_does_not_finish_is_put_back_for_others(orders: Path) -> None:
+    """At the deadline, without waiting for its lease; under the same key."""
+    with worker(orders, "hangs", "--drain", "100ms") as process:
+        key = process.begun()
+        process.process.send_signal(signal.SIGINT)
+        code, said = process.ended()
+
+    assert (0, "closed: 0 finished, 1 put back for others") == (code, said.partition(";")[0])
+    assert ([key], ("paid",)) == asyncio.run(settled())
+
+
+def test_handlers_see_keys_behind_the_prefix_of_the_project_or_of_the_call(orders: Path) -> None:
+    """Each worker of a store must put the same before them: a service knows a deed by its key."""
+    (orders / "interlock.toml").write_text('key_prefix = "eu/"\n')
+    keys = []
+    for options in ((), ("--key-prefix", "us/"), ("--key-prefix", "")):
+        with worker(orders, "hangs", "--drain", "100ms", *options) as process:
+            keys.append(process.begun())
+            process.process.send_signal(signal.SIGTERM)
+            process.ended()
+
+    assert ["eu/order/1/2/0", "us/order/1/2/0", "order/1/2/0"] == keys
+
+
+def test_a_thread_that_cannot_be_stopped_keeps_its_lease_and_holds_nothing_up(orders: Path) -> None:
+    """The process ends all the same; another takes the work up when the lease is over."""
+    with worker(orders, "thread", "--drain", "100ms", "--lease", "2s") as process:
+        key = process.begun()
+        process.process.send_signal(signal.SIGTERM)
+        code, said = process.ended()
+
+    assert (0, True) == (code, "1 left running" in said)
+    assert ([key], ("paid",)) == asyncio.run(settled())
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=["term", "int", "kill"]
+)
+def test_a_second_signal_or_a_kill_ends_it_at_once_and_loses_nothing(
+    orders: Path, number: signal.Signals, code: int
+) -> None:
+    """Whatever it had in hand is done by another, under the same key."""
+    with worker(orders, "stubborn", "--lease", "1s") as process:
+        key = process.begun()
+        if number is not signal.SIGKILL:
+            process.process.send_signal(number)
+            process.heard("draining")
+        process.process.send_signal(number)
+        ended, _ = process.ended()
+
+    assert code == ended
+    assert ([key], ("paid",)) == asyncio.run(settled())
+
+
+def test_what_a_killed_process_told_is_known_to_the_next(orders: Path) -> None:
+    """The details of its last heartbeat were kept when its lease was renewed."""
+    with worker(orders, "hangs", "--lease", "600ms") as process:
+        process.begun()
+        told = asyncio.run(_told())
+        process.process.kill()
+    chart, seen = interlock.load("order.yaml"), list[object]()
+
+    @chart.handler("payment.charge")
+    async def charge(attempt: interlock.Attempt) -> None:
+        seen.append(attempt.details)
+
+    asyncio.run(_paid(chart))
+
+    assert ({"details": {"page": 42}}, [{"page": 42}]) == (told, seen)
+
+
+async def _told() -> object:
+    """Wait until something stands beside the work."""
+    store = open_store(URL)
+    try:
+
+        async def error() -> Any:
+            (row,) = (await store.works(WorkQuery())).rows
+            return row.error
+
+        return await eventually(error)
+    finally:
+        await store.close()
+
+
+async def _paid(chart: interlock.BoundChart) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open(URL, charts=[chart]) as runtime:
+        async for entry in runtime.watch("order/1", poll_ms=50):
+            if "paid" in entry.after:
+                return
+
+
+def test_processes_of_one_life_stop_as_one(orders: Path) -> None:
+    """A signal to one of them drains both; each ends with 0, and the work in hand is put back."""
+    life = ("--life", f"test-run-{os.getpid()}")
+    with worker(orders, "nothing", *life) as idle, worker(orders, "hangs", *life, "--drain", "100ms") as busy:
+        idle.heard("running")
+        key = busy.begun()
+        busy.process.send_signal(signal.SIGTERM)
+        ends = busy.ended(), idle.ended()
+
+    assert [(0, "closed: 0 finished, 1 put back for others"), (0, "closed: nothing was in hand")] == [
+        (code, said.partition(";")[0]) for code, said in ends
+    ]
+    assert ([key], ("paid",)) == asyncio.run(settled())
+
+
+def test_what_nobody_here_performs_is_said_at_once(orders: Path) -> None:
+    """Its work waits; the process runs."""
+    with worker(orders, "nothing") as process:
+        missing = process.heard("missing")
+        advice = process.heard("  name")
+        process.process.send_signal(signal.SIGTERM)
+        code, said = process.ended()
+
+    assert "`payment.charge` of order has no handler here" in missing
+    assert "interlock run MODULE:NAME" in advice
+    assert (0, True) == (code, said.startswith("closed: nothing was in hand; it took "))
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_what_is_logged_is_shown_with_its_facts(capsys: pytest.CaptureFixture[str], verbose: bool) -> None:
+    """On one line, whatever it holds; a traceback only for those who ask."""
+    log = logging.Logger("of this test")  # noqa: LOG001 - one that goes with the test
+    log.addHandler(Told(Terminal(verbose=verbose)))
+    try:
+        raise ConnectionError("gone\naway")
+    except ConnectionError as error:
+        log.warning("a handler raised", exc_info=error, extra={"handler": "charge\x1b"})
+    log.error("a dead letter waits for a person", extra={"key": "order/1/2/0"})
+    log.info("nothing much")
+    lines = capsys.readouterr().err.splitlines()
+
+    assert [
+        "warning: a handler raised: ConnectionError: gone\\naway handler=charge\\x1b",
+        "error: a dead letter waits for a person key=order/1/2/0",
+    ] == [each for each in lines if not each.startswith(("  ", "info"))]
+    assert [verbose, verbose] == ["  Traceback (most recent call last):" in lines, "info: nothing much" in lines]
+
+
+def test_the_same_line_within_seconds_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless one wants to see all; and times are told as times."""
+    logger = logging.getLogger("test.repeated")
+    for verbose in (False, True):
+        told = Told(Terminal(verbose=verbose))
+        for second in (0.0, 0.5, 9.9, 10.1, 10.2):
+            record = logger.makeRecord(
+                logger.name, logging.WARNING, __file__, 1, "late", (), None, None, {"began_ms": 1_767_225_600_000}
+            )
+            record.created = second
+            told.handle(record)
+        shown = capsys.readouterr().err.splitlines()
+        line = "warning: late began=2026-01-01T00:00:00.000Z"
+
+        assert ([line] * 5 if verbose else [line, f"{line} (2 more like it)"]) == shown
+
+
+def test_entities_of_another_revision_are_told_at_the_start(orders: Path) -> None:
+    """Their work waits for a process that has their chart; without a word that would look like peace."""
+    (orders / "order.yaml").write_text(ORDER + "description: changed\n", encoding="utf-8")
+    with worker(orders, "quick") as process:
+        told = process.heard("missing: entities")
+
+    assert told.startswith("missing: entities of order 1.0.0+")
+    assert "no chart here goes on with them; load that revision too, or declare `compatible` in 1.0.0+" in told
+
+
+async def test_entities_of_another_revision_that_were_cancelled_wait_for_nothing(tmp_path: Path) -> None:
+    """They stand where they were when their parent left them; only those that live are told."""
+    trip = interlock.loads("""
+interlock: 1
+kind: trip
+initial: planned
+states:
+  planned: {invoke: {id: stay, type: chart, src: stay}, on: {dropped: over}}
+  over: {type: final}
+""")
+    stay = "interlock: 1\nkind: stay\ninitial: booked\nstates: {booked: {expect: {within: forever}}}\n"
+    url, found = f"sqlite:///{tmp_path}/trips.db", []
+    for living in (False, True):
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            interlock.open(url, charts=[trip, interlock.loads(stay)]) as trips,
+        ):
+            await trips.create(f"trip/{living}")
+            await _until_a_stay(trips, None)
+            if not living:
+                await trips.send(f"trip/{living}", "dropped")
+                await _until_a_stay(trips, "cancelled")
+        async with interlock.open(url, charts=[trip, interlock.loads(f"{stay}description: changed\n")]) as trips:
+            found.append([each.kind for each in await orphans(trips) or ()])
+
+    assert [[], ["stay"]] == found
+
+
+async def _until_a_stay(trips: interlock.Runtime, ended: str | None) -> None:
+    async def is_there() -> bool:
+        return ended in [each.ended for each in (await trips.store.find(Query(kind="stay"))).rows]
+
+    await eventually(is_there)
+
+
+def test_an_application_is_a_chart_a_list_or_a_function(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anything else is told, with what was wrong, and where."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "app_of_mine", raising=False)
+    (folder / "app_of_mine.py").write_text(
+        "import interlock\n"
+        'lamp = interlock.load("lamp.yaml")\n'
+        "lamps = [lamp]\n"
+        "def make():\n    return lamp\n"
+        "def broken():\n    raise ValueError('no')\n"
+        "nothing = []\nnumber = 3\n"
+    )
+    (folder / "broken_of_mine.py").write_text("import json\n\njson.loads('{')\n")
+    (folder / "unread_of_mine.py").write_text("x = 1\ndef (\n")
+    found = [[each.chart.kind for each in charts_of_code(f"app_of_mine:{name}")] for name in ("lamp", "lamps", "make")]
+    refused = []
+    for name in (
+        "app_of_mine:broken",
+        "app_of_mine:nothing",
+        "app_of_mine:number",
+        "app_of_mine:x",
+        "broken_of_mine:x",
+        "unread_of_mine:x",
+        "absent_of_mine:x",
+        "app_of_mine.py",
+        "x y",
+    ):
+        with pytest.raises(UsageError) as raised:
+            charts_of_code(name)
+        refused.append(f"{raised.value.message}; {raised.value.hint}")
+
+    said = "Expecting property name enclosed in double quotes"
+    absent = "is absent_of_mine.py in this folder, or installed?"
+    given = "name what interlock.load gave, a list of those, or a function that returns one"
+
+    assert [["lamp"]] * 3 == found
+    assert [
+        "`app_of_mine:broken` raised ValueError: no; look at app_of_mine.py, line 7",
+        f"`app_of_mine:nothing` gives no charts; {given}",
+        f"`app_of_mine:number` gives no charts; {given}",
+        "module `app_of_mine` has no `x`; its charts are lamp",
+        f"module `broken_of_mine` raised JSONDecodeError: {said}; look at broken_of_mine.py, line 3",
+        "module `unread_of_mine` raised SyntaxError: invalid syntax; look at unread_of_mine.py, line 2",
+        f"module `absent_of_mine` cannot be imported: No module named 'absent_of_mine'; {absent}",
+        "`app_of_mine.py` names no charts; write module:name, as in app_of_mine:charts",
+        "`x y` names no charts; write module:name, as in orders:charts",
+    ] == refused
+
+
+def test_a_wrong_call_of_run_begins_nothing(call: Caller, folder: Path) -> None:
+    """No store is made, and the code is 2."""
+    ends = [
+        call("run", "nowhere:charts", "--store", URL),
+        call("run", "--store", URL),
+        call("run", "os:path", "--store", URL),
+        call("run", "os:path", "--store", "orders.db"),
+    ]
+
+    assert [2] * 4 == [each.code for each in ends]
+    assert not (folder / "orders.db").exists()

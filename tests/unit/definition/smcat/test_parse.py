@@ -1,0 +1,227 @@
+"""The smcat language as text: what is accepted, what it means, and every problem at once with its place."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.definition.smcat.parse import Body, Words, parse_smcat
+from interlock.definition.smcat.read import read_smcat
+from interlock.definition.source.text import Lines
+from interlock.model.diagnostics import Findings
+from interlock.model.limits import DEFINITION_BYTES_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
+
+
+def parse(text: str) -> tuple[Body | None, Findings]:
+    """The syntax of a text and what was found."""
+    findings = Findings()
+    return parse_smcat(text, Lines(text, "t.smcat"), findings), findings
+
+
+def accepted(text: str) -> Body:
+    """The syntax of a text in which nothing is found."""
+    body, findings = parse(text)
+    assert [] == findings.items
+    assert body is not None
+    return body
+
+
+def problems(text: str) -> list[str]:
+    """What is found in a text, as `line:column message; hint`."""
+    _, findings = parse(text)
+    return [
+        f"{each.place.line}:{each.place.column} {each.message}" + (f"; {each.hint}" if each.hint else "")
+        for each in findings.items
+    ]
+
+
+@pytest.mark.parametrize("arrow", ["->", "=>", "=>>", ">>", "--", "=="])
+def test_every_forward_arrow_leads_to_the_right(arrow: str) -> None:
+    """The language has many arrows for one thing."""
+    (found,) = accepted(f"a {arrow} b;").arrows
+
+    assert ("a", "b") == (found.source, found.target)
+
+
+@pytest.mark.parametrize("arrow", ["<-", "<=", "<<=", "<<", "<:"])
+def test_every_backward_arrow_is_turned_round(arrow: str) -> None:
+    """`a <- b` is `b -> a`."""
+    (found,) = accepted(f"a{arrow}b;").arrows
+
+    assert ("b", "a") == (found.source, found.target)
+
+
+def test_a_colon_arrow_is_one_only_behind_other_statements() -> None:
+    """In front of all else it begins the activities of a state, as in state-machine-cat."""
+    first = accepted("a :> b;")
+    later = accepted("a; a :> b;")
+
+    assert (["a"], []) == ([each.name for each in first.declarations], first.arrows)
+    assert 1 == len(later.arrows)
+
+
+def test_names_may_be_quoted() -> None:
+    """Inside quotes everything but a quote may stand, and that with a backslash."""
+    body = accepted(r'"a; \"b\"" -> "";')
+
+    assert ('a; "b"', "") == (body.arrows[0].source, body.arrows[0].target)
+
+
+def test_comments_stand_anywhere_between_words() -> None:
+    """Both kinds, also with separators inside."""
+    body = accepted("/* a; \n */ a // b ->\n -> /**/ b /* ; */ ; // end")
+
+    assert 1 == len(body.arrows)
+
+
+def test_notes_belong_to_what_follows() -> None:
+    """Each line is one."""
+    body = accepted("# one\n#two \na;\n# three\na -> b;")
+
+    assert ["one", "two"] == body.declarations[0].notes
+    assert ["three"] == body.arrows[0].notes
+
+
+def test_attributes_are_read() -> None:
+    """Their names are not case-sensitive, and the last of a name counts."""
+    body = accepted(
+        'a [Label="x \\"y\\"" COLOR="red" class="b c" active type=parallel type=regular];a->b[width=2.5 type=internal];'
+    )
+
+    expected = {"label": 'x "y"', "color": "red", "class": "b c", "active": True, "type": "regular"}
+    assert expected == body.declarations[0].attributes
+    assert {"width": 2.5, "type": "internal"} == body.arrows[0].attributes
+
+
+def test_texts_end_at_their_separators() -> None:
+    """Activities end at a comma, labels do not; quotes keep everything in."""
+    body = accepted('a: entry/ x, b: "c, d; {" {x;}; a -> b: e, f [g]/ h ; a -> b: "i; j";')
+
+    assert [Words("entry/ x", 3), Words("c, d; {", 17)] == [each.activities for each in body.declarations]
+    assert ["e, f [g]/ h", "i; j"] == [each.label.text for each in body.arrows if each.label]
+
+
+def test_a_state_declared_twice_is_the_last_one_in_the_place_of_the_first() -> None:
+    """As in state-machine-cat; it is probably a mistake."""
+    body, findings = parse("a: x, b, a: y;")
+
+    assert body is not None
+    assert ["y", None] == [each.activities.text if each.activities else None for each in body.declarations]
+    assert ["smcat.state_repeated"] == [each.code for each in findings.items]
+
+
+def test_a_quote_that_is_not_closed_is_text() -> None:
+    """As in state-machine-cat; it is probably a mistake."""
+    body, findings = parse('a -> b: "x;')
+
+    assert body is not None
+    assert Words('"x', 8) == body.arrows[0].label
+    assert ["smcat.quote"] == [each.code for each in findings.items]
+
+
+PROBLEMS = {
+    "a": '`,` or `;` is missing after state "a"',
+    "a -> b": "`;` is missing after this transition",
+    "a -> ;": "the state at the other end of the arrow is missing here",
+    "a -> b: {x};": "put a label that holds `{` or `;` in quotes",
+    "a; b;": 'state "b" is declared too late',
+    "a; b ~ c;": "an arrow such as `->` is missing here",
+    "a, b -> c;": '`,` or `;` is missing after state "b"',
+    "a,": "a state is missing after the comma",
+    "a, }": "this `}` closes nothing",
+    "= a;": "a state's name is missing here; a name with such a character needs quotes",
+    '"a;': "a state's name is missing here; this quote is not closed",
+    "a; # end": "a note belongs in front of a state or a transition",
+    "a { b;": "a `}` is missing",
+    "a { };": 'there is no state between the braces of "a"',
+    "a; /* b": "this comment is not closed",
+    "a [tpye=final];": '"tpye" is not an attribute here; did you mean "type"?',
+    "a [x; b -> c;": '"x" is not an attribute here',
+    "a -> b [x; c -> d;": '"x" is not an attribute here',
+    "a [=];": '"=" is not an attribute here; the attributes here are label',
+    "a [type final];": "`type` needs a value",
+    "a [type=finale];": '"finale" is not a type here; did you mean "final"?',
+    "a [type=1];": '"1" is not a type here; the types are regular',
+    "a [label=x];": '`label` needs a text in quotes: `label="..."`',
+    'a [class="x;"];': "`class` needs letters, digits",
+    "a -> b [width=x];": "`width` is a number",
+    "a -> b [active];": '"active" is not an attribute here',
+}
+
+
+@pytest.mark.parametrize("text", PROBLEMS)
+def test_a_problem_is_told_with_its_fix(text: str) -> None:
+    """One mistake, one finding that names it."""
+    found = problems(text)
+
+    assert PROBLEMS[text] in found[0]
+    assert read_smcat(text, source="t.smcat").document is None
+
+
+def test_all_problems_are_told_at_once() -> None:
+    """Reading goes on behind the next semicolon, inside and outside of braces, and skips what is nested or quoted."""
+    text = 'a [x "]" y] { z; }, b {\n = c;\n d -> ; e -> f;\n};\ng -> [h];\ni -> "j;" k {;};\na -> b;\n l -> m'
+
+    assert ["1:4", "2:2", "3:7", "5:6", "6:11", "8:8"] == [each.split(" ")[0] for each in problems(text)]
+
+
+def test_a_stray_brace_is_told_and_skipped() -> None:
+    """What follows is still read."""
+    assert ["1:4 this `}` closes nothing"] == problems("a; } a -> b;")
+
+
+def test_a_text_that_is_no_smcat_gives_a_bounded_number_of_findings() -> None:
+    """A megabyte of semicolons is one mistake, not a million."""
+    reading = read_smcat(";" * 1_000_000, source="t.smcat")
+
+    assert 101 == len(reading.diagnostics)
+    assert "smcat.problems" in {each.code for each in reading.diagnostics}
+
+
+def test_depth_is_limited() -> None:
+    """Hundreds of thousands of braces are refused without recursion."""
+    body, findings = parse("a{" * 200_000)
+
+    assert body is None
+    assert ["smcat.depth"] == [each.code for each in findings.items]
+
+
+def test_a_chart_as_deep_as_the_limit_is_read() -> None:
+    """The limit counts states, not braces."""
+    body, findings = parse("a{" * (DEPTH_MAX - 1) + "b;" + "};" * (DEPTH_MAX - 1))
+
+    assert body is not None
+    assert [] == findings.items
+
+
+def test_the_number_of_states_is_limited() -> None:
+    """States beyond the limit are refused before they are tied together."""
+    body, findings = parse(",".join(f"s{each}" for each in range(STATES_MAX + 1)) + ";")
+
+    assert body is None
+    assert ["smcat.size"] == [each.code for each in findings.items]
+
+
+def test_the_number_of_transitions_is_limited() -> None:
+    """Transitions beyond the limit are refused before they are tied together."""
+    body, findings = parse("a->b;" * (TRANSITIONS_MAX + 1))
+
+    assert body is None
+    assert ["smcat.size"] == [each.code for each in findings.items]
+
+
+@pytest.mark.parametrize("text", ["a" * (DEFINITION_BYTES_MAX + 1), b"\xff"])
+def test_a_text_too_large_or_not_in_utf_8_is_refused(text: str | bytes) -> None:
+    """Before any of it is parsed."""
+    reading = read_smcat(text, source="t.smcat")
+
+    assert reading.document is None
+    assert reading.diagnostics[0].code in {"smcat.size", "smcat.encoding"}
+
+
+@given(st.text(alphabet='ab;,{}[]:#"->=</* \n\\', max_size=60))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    """Whatever the characters: a document or findings, never an exception, and places lie inside the text."""
+    reading = read_smcat(text, source="t.smcat")
+
+    assert reading.document is not None or reading.diagnostics
+    assert all(1 <= each.place.line <= text.count("\n") + 1 for each in reading.diagnostics)

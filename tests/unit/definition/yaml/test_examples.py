@@ -1,0 +1,47 @@
+"""The examples: read without findings, compile, survive a rewrite, and their regular form differs only in layout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from interlock.compiler.build import compile_document
+from interlock.definition.vocabulary.chart import SCHEMA_LINE
+from interlock.definition.yaml.format import FORMAT
+
+EXAMPLES = sorted((Path(__file__).parents[4] / "examples").glob("*.interlock.yaml"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda each: each.name)
+def test_an_example_reads_without_findings_and_survives_a_rewrite(path: Path) -> None:
+    """read(write(read(text))) == read(text), and the first line names the schema."""
+    text = path.read_text()
+    reading = FORMAT.read(text.encode(), source=path.name)
+    assert () == reading.diagnostics
+    assert reading.document is not None
+    assert SCHEMA_LINE == text.splitlines()[0]
+    writing = FORMAT.write(reading.document)
+    assert () == writing.diagnostics
+    assert reading.document == FORMAT.read(writing.text, source="again").document
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda each: each.name)
+def test_an_example_compiles_without_warnings(path: Path) -> None:
+    """An example is one to copy, so the compiler has nothing to warn of."""
+    document = FORMAT.read(path.read_bytes(), source=path.name).document
+    assert document is not None
+    assert [] == [str(each) for each in compile_document(document).diagnostics if each.severity != "info"]
+
+
+def test_the_examples_are_there() -> None:
+    """Eight charts, small and large."""
+    assert ["delivery", "door", "order", "player", "subscription", "survey", "trip", "vm"] == [
+        path.name.removesuffix(".interlock.yaml") for path in EXAMPLES
+    ]
+
+
+def test_the_format_is_found_by_its_suffixes() -> None:
+    """`.interlock.yaml` is ours; plain `.yaml` is read too."""
+    assert "yaml" == FORMAT.name
+    assert ".interlock.yaml" == FORMAT.suffixes[0]

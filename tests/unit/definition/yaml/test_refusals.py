@@ -1,0 +1,271 @@
+"""YAML to documents: every problem is told at once, with place, path and cure, and none takes the rest along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.definition.yaml.format import FORMAT
+from interlock.errors import Diagnostic
+from interlock.model.document import actions as act
+from interlock.model.document.document import Invoke, Transition
+from interlock.model.event import RESERVED_HINT
+
+HEAD = "interlock: 1\nkind: order\n"
+
+
+def findings(text: str) -> list[Diagnostic]:
+    """All findings of a text."""
+    return list(FORMAT.read(text, source="order.yaml").diagnostics)
+
+
+def finding(body: str) -> Diagnostic:
+    """The only finding of a chart whose first state has this body."""
+    (found,) = findings(f"{HEAD}states: {{a: {body}}}")
+    return found
+
+
+def told(body: str) -> tuple[str, str, str | None]:
+    """Code, message and hint of the only finding of a state."""
+    found = finding(body)
+    return found.code, found.message, found.hint
+
+
+def test_all_problems_are_told_at_once_in_order_of_position() -> None:
+    """Nothing stops at the first problem, and what is left still makes a document that others can check further."""
+    text = f"""{HEAD}revision: 3.1
+colour: red
+states:
+  paid:
+    entri: [a]
+    on: {{order.canceled: {{traget: x, guard: 5}}, "a b": c}}
+    after: {{30: paid}}
+  broken: 7
+"""
+    reading = FORMAT.read(text, source="order.yaml")
+    expected = """
+3:11 error value.type revision: expected a string, found a number; quote it to make it a string
+4:1 error key.unknown colour: a chart has no key "colour"
+7:5 error key.unknown states.paid.entri: a state has no key "entri"; did you mean "entry"?
+8:27 error key.unknown states.paid.on[order.canceled].traget: a transition has no key "traget"; did you mean "target"?
+8:45 error value.type states.paid.on[order.canceled].guard: expected a guard, found an integer
+8:49 error name.invalid states.paid.on[a b]: "a b" is not an event descriptor; such as `paid`, `payment.*`,
+9:13 error duration.invalid states.paid.after.30: "30" is not a duration or an expression; write a whole number with
+10:11 error value.type states.broken: expected a state, found an integer
+"""
+    actual = [str(each).removeprefix("order.yaml:") for each in reading.diagnostics]
+    for line, each in zip(expected.strip().splitlines(), actual, strict=True):
+        assert each.startswith(line)
+    assert reading.document is not None
+    assert ["paid", "broken"] == [each.key for each in reading.document.root.states]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("[]", "value.type"),
+        ("interlock: 2\nkind: a\nstates: {a: {}}", "value.type"),
+        ("interlock: one\nkind: a\nstates: {a: {}}", "value.choice"),
+        ("kind: a\nstates: {a: {}}", "key.missing"),
+        ("interlock: 1\nstates: {a: {}}", "key.missing"),
+        ("interlock: 1\nkind: a", "key.missing"),
+        ("interlock: 1\nkind: a b\nstates: {a: {}}", "name.invalid"),
+        ("interlock: 1\nkind: a\nstates: {}", "value.empty"),
+        ("a: *b", "yaml.alias"),
+    ],
+)
+def test_without_the_frame_of_a_chart_there_is_no_document(text: str, code: str) -> None:
+    """What is not even `interlock: 1`, a kind and states makes no document."""
+    reading = FORMAT.read(text, source="x")
+    assert reading.document is None
+    assert [code] == [each.code for each in reading.diagnostics]
+
+
+NO_LIST = ("value.type", "expected a list of actions, found a string", "write it as a list: [ ... ]")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("null", ("value.type", "expected a state, found null", "write {} for an empty one")),
+        ("{on: null}", ("value.type", "expected a mapping of events, found null", "write {} for an empty one")),
+        ("{entry: n}", ("value.type", "expected a list of actions, or a list of such lists, found a string", None)),
+        ("{on: {e: {actions: n}}}", NO_LIST),
+        ("{entry: [[a], b]}", NO_LIST),
+        ("{entry: ['= x']}", ("name.invalid", '"= x" is not a name', "a name is not empty and no expression")),
+        ("{entry: [{sned: {event: e}}]}", (
+            "key.missing",
+            "an action has one of the keys assign, do, raise, send, cancel, emit, log, if, foreach, script",
+            'did you mean "send"?',
+        )),
+        ("{entry: [{}]}", (
+            "key.missing",
+            "an action has one of the keys assign, do, raise, send, cancel, emit, log, if, foreach, script",
+            None,
+        )),
+        ("{entry: [{raise: e, log: x}]}", ("key.unknown", 'a raise has no key "log"', '"log" is a key of a log')),
+        ("{entry: [{assign: {a: 1}, with: 1}]}", (
+            "key.unknown",
+            'an assign has no key "with"',
+            '"with" is a key of a named action or an assign by a function or a named guard',
+        )),
+        ("{on: {e: {cond: g}}}", ("key.unknown", 'a transition has no key "cond"', 'here it is called "guard"')),
+        ("{output: 1}", (
+            "key.unknown",
+            'a state has no key "output"',
+            '"output" is a key of a final state or the call of a saga step',
+        )),
+        ("{type: parallel, initial: b}", (
+            "key.unknown",
+            'a parallel state has no key "initial"',
+            '"initial" is a key of a chart or an inline chart or a state',
+        )),
+        ("{type: compound}", ("value.choice", '"compound" is not parallel or final or history', "leave `type` out")),
+        ("{type: finale}", ("value.choice", '"finale" is not parallel or final or history', 'did you mean "final"?')),
+        ("{type: 5}", ("value.type", "expected parallel or final or history, found 5", None)),
+        ("{type: history, history: depp}", ("value.choice", '"depp" is not shallow or deep', 'did you mean "deep"?')),
+        ("{sensitive: false}", ("value.type", "expected true, found false", None)),
+        ("{invoke: {src: h, type: handle}}", (
+            "value.choice",
+            '"handle" is not handler or chart or an expression',
+            'did you mean "handler"?',
+        )),
+        ("{invoke: {src: h, timeout: 30}}", (
+            "value.type",
+            "expected a duration, found an integer",
+            "write a whole number with a unit, such as 30s or 1h30m",
+        )),
+        ("{invoke: {src: h, retry: {max: 1.5}}}", ("value.type", "expected an integer, found a number", None)),
+        ("{invoke: {src: h, retry: {max: 1, tries: 3}}}", (
+            "key.unknown",
+            'a retry policy has no key "tries"',
+            "its keys are max, backoff, jitter, on",
+        )),
+        ("{invoke: {src: h, retry: {max: -1}}}", ("value.range", "-1 is less than 0", None)),
+        ("{invoke: {src: h, autoforward: 1}}", ("value.type", "expected true or false, found an integer", None)),
+        ("{context: {x: {default: 1, min: true}}}", ("value.type", "expected a number, found a boolean", None)),
+        ("{always: []}", ("value.empty", "a list of transitions must not be empty", None)),
+        ("{on: {e: 'a b'}}", (
+            "name.invalid",
+            '"a b" is not a target',
+            "such as `paid`, `live.power`, `.child` or `#id`",
+        )),
+        (f"{{id: {'x' * 300}}}", (
+            "name.invalid",
+            "a dotted name without white space, comma, * or = may have at most 256 bytes",
+            None,
+        )),
+        ("{description: [x]}", ("value.type", "expected a string, found an array", None)),
+        ("{always: {guard: {al: [g]}}}", (
+            "key.missing",
+            "a guard has one of the keys name, all, any, not, in",
+            'did you mean "all"?',
+        )),
+    ],
+)  # fmt: skip
+def test_a_wrong_shape_is_told_with_its_cure(body: str, expected: tuple[str, str, str | None]) -> None:
+    """The message names what was expected and found; the hint says what to do, when we know."""
+    assert expected == told(body)
+
+
+@pytest.mark.parametrize("key", ["a b", "a.b", "", "é!", "#a", "x" * 257])
+def test_keys_of_states_are_letters_digits_underscore_and_dash(key: str) -> None:
+    """Ids are made of keys, so keys hold no dots, spaces or signs, and stay short (V6)."""
+    (found,) = findings(f"{HEAD}states: {{a: {{}}, '{key}': {{}}}}")
+    assert "name.invalid" == found.code
+    assert () == FORMAT.read(f"{HEAD}states: {{été-1_x: {{}}}}", source="x").diagnostics
+
+
+@pytest.mark.parametrize("event", ["a b", "a..b", ".a", "a.*.b", "*.a", "a,", "=a", ""])
+def test_bad_descriptors_are_refused(event: str) -> None:
+    """Descriptors are dotted tokens; a wildcard stands alone or last."""
+    assert "name.invalid" == finding(f"{{on: {{'{event}': b}}}}").code
+
+
+@pytest.mark.parametrize("text", ["30", "1.5s", "-1s", "30m1h", "1h1h", "1s 2ms", "s", "1s..2s", "forever"])
+def test_durations_need_falling_units(text: str) -> None:
+    """V7: a number with a unit, joined falling; ranges only in `backoff`, forever only in `expect`."""
+    assert "duration.invalid" == finding(f"{{invoke: {{src: h, timeout: '{text}'}}}}").code
+
+
+RESERVED = [
+    "{entry: [{raise: error.custom}]}",
+    "{exit: [{if: g, then: [{send: {event: done.x}}]}]}",
+    "{initial: {target: b, actions: [{raise: _x}]}, states: {b: {}}}",
+    "{type: history, actions: [{raise: after.x}]}",
+    "{invoke: {src: h, finalize: [{raise: _x}]}}",
+    "{invoke: {src: h, onError: {actions: [{raise: _x}]}}}",
+    "{saga: {steps: [{id: s, do: {src: h}}], onCompensated: {actions: [{raise: _x}]}}}",
+    "{context: {_x: any}}",
+    "{states: {_b: {}}}",
+    "{invoke: {src: {states: {_b: {}}}}}",
+]
+
+
+@pytest.mark.parametrize("body", RESERVED)
+def test_reserved_names_are_refused(body: str) -> None:
+    """Some names belong to the kernel (V6), in every block."""
+    found = finding(body)
+    assert ("name.reserved", RESERVED_HINT) == (found.code, found.hint)
+
+
+def test_converted_charts_may_carry_reserved_names() -> None:
+    """Another dialect's chart may raise `error.x` or name a state `_b`; listening to them is everybody's right."""
+    states = "states: {_a: {entry: [{raise: error.x}], invoke: {id: i}}}"
+    assert [] == findings(f"{HEAD}dialect: scxml\nevents: {{error.x: {{}}}}\n{states}")
+    assert [] == findings(f"{HEAD}states: {{a: {{on: {{error.*: b, done.state.a: b}}, entry: [{{raise: '= _x'}}]}}}}")
+    assert "name.reserved" == findings(f"{HEAD}events: {{error.x: {{}}}}\nstates: {{a: {{}}}}")[0].code
+
+
+def test_a_field_of_the_context_must_say_how_it_starts() -> None:
+    """One of default, required and nullable must be there; `any` starts null."""
+    assert ("context.no_value", 'the field "x" has no first value', "say one of default, required or nullable") == told(
+        "{context: {x: string, y: any, z: {type: string, nullable: true}}}"
+    )
+    assert "context.no_value" == finding("{context: {x: {type: string, required: false, nullable: false}}}").code
+    assert "states.a.context.x" == finding("{context: {x: string}}").place.path
+
+
+def test_what_an_invoke_must_say() -> None:
+    """An invoke has a source; an inline chart is a chart; a backoff rises, in sagas too."""
+    assert ("invoke.no_src", 'an invoke needs the key "src"', None) == told("{invoke: {id: i}}")
+    assert "invoke.type" == finding("{invoke: {type: handler, src: {states: {a: {}}}}}").code
+    expected = ("duration.range", 'the backoff "30s..1s" falls', "write 1s..30s")
+    assert expected == told("{invoke: {src: h, retry: {max: 1, backoff: 30s..1s}}}")
+    assert expected == told("{saga: {steps: [{id: s, do: {src: h}, retry: {max: 1, backoff: 30s..1s}}]}}")
+
+
+def test_a_broken_part_does_not_take_the_rest_along() -> None:
+    """A bad list item, a bad required key and a bad value are left out; their neighbours stay."""
+    text = f"""{HEAD}states:
+  a: {{entry: [x, 5, y], invoke: [{{src: h}}, {{src: 5}}], on: {{e: [b, 5], f: 5}}, saga: {{onDone: b}}}}"""
+    reading = FORMAT.read(text, source="x")
+    assert ["value.type"] * 4 + ["key.missing"] == [each.code for each in reading.diagnostics]
+    assert reading.document is not None
+    kept = reading.document.root.states[0]
+    assert ((act.Do(name="x"), act.Do(name="y")),) == kept.entry
+    assert (Invoke(src="h"), Invoke()) == kept.invokes
+    assert (Transition(events=("e",), targets=("b",)),) == kept.transitions
+    assert kept.saga is None
+
+
+EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[4] / "examples").glob("*.interlock.yaml"))]
+
+
+@pytest.mark.slow
+@given(
+    st.sampled_from(EXAMPLES), st.lists(st.tuples(st.integers(0, 9_999), st.text(max_size=3)), min_size=1, max_size=4)
+)
+@settings(max_examples=60)
+def test_no_text_makes_the_reader_raise(text: str, changes: list[tuple[int, str]]) -> None:
+    """However a definition is spoiled, the answer is a document or findings, and a document can be written again."""
+    for number, inserted in changes:
+        position = number % len(text)
+        text = text[:position] + inserted + text[position + 2 :]
+    reading = FORMAT.read(text, source="spoiled")
+    assert reading.document is not None or reading.diagnostics != ()
+    if reading.document is not None:
+        FORMAT.write(reading.document)

@@ -1,0 +1,608 @@
+"""A lane of work: claimed, performed, renewed, settled, drained."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from interlock.effects.lanes import Held, LaneLoop, Stopped
+from interlock.errors import RejectedError, UnavailableError
+from interlock.model.journal.work import Lane, Left, Place, Work
+from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, STOP_MS_MAX
+from interlock.ports.clock import Clock
+from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.stores.work_table import WorkTable
+from interlock.testing.clock import VirtualClock
+
+LEASE_MS = 3_000
+
+
+class TableStore:
+    """A work table as a store, which can be out of order."""
+
+    def __init__(self, *works: Work) -> None:
+        self.table = WorkTable()
+        self.table.keep("order/1", Left(born=works))
+        self.broken = False
+        self.looks = 0
+
+    def check(self) -> None:
+        """Fails while it is out of order."""
+        if self.broken:
+            raise UnavailableError("out of order", code="store.broken")
+
+    async def claim(
+        self, lane: Lane, names: tuple[str, ...] | None, *, owner: str, now_ms: int, until_ms: int, limit: int
+    ) -> tuple[Claim, ...]:
+        """As the table does."""
+        self.looks += 1
+        self.check()
+        return self.table.claim(lane, names, owner=owner, now_ms=now_ms, until_ms=until_ms, limit=limit)
+
+    async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
+        """As the table does."""
+        self.check()
+        return self.table.renew(claims, until_ms=until_ms)
+
+    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        """As the table does."""
+        self.check()
+        return self.table.settle(settled, now_ms=now_ms)
+
+    async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
+        """As the table does."""
+        self.check()
+        return self.table.soonest(lane, names)
+
+    async def works(self, query: WorkQuery) -> WorkPage:
+        """As the table does."""
+        return self.table.works(query)
+
+
+def work(version: int, *, due_ms: int = 0) -> Work:
+    """Work for the handler `charge`."""
+    return Work(Place("effect", version, 0), "charge", {}, due_ms)
+
+
+@asynccontextmanager
+async def running(
+    store: TableStore,
+    perform: Callable[[Held], Awaitable[Settled | None]],
+    clock: Clock,
+    *,
+    side_by_side: int = 4,
+) -> AsyncIterator[LaneLoop]:
+    """A lane that works until the test is over."""
+    loop = LaneLoop(
+        store, "effect", perform, clock, owner="w1", running_max=side_by_side, names=("charge",), lease_ms=LEASE_MS
+    )
+    task = asyncio.ensure_future(loop.run())
+    try:
+        yield loop
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def drained(loop: LaneLoop, timeout_ms: int = 1_000) -> Stopped:
+    """How a lane ended that was told to."""
+    await loop.stop(timeout_ms)
+    return await loop.put_back()
+
+
+async def test_due_work_is_performed_and_settled() -> None:
+    """Each once."""
+    store, clock, seen = TableStore(work(2), work(3)), VirtualClock(), []
+
+    async def perform(held: Held) -> Settled:
+        seen.append(held.claim.work.place.version)
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance()
+
+    assert ([2, 3], ()) == (sorted(seen), store.table.works(WorkQuery()).rows)
+
+
+async def test_work_is_taken_up_when_it_is_due() -> None:
+    """Not at the next look: the loop knows when."""
+    clock = VirtualClock(0)
+    store, seen = TableStore(work(2, due_ms=300)), []
+
+    async def perform(held: Held) -> Settled:
+        seen.append(clock.now_ms())
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance(LOOK_MS_MAX)
+
+    assert [300] == seen
+
+
+async def test_work_of_this_process_is_taken_up_at_once() -> None:
+    """A signal, no look."""
+    clock, store, seen = VirtualClock(0), TableStore(), []
+
+    async def perform(held: Held) -> Settled:
+        seen.append(clock.now_ms())
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance(10)
+        store.table.keep("order/1", Left(born=(work(2),)))
+        loop.wake()
+        await clock.advance()
+
+    assert [10] == seen
+
+
+async def test_work_of_another_process_is_found_at_the_next_look() -> None:
+    """Within a second."""
+    clock, store, seen = VirtualClock(0), TableStore(), []
+
+    async def perform(held: Held) -> Settled:
+        seen.append(clock.now_ms())
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance(10)
+        store.table.keep("order/1", Left(born=(work(2),)))
+        await clock.advance(LOOK_MS_MAX)
+
+    assert [LOOK_MS_MAX] == seen
+
+
+async def test_an_idle_lane_looks_once_a_second() -> None:
+    """On a clock that takes every wait alike, as the system's clock does."""
+    clock, store = VirtualClock(0), TableStore()
+
+    async def perform(held: Held) -> Settled | None:
+        return None
+
+    async with running(store, perform, PlainClock(clock)):
+        await clock.advance(60_000)
+
+    assert 60 <= store.looks <= 61
+
+
+class PlainClock:
+    """A virtual clock without knowledge of polls."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.now_ms, self.sleep_ms, self.jitter, self.token = clock.now_ms, clock.sleep_ms, clock.jitter, clock.token
+
+
+async def test_no_more_work_is_in_hand_than_allowed() -> None:
+    """The rest stays in the store, for others too."""
+    store, clock, gate = TableStore(*(work(n) for n in range(2, 10))), VirtualClock(), asyncio.Event()
+    most = 0
+
+    async def perform(held: Held) -> Settled:
+        nonlocal most
+        most = max(most, loop.in_hand)
+        await gate.wait()
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock, side_by_side=3) as loop:
+        await clock.advance()
+
+        assert 3 == loop.in_hand
+        gate.set()
+        await clock.advance()
+
+    assert (3, ()) == (most, store.table.works(WorkQuery()).rows)
+
+
+async def test_work_in_hand_is_renewed() -> None:
+    """However long it takes, nobody else gets it."""
+    store, clock, gate, begun = TableStore(work(2)), VirtualClock(0), asyncio.Event(), []
+
+    async def perform(held: Held) -> Settled:
+        begun.append(held.claim.attempt)
+        await gate.wait()
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance(LEASE_MS * 10)
+        gate.set()
+        await clock.advance()
+
+    assert ([1], ()) == (begun, store.table.works(WorkQuery()).rows)
+
+
+async def test_work_that_another_has_is_stopped() -> None:
+    """It was paused past its lease; the newer attempt goes on alone."""
+    store, clock, stopped = TableStore(work(2)), VirtualClock(0), asyncio.Event()
+
+    async def perform(held: Held) -> Settled:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        raise AssertionError
+
+    async with running(store, perform, clock):
+        await clock.advance()
+        store.table.claim("effect", ("charge",), owner="w2", now_ms=10**9, until_ms=2 * 10**9, limit=1)
+        await clock.advance(LEASE_MS)
+
+    assert stopped.is_set()
+    assert [(2, "w2")] == [(row.attempts, row.owner) for row in store.table.works(WorkQuery()).rows]
+
+
+async def test_a_process_that_stood_still_goes_on_with_what_it_has() -> None:
+    """Its lease lapsed and nobody came: taken up by the same process, the work does not begin beside itself."""
+    store, clock, begun, let = TableStore(work(2)), VirtualClock(0), [], asyncio.Event()
+
+    async def perform(held: Held) -> Settled:
+        first = held.claim
+        begun.append(first.attempt)
+        await let.wait()
+        return Settled(first, "again", clock.now_ms() + 60_000)
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        clock.time_ms += 10 * LEASE_MS  # nobody in it ran
+        loop.wake()
+        await clock.advance()
+        let.set()
+        await clock.advance()
+
+    (row,) = store.table.works(WorkQuery()).rows
+    assert ([1], 2, 1, None) == (begun, row.attempts, row.failures, row.owner)
+
+
+async def test_work_let_go_at_the_last_moment_begins_anew() -> None:
+    """What was settled, and whose task has not ended yet, is neither held on to nor taken for what is in hand."""
+    store, clock, begun = TableStore(work(2)), VirtualClock(0), []
+    settle, told = store.settle, asyncio.Event()
+
+    async def slow(settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+        kept = await settle(settled, now_ms=now_ms)
+        await told.wait()
+        return kept
+
+    async def perform(held: Held) -> Settled:
+        begun.append(held.claim.attempt)
+        if len(begun) == 1:
+            return Settled(held.claim, "again", clock.now_ms(), lapsed=True)
+        return Settled(held.claim, "done")
+
+    store.settle = slow  # type: ignore[method-assign]  # its answer takes a while
+    async with running(store, perform, clock):
+        await clock.advance(LOOK_MS_MAX)
+        told.set()
+        await clock.advance()
+
+    assert ([1, 2], ()) == (begun, store.table.works(WorkQuery()).rows)
+
+
+async def test_work_that_was_called_off_hears_of_it() -> None:
+    """At the next renewal."""
+    store, clock, heard = TableStore(work(2)), VirtualClock(0), []
+
+    async def perform(held: Held) -> Settled:
+        await held.called_off.wait()
+        heard.append(clock.now_ms())
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance()
+        store.table.keep("order/1", Left(cancelled=(Place("effect", 2, 0),)))
+        await clock.advance(LEASE_MS)
+
+    assert [LEASE_MS / 3] == heard
+
+
+async def test_work_called_off_before_it_was_claimed_again_knows_at_once() -> None:
+    """Its worker died after the state was left."""
+    store, clock, known = TableStore(work(2)), VirtualClock(0), []
+    store.table.claim("effect", ("charge",), owner="w0", now_ms=0, until_ms=5, limit=1)
+    store.table.keep("order/1", Left(cancelled=(Place("effect", 2, 0),)))
+
+    async def perform(held: Held) -> Settled:
+        known.append(held.called_off.is_set())
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance(10)
+
+    assert [True] == known
+
+
+async def test_a_store_out_of_order_ends_nothing() -> None:
+    """The lane looks again, renews again, and goes on when it can."""
+    store, clock, done = TableStore(work(2), work(3, due_ms=LEASE_MS)), VirtualClock(0), []
+
+    async def perform(held: Held) -> Settled:
+        await clock.sleep_ms(LEASE_MS / 2)
+        done.append(held.claim.work.place.version)
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance(10)
+        store.broken = True
+        await clock.advance(LEASE_MS)
+        store.broken = False
+        await clock.advance(10 * LEASE_MS)
+
+    assert {2, 3} == set(done)
+    assert () == store.table.works(WorkQuery()).rows
+
+
+async def test_an_entity_that_cannot_answer_puts_its_work_off_without_a_failure() -> None:
+    """The store was away; the handler is not to blame."""
+    store, clock, tries = TableStore(work(2)), VirtualClock(0), []
+
+    async def perform(held: Held) -> Settled:
+        tries.append((held.claim.attempt, held.claim.failures))
+        if len(tries) == 1:
+            raise UnavailableError("away", code="store.away")
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance(LOOK_MS_MAX)
+
+    assert [(1, 0), (2, 0)] == tries
+
+
+async def test_draining_lets_work_finish_and_takes_up_no_more() -> None:
+    """What is due stays for others."""
+    store, clock, gate = TableStore(work(2), work(3, due_ms=50)), VirtualClock(0), asyncio.Event()
+
+    async def perform(held: Held) -> Settled:
+        await gate.wait()
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        draining = asyncio.ensure_future(drained(loop))
+        await clock.advance(100)
+        gate.set()
+        await clock.advance()
+
+        assert Stopped(finished=1) == await draining
+    assert [3] == [row.work.place.version for row in store.table.works(WorkQuery()).rows]
+
+
+async def test_draining_puts_back_what_does_not_finish() -> None:
+    """At once, under its key, without a failure: another may take it up."""
+    store, clock = TableStore(work(2)), VirtualClock(0)
+
+    async def perform(held: Held) -> Settled:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        draining = asyncio.ensure_future(drained(loop))
+        await clock.advance(1_000)
+
+        assert Stopped(put_back=1) == await draining
+    (row,) = store.table.works(WorkQuery()).rows
+    assert (1_000, None, 0) == (row.next_ms, row.owner, row.failures)
+
+
+async def test_a_store_that_can_be_read_and_not_written_is_not_asked_without_end() -> None:
+    """Work is due and cannot be claimed: a full disk. The lane waits as if nothing were due."""
+    store, clock = TableStore(work(2)), VirtualClock(0)
+
+    async def refuse(*_: object, **__: object) -> tuple[Claim, ...]:
+        store.looks += 1
+        raise UnavailableError("full", code="store.full")
+
+    async def perform(held: Held) -> Settled:
+        raise AssertionError
+
+    store.claim = refuse  # type: ignore[method-assign]  # only claims fail
+    async with running(store, perform, clock):
+        await clock.advance(5 * LOOK_MS_MAX)
+
+    assert 7 >= store.looks
+
+
+class Shut:
+    """A door that drains."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def try_enter(self) -> None:
+        """No."""
+        self.asked += 1
+
+
+async def test_a_door_that_drains_is_not_asked_without_end() -> None:
+    """However much is due behind it."""
+    store, clock, door = TableStore(work(2)), VirtualClock(0), Shut()
+
+    async def perform(held: Held) -> Settled:
+        raise AssertionError
+
+    loop = LaneLoop(store, "effect", perform, clock, owner="w1", running_max=4, names=("charge",), door=door)
+    task = asyncio.ensure_future(loop.run())
+    await clock.advance(5 * LOOK_MS_MAX)
+    await drained(loop, 0)
+    await task
+
+    assert 7 >= door.asked
+
+
+async def test_a_bug_in_what_performs_ends_neither_the_lane_nor_the_work(caplog: pytest.LogCaptureFixture) -> None:
+    """It is told with its traceback and the key of the work, which is put off without a failure."""
+    store, clock, tries = TableStore(work(2)), VirtualClock(0), []
+
+    async def perform(held: Held) -> Settled:
+        tries.append(held.claim.failures)
+        if len(tries) == 1:
+            raise ZeroDivisionError
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock):
+        await clock.advance(LOOK_MS_MAX)
+
+    assert ([0, 0], (), "order/1/2/0") == (tries, store.table.works(WorkQuery()).rows, vars(caplog.records[0])["key"])
+
+
+async def test_work_in_hand_is_renewed_while_the_lane_drains() -> None:
+    """However much longer than its lease that takes: nobody begins it a second time."""
+    store, clock, gate = TableStore(work(2)), VirtualClock(0), asyncio.Event()
+
+    async def perform(held: Held) -> Settled:
+        await gate.wait()
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        draining = asyncio.ensure_future(drained(loop, 10 * LEASE_MS))
+        await clock.advance(9 * LEASE_MS)
+        others = store.table.claim("effect", ("charge",), owner="w2", now_ms=clock.now_ms(), until_ms=10**9, limit=1)
+        gate.set()
+        await clock.advance()
+
+        assert ((), Stopped(finished=1)) == (others, await draining)
+
+
+async def test_work_that_cannot_be_stopped_is_not_put_back_while_it_runs() -> None:
+    """A thread goes on: its lease lapses, and only then may another begin."""
+    store, clock = TableStore(work(2)), VirtualClock(0)
+
+    async def perform(held: Held) -> Settled:
+        held.ended = asyncio.get_running_loop().create_future()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        draining = asyncio.ensure_future(drained(loop, 500))
+        await clock.advance(500)
+
+        assert Stopped(left=1) == await draining
+    (row,) = store.table.works(WorkQuery()).rows
+    assert ("w1", LEASE_MS) == (row.owner, row.next_ms)
+
+
+async def test_what_swallows_its_cancellation_does_not_hold_the_drain_up() -> None:
+    """It is given a little time, and then left to itself with its lease."""
+    store, clock, gate = TableStore(work(2), work(3)), VirtualClock(0), asyncio.Event()
+
+    async def perform(held: Held) -> Settled:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                if held.claim.work.place.version == 3:
+                    raise
+        return Settled(held.claim, "done")
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance()
+        draining = asyncio.ensure_future(drained(loop))
+        await clock.advance(1_000 + STOP_MS_MAX)
+
+        assert Stopped(put_back=1, left=1) == await draining
+        gate.set()
+        await clock.advance()
+
+
+async def test_what_an_attempt_tells_is_kept_at_its_renewals_and_when_it_is_put_back() -> None:
+    """Beside the reason of the failure before it."""
+    store, clock = NotingStore(work(2)), VirtualClock(0)
+
+    async def perform(held: Held) -> Settled:
+        held.known = {"code": "ConnectionError"}
+        held.told = b'{"page":1}'
+        await clock.sleep_ms(LEASE_MS)
+        held.told = b'{"page":2}'
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with running(store, perform, clock) as loop:
+        await clock.advance(LEASE_MS - 1)
+        first = store.table.works(WorkQuery()).rows[0].error
+        notes = store.notes
+        await clock.advance(1)
+        draining = asyncio.ensure_future(drained(loop, 10))
+        await clock.advance(10)
+        await draining
+    (row,) = store.table.works(WorkQuery()).rows
+
+    assert ({"code": "ConnectionError", "details": {"page": 1}}, 1) == (first, notes)
+    assert ({"code": "ConnectionError", "details": {"page": 2}}, None) == (row.error, row.owner)
+
+
+class NotingStore(TableStore):
+    """A store that keeps details, and counts how often."""
+
+    notes = 0
+
+    async def note(self, claim: Claim, error: object) -> bool:
+        """As the table does."""
+        self.notes += 1
+        self.check()
+        return self.table.note(claim, error)
+
+
+async def test_details_that_cannot_be_kept_now_are_kept_with_the_next_renewal() -> None:
+    """The lane goes on."""
+    store, clock = NotingStore(work(2)), VirtualClock(0)
+
+    async def perform(held: Held) -> Settled:
+        held.told = b'"here"'
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def refuse(claim: Claim, error: object) -> bool:
+        raise UnavailableError("full", code="store.full")
+
+    async with running(store, perform, clock) as loop:
+        store.note = refuse  # type: ignore[method-assign]  # for a while
+        await clock.advance(LEASE_MS / 3)
+        del store.note
+        await clock.advance(LEASE_MS / 3)
+        (row,) = store.table.works(WorkQuery()).rows
+
+        assert ({"details": "here"}, 1) == (row.error, loop.in_hand)
+
+
+@pytest.mark.parametrize(
+    ("error", "facts"),
+    [
+        (KeyError("id"), {"code": "KeyError", "message": "'id'"}),
+        (RejectedError("too large", code="snapshot.size"), {"code": "snapshot.size", "message": "too large"}),
+    ],
+    ids=["a bug", "a step that cannot be kept"],
+)
+async def test_work_that_nobody_can_make_sense_of_is_a_dead_letter_in_the_end(error: Exception, facts: object) -> None:
+    """With the reason; it holds nothing up, and is not tried for ever."""
+    store, clock = TableStore(work(2)), VirtualClock(0)
+
+    async def perform(held: Held) -> Settled:
+        raise error
+
+    async with running(store, perform, clock):
+        await clock.advance(ATTEMPTS_MAX * LOOK_MS_MAX)
+    (row,) = store.table.works(WorkQuery(dead=True)).rows
+
+    assert (ATTEMPTS_MAX, facts) == (row.attempts, row.error)
+
+
+async def test_work_that_another_has_a_hand_on_is_not_asked_for_without_end() -> None:
+    """A store on a server passes over a row that somebody holds locked, and still calls it due."""
+    store, clock = TableStore(work(2)), VirtualClock(0)
+
+    async def none(*_: object, **__: object) -> tuple[Claim, ...]:
+        store.looks += 1
+        return ()
+
+    async def perform(held: Held) -> Settled:
+        raise AssertionError
+
+    store.claim = none  # type: ignore[method-assign]  # all that is due is locked
+    async with running(store, perform, clock):
+        await clock.advance(100)
+
+        assert 1 < store.looks <= 11

@@ -1,0 +1,79 @@
+"""What others must do for entities: told by a chart, by the effects of a step, and by what a store loads."""
+
+from __future__ import annotations
+
+import pytest
+
+import interlock
+from interlock.effects.unsupported_work import asked_by, asked_for, left_by
+from interlock.ports.store import Loaded
+from interlock.stores.memory import MemoryStore
+from tests.unit.runtime.scene import runtime
+
+HEAD = "interlock: 1\nkind: lamp\n"
+
+CHARTS = {
+    "{dark: {on: {press: bright}}, bright: {on: {press: {target: dark, actions: [{raise: pressed}, {log: x}]}}}}": (),
+    "{dark: {after: {10m: bright}}, bright: {}}": ("timers",),
+    "{dark: {entry: [ring]}}": ("handlers",),
+    "{dark: {invoke: {src: bulb, type: chart}}}": ("invokes",),
+    "{dark: {invoke: {src: bulb}}}": ("handlers", "invokes"),
+    "{dark: {exit: [{send: {event: lit, to: lamp/2}}], on: {press: bright}}, bright: {}}": ("sends",),
+    "{dark: {on: {press: {actions: [{send: {event: lit}}]}}}}": ("sends",),
+    "{dark: {on: {press: {actions: [{send: {event: lit, to: internal}}]}}}}": (),
+    "{dark: {on: {press: {actions: [{send: {event: lit, delay: 5s}}]}}}}": ("timers",),
+    "{dark: {entry: [{if: '= 1 > 0', then: [ring, {send: {event: lit, to: lamp/2}}]}]}}": (
+        "handlers",
+        "sends",
+    ),
+}
+
+
+@pytest.mark.parametrize("states", CHARTS)
+def test_a_chart_tells_what_its_entities_may_ask_for(states: str) -> None:
+    """At any depth; what stays inside the step is asked of nobody."""
+    chart = interlock.loads(f"{HEAD}states: {states}").chart
+
+    assert ({"lamp": CHARTS[states]} if CHARTS[states] else {}) == asked_by([chart])
+
+
+def test_what_was_put_off_comes_back_as_a_send() -> None:
+    """A chart that defers asks for it."""
+    chart = interlock.loads(f"{HEAD}unhandled: defer\nstates: {{dark: {{on: {{press: bright}}}}, bright: {{}}}}").chart
+
+    assert {"lamp": ("sends",)} == asked_by([chart])
+
+
+def test_revisions_of_a_kind_are_told_once() -> None:
+    """A kind asks for what any of its charts asks for."""
+    texts = ("{dark: {after: {10m: bright}}, bright: {}}", "{dark: {entry: [ring]}}")
+    charts = [interlock.loads(f"{HEAD}states: {each}").chart for each in texts]
+
+    assert {"lamp": ("timers", "handlers")} == asked_by(charts)
+
+
+def test_a_step_tells_what_it_asks_for() -> None:
+    """A timer and a call; what cancels them is asked of nobody."""
+    lamp = interlock.loads(
+        f"{HEAD}states: {{dark: {{entry: [ring], after: {{10m: bright}}, on: {{press: bright}}}}, bright: {{}}}}"
+    )
+    begun = lamp.start(entity="lamp/1")
+    pressed = lamp.step(begun.snapshot, "press")
+
+    assert ("timers", "handlers") == asked_for(begun.effects)
+    assert ["timer_cancel"] == [each.type for each in pressed.effects]
+    assert () == asked_for(pressed.effects)
+
+
+async def test_an_entity_tells_what_it_waits_for_without_a_chart() -> None:
+    """By its snapshot, and by entries that are not in one yet."""
+    text = f"{HEAD}revision: 1.0.0\nstates: {{dark: {{entry: [ring], after: {{10m: bright}}}}, bright: {{}}}}"
+    store = MemoryStore()
+    await runtime(text, store=store).create("lamp/1")
+    loaded = await store.load("lamp/1")
+    assert isinstance(loaded, Loaded)
+    records = await store.read("lamp/1")
+
+    assert ("timers",) == left_by(Loaded(1, 0, loaded.snapshot))
+    assert ("timers", "handlers") == left_by(Loaded(1, 0, None, records))
+    assert () == left_by(Loaded(1, 0, None))

@@ -1,0 +1,207 @@
+"""Functions of users that raise what usually ends more than themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+
+from interlock.effects.handlers import Attempt
+from interlock.effects.retry import HandlerFailed
+from interlock.effects.user_functions import answer_of, called
+from interlock.ports.work import Settled
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.effects.scene import NOW, ONE, Scene, invoke
+
+
+class Odd(BaseException):
+    """Of a library that wants to get past every `except Exception`."""
+
+
+EXITS = [SystemExit(3), GeneratorExit("closed"), Odd("timeout")]
+NAMES = ["SystemExit", "GeneratorExit", "Odd"]
+
+
+@pytest.mark.parametrize("error", EXITS, ids=NAMES)
+@pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "thread"])
+async def test_a_handler_that_wants_to_leave_has_failed(
+    error: BaseException, plain: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Like any other exception: it is told and logged, and the loop and its other work go on."""
+    scene = Scene()
+
+    async def leave(attempt: Attempt) -> None:
+        raise error
+
+    def leave_thread(attempt: Attempt) -> None:
+        raise error
+
+    with caplog.at_level(logging.WARNING, "interlock.effects"):
+        await scene.performed(leave_thread if plain else leave, invoke())
+    ((_, data, fenced),) = scene.told()
+
+    assert (type(error).__name__, "unknown", True) == (data["code"], data["done"], fenced)
+    assert repr(error) in data["message"]
+    assert ["a handler raised"] == [each.getMessage() for each in caplog.records]
+
+
+async def test_a_handler_that_wants_to_leave_is_tried_again() -> None:
+    """It may have done its deed, or not: the policy decides, as for any failure."""
+    scene, held = Scene(), invoke(retry=ONE)
+
+    async def leave(attempt: Attempt) -> None:
+        await asyncio.sleep(0)
+        sys.exit("no licence")
+
+    settled = await scene.performed(leave, held)
+
+    assert settled is not None
+    assert Settled(held.claim, "again", NOW + 1_000, settled.error) == settled
+    assert "SystemExit" == settled.error["code"]
+
+
+async def test_a_called_coroutine_that_is_cancelled_is_cancelled() -> None:
+    """Whoever waits has given up: no failure."""
+    begun = asyncio.Event()
+
+    async def wait(_: None) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(called(wait, None))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait({task})
+
+    assert task.cancelled()
+
+
+async def test_a_call_that_is_cancelled_before_it_begins_never_was() -> None:
+    """As when a loop ends at once: no coroutine is left that nobody awaits, which the interpreter would tell."""
+    begun = []
+
+    async def begin(given: str) -> None:
+        begun.append(given)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        task = asyncio.ensure_future(called(begin, "now"))
+        task.cancel()
+        await asyncio.wait({task})
+        gc.collect()
+
+    assert ([], []) == (begun, [str(each.message) for each in told if issubclass(each.category, RuntimeWarning)])
+
+
+async def test_a_called_coroutine_that_is_closed_is_closed() -> None:
+    """As at the end of a process: nothing is raised to nobody."""
+    ends = []
+
+    async def wait(_: None) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("closed")
+
+    call = called(wait, None)
+    call.send(None)
+    call.close()
+
+    assert ["closed"] == ends
+
+
+async def test_what_a_function_gives_or_raises_comes_back_as_it_is() -> None:
+    """Only what would end more than its call is made another."""
+
+    async def give(value: Any) -> Any:
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    lost = LookupError("lost")
+    found = [asyncio.ensure_future(called(give, value)) for value in (3, lost)]
+    await asyncio.wait(found)
+
+    assert 3 == answer_of(found[0])
+    with pytest.raises(LookupError) as raised:
+        answer_of(found[1])
+    assert lost is raised.value
+
+
+async def test_an_exit_keeps_its_cause() -> None:
+    """Whoever looks at the log sees where it came from."""
+    error = SystemExit(3)
+
+    async def leave(_: None) -> None:
+        raise error
+
+    with pytest.raises(HandlerFailed) as raised:
+        await called(leave, None)
+
+    assert (error, "SystemExit") == (raised.value.__cause__, raised.value.failed.code)
+
+
+INTERRUPTED = """
+import asyncio
+from interlock.effects.user_functions import called
+
+async def handler(given):
+    raise KeyboardInterrupt
+
+async def main():
+    asyncio.ensure_future(called(handler, None))
+    await asyncio.sleep(60)
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_from_the_keyboard_ends_the_loop() -> None:
+    """A person wants the process to end, whichever line it was at."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
+
+    assert "interrupted\n" == done.stdout
+
+
+class Mute:
+    """What an exception may hold, and cannot be shown: a row whose connection is gone, say."""
+
+    def __repr__(self) -> str:
+        raise LookupError("the row is detached")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError(Mute()), Odd(Mute()), ValueError("half \udcff"), Odd("half \udcff")],
+    ids=["mute", "odd and mute", "half a character", "odd half a character"],
+)
+@pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "thread"])
+async def test_an_exception_that_cannot_say_what_it_is_is_an_answer(
+    error: BaseException, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its class at least: neither is the work put off instead, nor does anybody wait for its thread for ever."""
+    monkeypatch.setattr(logging.getLogger("interlock.effects"), "disabled", True)  # no report can carry such a text
+    scene = Scene()
+
+    async def fail(attempt: Attempt) -> None:
+        raise error
+
+    def fail_thread(attempt: Attempt) -> None:
+        raise error
+
+    await scene.performed(fail_thread if plain else fail, invoke())
+    ((_, data, _),) = scene.told()
+
+    assert type(error).__name__ == data["code"]
+    assert data["message"].isprintable(), "it can be kept"

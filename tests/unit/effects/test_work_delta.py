@@ -1,0 +1,316 @@
+"""What a step leaves to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock.effects.work_delta import child_address, left, place_of
+from interlock.model.event import Event
+from interlock.model.journal.entry import Entry
+from interlock.model.journal.work import Left, Place, Work
+from interlock.model.snapshot import Parent, Snapshot
+from interlock.model.step import Step
+from tests.unit.kernel.charts import ENTITY, kernel_of
+
+NOW = 1_000
+
+TO_A = {"event": "go", "from": (), "to": ("a",), "version": 1}
+
+
+def left_by(
+    text: str, *events: Event | str, parent: Parent | None = None, messages: bool = False, hidden: bool = False
+) -> Left:
+    """What the last step leaves: creation, or that of the last event."""
+    kernel = kernel_of(text)
+    before: Snapshot | None = None
+    step: Step = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=parent)
+    for each in events:
+        before = step.snapshot
+        step = kernel.step(before, Event(each, time_ms=NOW) if isinstance(each, str) else each)
+    return left(before, step, NOW, told=told(before, step) if messages else None, hidden=hidden)
+
+
+def told(before: Snapshot | None, step: Step) -> Entry:
+    """The entry of a step."""
+    after = step.snapshot
+    states = () if before is None else before.configuration
+    event = Event("go", time_ms=NOW)
+    return Entry(after.version, event, step.outcome, states, after.configuration, after.revision, "k")
+
+
+def the_event(work: Work) -> dict[str, Any]:
+    """The event that a piece of outbox work delivers."""
+    event: dict[str, Any] = work.body["event"]
+    return event
+
+
+def test_a_named_action_is_work_for_its_handler() -> None:
+    """Known by version and ordinal, due at once."""
+    found = left_by("initial: a\nstates: {a: {entry: [{do: charge, with: {amount: 3}}]}}")
+
+    place = Place("effect", 1, 0)
+    assert (Work(place, "charge", {"name": "charge", "input": {"amount": 3}}, NOW),) == found.born
+
+
+def test_a_log_leaves_nothing() -> None:
+    """It is written once the entry is kept, and may be lost."""
+    assert Left() == left_by("initial: a\nstates: {a: {entry: [{log: hello}]}}")
+
+
+def test_an_invoke_is_work_for_its_handler() -> None:
+    """By the name of its `src`."""
+    (work,) = left_by("initial: a\nstates: {a: {invoke: {id: pay, src: payment.charge}}}").born
+
+    assert (Place("effect", 1, 0), "payment.charge", NOW) == (work.place, work.name, work.due_ms)
+
+
+def test_a_state_that_is_left_calls_its_invoke_off() -> None:
+    """The work goes or is told to stop; a handler hears of it by its lease, not by an event."""
+    found = left_by("initial: a\nstates: {a: {invoke: {id: pay, src: charge}, on: {go: b}}, b: {}}", "go")
+
+    assert Left(cancelled=(Place("effect", 1, 0),)) == found
+
+
+CHILD = "{id: net, type: chart, src: network}"
+
+
+def test_a_child_is_work_that_begins_it_and_waits_for_its_answer() -> None:
+    """One row stands for it as long as it lives."""
+    (work,) = left_by(f"initial: a\nstates: {{a: {{invoke: {CHILD}}}}}").born
+
+    assert (Place("effect", 1, 0), "_child", "network", NOW) == (work.place, work.name, work.body["src"], work.due_ms)
+
+
+def test_a_child_whose_parent_left_is_told_after_all_that_was_sent_to_it() -> None:
+    """The event goes the way of all others, so it cannot overtake the creation."""
+    found = left_by(f"initial: a\nstates: {{a: {{invoke: {CHILD}, on: {{go: b}}}}, b: {{}}}}", "go")
+
+    (work,) = found.born
+    assert ("child/1/0", "_cancel") == (work.name, the_event(work)["name"])
+    assert () == found.cancelled
+
+
+@pytest.mark.parametrize(("how", "addresses"), [("chart", ["child/1/0"]), ("handler", [])])
+def test_an_invoke_of_a_computed_type_is_what_it_came_to(how: str, addresses: list[str]) -> None:
+    """The snapshot remembers which it was."""
+    text = f"""
+    initial: a
+    context: {{how: {{type: string, default: {how}}}}}
+    states: {{a: {{invoke: {{id: net, type: "= context.how", src: network}}, on: {{go: b}}}}, b: {{}}}}
+    """
+
+    assert addresses == [each.name for each in left_by(text, "go").born]
+
+
+@pytest.mark.parametrize(("first", "second"), [("chart", "handler"), ("handler", "chart")])
+def test_an_invoke_that_is_left_ends_as_what_it_was_and_not_as_its_successor(first: str, second: str) -> None:
+    """Two states may use one id, one after the other."""
+    text = f"""
+    initial: a
+    states:
+      a: {{invoke: {{id: net, type: {first}, src: network}}, on: {{go: b}}}}
+      b: {{invoke: {{id: net, type: {second}, src: network}}}}
+    """
+    found = left_by(text, "go")
+
+    assert (first == "chart") == ("child/1/0" in {each.name for each in found.born})
+    assert (first == "handler") == (found.cancelled == (Place("effect", 1, 0),))
+
+
+def test_what_a_state_sends_on_its_way_out_reaches_the_child_it_had() -> None:
+    """Not the one that is begun when the state is entered again, which has the same id."""
+    child = "{id: net, type: chart, src: network, autoforward: true}"
+    on = "{go: {target: a, reenter: true}}"
+    text = f"initial: a\nstates: {{a: {{invoke: {child}, exit: [{{send: {{event: bye, to: net}}}}], on: {on}}}}}"
+    sent = [each for each in left_by(text, "go").born if each.place.lane == "outbox"]
+
+    assert [("child/1/0", "go"), ("child/1/0", "bye"), ("child/1/0", "_cancel")] == [
+        (each.name, the_event(each)["name"]) for each in sorted(sent, key=lambda each: each.place)
+    ]
+
+
+def test_a_send_to_an_invoke_that_was_withdrawn_in_the_same_step_goes_nowhere() -> None:
+    """The second invoke fails, the state is left, and its exit says goodbye to the first, which never was."""
+    text = """
+    initial: a
+    context: {none: {type: integer, default: 0}}
+    states:
+      a:
+        invoke: [{id: net, type: chart, src: network}, {id: pay, src: charge, input: "= 1 / context.none"}]
+        exit: [{send: {event: bye, to: net}}]
+        on: {error.execution: b}
+      b: {}
+    """
+
+    assert Left() == left_by(text)
+
+
+def test_a_timer_is_work_for_the_clock() -> None:
+    """Due when its snapshot says."""
+    (work,) = left_by("initial: a\nstates: {a: {after: {5s: b}}, b: {}}").born
+
+    assert (Place("timer", 1, 0), NOW + 5_000) == (work.place, work.due_ms)
+
+
+def test_a_cancelled_timer_ends_with_its_state() -> None:
+    """By the place of the work that set it."""
+    found = left_by("initial: a\nstates: {a: {after: {5s: b}, on: {go: b}}, b: {}}", "go")
+
+    assert Left(ended=(Place("timer", 1, 0),)) == found
+
+
+def test_a_timer_that_goes_on_is_not_born_again() -> None:
+    """Only the step that set it leaves it."""
+    text = "initial: a\nstates: {a: {after: {5s: b}, on: {stay: {actions: [{log: x}]}}}, b: {}}"
+
+    assert Left() == left_by(text, "stay")
+
+
+def test_a_timer_set_and_cancelled_in_one_step_was_never_there() -> None:
+    """The net difference of two snapshots counts."""
+    text = "initial: a\nstates: {a: {after: {5s: c}, always: b}, b: {}, c: {}}"
+
+    assert Left() == left_by(text)
+
+
+def test_a_send_goes_to_its_entity_from_the_system() -> None:
+    """With its sender as origin, so that the other can answer."""
+    (work,) = left_by("initial: a\nstates: {a: {entry: [{send: {event: hi, to: \"= 'door/7'\", data: 3}}]}}").born
+
+    event = the_event(work)
+    assert ("entity/door/7", "hi", 3, f"#_scxml_{ENTITY}") == (work.name, event["name"], event["data"], event["origin"])
+    assert {"id": ENTITY, "kind": "system", "roles": ["system"]} == event["principal"]
+
+
+def test_a_send_to_a_child_goes_to_its_place() -> None:
+    """Whatever the child is called."""
+    text = (
+        f"initial: a\nstates: {{a: {{invoke: {CHILD}, on: {{go: {{actions: [{{send: {{event: up, to: net}}}}]}}}}}}}}"
+    )
+    (work,) = left_by(text, "go").born
+
+    assert ("child/1/0", "up") == (work.name, the_event(work)["name"])
+
+
+def test_an_event_is_forwarded_to_the_child_even_when_it_ends_the_invoke() -> None:
+    """First the event, then the end."""
+    child = "{id: net, type: chart, src: network, autoforward: true}"
+    found = left_by(f"initial: a\nstates: {{a: {{invoke: {child}, on: {{go: b}}}}, b: {{}}}}", "go")
+
+    assert [("go", True), ("_cancel", False)] == [
+        (the_event(each)["name"], the_event(each).get("forwarded", False))
+        for each in sorted(found.born, key=lambda each: each.place)
+    ]
+
+
+PARENT = Parent("vm/1", "net", "vm/1/4/2")
+
+
+def test_a_send_to_the_parent_says_whose_child_it_is() -> None:
+    """And whether it was the child's last step."""
+    (work,) = left_by("initial: a\nstates: {a: {entry: [{send: {event: up, to: parent}}]}}", parent=PARENT).born
+
+    event = the_event(work)
+    assert ("entity/vm/1", "net", "invoke/vm/1/4/2") == (work.name, event["invokeid"], event["source"])
+    assert "last" not in event
+
+
+def test_a_child_that_ended_gives_its_result_last() -> None:
+    """As the invoke's done event."""
+    text = "initial: a\nstates: {a: {on: {go: z}}, z: {type: final, output: {ip: 3}}}"
+    (work,) = left_by(text, "go", parent=PARENT).born
+
+    event = the_event(work)
+    assert ("done.invoke.net", {"ip": 3}, True) == (event["name"], event["data"], event["last"])
+
+
+def test_a_child_that_failed_tells_its_parent() -> None:
+    """An error of the invoke: perhaps something was done."""
+    text = "errors: raise\ninitial: a\nstates: {a: {on: {go: b}}, b: {}}"
+    kernel = kernel_of(text)
+    before = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=PARENT).snapshot
+    failed = Step(snapshot_ended(before, "failed"), (), "applied")
+    (work,) = left(before, failed, NOW).born
+
+    event = the_event(work)
+    assert ("error.invoke.net", "child_failed") == (event["name"], event["data"]["code"])
+
+
+def test_a_child_that_failed_before_tells_nothing_more() -> None:
+    """Entries may follow the end: a deed of its saga is made up for, and its parent has heard long ago."""
+    kernel = kernel_of("initial: a\nstates: {a: {}}")
+    before = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=Parent("vm/1", "net", "vm/1/1/0")).snapshot
+    ended = snapshot_ended(before, "failed")
+
+    assert () == left(ended, Step(ended, (), "applied", "compensated"), NOW).born
+
+
+def snapshot_ended(snapshot: Snapshot, how: Any) -> Snapshot:
+    """The snapshot, ended."""
+    return Snapshot(
+        snapshot.kind,
+        snapshot.entity,
+        snapshot.version + 1,
+        snapshot.revision,
+        snapshot.configuration,
+        snapshot.context,
+        ended=how,
+        parent=snapshot.parent,
+    )
+
+
+def test_messages_leave_work_only_when_there_is_a_bus() -> None:
+    """Else they would pile up; the journal holds them."""
+    text = "initial: a\nstates: {a: {entry: [{emit: {type: order.opened, data: {n: 1}}}]}}"
+
+    assert Left() == left_by(text)
+    assert [("order.opened", 0, {"n": 1}), (f"{ENTITY.partition('/')[0]}.state.changed", 1, TO_A)] == [
+        (each.body["type"], each.place.ordinal, each.body["data"]) for each in left_by(text, messages=True).born
+    ]
+
+
+def test_a_hidden_change_sends_no_message_of_its_own() -> None:
+    """What the chart emits, it means to tell."""
+    text = "initial: a\nstates: {a: {entry: [{emit: {type: order.opened}}]}}"
+
+    assert ["order.opened"] == [each.body["type"] for each in left_by(text, messages=True, hidden=True).born]
+
+
+def test_messages_have_a_lane_of_their_own() -> None:
+    """A bus that is away holds back no sends."""
+    text = "initial: a\nstates: {a: {entry: [{send: {event: up, to: door/1}}, {emit: {type: t}}]}}"
+
+    assert ["outbox", "message", "message"] == [each.place.lane for each in left_by(text, messages=True).born]
+
+
+def test_an_ignored_event_sends_no_message() -> None:
+    """Nothing happened that others should hear of."""
+    kernel = kernel_of("initial: a\nunhandled: ignore\nstates: {a: {}}")
+    before = kernel.start(None, entity=ENTITY, time_ms=NOW).snapshot
+    step = kernel.step(before, Event("what", time_ms=NOW))
+
+    assert Left() == left(before, step, NOW, told=told(before, step))
+
+
+def test_a_deferred_event_comes_back_as_it_was() -> None:
+    """From its sender; its id says in which version it was taken up again."""
+    text = """
+    unhandled: defer
+    initial: a
+    states: {a: {on: {go: b}}, b: {on: {later: c}}, c: {}}
+    """
+    sender = {"id": "anna", "kind": "user", "roles": []}
+    later = Event("later", id="e7", key="k7", principal=sender, time_ms=NOW)
+    found = left_by(text, later, "go")
+
+    assert [("later", "e7/3", sender)] == [
+        (the_event(each)["name"], the_event(each)["id"], the_event(each)["principal"]) for each in found.born
+    ]
+
+
+def test_places_and_addresses_come_from_keys() -> None:
+    """An id may hold slashes of its own."""
+    assert Place("effect", 4, 2) == place_of("effect", "vm/rack/1/4/2")
+    assert "child/4/2" == child_address("vm/rack/1/4/2")

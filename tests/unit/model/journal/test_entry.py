@@ -1,0 +1,91 @@
+"""Entries, receipts and records: what a journal holds, and how damage to it is told."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import pytest
+
+from interlock.errors import DeniedError, RejectedError
+from interlock.model.codec import encode
+from interlock.model.event import Event
+from interlock.model.journal.entry import Entry, Receipt
+from interlock.model.journal.record import Bad, Record, decode_record, encode_record, genesis
+from interlock.model.step import Fault, Trial
+
+ENTRY = Entry(1, Event("_create"), "applied", (), ("a",), "1+abc", "k-1")
+START = genesis("lamp/1")
+
+
+def test_a_good_receipt_is_what_it_expects() -> None:
+    """Applied, ignored and duplicate are answers."""
+    for outcome in ("applied", "ignored", "duplicate"):
+        receipt = Receipt("lamp/1", outcome, 2)
+
+        assert receipt is receipt.expect()
+
+
+@pytest.mark.parametrize(
+    ("receipt", "words"),
+    [
+        (Receipt("lamp/1", "rejected", 2, "no_transition"), "no_transition"),
+        (Receipt("lamp/1", "rejected", 2, "guard", trials=(Trial(0, "context.n > 1", {"context.n": 0}),)), "n > 1"),
+        (Receipt("lamp/1", "rejected", 2, "payload", faults=(Fault("event.payload", "`n` is missing"),)), "`n` is"),
+    ],
+)
+def test_a_rejection_says_why_when_it_is_raised(receipt: Receipt, words: str) -> None:
+    """The guard with what it read, the fault, or the bare reason."""
+    with pytest.raises(RejectedError) as caught:
+        receipt.expect()
+
+    assert words in str(caught.value)
+    assert f"rejected.{receipt.reason}" == caught.value.code
+
+
+def test_a_denial_is_raised_as_one() -> None:
+    """With its reason, and nothing about states."""
+    with pytest.raises(DeniedError) as caught:
+        Receipt("lamp/1", "denied", 2, "roles").expect()
+
+    assert "denied.roles" == caught.value.code
+
+
+def test_an_entry_is_written_in_the_words_of_a_journal() -> None:
+    """`from` and `to`, as people read it."""
+    assert b'"from":[],"to":["a"]' in encode(ENTRY)
+
+
+def test_a_record_reads_back_as_itself() -> None:
+    """And only behind the hash it follows, at its own version."""
+    record = encode_record(ENTRY, durable=0, previous=START)
+
+    assert record == decode_record(record.line, previous=START, version=1)
+    assert Bad("the hash does not follow") == decode_record(record.line, previous=genesis("lamp/2"), version=1)
+    assert Bad("version 1 stands where 2 should") == decode_record(record.line, previous=START, version=2)
+    assert START != genesis("lamp/1", tenant="t") != genesis("lamp/1", store_key=b"secret")
+
+
+@pytest.mark.parametrize("cut", [0, 10, -1])
+def test_a_cut_line_is_told_as_one(cut: int) -> None:
+    """Also when nothing is left."""
+    line = encode_record(ENTRY, durable=0, previous=START).line[:cut]
+
+    assert Bad("the line is cut") == decode_record(line, previous=START, version=1)
+
+
+def test_bytes_that_hash_right_and_do_not_read_are_bad() -> None:
+    """A writer of another make: the chain holds, the record is none of ours."""
+    whole = encode_record(ENTRY, durable=0, previous=START)
+    body = whole.line.replace(b'"d":0', b'"d":""')[: -len(',"h":""}\n') - 32]
+    line = _chained(body)
+
+    found = decode_record(line, previous=START, version=1)
+
+    assert isinstance(found, Bad)
+    assert found.reason.startswith("the record does not read")
+    assert not isinstance(found, Record)
+
+
+def _chained(body: bytes) -> bytes:
+    head = blake2b(START.encode() + body, digest_size=16).hexdigest()
+    return body + b',"h":"' + head.encode() + b'"}\n'

@@ -1,0 +1,162 @@
+"""Messages: what an entry says, and the CloudEvents that carry it, out and in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from interlock.errors import RejectedError
+from interlock.model.event import Event
+from interlock.model.journal.entry import Entry
+from interlock.model.journal.message import Message, changed, decode_message, encode_message, message_of, said
+from interlock.model.journal.work import Place
+from interlock.model.limits import MESSAGE_BYTES_MAX
+
+NOW = 1_794_700_000_123
+TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
+PLACE = Place("message", 7, 2)
+
+
+def entry(*, principal: Any = None, key: str = "req-1", before: tuple[str, ...] = ("unpaid",)) -> Entry:
+    """An entry: an order was paid."""
+    event = Event("pay", {"card": "secret"}, principal=principal, time_ms=NOW)
+    return Entry(7, event, "applied", before, ("paid",), "1+abc", key, trace=TRACE)
+
+
+def test_a_message_says_what_happened_and_nothing_of_the_payload() -> None:
+    """From, to, by which event; payload and context stay here."""
+    word, data = changed(entry(principal={"id": "ada", "roles": ["clerk"]}), None)
+    body = said(entry(principal={"id": "ada", "roles": ["clerk"]}), f"order.{word}", data)
+    message = message_of("order/A-1", PLACE, body)
+
+    assert {"event": "pay", "from": ("unpaid",), "to": ("paid",), "version": 7} == message.data
+    assert ("order.state.changed", "order/A-1/7/2", "/interlock/order") == (message.type, message.id, message.source)
+    assert ("ada", "req-1", TRACE, "1+abc") == (message.principal, message.key, message.trace, message.revision)
+    assert b"secret" not in encode_message(message)
+    assert b"clerk" not in encode_message(message)
+
+
+def test_an_entry_that_changes_no_state_says_so() -> None:
+    """A reader that waits for states need not look at it."""
+    assert "context.changed" == changed(entry(before=("paid",)), None)[0]
+
+
+def test_the_last_message_says_how_the_entity_ended() -> None:
+    """So that nobody waits for more."""
+    assert "done" == changed(entry(), "done")[1]["ended"]
+
+
+@pytest.mark.parametrize("principal", [None, "ada", {}, {"id": None}])
+def test_a_sender_without_a_name_is_not_named(principal: Any) -> None:
+    """Nor one that is no mapping."""
+    assert "principal" not in said(entry(principal=principal), "t", None)
+
+
+def test_a_key_of_the_drivers_own_is_not_told() -> None:
+    """Nobody outside could use it."""
+    assert "key" not in said(entry(key="_token"), "t", None)
+
+
+@pytest.mark.parametrize("key", ["_bus/5:/shop#1", "_bulk/j/order/1", "_reconcile/stuck/7"])
+def test_a_request_that_the_driver_made_a_key_for_is_told_by_its_name(key: str) -> None:
+    """As its event carries it: which message, job or reconciler it was."""
+    asked = entry(key=key)
+    named = replace(asked, event=replace(asked.event, key="/shop#1"))
+
+    assert "/shop#1" == said(named, "t", None)["key"]
+
+
+def test_sequences_compare_as_text_in_the_order_of_the_journal() -> None:
+    """Also those of one entry, and beyond nine."""
+    places = [Place("message", version, ordinal) for version in (1, 9, 10, 123_456) for ordinal in (0, 2, 10, 1_000)]
+    found = [str(message_of("order/1", each, {"type": "t", "time_ms": 0}).sequence) for each in places]
+
+    assert sorted(found) == found
+    assert len(set(found)) == len(found)
+
+
+def test_on_the_wire_a_message_is_a_structured_cloudevent() -> None:
+    """Every attribute is a lower case word; what is not there is left out."""
+    message = message_of("order/A-1", PLACE, said(entry(), "order.paid", {"n": 1}), source="https://shop.example")
+    found = json.loads(encode_message(message))
+
+    assert {
+        "specversion": "1.0",
+        "id": "order/A-1/7/2",
+        "source": "https://shop.example/order",
+        "type": "order.paid",
+        "subject": "order/A-1",
+        "time": "2026-11-14T23:46:40.123Z",
+        "datacontenttype": "application/json",
+        "data": {"n": 1},
+        "sequence": "000000000007.0002",
+        "partitionkey": "order/A-1",
+        "kind": "order",
+        "event": "pay",
+        "key": "req-1",
+        "revision": "1+abc",
+        "traceparent": TRACE,
+    } == found
+    assert all(name.isalnum() and name.islower() and len(name) <= 20 for name in found)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(id="1", source="/x", type="t"),
+        Message(id="1", source="/x", type="t", subject="s", time_ms=NOW, data={"a": [1, None]}, trace=TRACE),
+        Message(id="1", source="/x", type="t", data=b"\x00\xff", trace="no traceparent"),
+        Message(id="é\u2028", source="/x", type="t", time_ms=-1, more={"dataschema": "https://x", "own": 3}),
+    ],
+)
+def test_what_goes_out_comes_in_as_it_was(message: Message) -> None:
+    """Binary data, others' attributes and times before 1970 too."""
+    assert message == decode_message(encode_message(message))
+
+
+def test_a_time_that_no_calendar_has_is_left_out() -> None:
+    """CloudEvents need none."""
+    assert "time" not in json.loads(encode_message(Message(id="1", source="/x", type="t", time_ms=10**17)))
+
+
+@pytest.mark.parametrize("theirs", [5, ["a"], {"a": 1}, True])
+def test_an_attribute_of_others_that_is_no_trace_is_kept_as_it_is(theirs: Any) -> None:
+    """CloudEvents do not know `trace`: whatever stands there must not keep the message from being taken."""
+    found = decode_message(json.dumps({**GOOD, "trace": theirs}).encode())
+
+    assert (None, {"trace": theirs}) == (found.trace, found.more)
+
+
+GOOD: dict[str, Any] = {"specversion": "1.0", "id": "1", "source": "/x", "type": "t"}
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "no JSON"),
+        (b"\xff\xfe", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b"[]", "no CloudEvent"),
+        (b'"x"', "no CloudEvent"),
+        ({**GOOD, "specversion": "0.3"}, "no CloudEvent"),
+        ({**GOOD, "id": None}, "`id` is missing"),
+        ({**GOOD, "type": ""}, "`type` is missing"),
+        ({**GOOD, "source": 5}, "`source` is no text"),
+        ({**GOOD, "subject": ["x"]}, "`subject` is no text"),
+        ({**GOOD, "time": "yesterday"}, "`time`"),
+        ({**GOOD, "time": 5}, "`time`"),
+        ({**GOOD, "time": "2026-11-15T04:26:40"}, "`time`"),
+        ({**GOOD, "data_base64": "!"}, "base64"),
+        ({**GOOD, "data_base64": 5}, "base64"),
+        (b"x" * (MESSAGE_BYTES_MAX + 1), "bytes"),
+    ],
+)
+def test_what_is_no_message_is_refused_with_the_reason(body: Any, why: str) -> None:
+    """Whoever sends it can mend it; sent again it would be refused again."""
+    with pytest.raises(RejectedError) as caught:
+        decode_message(body if isinstance(body, bytes) else json.dumps(body).encode())
+
+    assert ("message.malformed", True) == (caught.value.code, why in caught.value.message)

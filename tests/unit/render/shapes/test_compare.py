@@ -1,0 +1,194 @@
+"""Two revisions in one drawing, boxes that are shut, and drawings as values."""
+
+import pytest
+
+from interlock.errors import UsageError
+from interlock.model.chart import Chart
+from interlock.model.document.document import Document, State
+from interlock.model.snapshot import Snapshot
+from interlock.render.drawing import Depiction, depiction
+from interlock.render.picture import depicted, drawn_diff
+from interlock.render.shapes.boxes import Tree, tree
+from interlock.render.shapes.collapse import STATES_SHOWN_MAX, collapsed
+from interlock.render.shapes.compare import compared
+from interlock.render.svg.png import png
+from tests.support.missing import error_without
+from tests.unit.render.charts import compiled, flat, nested, on, parallel_root
+from tests.unit.render.pictures import chart_of
+
+
+def both(old: Chart, new: Chart) -> Tree:
+    """The tree of both, which can be laid out."""
+    made = compared(tree(old), tree(new))
+
+    assert "" == depicted(made).trouble
+    return made
+
+
+def marks(made: Tree) -> dict[str, str]:
+    """The marks of all boxes that have one."""
+    return {key: box.mark for key, box in made.boxes.items() if box.mark}
+
+
+def test_a_chart_does_not_differ_from_itself() -> None:
+    """No mark anywhere, and the same boxes and wires."""
+    made = both(nested(), nested())
+
+    assert {} == marks(made)
+    assert tree(nested()).wires == made.wires
+
+
+def test_what_was_added_removed_and_changed_is_marked() -> None:
+    """A removed state stays at its old place; its ids are gone."""
+    old = chart_of(State(key="a", transitions=(on("x", "b"), on("same", "b"))), State(key="b"), State(key="gone"))
+    new = chart_of(
+        State(key="a", transitions=(on("y", "b"), on("same", "b"), on("z", "new"))), State(key="b"), State(key="new")
+    )
+    made = both(old, new)
+    (wire,) = [wire for wire in made.wires if wire.target == "s/b"]
+
+    assert {"s/new": "added", "s/gone": "removed"} == marks(made)
+    assert [("y", "added", ("a", 0)), ("same", "", ("a", 1)), ("x", "removed", None)] == [
+        (label.event, label.mark, label.id) for label in wire.labels
+    ]
+
+
+def test_an_event_with_other_words_has_changed_and_both_are_shown() -> None:
+    """The guard or the actions differ, the event does not."""
+    from interlock.model.document.actions import Do
+
+    old = chart_of(State(key="a", transitions=(on("x", "b"),)), State(key="b"))
+    new = chart_of(State(key="a", transitions=(on("x", "b", actions=(Do(name="act"),)),)), State(key="b"))
+    (wire,) = [wire for wire in both(old, new).wires if wire.source == "s/a"]
+
+    assert [("x / act", "changed"), ("x", "changed")] == [(label.text, label.mark) for label in wire.labels]
+
+
+def test_a_wire_that_is_gone_is_drawn_as_removed_and_notes_are_compared() -> None:
+    """A state whose notes or kind differ has changed."""
+    old = chart_of(State(key="a", transitions=(on("x", "b"), on("noted"))), State(key="b"))
+    new = chart_of(State(key="a", transitions=(on("other"),)), State(key="b", type="final"))
+    made = both(old, new)
+    (wire,) = [wire for wire in made.wires if wire.source == "s/a"]
+
+    assert ("removed", {"s/a": "changed", "s/b": "changed"}) == (wire.mark, marks(made))
+    assert [("other", "added"), ("noted", "removed")] == [(note.text, note.mark) for note in made.boxes["s/a"].notes]
+
+
+def test_a_compound_that_became_a_leaf_still_holds_what_it_lost() -> None:
+    """And what fits nowhere any more is left out: a dot or a ring in what is now parallel, a niche in what is not."""
+    inside = (State(key="x", transitions=(on("n", "y"), on("end", "z"))), State(key="y"), State(key="z", type="final"))
+    old = chart_of(State(key="c", states=inside), State(key="d"))
+    new = chart_of(State(key="c"), State(key="d"))
+    leaf = both(old, new)
+
+    assert ("group", "removed") == (leaf.boxes["s/c"].kind, leaf.boxes["s/c.x"].mark)
+
+    regions = tuple(State(key=key, states=(State(key=f"{key}1"),)) for key in "xy")
+    parallel = chart_of(
+        State(
+            key="c",
+            type="parallel",
+            states=(*regions, State(key="h", type="history", targets=("x.x1", "y.y1"))),
+        ),
+        State(key="d", transitions=(on("r", "c.h"),)),
+    )
+    turned, back = both(old, parallel), both(parallel, old)
+
+    assert {"i/c", "s/c.z"}.isdisjoint(turned.boxes)
+    assert "h/c" not in back.boxes
+
+
+def test_charts_with_nothing_in_common_are_drawn_all_the_same() -> None:
+    """Even a parallel root against a plain one."""
+    both(parallel_root(), flat())
+    both(flat(), parallel_root())
+    both(nested(), flat())
+
+
+def test_a_diff_is_painted_with_signs() -> None:
+    """Green with a plus, red with a minus."""
+    text = drawn_diff(chart_of(State(key="a"), State(key="b")), chart_of(State(key="a"), State(key="c"))).svg
+
+    assert "+ c" in text
+    assert "- b" in text
+
+
+def test_a_shut_box_counts_what_is_inside_and_keeps_lines_that_crossed_its_border() -> None:
+    """What ran inside is gone; what crossed is merged."""
+    made = collapsed(tree(nested()), depth=1)
+
+    assert (2 + 2 + 3, 3) == (made.boxes["s/live"].hidden, made.boxes["s/setup"].hidden)
+    assert not any(key.startswith("s/live.") for key in made.boxes)
+    assert 1 == len([wire for wire in made.wires if (wire.source, wire.target) == ("s/paused", "s/live")])
+    assert [("s/setup", "s/setup")] == [(w.source, w.target) for w in made.wires if w.source == w.target]
+
+
+def test_states_are_shut_by_name_but_not_the_root() -> None:
+    """The others stay open."""
+    made = collapsed(tree(nested()), states=frozenset({"setup", ""}))
+
+    assert ("state", "parallel") == (made.boxes["s/setup"].kind, made.boxes["s/live"].kind)
+
+
+def test_regions_that_were_shut_leave_notes_where_a_line_has_no_way() -> None:
+    """Between whole regions nothing can be drawn."""
+    left = State(key="l", states=(State(key="a", transitions=(on("x", "#d"),)),))
+    right = State(key="r", states=(State(key="c"), State(key="d", id="d")))
+    made = collapsed(tree(chart_of(State(key="p", type="parallel", states=(left, right)))), depth=2)
+
+    assert ["x → r"] == [note.text for note in made.boxes["s/p.l"].notes]
+    assert "" == depicted(made).trouble
+
+
+def test_too_many_states_are_shut_from_the_deepest_level_on() -> None:
+    """Until they can be read; a flat chart cannot be shut at all."""
+
+    def group(name: str, count: int, *more: State) -> State:
+        return State(key=name, states=(*(State(key=f"{name}{each}") for each in range(count)), *more))
+
+    deep = chart_of(group("a", 20, group("b", 30)), group("c", 25))
+    all_flat = compiled(Document(kind="flat", root=State(states=tuple(State(key=f"f{n}") for n in range(80)))))
+    made = collapsed(tree(deep))
+
+    assert (30, "group") == (made.boxes["s/a.b"].hidden, made.boxes["s/a"].kind)
+    assert 81 == len([box for box in collapsed(tree(all_flat)).boxes.values() if box.state is not None])
+    assert STATES_SHOWN_MAX < 80
+
+
+def test_a_depiction_gives_a_notebook_svg_and_words() -> None:
+    """Each output has ids of its own; the text itself is the same every time."""
+    picture = depiction(flat(), ["paid"], theme="light")
+    one, other = picture._repr_mimebundle_(), picture._repr_mimebundle_()
+
+    assert {"image/svg+xml", "text/plain"} == one.keys()
+    assert one["image/svg+xml"] != other["image/svg+xml"]
+    assert picture.svg == picture.svg
+    assert "● paid" in one["text/plain"] == str(picture)
+
+
+def test_a_depiction_lights_the_states_of_a_snapshot() -> None:
+    """Or those named; both must be in the chart, and the theme must exist."""
+    snapshot = Snapshot(entity="order/1", kind="order", version=1, revision="1", configuration=("unpaid",), context={})
+
+    assert frozenset({"unpaid", "paid"}) == depiction(flat(), [snapshot, "paid"]).options.active
+    with pytest.raises(UsageError):
+        depiction(flat(), ["piad"])
+    with pytest.raises(UsageError):
+        depiction(flat(), [], theme="drak")
+
+
+def test_a_depiction_shows_what_differs_from_before() -> None:
+    """The same value, against an earlier chart."""
+    changed = Depiction(chart=chart_of(State(key="b"))).against(chart_of(State(key="a")))
+
+    assert "- a" in changed.svg
+    assert "- a" in changed._repr_mimebundle_()["image/svg+xml"]
+
+
+def test_a_png_needs_resvg_and_says_how_to_get_it() -> None:
+    """Without the extra it is refused loudly, never drawn wrong."""
+    assert png(depiction(flat(), [], theme="light").svg).startswith(b"\x89PNG")
+
+    name, code, hint = error_without("resvg_py", code=f"from {png.__module__} import png\npng('<svg/>')")
+    assert ("MissingExtraError", "extra.png", True) == (name, code, "interlock[png]" in (hint or ""))

@@ -1,0 +1,107 @@
+"""A saga is drawn as its states and transitions, without what it notes for itself."""
+
+import re
+
+from interlock.assemble.charts import loads
+from interlock.model.chart import DIALECTS, Chart, State
+from interlock.model.document.actions import Assign, Expression, GuardName, If
+from interlock.model.document.field import Field
+from interlock.render.diagram.mermaid import mermaid
+from interlock.render.saga_bookkeeping import without_notes
+
+SAGA = """\
+interlock: 1
+kind: trip
+context: {flight: {type: string, nullable: true}}
+states:
+  booked:
+    saga:
+      steps:
+        - {id: flight, if: "= context.flight == null", timeout: 1m,
+           do: {src: flight.book, output: flight}, compensate: {src: flight.cancel}}
+        - {id: hotel, do: {src: hotel.book}, timeout: 1m}
+      onDone: done
+      onError: failed
+  done: {type: final}
+  failed: {type: final}
+"""
+
+
+def test_a_saga_is_drawn_without_its_notes() -> None:
+    """The steps, their calls and what the author assigns are there; the compiler's own field is not assigned."""
+    text = mermaid(loads(SAGA).chart)
+
+    assert [] == re.findall(r"saga_booked[\w.]* = ", text)
+    assert "invoke flight.book" in text
+    assert "/ flight = event.data" in text
+
+
+def test_what_a_saga_asks_itself_is_said_in_words() -> None:
+    """No reader knows the compiler's field, or how an error says that nothing was done."""
+    text = mermaid(loads(SAGA).chart)
+    asked = set(re.findall(r"\[[^\]]*(?:done|skipped)[^\]]*\]", text))
+
+    assert {"[flight not done]", "[surely not done]", "[skipped]"} <= asked
+    assert "saga_booked" not in text
+    assert "get(event.data" not in text
+
+
+def test_an_author_s_guard_stands_as_it_was_written() -> None:
+    """Also one that looks at what a saga did, and one that only looks like the compiler's own."""
+    chart = loads(
+        SAGA.replace(
+            "done: {type: final}",
+            """done:
+    on:
+      a: {target: failed, guard: "= context.saga_booked.done['hotel'] != null"}
+      b: {target: failed, guard: "= context.flight == null"}
+""",
+        )
+    ).chart
+    text = mermaid(chart)
+
+    assert "context.saga_booked.done" in text
+    assert "context.flight == null" in text
+
+
+def test_a_chart_without_sagas_is_drawn_as_it_is() -> None:
+    """A field that only sounds like one is the author's."""
+    chart = loads("interlock: 1\nkind: k\ncontext: {saga_x: {type: any}}\nstates: {a: {}}\n").chart
+
+    assert chart is without_notes(chart)
+
+
+def test_only_notes_are_left_out() -> None:
+    """Of an assign or a branch the rest stays; what holds nothing else goes whole."""
+    note, said = ("saga_a.step", "x"), ("n", Expression("1"))
+    guard = GuardName(name="g")
+    block = (
+        Assign(values=(note, said)),
+        Assign(values=(note,)),
+        If(branches=((guard, (Assign(values=(note,)),)),)),
+        If(branches=((guard, (Assign(values=(note,)),)),), otherwise=(Assign(values=(said,)),)),
+        If(branches=((guard, (Assign(values=(said, note)),)),)),
+    )
+    made = Field(name="saga_a", type="object", default={"step": None, "key": None, "done": {}})
+    root = State(
+        index=0,
+        id="",
+        key="",
+        type="compound",
+        parent=-1,
+        last=0,
+        depth=0,
+        context=(made,),
+        entry=(block,),
+        exit=(block,),
+    )
+    chart = Chart(kind="k", revision="0", dialect=DIALECTS["interlock"], states=(root,), transitions=())
+    shown = without_notes(chart).states[0]
+
+    expected = (
+        Assign(values=(said,)),
+        If(branches=((guard, ()),), otherwise=(Assign(values=(said,)),)),
+        If(branches=((guard, (Assign(values=(said,)),)),)),
+    )
+    assert (expected,) == shown.entry
+    assert (expected,) == shown.exit

@@ -1,0 +1,334 @@
+"""Reconcilers: who runs them, on which stores, and how they are written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import Answer, Seen
+from interlock.errors import UnavailableError, UsageError
+from interlock.model.limits import LEASE_MS
+from interlock.ports.admission import Pass
+from interlock.ports.leases import Lease
+from interlock.ports.store import Page, Query
+from interlock.runtime.reconcile.runner import Reconciling
+from interlock.stores.memory import MemoryStore
+from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.support.postgres_server import store_or_skip
+from tests.unit.runtime.reconcilers import MINUTE, ORDER, SECOND, Asked, created, orders, reconciling, runtime_of
+
+
+async def test_of_two_runtimes_one_looks() -> None:
+    """The other waits for its lease."""
+    clock, store = VirtualClock(), MemoryStore()
+    first, second = Asked(clock), Asked(clock)
+    charts = [orders(first.look), orders(second.look)]
+    one, two = (runtime_of(each, clock, store) for each in charts)
+    await created(one)
+    async with reconciling(charts[0], one):
+        await clock.advance()
+        async with reconciling(charts[1], two):
+            await clock.advance(10 * MINUTE)
+
+            assert (11, 0) == (len(first.seen), len(second.seen))
+
+
+async def test_when_the_runner_dies_another_goes_on_once_its_lease_has_lapsed() -> None:
+    """Not before: it may only be slow."""
+    clock, store = VirtualClock(), MemoryStore()
+    first, second = Asked(clock), Asked(clock)
+    charts = [orders(first.look, every="1s"), orders(second.look, every="1s")]
+    one, two = (runtime_of(each, clock, store) for each in charts)
+    await created(one)
+    dying = Reconciling(one, tuple(charts[0].reconcilers.values()))
+    await dying.start()
+    await clock.advance()
+    for task in dying._tasks:
+        task.cancel()  # as a kill would: nothing is given back
+    await asyncio.gather(*dying._tasks, return_exceptions=True)
+    async with reconciling(charts[1], two):
+        await clock.advance(LEASE_MS - 1)
+        assert [] == second.seen
+        await clock.advance(LEASE_MS // 3 + 1)
+
+        assert 0 < len(second.seen)
+
+
+async def test_a_runner_that_stops_lets_others_go_on_soon() -> None:
+    """It gives its lease back."""
+    clock, store = VirtualClock(), MemoryStore()
+    first, second = Asked(clock), Asked(clock)
+    charts = [orders(first.look), orders(second.look)]
+    one, two = (runtime_of(each, clock, store) for each in charts)
+    await created(one)
+    async with reconciling(charts[0], one):
+        await clock.advance()
+    async with reconciling(charts[1], two):
+        await clock.advance()
+
+        assert 1 == len(second.seen)
+
+
+async def test_a_runner_that_cannot_renew_its_lease_stops_before_it_lapses() -> None:
+    """And begins again when it can."""
+
+    class Shaky(MemoryStore):
+        """A store that renews no lease while it is told so."""
+
+        deaf = False
+
+        async def lease(self, name: str, *, owner: str, now_ms: int, until_ms: int) -> Lease | None:
+            if self.deaf:
+                raise UnavailableError("no", code="store.busy")
+            return await super().lease(name, owner=owner, now_ms=now_ms, until_ms=until_ms)
+
+    clock, store = VirtualClock(), Shaky()
+    asked = Asked(clock)
+    chart = orders(asked.look, every="1s")
+    runtime = runtime_of(chart, clock, store)
+    await created(runtime)
+    async with reconciling(chart, runtime):
+        await clock.advance()
+        store.deaf = True
+        await clock.advance(LEASE_MS)
+        count = len(asked.seen)
+        await clock.advance(LEASE_MS)
+        assert (count, True) == (len(asked.seen), asked.times[-1] < LEASE_MS)
+        store.deaf = False
+        await clock.advance(LEASE_MS)
+
+        assert count < len(asked.seen)
+
+
+async def test_an_answer_that_comes_after_the_lease_lapsed_is_not_given() -> None:
+    """A process that slept: another may look after the entity by now, and asks for itself."""
+    clock, let = VirtualClock(), asyncio.Event()
+    asked = Asked(clock)
+
+    async def look(seen: Seen) -> Answer:
+        await asked.look(seen)
+        await let.wait()
+        return Answer("charge.confirmed")
+
+    chart = orders(look)
+    runtime = runtime_of(chart, clock)
+    await created(runtime)
+    async with reconciling(chart, runtime):
+        await clock.settle()
+        clock.time_ms += LEASE_MS
+        let.set()
+        await clock.settle()
+
+        assert (1, 1) == (len(asked.seen), (await runtime.state("order/0")).version)
+
+
+async def test_who_was_in_hand_when_the_lease_was_lost_is_asked_about_again() -> None:
+    """A runner that gets its lease back begins anew, and forgets nobody."""
+    clock, store = VirtualClock(), MemoryStore()
+    asked = Asked(clock)
+
+    async def look(seen: Seen) -> None:
+        await asked.look(seen)
+        if len(asked.seen) == 1:
+            await asyncio.Event().wait()
+
+    chart = orders(look, timeout="1h", every="1s")
+    runtime = runtime_of(chart, clock, store)
+    await created(runtime)
+    async with reconciling(chart, runtime):
+        await clock.settle()
+        clock.time_ms += LEASE_MS  # asleep: another takes over meanwhile
+        name, now_ms = "reconcile/stuck-charges", clock.now_ms()
+        taken = await store.lease(name, owner="another", now_ms=now_ms, until_ms=now_ms + LEASE_MS)
+        await clock.advance(LEASE_MS - 1)
+        assert (True, 1) == (taken is not None, len(asked.seen))
+        await clock.advance(LEASE_MS)
+
+        assert len(asked.seen) > 1
+
+
+async def test_a_list_that_cannot_be_had_is_asked_for_again() -> None:
+    """The loop goes on, whatever a store raises."""
+
+    class Blind(MemoryStore):
+        """A store that lists nothing the first time."""
+
+        problems: list[Exception]
+
+        async def find(self, query: Query) -> Page:
+            if self.problems:
+                raise self.problems.pop()
+            return await super().find(query)
+
+    clock, store = VirtualClock(), Blind()
+    store.problems = [UnavailableError("no", code="store.busy"), OSError("no")]
+    asked = Asked(clock)
+    chart = orders(asked.look, every="1s")
+    runtime = runtime_of(chart, clock, store)
+    await created(runtime)
+    async with reconciling(chart, runtime):
+        await clock.advance(2 * SECOND)
+
+    assert 1 == len(asked.seen)
+
+
+async def test_behind_a_door_that_drains_nobody_is_asked_about() -> None:
+    """What is in hand holds a permit until it ends."""
+
+    class Shut:
+        """A door that lets nobody in."""
+
+        def try_enter(self) -> Pass | None:
+            """No."""
+            return None
+
+    clock = VirtualClock()
+    asked = Asked(clock)
+    chart = orders(asked.look)
+    runtime = runtime_of(chart, clock)
+    await created(runtime)
+    runtime.door = Shut()
+    async with reconciling(chart, runtime):
+        await clock.advance(MINUTE)
+
+    assert [] == asked.seen
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["memory:", "sqlite:///{}/orders.db", "file://{}/orders", "postgresql:"],
+    ids=["memory", "sqlite", "file", "postgresql"],
+)
+async def test_an_open_runtime_looks_after_what_rests_too_long(address: str, tmp_path: Path) -> None:
+    """On the stores that keep leases, in real time."""
+    url = store_or_skip() if address == "postgresql:" else address.format(tmp_path)
+
+    async def look(seen: Seen) -> Answer:
+        return Answer("charge.confirmed")
+
+    async with interlock.open(url, charts=[orders(look, every="20ms")]) as runtime:
+        await runtime.create("order/1")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for entry in runtime.watch("order/1", poll_ms=20):
+                if entry.after == ("charged",):
+                    break
+
+        assert ("charged",) == (await runtime.state("order/1")).configuration
+
+
+async def test_a_runtime_that_leaves_work_to_others_reconciles_nothing() -> None:
+    """`work=False`."""
+    clock = VirtualClock()
+    asked = Asked(clock)
+    async with interlock.open("memory:", charts=[orders(asked.look)], clock=clock, work=False) as runtime:
+        await created(runtime)
+        await clock.advance(MINUTE)
+
+    assert [] == asked.seen
+
+
+async def test_a_store_that_keeps_no_leases_is_refused() -> None:
+    """Two runners at once would ask the service twice as often."""
+
+    class Plain:
+        """A store with journals only."""
+
+    chart = orders(Asked(VirtualClock()).look)
+    with pytest.raises(UnavailableError, match="keeps no leases"):
+        Reconciling(runtime_of(chart, VirtualClock(), Plain()), ())  # type: ignore[arg-type]  # the point
+
+
+class Leaseless(MemoryStore):
+    """A store that keeps work and no leases."""
+
+    lease = None  # type: ignore[assignment]  # the point
+
+
+@pytest.mark.parametrize("wish", ["reconciler", "onRestore"])
+async def test_a_runtime_on_a_store_without_leases_says_what_it_does_not_do(
+    wish: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It opens all the same: everything else works."""
+    monkeypatch.setattr("interlock.stores.memory.open_store", lambda url: Leaseless())
+    clock = VirtualClock()
+    asked = Asked(clock)
+    chart = orders(asked.look)
+    if wish == "onRestore":
+        chart = interlock.loads(ORDER.replace("  charged: {}", "  charged: {after: {1s: {onRestore: restart}}}"))
+    with caplog.at_level(logging.WARNING):
+        async with interlock.open("memory:", charts=[chart], clock=clock) as runtime:
+            await created(runtime)
+            await clock.advance(MINUTE)
+
+    assert [] == asked.seen
+    assert "this store keeps no leases" in caplog.text
+
+
+async def test_a_chart_that_needs_no_leases_opens_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is missing."""
+    monkeypatch.setattr("interlock.stores.memory.open_store", lambda url: Leaseless())
+    with caplog.at_level(logging.WARNING):
+        async with interlock.open("memory:", charts=[interlock.loads(ORDER)], clock=VirtualClock()):
+            pass
+
+    assert "" == caplog.text
+
+
+def test_two_reconcilers_of_one_name_are_refused() -> None:
+    """One lease for both: one of them would never run."""
+    charts = [orders(Asked(VirtualClock()).look), orders(Asked(VirtualClock()).look)]
+    with pytest.raises(UsageError, match="two reconcilers are called `stuck-charges`"):
+        interlock.open("memory:", charts=charts)
+
+
+async def _fine(seen: Seen) -> None:
+    """A function that has nothing to say."""
+
+
+@pytest.mark.parametrize(
+    ("wish", "problem"),
+    [
+        ({"name": ""}, "short text"),
+        ({"name": "x" * 101}, "short text"),
+        ({"name": 7}, "short text"),
+        ({"state": "charge_pendin"}, "does not have"),
+        ({"older": "5"}, "`older`"),
+        ({"older": 5}, "`older`"),
+        ({"every": "0s"}, "`every`"),
+        ({"timeout": "soon"}, "`timeout`"),
+        ({"rate": 0}, "rate"),
+        ({"rate": True}, "rate"),
+        ({"rate": "fast"}, "rate"),
+        ({"running": 0}, "`running`"),
+        ({"running": 1.5}, "`running`"),
+        ({"desired": "size"}, "needs both"),
+        ({"drift": "size.drifted"}, "needs both"),
+        ({"desired": "sise", "drift": "size.drifted"}, "no field"),
+        ({"desired": "size", "drift": 7}, "no event"),
+        ({"function": print}, "no coroutine function"),
+    ],
+)
+def test_a_reconciler_that_cannot_be_is_refused_where_it_is_written(wish: dict[str, Any], problem: str) -> None:
+    """With what is wrong, and how to write it."""
+    given = {"name": "stuck", "state": "charge_pending", "function": _fine, **wish}
+    name, function = given.pop("name"), given.pop("function")
+    with pytest.raises(UsageError, match=problem) as raised:
+        interlock.loads(ORDER).reconciler(name, **given)(function)
+
+    assert ("reconciler.malformed", True) == (raised.value.code, bool(raised.value.hint))
+
+
+def test_a_reconciler_cannot_answer_with_a_reserved_event() -> None:
+    """It is refused where it is written, as every other sender is."""
+    with pytest.raises(UsageError) as raised:
+        interlock.loads(ORDER).reconciler("stuck", state="charge_pending", desired="size", drift="error")(_fine)
+
+    assert "event.reserved" == raised.value.code

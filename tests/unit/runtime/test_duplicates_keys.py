@@ -1,0 +1,297 @@
+"""Keys that were kept before: the same event again is a duplicate, whatever is refused now; another event is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.errors import ConflictError, RejectedError, UsageError
+from interlock.model.event import Event
+from interlock.model.journal.record import Record
+from interlock.model.snapshot import Parent
+from interlock.runtime.runtime import Runtime
+from interlock.stores.memory import MemoryStore
+from tests.support.postgres_server import store_or_skip
+from tests.unit.runtime.scene import DOOR, ORDER, Interrupted, kernel, runtime
+
+HEAP = """
+interlock: 1
+kind: heap
+revision: 1.0.0
+context: {all: {type: string, default: ""}, more: {type: string, default: ""}}
+initial: a
+states: {a: {expect: {within: forever}}}
+on:
+  grown: {actions: [{assign: {all: "= context.all + context.all + event.data.text"}}]}
+  copied: {actions: [{assign: {more: "= context.all"}}]}
+  emptied: {actions: [{assign: {all: "= ''"}}]}
+  told: {actions: [{send: {event: heard, to: "heap/2", data: {all: "= context.all"}}}]}
+"""
+STRICT_DOOR = DOOR.replace("revision: 1.0.0", "revision: 2.0.0").replace("default: 0}", "default: 0, max: 5}")
+LARGE = {"text": "x" * 100_000}
+PAYMENTS = {"id": "till", "roles": ["payments"]}
+ADA, BOB = ({"id": each, "roles": ["customer"]} for each in ("ada", "bob"))
+STRANGER = {"id": "eve", "roles": []}
+ADDRESSES = pytest.mark.parametrize(
+    "address",
+    ["memory:", "sqlite:///{}/x.db", "file://{}/x", "file://{}/x?layout=C", "postgresql:"],
+    ids=["memory", "sqlite", "file", "file-c", "postgresql"],
+)
+
+
+@asynccontextmanager
+async def opened(address: str, folder: Path, *texts: str) -> AsyncGenerator[Runtime, None]:
+    """A runtime for these charts on a store of this kind; nobody performs its work."""
+    charts = [interlock.loads(each) for each in texts]
+    url = store_or_skip() if address == "postgresql:" else address.format(folder)
+    async with interlock.open(url, charts=charts, work=False) as found:
+        yield found
+
+
+class Counted(MemoryStore):
+    """A memory store that counts the reads of journals."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    async def read(self, entity: str, *, after: int = 0, limit: int = 1_000) -> tuple[Record, ...]:
+        """As the memory store."""
+        self.reads += 1
+        return await super().read(entity, after=after, limit=limit)
+
+
+# Refusals that raise
+
+
+@ADDRESSES
+async def test_a_kept_event_is_a_duplicate_also_where_it_would_be_too_large_now(address: str, tmp_path: Path) -> None:
+    """Its answer was lost, and it is sent again: a snapshot or an entry that would burst says nothing about it."""
+    async with opened(address, tmp_path, HEAP) as heaps:
+        await heaps.create("heap/1")
+        await heaps.send("heap/1", "grown", {"text": "x"})
+        for event in ("copied", "told"):
+            await heaps.send("heap/1", event, key=event)
+        for _ in range(3):
+            await heaps.send("heap/1", "grown", LARGE)
+        again = [await heaps.send("heap/1", event, key=event) for event in ("copied", "told")]
+        codes = []
+        for event in ("copied", "told"):
+            with pytest.raises(RejectedError) as raised:
+                await heaps.send("heap/1", event, key=f"{event}/new")
+            codes.append(raised.value.code)
+
+        assert [("duplicate", 3), ("duplicate", 4)] == [(each.outcome, each.version) for each in again]
+        assert ["snapshot.size", "entry.size"] == codes
+        assert 7 == (await heaps.state("heap/1")).version
+
+
+async def test_a_size_is_refused_on_a_fresh_snapshot_only() -> None:
+    """What is remembered here would burst; another process has emptied it."""
+    store = MemoryStore()
+    mine, theirs = runtime(HEAP, store=store), runtime(HEAP, store=store)
+    await mine.create("heap/1")
+    for _ in range(3):
+        await mine.send("heap/1", "grown", LARGE)
+    await theirs.send("heap/1", "emptied")
+    receipt = await mine.send("heap/1", "copied")
+
+    assert ("applied", 6) == (receipt.outcome, receipt.version)
+    assert [] == store.refusals
+
+
+async def test_a_step_that_is_too_large_is_kept_among_the_refusals() -> None:
+    """Like any other attempt that changed nothing: who, what, when and why."""
+    store = MemoryStore()
+    heaps = runtime(HEAP, store=store)
+    await heaps.create("heap/1")
+    for _ in range(3):
+        await heaps.send("heap/1", "grown", LARGE)
+    with pytest.raises(RejectedError):
+        await heaps.send("heap/1", "copied", principal={"id": "ada"}, trace="t")
+    (refusal,) = store.refusals
+
+    assert ("heap/1", "copied", "rejected", "snapshot.size", 1_000, "ada", "t") == (
+        refusal.entity, refusal.event, refusal.outcome, refusal.reason, refusal.time_ms, refusal.principal,
+        refusal.trace,
+    )  # fmt: skip
+
+
+@ADDRESSES
+async def test_a_creation_is_a_duplicate_also_where_its_context_would_be_refused_now(
+    address: str, tmp_path: Path
+) -> None:
+    """By a newer revision, by the chart that took it, or because it is not plain: the key says that it was taken."""
+    async with opened(address, tmp_path, DOOR) as doors:
+        await doors.create("door/1", {"openings": 9}, key="c")
+        unknown = await doors.create("door/1", {"openings": 9, "no": 1}, key="c")
+        broken = await doors.create("door/1", {"openings": object()}, key="c")
+        newer = await runtime(STRICT_DOOR, store=doors.store).create("door/1", {"openings": 9}, key="c")
+
+    assert [("duplicate", 1)] * 3 == [(each.outcome, each.version) for each in (unknown, broken, newer)]
+
+
+@pytest.mark.parametrize("context", [{"no": 1}, {"note": object()}])
+async def test_a_creation_that_is_refused_is_kept_among_the_refusals(context: dict[str, Any]) -> None:
+    """Also without a key, and where the entity is there under another one."""
+    store = MemoryStore()
+    doors = runtime(store=store)
+    with pytest.raises(RejectedError):
+        await doors.create("door/1", context, principal={"id": "ada"})
+    await doors.create("door/1", key="mine")
+    with pytest.raises(RejectedError) as raised:
+        await doors.create("door/1", context, key="other")
+
+    assert [("door/1", "_create", "rejected", raised.value.code)] * 2 == [
+        (each.entity, each.event, each.outcome, each.reason) for each in store.refusals
+    ]
+    assert ["ada", None] == [each.principal for each in store.refusals]
+
+
+async def test_a_child_that_was_begun_is_a_duplicate_also_where_it_would_be_refused_now() -> None:
+    """Its parent asks again after a crash, with a chart that takes less. A first refusal is for the parent to hear."""
+    store = MemoryStore()
+    doors = runtime(store=store)
+    parent = Parent("order/1", "door", "order/1/2/0")
+    first = await doors.begin("door/1", kernel(DOOR), {"openings": 9}, parent)
+    again = await doors.begin("door/1", kernel(STRICT_DOOR), {"openings": 9}, parent)
+    with pytest.raises(RejectedError):
+        await doors.begin("door/2", kernel(STRICT_DOOR), {"openings": 9}, parent)
+
+    assert ("applied", "duplicate", []) == (first.outcome, again.outcome, store.refusals)
+
+
+# One key, two events
+
+
+@ADDRESSES
+async def test_a_key_that_another_event_has_is_told_with_its_name_and_version(address: str, tmp_path: Path) -> None:
+    """Creation among them: whoever uses one key for a whole request would lose every event but the first."""
+    async with opened(address, tmp_path, DOOR) as doors:
+        await doors.create("door/1", key="request")
+        await doors.send("door/1", "opened", key="second")
+        reuses = [
+            doors.send("door/1", "noted", {"text": "x"}, key="request"),  # the chart would take it
+            doors.send("door/1", "unlocked", key="second"),  # the chart would refuse it
+            doors.send("door/1", "closed", key="second", expected=1),  # the sender saw another version
+            doors.create("door/1", key="second"),
+            doors.create("door/1", {"no": 1}, key="second"),
+            doors.rehearse("door/1", "noted", {"text": "x"}, key="request"),
+        ]
+        told = []
+        for reuse in reuses:
+            with pytest.raises(UsageError) as raised:
+                await reuse
+            assert ("key.reused", "one key per event, such as `<request>/<event>`") == (
+                raised.value.code, raised.value.hint
+            )  # fmt: skip
+            told.append(raised.value.message)
+
+        assert 2 == (await doors.state("door/1")).version
+    assert [
+        "the key `request` of `door/1` belongs to its creation, version 1, not to `noted`",
+        "the key `second` of `door/1` belongs to `opened`, version 2, not to `unlocked`",
+        "the key `second` of `door/1` belongs to `opened`, version 2, not to `closed`",
+        "the key `second` of `door/1` belongs to `opened`, version 2, not to its creation",
+        "the key `second` of `door/1` belongs to `opened`, version 2, not to its creation",
+        "the key `request` of `door/1` belongs to its creation, version 1, not to `noted`",
+    ] == told
+
+
+async def test_what_is_sent_again_may_carry_another_payload() -> None:
+    """A retry stamps it anew, perhaps: the name decides, and of a creation there is one."""
+    doors = runtime()
+    await doors.create("door/1", {"note": "a"}, key="c")
+    await doors.send("door/1", "noted", {"text": "a"}, key="k")
+    again = [
+        await doors.create("door/1", {"note": "b"}, key="c"),
+        await doors.send("door/1", "noted", {"text": "b"}, key="k"),
+        await doors.rehearse("door/1", "noted", {"text": "b"}, key="k"),
+    ]
+
+    assert [("duplicate", 1), ("duplicate", 2), ("duplicate", 2)] == [(each.outcome, each.version) for each in again]
+    assert "a" == (await doors.state("door/1")).context["note"]
+
+
+async def test_a_key_that_a_rival_took_for_another_event_is_told() -> None:
+    """Between the look and the write: the store says that it is known, and the journal whose it is."""
+    store = Interrupted()
+    mine, theirs = runtime(store=store), runtime(store=store)
+    await mine.create("door/1")
+    store.before.append(lambda: theirs.send("door/1", "opened", key="k"))
+    with pytest.raises(UsageError) as raised:
+        await mine.send("door/1", "noted", {"text": "x"}, key="k")
+
+    assert "key.reused" == raised.value.code
+    assert "applied" == (await mine.send("door/1", "noted", {"text": "x"}, key="k/noted")).outcome
+
+
+@ADDRESSES
+async def test_a_key_whose_entry_an_archive_has_is_a_duplicate(address: str, tmp_path: Path) -> None:
+    """Whose it was cannot be asked any more; that it was kept is known."""
+    async with opened(address, tmp_path, DOOR) as doors:
+        await doors.create("door/1", key="c")
+        await doors.send("door/1", "smashed", key="k")
+        released = await doors.store.release("door/1", version=2, archive="file:///elsewhere")  # type: ignore[attr-defined]  # these stores let go
+        again = [await doors.send("door/1", "opened", key=each) for each in ("c", "k")]
+
+    assert released
+    assert [("duplicate", 1), ("duplicate", 2)] == [(each.outcome, each.version) for each in again]
+
+
+async def test_nothing_is_read_but_for_a_duplicate_under_a_senders_key() -> None:
+    """Neither on the usual path nor for keys that the driver or the chart makes: those hold what they name."""
+    store = Counted()
+    doors = runtime(store=store)
+    await doors.create("door/1", key="c")
+    await doors.create("order/1")
+    await doors.send("door/1", "opened", key="k")
+    await doors.send("door/1", "unlocked", key="refused")
+    for _ in range(2):
+        await doors.send("order/1", "payment.confirmed", {"id": "p"}, principal=PAYMENTS)
+        await doors.deliver("door/1", Event("noted", {"text": "x"}), key="_sent/a")
+    other = await doors.deliver("door/1", Event("closed"), key="_sent/a")
+    assert ("duplicate", 0) == (other.outcome, store.reads)
+
+    await doors.send("door/1", "opened", key="k")
+    assert 1 == store.reads
+
+
+# Who may not send at all
+
+
+async def test_roles_come_before_the_version_that_a_sender_expects() -> None:
+    """A stranger is denied whatever he expects and whichever key he guesses, and that is kept."""
+    store = MemoryStore()
+    orders = runtime(store=store)
+    await orders.create("order/1")
+    await orders.send("order/1", "payment.confirmed", {"id": "p"}, key="secret", principal=PAYMENTS)
+    for key in ("secret", "other"):
+        for expected in (1, 2, 99):
+            receipt = await orders.send(
+                "order/1", "payment.confirmed", {"id": "p"}, key=key, expected=expected, principal=STRANGER
+            )
+            assert ("denied", "roles") == (receipt.outcome, receipt.reason)
+
+    assert [("order/1", "denied", "roles", "eve")] * 6 == [
+        (each.entity, each.outcome, each.reason, each.principal) for each in store.refusals
+    ]
+
+
+async def test_a_permit_is_asked_of_the_version_that_the_sender_meant() -> None:
+    """On another one its answer says nothing: first the conflict."""
+    orders = runtime(ORDER)
+    await orders.create("order/1")
+    with pytest.raises(ConflictError) as raised:
+        await orders.send("order/1", "order.noted", expected=7, principal=BOB)
+    meant = await orders.send("order/1", "order.noted", expected=1, principal=BOB)
+    allowed = await orders.send("order/1", "order.noted", expected=1, principal=ADA)
+
+    assert "conflict.expected" == raised.value.code
+    assert ("denied", "permit") == (meant.outcome, meant.reason)
+    assert ("applied", 2) == (allowed.outcome, allowed.version)

@@ -1,0 +1,219 @@
+"""Turns: one at a time per entity, in order, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from interlock.errors import UnavailableError
+from interlock.model.limits import MAILBOX_MAX, PASSED_OVER_MAX
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.runtime.mailbox import Busy, Level, Turn
+from interlock.stores.memory import MemoryStore
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.runtime.scene import runtime
+
+
+class Held(MemoryStore):
+    """A memory store whose appends wait for the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+        """As the memory store, when it may."""
+        await self.gate.wait()
+        return await super().append(append)
+
+
+async def test_callers_of_one_entity_take_turns_in_order() -> None:
+    """Whoever asks first is served first, and nobody is served beside another."""
+    busy: Busy = {}
+    told: list[str] = []
+
+    async def step(name: str) -> None:
+        async with Turn(busy, "door/1"):
+            told.append(f"{name} in")
+            await asyncio.sleep(0)
+            told.append(f"{name} out")
+
+    await asyncio.gather(*(step(name) for name in "abc"))
+
+    assert ["a in", "a out", "b in", "b out", "c in", "c out"] == told
+    assert {} == busy
+
+
+async def test_entities_do_not_wait_for_each_other() -> None:
+    """A turn of one entity is no turn of another."""
+    busy: Busy = {}
+    async with Turn(busy, "door/1"), asyncio.timeout(PATIENCE_SECONDS), Turn(busy, "door/2"):
+        assert {"door/1", "door/2"} == set(busy)
+
+    assert {} == busy
+
+
+async def test_an_error_ends_a_turn() -> None:
+    """The next caller is served."""
+    busy: Busy = {}
+    with pytest.raises(ValueError, match="broken"):
+        async with Turn(busy, "door/1"):
+            raise ValueError("broken")
+    async with asyncio.timeout(PATIENCE_SECONDS), Turn(busy, "door/1"):
+        pass
+
+    assert {} == busy
+
+
+async def test_a_caller_that_gives_up_leaves_the_queue() -> None:
+    """Cancelled while it waited: those behind it are served, and the table is empty at the end."""
+    busy: Busy = {}
+    served: list[int] = []
+
+    async def step(number: int) -> None:
+        async with Turn(busy, "door/1"):
+            served.append(number)
+
+    async with Turn(busy, "door/1"):
+        waiting = [asyncio.create_task(step(number)) for number in range(3)]
+        await asyncio.sleep(0)
+        waiting[1].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert [0, 2] == served
+    assert waiting[1].cancelled()
+    assert {} == busy
+
+
+def waiting(busy: Busy, served: list[str], *names: str) -> list[asyncio.Task[None]]:
+    """Callers that wait in the order given; the level is the first letter: result, send or outside."""
+    levels = {"r": Level.RESULT, "s": Level.SEND, "o": Level.OUTSIDE}
+
+    async def step(name: str) -> None:
+        async with Turn(busy, "door/1", levels[name[0]]):
+            served.append(name)
+
+    return [asyncio.create_task(step(name)) for name in names]
+
+
+async def test_results_go_before_sends_and_sends_before_events_from_outside() -> None:
+    """And within a level, whoever asked first."""
+    busy: Busy = {}
+    served: list[str] = []
+    async with Turn(busy, "door/1"):
+        tasks = waiting(busy, served, "o1", "s1", "r1", "o2", "r2", "s2")
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+
+    assert (["r1", "r2", "s1", "s2", "o1", "o2"], {}) == (served, busy)
+
+
+async def test_nobody_waits_for_ever_behind_those_who_go_first() -> None:
+    """An entity that keeps answering itself: an event from outside has its turn after a bounded number of others."""
+    busy: Busy = {}
+    served: list[str] = []
+
+    async def outside() -> None:
+        async with Turn(busy, "door/1"):
+            served.append("outside")
+
+    async def answering(left: int) -> None:
+        """Each turn asks for the next one before it ends: some result always waits."""
+        following = None
+        async with Turn(busy, "door/1", Level.RESULT):
+            served.append("result")
+            if left:
+                following = asyncio.create_task(answering(left - 1))
+                await asyncio.sleep(0)
+        if following is not None:
+            await following
+
+    async with Turn(busy, "door/1"):
+        waits = [asyncio.create_task(outside()), asyncio.create_task(answering(3 * PASSED_OVER_MAX))]
+        await asyncio.sleep(0)
+    await asyncio.gather(*waits)
+
+    assert PASSED_OVER_MAX == served.index("outside")
+    assert {} == busy
+
+
+async def test_a_full_mailbox_refuses_a_sender_and_no_delivery() -> None:
+    """What is refused was not kept; those who wait are served, results at once."""
+    busy: Busy = {}
+    served: list[str] = []
+    async with Turn(busy, "door/1"):
+        tasks = waiting(busy, served, *(f"o{number}" for number in range(MAILBOX_MAX)))
+        await asyncio.sleep(0)
+        with pytest.raises(UnavailableError, match="1,000 events wait for `door/1`") as refused:
+            async with Turn(busy, "door/1"):
+                raise AssertionError
+        tasks += waiting(busy, served, *(f"s{number}" for number in range(MAILBOX_MAX + 1)), "r1")
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+
+    assert "mailbox.full" == refused.value.code
+    assert (["r1", "s0", "s1"], 2 * MAILBOX_MAX + 2, {}) == (served[:3], len(served), busy)
+
+
+async def test_a_caller_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None:
+    """Called, and gone before it could begin: the next one is served."""
+    busy: Busy = {}
+    served: list[str] = []
+    async with Turn(busy, "door/1"):
+        tasks = waiting(busy, served, "o1", "o2")
+        await asyncio.sleep(0)
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert (["o2"], {}) == (served, busy)
+
+
+async def test_a_turn_is_not_given_to_somebody_who_is_about_to_go() -> None:
+    """Cancelled, and not yet gone when the turn before ends."""
+    busy: Busy = {}
+    served: list[str] = []
+    async with Turn(busy, "door/1"):
+        tasks = waiting(busy, served, "o1", "o2")
+        await asyncio.sleep(0)
+        for each in tasks:
+            each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    async with asyncio.timeout(PATIENCE_SECONDS), Turn(busy, "door/1"):
+        served.append("after")
+
+    assert (["after"], {}) == (served, busy)
+
+
+async def test_a_full_mailbox_loses_nothing_of_a_send() -> None:
+    """The same key again, later, is taken as if for the first time."""
+    store = Held()
+    doors = runtime(store=store)
+    await doors.create("door/1")
+    store.gate.clear()
+    noted = (doors.send("door/1", "noted", {"text": "x"}, key=f"k{each}") for each in range(MAILBOX_MAX + 1))
+    sends = [asyncio.create_task(each) for each in noted]
+    await asyncio.sleep(0)
+    with pytest.raises(UnavailableError, match="wait for `door/1`"):
+        await doors.send("door/1", "opened", key="mine")
+    store.gate.set()
+    await asyncio.gather(*sends)
+    again = await doors.send("door/1", "opened", key="mine")
+
+    assert "applied" == again.outcome
+
+
+@pytest.mark.slow
+async def test_idle_entities_cost_nothing() -> None:
+    """Ten thousand of them were stepped: no turn, no task, no thread is left of any."""
+    doors = runtime()
+    tasks, threads = len(asyncio.all_tasks()), threading.active_count()
+    for start in range(0, 10_000, 1_000):
+        entities = [f"door/{number}" for number in range(start, start + 1_000)]
+        await asyncio.gather(*(doors.create(each) for each in entities))
+        await asyncio.gather(*(doors.send(each, "opened") for each in entities))
+    table = doors._steps.busy  # the table that must be empty
+
+    assert ({}, tasks, threads) == (table, len(asyncio.all_tasks()), threading.active_count())

@@ -1,0 +1,335 @@
+"""The six duties of the driver: load, step, append, retry; and what it refuses, on what evidence."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from interlock.errors import ConflictError, NotFoundError, UnavailableError, UsageError
+from interlock.model.limits import (
+    BACKOFF_MS_MAX,
+    BACKOFF_MS_MIN,
+    CONFLICT_RETRIES_MAX,
+)
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.runtime import sender as driver
+from interlock.runtime.runtime import Runtime
+from interlock.runtime.sender import backoff_ms
+from interlock.stores.memory import MemoryStore
+from tests.unit.runtime.scene import DOOR, ORDER, Interrupted, StillClock, Watched, runtime
+
+
+async def test_an_applied_event_is_one_durable_entry() -> None:
+    """The receipt says applied once the store has the entry, and names its version."""
+    doors = runtime()
+    await doors.create("door/1")
+    receipt = await doors.send("door/1", "opened", key="k", trace="t", principal={"id": "ada"})
+    (record,) = await doors.store.read("door/1", after=1)
+
+    assert ("applied", 2) == (receipt.outcome, receipt.version)
+    assert ("k", "t", {"id": "ada"}) == (record.key, record.entry.trace, record.entry.event.principal)
+    assert (("closed",), ("open",)) == (record.entry.before, record.entry.after)
+
+
+async def test_a_repeated_key_is_a_duplicate_after_the_state_moved_on() -> None:
+    """The chart would refuse the event now; the key says that it was taken."""
+    doors = runtime()
+    await doors.create("door/1")
+    first = await doors.send("door/1", "opened", key="k")
+    await doors.send("door/1", "smashed")
+    again = await doors.send("door/1", "opened", key="k")
+
+    assert ("duplicate", first.version) == (again.outcome, again.version)
+
+
+async def test_a_refusal_uses_up_no_key() -> None:
+    """What changed nothing can be sent again under its key, and then counts."""
+    doors = runtime()
+    await doors.create("door/1")
+    refused = await doors.send("door/1", "closed", key="k")
+    rejected = await doors.send("door/1", "unlocked", key="k")
+    applied = await doors.send("door/1", "opened", key="k")
+
+    assert ("ignored", "rejected", "applied") == (refused.outcome, rejected.outcome, applied.outcome)
+    assert (1, 1, 2) == (refused.version, rejected.version, applied.version)
+
+
+async def test_a_lost_swap_is_retried_on_a_fresh_snapshot() -> None:
+    """Another process wins first: the step is done again on what it left, and both are kept."""
+    store, clock = Interrupted(), StillClock()
+    mine, theirs = runtime(store=store, clock=clock), runtime(store=store)
+    await mine.create("door/1")
+    store.before.append(lambda: theirs.send("door/1", "opened"))
+    receipt = await mine.send("door/1", "noted", {"text": "x"})
+
+    assert ("applied", 3, ("open",)) == (
+        receipt.outcome,
+        receipt.version,
+        receipt.snapshot and receipt.snapshot.configuration,
+    )
+    assert [float(BACKOFF_MS_MIN)] == clock.waits
+
+
+async def test_a_swap_that_is_always_lost_ends_in_a_conflict() -> None:
+    """The driver gives up after a bounded number of tries, each after a longer wait."""
+    store, clock = Interrupted(), StillClock()
+    mine, theirs = runtime(store=store, clock=clock), runtime(store=store)
+    await mine.create("door/1")
+    for _ in range(CONFLICT_RETRIES_MAX + 1):  # a rival's own append is the next one, and goes through
+        store.before += [lambda: theirs.send("door/1", "noted", {"text": "x"}), _nothing]
+    with pytest.raises(ConflictError) as raised:
+        await mine.send("door/1", "noted", {"text": "mine"})
+
+    assert "conflict.retries" == raised.value.code
+    assert CONFLICT_RETRIES_MAX + 1 == len(clock.waits)
+    assert sorted(clock.waits) == clock.waits
+    assert BACKOFF_MS_MAX == clock.waits[-1]
+
+
+async def _nothing() -> None:
+    return None
+
+
+def test_backoff_is_exponential_capped_and_anywhere_below() -> None:
+    """Full jitter: from nothing to the bound, which doubles up to its cap."""
+    assert [2, 4, 8] == [backoff_ms(each, 1.0) for each in range(3)]
+    assert 0 == backoff_ms(3, 0.0)
+    assert BACKOFF_MS_MAX == backoff_ms(60, 1.0)
+
+
+async def test_a_stale_cache_costs_a_conflict_and_never_a_wrong_step() -> None:
+    """Another process wrote: what this one remembers is not what it steps on."""
+    store = MemoryStore()
+    mine, theirs = runtime(store=store), runtime(store=store)
+    await mine.create("door/1")
+    await theirs.send("door/1", "opened")
+    await theirs.send("door/1", "closed")
+    receipt = await mine.send("door/1", "opened")
+
+    assert 2 == (receipt.snapshot and receipt.snapshot.context["openings"])
+    assert 4 == receipt.version
+
+
+async def test_a_refusal_is_only_given_on_a_fresh_snapshot() -> None:
+    """The remembered snapshot would refuse; the entity has moved on, so it is asked again."""
+    store = MemoryStore()
+    mine, theirs = runtime(store=store), runtime(store=store)
+    await mine.create("door/1")
+    await theirs.send("door/1", "opened")
+    receipt = await mine.send("door/1", "closed")
+
+    assert ("applied", 3) == (receipt.outcome, receipt.version)
+
+
+async def test_expected_is_the_version_that_the_sender_saw() -> None:
+    """With the right one the event is taken; with another it is a conflict at once, without retries."""
+    clock = StillClock()
+    doors = runtime(clock=clock)
+    await doors.create("door/1")
+    await doors.send("door/1", "opened", expected=1, key="k")
+    with pytest.raises(ConflictError) as raised:
+        await doors.send("door/1", "closed", expected=1)
+
+    assert "conflict.expected" == raised.value.code
+    assert [] == clock.waits
+    assert "duplicate" == (await doors.send("door/1", "opened", expected=1, key="k")).outcome
+
+
+async def test_expected_holds_against_a_rival_in_between() -> None:
+    """The swap is lost after the test of the version: the retry finds the new one and does not go on."""
+    store = Interrupted()
+    mine, theirs = runtime(store=store), runtime(store=store)
+    await mine.create("door/1")
+    store.before.append(lambda: theirs.send("door/1", "noted", {"text": "x"}))
+    with pytest.raises(ConflictError) as raised:
+        await mine.send("door/1", "opened", expected=1)
+
+    assert "conflict.expected" == raised.value.code
+
+
+async def test_time_never_goes_back() -> None:
+    """An entry is not before the one before it, whatever the clock says, also after a restart."""
+    store, clock = MemoryStore(), StillClock(5_000)
+    doors = runtime(store=store, clock=clock)
+    await doors.create("door/1")
+    clock.time_ms = 1_000
+    await doors.send("door/1", "opened")
+    later = runtime(store=store, clock=StillClock(2_000))
+    await later.send("door/1", "closed")
+
+    assert [5_000] * 3 == [each.event.time_ms for each in await later.journal("door/1")]
+
+
+async def test_an_entity_is_created_once() -> None:
+    """The same key again is a duplicate, another one finds it there."""
+    doors = runtime()
+    first = await doors.create("door/1", {"note": "x"}, key="k")
+    again = await doors.create("door/1", key="k")
+    other = await doors.create("door/1", key="other")
+    unkeyed = await doors.create("door/1")
+
+    assert ("applied", 1) == (first.outcome, first.version)
+    assert ("duplicate", 1) == (again.outcome, again.version)
+    assert ("rejected", "entity.exists") == (other.outcome, other.reason)
+    assert ("rejected", "entity.exists") == (unkeyed.outcome, unkeyed.reason)
+
+
+async def test_an_unknown_kind_and_an_unknown_entity_are_not_found() -> None:
+    """What is not there is named, with a guess at what was meant."""
+    doors = runtime()
+    with pytest.raises(NotFoundError) as kind:
+        await doors.create("doro/1")
+    with pytest.raises(NotFoundError) as entity:
+        await doors.send("door/1", "opened")
+
+    assert ("kind.unknown", "entity.unknown") == (kind.value.code, entity.value.code)
+    assert "door" in str(kind.value)
+
+
+async def test_senders_of_one_process_never_conflict_with_each_other() -> None:
+    """They queue for their entity: every event is taken once, no swap is lost, nothing is left behind."""
+    store = Watched()
+    doors = runtime(store=store)
+    await doors.create("door/1")
+    receipts = await asyncio.gather(*(doors.send("door/1", "noted", {"text": str(each)}) for each in range(50)))
+
+    assert list(range(2, 52)) == [each.version for each in receipts]
+    assert 0 == store.conflicts
+    assert {} == doors._steps.busy
+
+
+async def test_a_cancelled_sender_leaves_the_entity_usable() -> None:
+    """Whoever waits behind it goes on, and the queue is empty in the end."""
+    doors = runtime(store=Watched())
+    await doors.create("door/1")
+    first = asyncio.ensure_future(doors.send("door/1", "noted", {"text": "a"}))
+    second = asyncio.ensure_future(doors.send("door/1", "noted", {"text": "b"}))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
+
+    assert "applied" == (await doors.send("door/1", "opened")).outcome
+    assert {} == doors._steps.busy
+
+
+async def test_the_cache_of_snapshots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading and writing many entities keeps only the newest in memory."""
+    monkeypatch.setattr(driver, "SNAPSHOTS_CACHED_MAX", 3)
+    store = MemoryStore()
+    doors = runtime(store=store)
+    for each in range(6):
+        await doors.create(f"door/{each}")
+    reader = runtime(store=store)
+    for each in range(6):
+        await reader.state(f"door/{each}")
+
+    assert ["door/3", "door/4", "door/5"] == list(doors._steps.snapshots)
+    assert ["door/3", "door/4", "door/5"] == list(reader._steps.snapshots)
+
+
+async def test_a_closed_runtime_takes_nothing() -> None:
+    """After close each call says so."""
+    doors = runtime()
+    await doors.create("door/1")
+    await doors.close()
+    for call in (doors.send("door/1", "opened"), doors.create("door/2"), doors.state("door/1")):
+        with pytest.raises(UnavailableError):
+            await call
+
+
+class _Lossy(MemoryStore):
+    """Keeps an append and fails to say so, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing = False
+
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+        answer = await super().append(append)
+        if self.failing:
+            self.failing = False
+            raise UnavailableError("the connection was lost")
+        return answer
+
+
+async def test_an_unknown_result_is_settled_by_the_key() -> None:
+    """The entry was kept but the answer was lost: the same key again is a duplicate, and nothing is done twice."""
+    store = _Lossy()
+    doors = runtime(store=store)
+    await doors.create("door/1")
+    store.failing = True
+    with pytest.raises(UnavailableError):
+        await doors.send("door/1", "noted", {"text": "x"}, key="k")
+    again = await doors.send("door/1", "noted", {"text": "x"}, key="k")
+
+    assert ("duplicate", 2) == (again.outcome, again.version)
+    assert 2 == len(await doors.journal("door/1"))
+
+
+async def test_an_entity_runs_on_the_revision_that_wrote_it() -> None:
+    """Older entities stay on their chart while new ones begin on the last one given."""
+    newer = DOOR.replace("revision: 1.0.0", "revision: 2.0.0")
+    store = MemoryStore()
+    await runtime(DOOR, store=store).create("door/old")
+    both = runtime(DOOR, newer, store=store)
+    await both.create("door/new")
+    old = await both.send("door/old", "opened")
+    new = await both.send("door/new", "opened")
+
+    assert [True, True] == [
+        each.snapshot is not None and each.snapshot.revision.startswith(label)
+        for each, label in ((old, "1.0.0+"), (new, "2.0.0+"))
+    ]
+
+
+async def test_an_unknown_revision_is_not_guessed() -> None:
+    """Without its chart, and without a word of compatibility, an entity is left alone."""
+    newer = DOOR.replace("revision: 1.0.0", "revision: 2.0.0")
+    store = MemoryStore()
+    await runtime(DOOR, store=store).create("door/1")
+    with pytest.raises(UnavailableError) as raised:
+        await runtime(newer, store=store).send("door/1", "opened")
+
+    assert "revision.unknown" == raised.value.code
+
+
+async def test_a_compatible_chart_takes_over() -> None:
+    """A chart that says so goes on with entities of an older revision, under its own."""
+    newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <1.2"')
+    store = MemoryStore()
+    await runtime(DOOR, store=store).create("door/1")
+    receipt = await runtime(newer, store=store).send("door/1", "opened")
+
+    assert receipt.snapshot is not None
+    assert receipt.snapshot.revision.startswith("1.1.0+")
+
+
+def test_the_sample_charts_read() -> None:
+    """Both charts of these tests are charts."""
+    assert isinstance(runtime(DOOR, ORDER), Runtime)
+
+
+@pytest.mark.parametrize("expected", ["1", True, 1.0, -1])
+async def test_what_is_no_version_cannot_be_expected(expected: Any) -> None:
+    """It would be a conflict for ever, or hold by chance; nothing is written."""
+    doors = runtime()
+    await doors.create("door/1")
+    with pytest.raises(UsageError) as raised:
+        await doors.send("door/1", "opened", expected=expected)
+
+    assert "expected.malformed" == raised.value.code
+    assert 1 == (await doors.state("door/1")).version
+
+
+@pytest.mark.parametrize("sent_ms", ["now", True, 5.0])
+async def test_what_is_no_time_cannot_be_when_it_was_sent(sent_ms: Any) -> None:
+    """Whole milliseconds, and the fix is told."""
+    doors = runtime()
+    await doors.create("door/1")
+    with pytest.raises(UsageError) as raised:
+        await doors.send("door/1", "opened", sent_ms=sent_ms)
+
+    assert ("sent.malformed", "write int(time.time() * 1000)") == (raised.value.code, raised.value.hint)
+    assert 1 == (await doors.state("door/1")).version

@@ -1,0 +1,317 @@
+"""The end of a runtime: signals, requests under way, work in hand; and what is refused meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.effects.handlers import Attempt, Handler
+from interlock.effects.lanes import Stopped
+from interlock.errors import UnavailableError, UsageError
+from interlock.ports.work import WorkQuery, WorkStore
+from interlock.runtime.worker.worker import Worker
+from interlock.shm.lifecycle.asgi import shared_life
+from interlock.shm.memory.file import region_directory
+from interlock.testing.clock import VirtualClock
+from tests.support.eventually import PATIENCE_SECONDS, eventually
+from tests.unit.runtime import busy
+from tests.unit.runtime.scene import runtime
+from tests.unit.runtime.test_mailbox import Held
+
+ORDER = """
+interlock: 1
+kind: order
+initial: charging
+states:
+  charging: {invoke: {id: charge, src: payment.charge, onDone: paid, onError: declined}}
+  paid: {}
+  declined: {}
+"""
+
+
+def charging(handler: Handler | None = None) -> interlock.BoundChart:
+    """An order with its handler, if it has one."""
+    chart = interlock.loads(ORDER)
+    if handler is not None:
+        chart.handler("payment.charge")(handler)
+    return chart
+
+
+async def test_a_signal_lets_work_in_hand_finish() -> None:
+    """The helper for those who embed a runtime: its answer says what became of everything."""
+    gate, numbers, before = asyncio.Event(), list[int](), signal.getsignal(signal.SIGTERM)
+
+    async def charge(attempt: Attempt) -> None:
+        await eventually(lambda: signal.getsignal(signal.SIGTERM) is not before)  # somebody listens
+        signal.raise_signal(signal.SIGTERM)
+        await gate.wait()
+
+    def told(number: int) -> None:
+        numbers.append(number)
+        asyncio.get_running_loop().call_soon(gate.set)  # when it drains
+
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[charging(charge)]) as orders:
+        await orders.create("order/1")
+        ended = await orders.run_until_signal(told=told)
+
+        assert ("paid",) == (await orders.state("order/1")).configuration  # reading goes on
+        with pytest.raises(UnavailableError, match="it drains"):
+            await orders.create("order/2")
+    assert (1, 0, 0, 0) == (ended.finished, ended.put_back, ended.left, ended.unanswered)
+    assert ([signal.SIGTERM], before) == (numbers, signal.getsignal(signal.SIGTERM))
+
+
+async def test_a_drain_that_was_given_up_is_ended_by_the_close() -> None:
+    """Whoever lost patience with it leaves nothing running behind a closed store."""
+    asked, begun, let = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def charge(attempt: Attempt) -> None:
+        asked.set()
+        await let.wait()
+        finished.append(attempt.number)
+
+    async def noted() -> None:
+        begun.set()  # the worker is stopped next
+
+    finished: list[int] = []
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[charging(charge)]) as orders:
+        await orders.create("order/1")
+        await asked.wait()
+        orders.before_close(noted)
+        draining = asyncio.ensure_future(orders.drain(20_000))
+        await begun.wait()
+        draining.cancel()
+        await asyncio.gather(draining, return_exceptions=True)
+        asyncio.get_running_loop().call_later(0.1, let.set)  # while it closes
+
+    assert [1] == finished
+
+
+def test_the_same_waits_where_there_is_no_event_loop() -> None:
+    """In the main thread, while the runtime has a loop of its own."""
+    gate, before = threading.Event(), signal.getsignal(signal.SIGINT)
+
+    def charge(attempt: Attempt) -> None:
+        for _ in range(2_000):
+            if signal.getsignal(signal.SIGINT) is not before:
+                break
+            gate.wait(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        gate.wait(PATIENCE_SECONDS)
+
+    with interlock.open("memory:", charts=[charging(charge)]) as orders:
+        orders.create("order/1")
+        ended = orders.run_until_signal(told=lambda number: gate.set())
+
+        assert ("paid",) == orders.state("order/1").configuration
+    assert (0, 0, before) == (ended.put_back, ended.left, signal.getsignal(signal.SIGINT))
+
+
+def test_signals_are_heard_in_the_main_thread_only() -> None:
+    """Elsewhere it says what to do instead."""
+    raised: list[UsageError] = []
+
+    def elsewhere() -> None:
+        with interlock.open("memory:", charts=[charging()], work=False) as orders:
+            try:
+                orders.run_until_signal()
+            except UsageError as error:
+                raised.append(error)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join(PATIENCE_SECONDS)
+
+    assert ["signal.thread"] == [each.code for each in raised]
+
+
+async def test_a_lifecycle_that_others_close_ends_it_too() -> None:
+    """No signal came here: another process of the same life drained it."""
+    numbers: list[int] = []
+    with interlock.Region.create(slots=4) as region, interlock.Lifecycle(region) as life:
+        life.start()
+        with interlock.Lifecycle(region) as other:
+            async with (
+                asyncio.timeout(PATIENCE_SECONDS),
+                interlock.open("memory:", charts=[charging()], life=life) as orders,
+            ):
+                ending = asyncio.ensure_future(orders.run_until_signal(told=numbers.append))
+                await asyncio.sleep(0)
+                await other.drain(timeout=20)
+                ended = await ending
+
+    assert ([0], 0) == (numbers, ended.finished)
+
+
+async def test_draining_drains_the_life_that_is_shared() -> None:
+    """From one runtime to all."""
+    with interlock.Region.create(slots=4) as region, interlock.Lifecycle(region) as life:
+        life.start()
+        async with (
+            asyncio.timeout(PATIENCE_SECONDS),
+            interlock.open("memory:", charts=[charging()], life=life) as orders,
+        ):
+            await orders.drain(20_000)
+
+            assert interlock.Phase.CLOSED is life.phase
+
+
+async def test_requests_under_way_are_answered_before_the_end() -> None:
+    """And new ones are refused at once, before anything of them was read: the same key elsewhere is safe."""
+    store, clock = Held(), VirtualClock()
+    doors = runtime(store=store)
+    doors.clock = clock
+    await doors.create("door/1")
+    store.gate.clear()
+    under_way = asyncio.ensure_future(doors.send("door/1", "opened", key="k"))
+    await clock.advance()
+    draining = asyncio.ensure_future(doors.drain(1_000))
+    await clock.advance()
+    with pytest.raises(UnavailableError, match="takes nothing more") as refused:
+        await doors.send("door/1", "opened")
+    store.gate.set()
+    await clock.advance()
+
+    assert ("applied", 0, "runtime.draining") == (
+        (await under_way).outcome,
+        (await draining).unanswered,
+        refused.value.code,
+    )
+
+
+async def test_requests_that_get_no_answer_in_time_are_counted() -> None:
+    """The store hangs; the end does not wait for ever."""
+    store, clock = Held(), VirtualClock()
+    doors = runtime(store=store)
+    doors.clock = clock
+    await doors.create("door/1")
+    store.gate.clear()
+    under_way = asyncio.ensure_future(doors.send("door/1", "opened", key="k"))
+    await clock.advance()
+    draining = asyncio.ensure_future(doors.drain(1_000))
+    await clock.advance(1_000)
+
+    assert (1, 1_000) == ((await draining).unanswered, (await draining).took_ms)
+    store.gate.set()
+    await under_way
+
+
+async def test_work_in_a_process_of_the_pool_is_put_back_once_that_has_ended(tmp_path: Path) -> None:
+    """At once, and not before: nothing runs beside it, and nobody waits for a lease."""
+    chart = interlock.loads(
+        ORDER.replace("src: payment.charge", f'src: payment.charge, input: {{mark: "{tmp_path}/m"}}')
+    )
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart], work=False) as orders:
+        worker = Worker(orders, {"payment.charge": busy.hangs}, busy=frozenset({"payment.charge"}), drain_ms=10)
+        await worker.start()
+        await orders.create("order/1")
+        await eventually((tmp_path / "m").exists)
+        pid = int((tmp_path / "m").read_text())
+        stopped = await worker.stop()
+        assert isinstance(orders.store, WorkStore)
+        (row,) = (await orders.store.works(WorkQuery())).rows
+
+        assert (Stopped(put_back=1), None) == (stopped, row.owner)
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_handler_that_swallows_its_cancellation_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither that of the work, nor that of the thread with the loop; its lease says that it was left."""
+    monkeypatch.setattr("interlock.effects.lanes.STOP_MS_MAX", 10)
+    monkeypatch.setattr("interlock.runtime.blocking.STOP_MS_MAX", 10)
+    begun, tasks = threading.Event(), list[Any]()
+
+    async def stubborn(attempt: Attempt) -> None:
+        tasks.append(asyncio.current_task())
+        begun.set()
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(3_600)
+
+    with interlock.open("memory:", charts=[charging(stubborn)]) as orders:
+        orders.create("order/1")
+        begun.wait(PATIENCE_SECONDS)
+        drained = orders.drain(10)
+    tasks[0]._log_destroy_pending = False  # it was left on purpose: no other test is to hear of it
+    tasks[0].get_coro().close()
+
+    assert (0, 0, 1) == (drained.finished, drained.put_back, drained.left)
+
+
+def test_a_runtime_that_is_not_open_says_how_to_open_it() -> None:
+    """For what a runtime can do; anything else it has not is an ordinary mistake."""
+    opening = interlock.open("memory:", charts=[charging()])
+    with pytest.raises(UsageError, match="not open yet") as raised:
+        opening.send("order/1", "pay")  # type: ignore[attr-defined]  # the mistake in question
+    with pytest.raises(AttributeError, match="no attribute `nonsense`"):
+        opening.nonsense  # type: ignore[attr-defined]  # noqa: B018 - reading it is the mistake
+
+    assert ("runtime.not_open", True) == (raised.value.code, "runtime.send(...)" in (raised.value.hint or ""))
+    assert not hasattr(opening, "_nothing")
+
+
+@pytest.mark.parametrize("lease_ms", [0, 99, 1.5, "30s", True])
+def test_a_lease_is_whole_milliseconds(lease_ms: object) -> None:
+    """And not so short that a busy machine loses it."""
+    with pytest.raises(UsageError) as raised:
+        interlock.open("memory:", charts=[charging()], lease_ms=lease_ms)  # type: ignore[arg-type]  # the mistake
+
+    assert "lease.malformed" == raised.value.code
+
+
+async def test_a_heartbeat_is_registered_with_the_handler_and_ends_a_silent_attempt() -> None:
+    """Through the whole runtime; and what it told goes to the next attempt, on this store."""
+    clock, seen = VirtualClock(), list[object]()
+    chart = interlock.loads(ORDER.replace("src: payment.charge", "src: payment.charge, retry: {max: 1, backoff: 1s}"))
+
+    @chart.handler("payment.charge", heartbeat="2s")
+    async def charge(attempt: Attempt) -> None:
+        seen.append(attempt.details)
+        attempt.heartbeat({"page": attempt.number})
+        if attempt.number == 1:
+            await asyncio.Event().wait()
+
+    async with interlock.open("memory:", charts=[chart], clock=clock) as orders:
+        await orders.create("order/1")
+        await clock.advance(5_000)
+
+        assert ([None, {"page": 1}], ("paid",)) == (seen, (await orders.state("order/1")).configuration)
+        closing = asyncio.ensure_future(orders.close())
+        await clock.advance(20_000)
+        await closing
+
+
+async def test_a_shared_life_is_joined_by_name_and_used_anew() -> None:
+    """Whoever names it is in it; once it has closed, the name begins another, and with the last process it is gone."""
+    name = f"test-serving-{os.getpid()}"
+    with shared_life(name) as one, shared_life(name) as two:
+        report = await one.drain(timeout=20)
+        phases = [two.phase]
+    with shared_life(name) as again:
+        phases.append(again.phase)
+
+    assert report.closed
+    assert [interlock.Phase.CLOSED, interlock.Phase.RUNNING] == phases
+    assert name not in {each.name.partition(".")[0] for each in region_directory().iterdir()}
+
+
+def test_a_heartbeat_is_a_duration() -> None:
+    """Anything else is refused where it is written, and nothing is registered."""
+    chart = interlock.loads(ORDER)
+    refused = []
+    for heartbeat in ("soon", 30, "0s", ""):
+        with pytest.raises(UsageError) as raised:
+            chart.handler("payment.charge", heartbeat=heartbeat)  # type: ignore[arg-type]  # one of the mistakes
+        refused.append(raised.value.code)
+
+    assert ["handler.heartbeat"] * 4 == refused
+    assert {} == chart.heartbeats

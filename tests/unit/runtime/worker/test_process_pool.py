@@ -1,0 +1,254 @@
+"""Handlers in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.effects.handlers import Attempt
+from interlock.effects.retry import HandlerFailed
+from interlock.errors import UsageError
+from interlock.runtime.worker.process_heartbeats import Beats, telling
+from interlock.runtime.worker.process_pool import Processes, address_of
+from interlock.runtime.worker.running_attempts import Holds, held
+from tests.support.eventually import PATIENCE_SECONDS, eventually
+from tests.unit.runtime import busy
+
+CHART = """
+interlock: 1
+kind: sum
+context: {square: {type: integer, default: 0}, pid: {type: integer, default: 0}}
+initial: working
+states:
+  working:
+    invoke:
+      id: w
+      src: squared
+      input: {number: 12}
+      onDone: {target: done, actions: [{assign: {square: "= event.data.square", pid: "= event.data.pid"}}]}
+  done: {type: final}
+"""
+
+SPIN = """
+interlock: 1
+kind: sum
+initial: spinning
+states:
+  spinning:
+    invoke:
+      {id: s, src: spins, input: {mark: MARK}, timeout: 2s, retry: {max: 20, backoff: 1ms}, onDone: done, onError: lost}
+  done: {type: final}
+  lost: {type: final}
+"""
+
+BOOK = """
+interlock: 1
+kind: sum
+initial: reading
+states:
+  reading: {invoke: {id: r, src: pages, retry: {max: 1, backoff: 1ms}, onDone: done}}
+  done: {type: final}
+"""
+
+
+@pytest.fixture
+async def processes() -> AsyncIterator[Processes]:
+    """Processes that end with the test."""
+    found = Processes()
+    yield found
+    await found.close()
+
+
+def attempt(**given: Any) -> Attempt:
+    """One attempt."""
+    return Attempt("sum/1", "squared", given, "k", 1, None, asyncio.Event())
+
+
+async def test_a_busy_handler_runs_in_another_process_and_its_result_comes_back() -> None:
+    """Through the whole runtime."""
+    chart = interlock.loads(CHART)
+    chart.handler("squared", cpu=True)(busy.squared)
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
+        await sums.create("sum/1")
+        async for entry in sums.watch("sum/1"):
+            if entry.after == ("done",):
+                break
+        context = (await sums.state("sum/1")).context
+
+    assert 144 == context["square"]
+    assert context["pid"] not in (0, os.getpid())
+
+
+async def test_errors_come_back_as_what_they_say(processes: Processes) -> None:
+    """Refused: not done. Anything else, and what cannot be kept: perhaps done."""
+    answers = []
+    for function in (busy.refused, busy.lost, busy.garbage, busy.leaves, busy.interrupts):
+        with pytest.raises(HandlerFailed) as raised:
+            await asyncio.wait_for(processes.run(function, attempt()), PATIENCE_SECONDS)
+        answers.append((raised.value.failed.code, raised.value.failed.done))
+
+    assert [("card.unknown", "no"), ("ConnectionError", "unknown"), ("result.malformed", "unknown")] == answers[:3]
+    assert [("SystemExit", "unknown"), ("KeyboardInterrupt", "unknown")] == answers[3:]
+
+
+async def test_a_process_that_dies_has_its_attempt_run_again(processes: Processes, tmp_path: Path) -> None:
+    """Under the same key: kill -9 in the middle of it."""
+    answer = await asyncio.wait_for(
+        processes.run(busy.killed_once, attempt(mark=str(tmp_path / "m"))), PATIENCE_SECONDS
+    )
+
+    assert "done" == answer
+
+
+async def test_processes_that_never_began_are_closed_without_ado() -> None:
+    """No handler was busy."""
+    await Processes().close()
+
+
+def test_a_function_that_no_other_process_finds_is_refused() -> None:
+    """At once, with what to do."""
+
+    def inner(attempt: Attempt) -> None:
+        return None
+
+    assert "tests.unit.runtime.busy:squared" == address_of(busy.squared)
+    with pytest.raises(UsageError, match="no other process can find"):
+        address_of(inner)
+    chart = interlock.loads(CHART)
+    chart.handler("squared", cpu=True)(inner)
+    with pytest.raises(UsageError, match="no other process can find"):
+        interlock.open("memory:", charts=[chart]).__enter__()
+
+
+async def test_a_busy_handler_tells_how_far_it_is_and_the_next_attempt_goes_on_there() -> None:
+    """From another process, and to another: nothing told before the end is missed."""
+    chart = interlock.loads(BOOK)
+    chart.handler("pages", cpu=True, heartbeat="30s")(busy.pages)
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
+        await sums.create("sum/1")
+        async for entry in sums.watch("sum/1"):
+            if entry.after == ("done",):
+                break
+
+    assert [3, 4] == entry.event.data
+
+
+async def test_a_busy_handler_that_takes_too_long_is_killed_and_tried_again(tmp_path: Path) -> None:
+    """It burns no processor on; its attempt failed with `timeout`, and the next one has another process."""
+    mark = tmp_path / "m"
+    chart = interlock.loads(SPIN.replace("MARK", str(mark)))
+    chart.handler("spins", cpu=True)(busy.spins)
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
+        await sums.create("sum/1")
+        async for entry in sums.watch("sum/1"):
+            if entry.after == ("done",):
+                break
+        killed = int(mark.read_text(encoding="utf-8"))
+
+    assert killed != entry.event.data
+    assert not _is_alive(killed)
+
+
+async def test_a_busy_handler_whose_tries_are_spent_has_failed(tmp_path: Path) -> None:
+    """As its policy says: the chart hears `timeout`, perhaps done."""
+    mark = tmp_path / "m"
+    chart = interlock.loads(SPIN.replace("MARK", str(mark)).replace("max: 20", "max: 0"))
+    chart.handler("spins", cpu=True)(busy.spins)
+    async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart]) as sums:
+        await sums.create("sum/1")
+        async for entry in sums.watch("sum/1"):
+            if entry.after == ("lost",):
+                break
+
+    assert ("timeout", "unknown") == (entry.event.data["code"], entry.event.data["done"])
+    assert not mark.exists() or not _is_alive(int(mark.read_text(encoding="utf-8")))
+
+
+async def test_an_attempt_that_is_given_up_takes_no_other_with_it(processes: Processes, tmp_path: Path) -> None:
+    """Its own process is killed and replaced; the others go on, and what comes later is done."""
+    mark = tmp_path / "m"
+    spinning = asyncio.ensure_future(processes.run(busy.spins, attempt(mark=str(mark))))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await eventually(mark.exists)
+        spinning.cancel()
+        await asyncio.wait({spinning})
+        alive = _is_alive(int(mark.read_text(encoding="utf-8")))
+        answers = await asyncio.gather(*(processes.run(busy.squared, attempt(number=each)) for each in range(8)))
+
+    assert (True, False) == (spinning.cancelled(), alive)
+    assert [each**2 for each in range(8)] == [each["square"] for each in answers]
+
+
+async def test_an_attempt_that_was_given_up_before_a_process_took_it_up_never_begins(
+    processes: Processes, tmp_path: Path
+) -> None:
+    """Cancelled in the moment it is asked for; the processes that begin then are for others."""
+    marks = [tmp_path / str(each) for each in range(4)]
+    given_up = [asyncio.ensure_future(processes.run(busy.spins, attempt(mark=str(mark)))) for mark in marks]
+    await asyncio.sleep(0)
+    for each in given_up:
+        each.cancel()
+    await asyncio.wait(given_up)
+    answer = await asyncio.wait_for(processes.run(busy.squared, attempt(number=3)), PATIENCE_SECONDS)
+
+    assert 9 == answer["square"]
+    assert [] == [each for each in marks if each.exists()]
+
+
+async def test_a_process_does_not_begin_what_nobody_waits_for() -> None:
+    """Unknown numbers, numbers that are over, garbage, and a loop that is gone: the answer is no."""
+    holds = Holds("t")
+    try:
+        with holds.wanted(7):
+            asked = [await asyncio.to_thread(_asked, holds.address, number) for number in (7, 8)]
+        late = await asyncio.to_thread(_asked, holds.address, 7)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+            stranger.connect(holds.address)
+            stranger.sendall(b"x")
+            stranger.setblocking(False)
+            assert b"" == await asyncio.wait_for(asyncio.get_running_loop().sock_recv(stranger, 1), PATIENCE_SECONDS)
+    finally:
+        holds.close()
+
+    assert ([True, False], False) == (asked, late)
+    assert not await asyncio.to_thread(_asked, holds.address, 7)
+
+
+def _asked(address: str, number: int) -> bool:
+    with held(address, number) as wanted:
+        return wanted
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet buried does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+async def test_what_strangers_send_is_not_heard() -> None:
+    """Garbage, numbers of nobody, and what comes after the end: dropped, and the next is heard."""
+    beats, told = Beats("t"), list[object]()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+        try:
+            with beats.heard(told.append) as number:
+                for text in (b"", b"\xff", b"[1]", b"[77,3]", b'["x",3]', b"[%d,3]" % number):
+                    stranger.sendto(text, beats.address)
+            with telling(beats.address, number) as tell:
+                tell("late")
+            with beats.heard(None), telling(beats.address, 9) as nobody:
+                nobody("listens")
+        finally:
+            beats.close()
+    with telling(beats.address, 1) as gone:
+        gone("nobody is there")
+
+    assert [3] == told

@@ -1,0 +1,207 @@
+"""The room behind the last line of a journal: what may stand in it, who sees that, and what never comes of it."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from interlock.errors import CorruptionError, UnavailableError
+from interlock.model.journal.work import Left
+from interlock.ports.store import Appended, Duplicate, Loaded, Query
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.journal.padding import BLANKS, BLOCK_BYTES, spare
+from interlock.stores.files.names import JOURNAL, directory_name
+from interlock.stores.files.store import FileStore
+from tests.crash.life import ENTITY, ROTATING, journal_file, opened, step
+from tests.crash.simulated import File, Killed, Simulated, World
+from tests.unit.stores.files.journal.test_work import Process, other
+from tests.unit.stores.files.test_faults import failing
+
+ROOMY = Settings(snapshot_every=1_000)
+MARKS = 5
+"""So many that the first one has room for the others in its block."""
+
+
+def node(world: World) -> int:
+    """Where the entity's active segment is."""
+    number = world.found("store", "resources", directory_name(ENTITY), JOURNAL)
+    assert number is not None
+    return number
+
+
+def put(world: World, data: bytes) -> None:
+    """The journal has these bytes, also on disk."""
+    world.nodes[node(world)] = File(data, data, ())
+
+
+def version(journals: Journals) -> int:
+    """How far the entity has come."""
+    loaded = journals.load(ENTITY)
+    assert isinstance(loaded, Loaded)
+    return loaded.version
+
+
+def filled(entries: int, settings: Settings = ROOMY) -> tuple[World, Simulated, Journals]:
+    """A store with an open handle and some entries."""
+    world = World()
+    fs = Simulated(world)
+    journals = opened(fs, settings)
+    for number in range(1, entries + 1):
+        assert isinstance(journals.append(step(number, f"k{number}")), Appended)
+    return world, fs, journals
+
+
+def killing(fs: Simulated, name: str) -> None:
+    """Makes the process die at its next call of this name."""
+
+    def watch(called: str) -> None:
+        if called == name:
+            fs.kill_at = fs.count
+
+    fs.watch = watch
+
+
+def listed(journals: Journals) -> list[int]:
+    """The versions of all that is listed."""
+    return [row.version for row in journals.find(Query(kind="order")).rows]
+
+
+@pytest.mark.parametrize("end", [1, 4_095, 4_096, 4_097, 100_000, 2_000_000])
+def test_room_ends_with_a_block_and_a_line_feed(end: int) -> None:
+    """All of it is blank, however long the journal is."""
+    room = spare(end, BLOCK_BYTES)
+
+    assert (0, b"") == ((end + len(room)) % BLOCK_BYTES, room.strip(BLANKS))
+    assert (b"\n", 1) == (room[-1:], room.count(b"\n"))
+
+
+# What a power cut leaves among blanks
+
+
+def test_what_a_power_cut_left_behind_blanks_does_not_come_back() -> None:
+    """Marks at the end of a block were lost, and the entry in the next one was not: nobody was told of that, and
+    nobody saw it after the cut. The same marks, written anew, would fill the gap and join it to the journal. The first
+    question after the cut is one for which nothing is written.
+    """
+    filler = "x" * (2_000 + BLOCK_BYTES - _unfinished("x" * 2_000)[1])
+    world, end = _unfinished(filler)
+    data = journal_file(world)
+    begin = data.index(b'{"t":"mark"')
+    put(world, data[:begin].ljust(end) + data[end:])
+    two = Process(world, 2)
+    answers = [two.journals.append(step(1, "k1")), version(two.journals)]
+    taken = two.take()
+
+    assert (BLOCK_BYTES, [Duplicate(1), 1]) == (end, answers)
+    assert (MARKS, 1) == (len(taken), version(two.journals))
+    assert isinstance(two.journals.append(step(2, "other")), Appended)
+
+
+def _unfinished(filler: str) -> tuple[World, int]:
+    """A world in which a process died before it flushed some marks and an entry, and where that entry begins."""
+    world = World()
+    one = Process(world, 1)
+    first = step(1, "k1", filler=filler)
+    one.journals.append(replace(first, left=Left(tuple(other("effect", ordinal=number) for number in range(MARKS)))))
+    assert MARKS == len(one.take())
+    end = len(journal_file(world).rstrip(BLANKS)) + 1
+    killing(one.fs, "fdatasync")
+    with pytest.raises(Killed):
+        one.journals.append(step(2, "k2"))
+    return world, end
+
+
+@pytest.mark.parametrize("ask", ["append", "at once"])
+def test_a_torn_tail_behind_blanks_is_cut_by_the_next_append(ask: str) -> None:
+    """However many questions were answered in between."""
+    world, _, _ = filled(2)
+    data = journal_file(world)
+    put(world, data + b" " * BLOCK_BYTES + b"torn")
+    journals = opened(Simulated(world, process=2), ROOMY)
+    for _ in range(2):
+        assert Duplicate(2) == journals.append(step(2, "k2"))
+    append = step(3, "k3")
+    answer = journals.append_at_once(append) if ask == "at once" else None
+    answer = journals.append(append) if answer is None else answer
+    behind = journal_file(world)[len(data.rstrip(BLANKS)) + 1 :]
+
+    assert isinstance(answer, Appended)
+    assert (True, b"") == (behind.startswith(b'{"v":3'), behind.split(b"\n", 1)[1].strip(BLANKS))
+
+
+# Who sees that others wrote
+
+
+def test_a_journal_that_was_put_back_under_an_open_handle_is_seen() -> None:
+    """An older one has room where this handle knows lines: an entry written behind that would be read by nobody."""
+    world, _, journals = filled(2)
+    old = journal_file(world)
+    journals.append(step(3, "k3"))
+    put(world, old)
+    with pytest.raises(CorruptionError, match="was replaced"):
+        journals.append(step(4, "k4"))
+
+    assert old == journal_file(world)
+    assert isinstance(journals.append(step(3, "k3")), Appended)
+
+
+def test_a_list_forgets_an_entry_whose_flush_failed() -> None:
+    """Whoever listed saw it before it was cut off; a shorter one in its place leaves the byte behind it blank."""
+    world, fs, journals = filled(1)
+    rival = opened(Simulated(world, process=2), ROOMY)
+    seen: list[int] = []
+
+    def watch(called: str) -> None:
+        if called == "fdatasync" and not seen:
+            seen.extend(listed(rival))
+            fs.fail_at = fs.count
+
+    fs.watch = watch
+    with pytest.raises(UnavailableError):
+        journals.append(step(2, "long", filler="x" * 200))
+    third = opened(Simulated(world, process=3), ROOMY)
+    assert isinstance(third.append(step(2, "k2")), Appended)
+    assert isinstance(third.append(step(3, "k3", filler=" " * 300)), Appended)
+
+    assert ([2], [3]) == (seen, listed(rival))
+
+
+async def test_whoever_takes_over_a_log_lists_what_it_saw_before(tmp_path: Path) -> None:
+    """What it saw of the log has no place in a journal, and is looked up anew."""
+    one = FileStore(tmp_path / "store", layout="C")
+    two = None
+    try:
+        for entity in ("order/1", "order/2"):
+            assert isinstance(await one.append(step(1, "k1", entity=entity)), Appended)
+        two = FileStore(tmp_path / "store", layout="C")
+        before = await two.find(Query(kind="order"))
+        await one.close()
+        assert isinstance(await two.append(step(2, "k2", entity="order/1")), Appended)
+        after = await two.find(Query(kind="order"))
+    finally:
+        await one.close()
+        if two is not None:
+            await two.close()
+
+    assert ([1, 1], [1, 2]) == ([row.version for row in before.rows], sorted(row.version for row in after.rows))
+
+
+# Seals
+
+
+@pytest.mark.parametrize("name", ["write_at", "fdatasync"])
+def test_a_rotation_that_fails_early_leaves_the_journal_as_it_was(name: str) -> None:
+    """No seal that nobody flushed."""
+    world, fs, journals = filled(2, ROTATING)
+    before = journal_file(world).rstrip(BLANKS)
+    failing(fs, name, fault=errno.EIO)
+    with pytest.raises(UnavailableError):
+        journals.append(step(3, "k3"))
+    after = journal_file(world)
+
+    assert before == after.rstrip(BLANKS)
+    assert isinstance(opened(Simulated(world, process=2), ROTATING).append(step(3, "k3")), Appended)

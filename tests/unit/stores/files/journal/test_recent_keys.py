@@ -1,0 +1,143 @@
+"""Keys of an entity: which are remembered, and what `state.json` has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.stores.files.journal import recent_keys
+from interlock.stores.files.journal.recent_keys import KEYS_MAX, NO_TIMES, PIECE_MAX, TIMES_APART, Keys
+
+
+def test_the_oldest_keys_are_forgotten() -> None:
+    """`state.json` must stay readable in one go."""
+    keys = Keys()
+    for number in range(KEYS_MAX + 5):
+        keys.remember(f"k{number}", number, number)
+
+    assert (KEYS_MAX, "k5", None, 5) == (len(keys), next(iter(keys)), keys.get("k4"), keys.get("k5"))
+
+
+def test_the_encoding_is_bounded_and_read_back_as_it_was() -> None:
+    """The oldest go in pieces: there may be some more on disk, which a reader drops."""
+    keys = Keys()
+    for number in range(3 * KEYS_MAX):
+        keys.remember(f"k{number}", number, number)
+        if number % 700 == 0:
+            keys.encoded()
+    encoded = keys.encoded()
+
+    assert len(msgspec.json.decode(encoded)) < KEYS_MAX + PIECE_MAX
+    assert list(keys) == list(Keys.decoded(encoded))
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table so small that every case is met."""
+    monkeypatch.setattr(recent_keys, "KEYS_MAX", 7)
+    monkeypatch.setattr(recent_keys, "PIECE_MAX", 3)
+
+
+Act = Callable[[Keys], Keys]
+
+
+def read_back(keys: Keys) -> Keys:
+    """What whoever opens the journal next begins with."""
+    return Keys.decoded(keys.encoded(), keys.times())
+
+
+def encode_only(keys: Keys) -> Keys:
+    """A snapshot on the way."""
+    keys.encoded()
+    return keys
+
+
+@pytest.mark.usefixtures("few")
+@given(acts=st.lists(st.sampled_from([0, 0, 0, 1, 4, encode_only, read_back]), max_size=60))
+def test_whatever_comes_between_the_newest_are_remembered_in_order(acts: list[Act | int]) -> None:
+    """Snapshots and readings, at any moment, change nothing of what is known; a key may come again, so much later."""
+    keys, expected = Keys(), list[tuple[str, int]]()
+    for number, act in enumerate(acts):
+        if isinstance(act, int):
+            key = f"k{number - act}"
+            keys.remember(key, number, number)
+            expected = [*(pair for pair in expected if pair[0] != key), (key, number)][-7:]
+        else:
+            keys = act(keys)
+
+        assert expected == [(key, keys.get(key)) for key in keys]
+        assert expected == msgspec.json.decode(Keys(expected).encoded(), type=list[tuple[str, int]])
+    assert expected == [(key, keys.get(key)) for key in read_back(keys)]
+
+
+# Up to when they are forgotten
+
+
+def remembered(keys: Keys, versions: range) -> Keys:
+    """The keys of these entries, ten milliseconds apart."""
+    for version in versions:
+        keys.remember(f"k{version}", version, version * 10)
+    return keys
+
+
+def test_while_no_key_is_forgotten_there_is_no_such_time() -> None:
+    """An event may be as old as it likes: all keys are known."""
+    assert 0 == remembered(Keys(), range(1, KEYS_MAX + 1)).forgotten_ms
+
+
+def test_it_is_known_up_to_when_keys_are_forgotten() -> None:
+    """Later than it is by less than so many entries, never earlier."""
+    for version in (1, TIMES_APART - 1, TIMES_APART, TIMES_APART + 1, 5 * TIMES_APART + 3):
+        keys = remembered(Keys(), range(1, KEYS_MAX + version + 1))
+
+        assert version * 10 <= keys.forgotten_ms < (version + TIMES_APART) * 10
+    assert TIMES_APART * 10 == remembered(Keys(), range(1, KEYS_MAX + TIMES_APART + 1)).forgotten_ms
+
+
+def test_the_times_are_few() -> None:
+    """They stand in every snapshot beside the keys; a short life has none, and its snapshot no word of them."""
+    keys = remembered(Keys(), range(1, 3 * KEYS_MAX))
+
+    assert NO_TIMES is remembered(Keys(), range(1, TIMES_APART)).times()
+    assert KEYS_MAX // TIMES_APART - 1 <= len(keys.times().entries) <= KEYS_MAX // TIMES_APART + 1
+
+
+def test_of_keys_of_an_earlier_release_nobody_knows_up_to_when() -> None:
+    """Nothing is refused for them; those that are remembered from now on are known once they are forgotten."""
+    before = Keys([(f"k{version}", version) for version in range(1, KEYS_MAX + 1)]).encoded()
+    keys = Keys.decoded(before)
+    remembered(keys, range(KEYS_MAX + 1, 2 * KEYS_MAX + 1))
+    unknown = keys.forgotten_ms
+    remembered(keys, range(2 * KEYS_MAX + 1, 2 * KEYS_MAX + 2))
+
+    assert (0, True) == (unknown, keys.forgotten_ms > KEYS_MAX * 10)
+
+
+def test_a_young_entity_of_an_earlier_release_is_known_from_the_first() -> None:
+    """Its first keys are forgotten together with one that has a time."""
+    keys = Keys.decoded(Keys([("k1", 1), ("k2", 2)]).encoded())
+    remembered(keys, range(3, KEYS_MAX + 2))
+
+    assert TIMES_APART * 10 == keys.forgotten_ms
+
+
+@pytest.mark.usefixtures("few")
+@given(apart=st.integers(1, 9), acts=st.lists(st.sampled_from([0, 0, 0, 0, encode_only, read_back]), max_size=60))
+def test_whatever_comes_between_it_is_known_up_to_when(apart: int, acts: list[Act | int]) -> None:
+    """The same for whoever reads the keys back at any moment: never too early, nor much too late."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recent_keys, "TIMES_APART", apart)
+        keys, version = Keys(), 0
+        for act in acts:
+            if isinstance(act, int):
+                version += 1
+                keys.remember(f"k{version}", version, version * 10)
+            else:
+                keys = act(keys)
+            newest = version - 7
+
+            assert (newest * 10 <= keys.forgotten_ms < (newest + apart) * 10) if newest > 0 else keys.forgotten_ms == 0

@@ -1,0 +1,539 @@
+"""Work in files: as in any other store; and what is different, with journals, markers and one process that performs."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from interlock.errors import CorruptionError, UnavailableError, UsageError
+from interlock.model.journal.work import Lane, Left, Place, Work
+from interlock.ports.leases import LeaseStore
+from interlock.ports.store import Append, Appended, Stale
+from interlock.ports.work import Claim, Settled, WorkDesk, WorkNotes, WorkQuery, WorkRow, WorkStore
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.journal.padding import BLANKS
+from interlock.stores.files.journal.segments import closed_line
+from interlock.stores.files.names import JOURNAL, directory_name
+from interlock.stores.files.store import open_store
+from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS, Dispatch
+from interlock.stores.work_table import WorkTable
+from tests.crash.life import ENTITY, opened, step
+from tests.crash.simulated import Directory, File, Killed, Simulated, World
+from tests.unit.stores.files_tables import FilesTable
+from tests.unit.stores.test_work_table import hold_against_each_other
+
+CHARGE = Place("effect", 1, 0)
+PLAIN = Settings()
+
+
+def charge(version: int = 1, **body: object) -> Work:
+    """Work for a handler."""
+    return Work(Place("effect", version, 0), "charge", body, 0)
+
+
+def other(lane: Lane, version: int = 1, ordinal: int = 0) -> Work:
+    """Work of another lane."""
+    return Work(Place(lane, version, ordinal), lane, {}, 0)
+
+
+def leaving(version: int, *works: Work, entity: str = ENTITY, **left: tuple[Place, ...]) -> Append:
+    """An entry that leaves work."""
+    return replace(step(version, f"k{version}", entity=entity), left=Left(works, **left))
+
+
+class Process:
+    """One process of a store that may perform."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.fs = Simulated(world, process=number)
+        self.journals: Journals = opened(self.fs, PLAIN)
+        self.dispatch: Dispatch = self.journals.dispatch()
+
+    def take(self, lane: Lane = "effect", now_ms: int = 0) -> tuple[Claim, ...]:
+        """Takes up what is due."""
+        return self.dispatch.claim(lane, None, owner="w", now_ms=now_ms, until_ms=now_ms + 30_000, limit=9)
+
+    def rows(self) -> tuple[WorkRow, ...]:
+        """All work that it sees."""
+        return self.dispatch.works(WorkQuery()).rows
+
+
+class Pair:
+    """Two processes of one store: the first performs."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.one, self.two = Process(self.world, 1), Process(self.world, 2)
+        self.one.take()
+
+    def markers(self) -> list[str]:
+        """The names of the entities that have a marker."""
+        number = self.world.found("store", "pending")
+        node = None if number is None else self.world.nodes[number]
+        assert isinstance(node, Directory)
+        return sorted(node.cache)
+
+
+def test_work_that_waited_and_then_lapsed_is_due_when_that_is_said() -> None:
+    """Not from when it was born: whoever put it back said when."""
+    tables = (WorkTable(), FilesTable())
+    for table in tables:
+        table.keep(ENTITY, Left((charge(),)))
+        (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=7, limit=1)
+        table.settle((Settled(claim, "wait"),), now_ms=0)
+        table.settle((Settled(claim, "again", 5, lapsed=True),), now_ms=0)
+
+    assert [5, 5] == [table.soonest("effect", None) for table in tables]
+
+
+@pytest.mark.slow
+@given(st.data())
+def test_memory_and_files_do_the_same(data: st.DataObject) -> None:
+    """Whatever is kept, claimed, renewed, settled, revived and dropped, in whatever order."""
+    hold_against_each_other(data, WorkTable(), FilesTable())
+
+
+async def test_a_root_of_layout_a_keeps_work_and_one_of_layout_c_does_not(tmp_path: Path) -> None:
+    """Which a runtime can tell before it relies on it. Leases are kept by both."""
+    a, c = open_store(f"file://{tmp_path}/a"), open_store(f"file://{tmp_path}/c?layout=C")
+    try:
+        for port in (WorkStore, WorkDesk, WorkNotes):
+            assert (True, False) == (isinstance(a, port), isinstance(c, port))
+        assert isinstance(a, LeaseStore)
+        assert isinstance(c, LeaseStore)
+    finally:
+        await a.close()
+        await c.close()
+
+
+# What survives the one who performs
+
+
+def test_attempts_failures_and_their_reason_survive() -> None:
+    """The next process goes on counting, and waits as long as it was to."""
+    table = FilesTable()
+    table.keep(ENTITY, Left((charge(),)))
+    (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
+    table.settle((Settled(claim, "again", 500, error={"code": "busy"}),), now_ms=0)
+    table.restart()
+
+    assert () == table.claim("effect", None, owner="w", now_ms=499, until_ms=999, limit=9)
+    (again,) = table.claim("effect", None, owner="w", now_ms=500, until_ms=999, limit=9)
+    assert (2, 1) == (again.attempt, again.failures)
+    assert {"code": "busy"} == table.works(WorkQuery()).rows[0].error
+
+
+def test_work_in_hand_is_taken_up_at_once_and_known_to_have_been_begun() -> None:
+    """There is no lease to wait for: its holder is dead, or the lock would not be free."""
+    table = FilesTable()
+    table.keep(ENTITY, Left((charge(), other("timer"), other("outbox"))))
+    for lane in ("effect", "timer", "outbox"):
+        assert table.claim(lane, None, owner="w", now_ms=0, until_ms=10**6, limit=9)
+    table.restart()
+
+    (effect,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
+    assert (2, 0) == (effect.attempt, effect.failures)
+    assert table.claim("timer", None, owner="w", now_ms=0, until_ms=9, limit=9)
+    assert table.claim("outbox", None, owner="w", now_ms=0, until_ms=9, limit=9)
+
+
+def test_an_attempt_that_was_not_begun_is_not_counted_against_work_that_may_begin_once() -> None:
+    """Whoever has its handler and not its chart puts it back; then it dies. Nothing was done."""
+    table = FilesTable()
+    table.keep(ENTITY, Left((charge(restore="fail"),)))
+    (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
+    table.settle((Settled(claim, "again", 0, lapsed=True, begun=False),), now_ms=0)
+    table.restart()
+
+    assert [1] == [each.attempt for each in table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)]
+
+
+def test_work_that_is_put_back_again_and_again_does_not_fill_the_journal() -> None:
+    """A process with the handler and without the chart takes it up every second, for days."""
+    table = FilesTable()
+    table.keep(ENTITY, Left((charge(),)))
+
+    def put_back() -> int:
+        (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
+        error = {"code": "kind.unknown"}
+        table.settle((Settled(claim, "again", 0, lapsed=True, begun=False, error=error),), now_ms=0)
+        return len(_journal(table.world))
+
+    put_back()
+
+    assert put_back() == put_back()
+
+
+def test_a_dead_letter_survives_and_can_be_revived() -> None:
+    """From its first attempt, under its key, by whoever comes next."""
+    table = FilesTable()
+    table.keep(ENTITY, Left((other("outbox"), other("outbox", 1, 1))))
+    (claim,) = table.claim("outbox", None, owner="w", now_ms=0, until_ms=9, limit=9)
+    table.settle((Settled(claim, "dead", error="refused"),), now_ms=7)
+    table.restart()
+
+    (row,) = table.works(WorkQuery(dead=True)).rows
+    assert (7, "refused") == (row.dead_ms, row.error)
+    assert [1] == [
+        each.work.place.ordinal for each in table.claim("outbox", None, owner="w", now_ms=0, until_ms=9, limit=9)
+    ]
+    assert table.revive(ENTITY, claim.work.place, now_ms=8)
+    table.restart()
+    assert 2 == len(table.works(WorkQuery(dead=False)).rows)
+
+
+def test_a_step_of_a_saga_that_was_called_off_in_hand_is_not_forgotten() -> None:
+    """It must become known whether it was done."""
+    table = FilesTable()
+    table.keep(ENTITY, Left((charge(late=True),)))
+    table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
+    table.keep(ENTITY, Left(cancelled=(CHARGE,)))
+    table.restart()
+
+    (again,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
+    assert (2, True) == (again.attempt, again.cancelled)
+
+
+def test_work_that_waits_for_another_goes_on_waiting() -> None:
+    """A child that was begun answers some day."""
+    table = FilesTable()
+    table.keep(ENTITY, Left((charge(),)))
+    (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
+    table.settle((Settled(claim, "wait"),), now_ms=0)
+    table.restart()
+
+    assert () == table.claim("effect", None, owner="w", now_ms=10**6, until_ms=10**7, limit=9)
+    assert 1 == len(table.works(WorkQuery()).rows)
+
+
+# One process performs
+
+
+def test_one_process_performs_until_it_dies_and_then_the_next() -> None:
+    """The claims of others give nothing, whatever there is to do."""
+    pair = Pair()
+    pair.two.journals.append(leaving(1, charge()))
+
+    assert ((), None) == (pair.two.take(), pair.two.dispatch.soonest("effect", None))
+    assert [CHARGE] == [each.work.place for each in pair.one.take()]
+    pair.one.fs.die()
+    assert [2] == [each.attempt for each in pair.two.take()]
+
+
+def test_what_another_process_leaves_ends_and_calls_off_is_found_at_the_next_look() -> None:
+    """By the hints that it gives."""
+    pair = Pair()
+    pair.two.journals.append(leaving(1, charge(), other("timer")))
+    (claim,) = pair.one.take()
+    pair.two.journals.append(leaving(2, charge(2), cancelled=(CHARGE,), ended=(Place("timer", 1, 0),)))
+    (renewed,) = pair.one.dispatch.renew((claim,), until_ms=50_000)
+
+    assert renewed is not None
+    assert renewed.cancelled
+    assert ([2], ()) == ([each.work.place.version for each in pair.one.take()], pair.one.take("timer"))
+
+
+def test_what_no_hint_told_is_found_by_the_next_walk() -> None:
+    """Its writer died between the append and the hint."""
+    pair = Pair()
+    fs = pair.two.fs
+    pair.two.journals.append(leaving(1, other("timer")))
+    assert pair.one.take("timer")
+    before = len(fs.calls)
+    fs.watch = lambda name: kill(fs) if "fdatasync" in fs.calls[before:-1] else None
+    with pytest.raises(Killed):
+        pair.two.journals.append(leaving(2, charge(2)))
+
+    assert () == pair.one.take(now_ms=WALK_MS - 1)
+    assert [2] == [each.work.place.version for each in pair.one.take(now_ms=WALK_MS)]
+
+
+def test_a_clock_that_was_far_ahead_is_not_waited_for() -> None:
+    """What no hint told is found, and the markers go, by the clock as it is now."""
+    pair = Pair()
+    pair.one.journals.append(leaving(1, other("outbox")))
+    pair.one.dispatch.settle((Settled(pair.one.take("outbox", now_ms=10**9)[0], "done"),), now_ms=10**9)
+    leave_silently(pair.two, leaving(1, charge(), entity="order/2"))
+
+    assert ["order/2"] == [each.entity for each in pair.one.take(now_ms=1)]
+    pair.one.take(now_ms=1 + RETIRE_MS)
+    assert ["order.2"] == pair.markers()
+
+
+def test_a_walk_opens_no_journal_that_did_not_grow() -> None:
+    """Most of what waits for its time is not open, and an opening flushes. One that grew in silence is found."""
+    world = World()
+    fs = Simulated(world, process=1)
+    journals = Journals("store", fs, PLAIN, count_max=1, shard_digits=0)
+    dispatch = journals.dispatch()
+    later = Work(Place("timer", 1, 0), "timer", {}, 10**9)
+    for number in range(5):
+        journals.append(leaving(1, later, entity=f"order/{number}"))
+
+    def walk(number: int) -> tuple[int, list[str]]:
+        before, now_ms = len(fs.calls), number * WALK_MS
+        claims = dispatch.claim("effect", None, owner="w", now_ms=now_ms, until_ms=10**9, limit=9)
+        return sum("sync" in call for call in fs.calls[before:]), [each.entity for each in claims]
+
+    first, second = walk(1), walk(2)
+    leave_silently(Process(world, 2), leaving(2, charge(2), entity="order/3"))
+
+    assert (True, [], (0, [])) == (first[0] > 5, first[1], second)
+    assert ["order/3"] == walk(3)[1]
+
+
+def test_more_hints_than_anybody_reads_are_not_kept() -> None:
+    """Whoever performs walks instead."""
+    pair = Pair()
+    number = pair.world.found("store", "changed")
+    assert number is not None
+    full = b"order.%41-1\n" * 100_000
+    pair.world.nodes[number] = File(full, full, ())
+    pair.two.journals.append(leaving(1, charge()))
+
+    assert len(full) == len(_bytes(pair.world.nodes[number]))
+    assert 1 == len(pair.one.take(now_ms=1))
+    assert b"" == _bytes(pair.world.nodes[number])
+
+
+def test_whoever_cannot_give_back_the_lock_of_hints_is_in_nobodys_way() -> None:
+    """It lets go of the descriptor: the others' hints are heard, and its own next one too."""
+    pair = Pair()
+    fs = pair.two.fs
+    pair.two.journals.append(leaving(1))
+    before = len(fs.calls)
+    fs.watch = lambda name: (
+        fail(fs) if name == "unlock" and "write" == fs.calls[-2] and len(fs.calls) > before else None
+    )
+    pair.two.journals.append(leaving(2, charge(2)))
+
+    assert "unlock" == fs.fired
+    assert [2] == [each.work.place.version for each in pair.one.take()]
+    fs.watch = None
+    pair.two.journals.append(leaving(3, charge(3)))
+    assert [3] == [each.work.place.version for each in pair.one.take()]
+
+
+def test_whoever_does_not_perform_still_sees_revives_and_drops() -> None:
+    """A person at a command line, beside a running worker, which hears of it."""
+    pair = Pair()
+    pair.one.journals.append(leaving(1, charge(), charge(2)))
+    claims = pair.one.take()
+    pair.one.dispatch.settle(tuple(Settled(each, "dead") for each in claims), now_ms=1)
+    desk = pair.two.dispatch
+
+    assert [1, 1] == [each.dead_ms for each in pair.two.rows()]
+    assert (True, False) == (desk.revive(ENTITY, CHARGE, now_ms=5), desk.revive(ENTITY, CHARGE, now_ms=5))
+    assert (True, False) == (desk.drop(ENTITY, charge(2).place), desk.drop(ENTITY, charge(2).place))
+    assert [CHARGE] == [each.work.place for each in pair.one.take(now_ms=5)]
+    assert not desk.drop("order/nobody", CHARGE)
+
+
+def test_whoever_only_looks_sees_what_the_next_to_perform_will() -> None:
+    """Behind snapshots, in sealed segments and after marks; and nothing is flushed for a look."""
+    table, seen = FilesTable(), tuple[WorkRow, ...]()
+    for version in range(1, 16):
+        table.keep(
+            ENTITY, Left((charge(version),), ended=(Place("effect", version - 1, 0),) if version % 3 == 0 else ())
+        )
+        claims = table.claim("effect", None, owner="w", now_ms=version, until_ms=10**9, limit=1)
+        verdict: Literal["dead", "again"] = "dead" if version % 5 == 0 else "again"
+        table.settle(tuple(Settled(each, verdict, 10**6) for each in claims), now_ms=version)
+        fs = Simulated(table.world, process=100 + version)
+        onlooker = opened(fs, table.SETTINGS).dispatch()
+        before = len(fs.calls)
+        seen = onlooker.works(WorkQuery()).rows
+        flushes = [each for each in fs.calls[before:] if "sync" in each or each == "lock"]
+        world = table.world.copy()
+        world.locks.clear()
+        heir = opened(Simulated(world, process=99), table.SETTINGS).dispatch()
+        heir.claim("effect", None, owner="w", now_ms=0, until_ms=0, limit=0)
+
+        assert (heir.works(WorkQuery()).rows, []) == (seen, flushes)
+    assert len(seen) > 5
+
+
+def test_a_question_for_one_entity_is_answered_by_its_journal() -> None:
+    """Whatever was heard of it: a delivery must know whether somebody still waits."""
+    pair = Pair()
+    pair.two.journals.append(leaving(1, charge()))
+    query = WorkQuery(entity=ENTITY, place=CHARGE)
+
+    assert 1 == len(pair.one.dispatch.works(query).rows)
+    pair.two.journals.append(leaving(2, ended=(CHARGE,)))
+    assert () == pair.one.dispatch.works(query).rows
+
+
+def test_an_old_attempt_cannot_answer() -> None:
+    """The fence is in the journal, whoever appends."""
+    pair = Pair()
+    pair.one.journals.append(leaving(1, charge()))
+    (claim,) = pair.one.take()
+    answer = leaving(2, ended=(CHARGE,))
+
+    assert isinstance(pair.two.journals.append(replace(answer, fence=(CHARGE, 2))), Stale)
+    assert isinstance(pair.two.journals.append(replace(answer, fence=(CHARGE, claim.attempt))), Appended)
+    late = replace(leaving(3), fence=(CHARGE, claim.attempt))
+    assert isinstance(pair.one.journals.append(late), Stale)
+
+
+# When something is wrong
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_without_its_marker_no_entry_leaves_work(code: int) -> None:
+    """Nothing was written. When only the disk was full, the next try is taken; after a failed flush none is."""
+    process = Process(World(), 1)
+    process.journals.append(leaving(1))
+    fs = process.fs
+    fs.fault = code
+    fs.watch = lambda name: fail(fs) if name == "sync_directory" else None
+    size = len(_journal(fs.world))
+    with pytest.raises(UnavailableError):
+        process.journals.append(leaving(2, charge(2)))
+
+    assert size == len(_journal(fs.world))
+    fs.watch = None
+    with pytest.raises(UnavailableError, match="can leave no work"):
+        process.journals.append(leaving(2, charge(2)))
+    assert isinstance(process.journals.append(leaving(2)), Appended)
+
+
+def test_work_whose_beginning_cannot_be_written_is_not_given_out() -> None:
+    """It stays in line, and is given out when there is room again."""
+    process = Process(World(), 1)
+    process.journals.append(leaving(1, charge()))
+    fs = process.fs
+    fs.fault = errno.ENOSPC
+    process.take("timer")
+    fs.watch = lambda name: fail(fs) if name == "write_at" else None
+    with pytest.raises(UnavailableError) as caught:
+        process.take()
+
+    assert "store.full" == caught.value.code
+    fs.watch = None
+    assert [1] == [each.attempt for each in process.take()]
+
+
+def test_a_damaged_journal_stops_the_work_of_its_own_entity_only(caplog: pytest.LogCaptureFixture) -> None:
+    """The others are performed, and a line in the log names it."""
+    pair = Pair()
+    pair.two.journals.append(leaving(1, charge()))
+    pair.two.journals.append(leaving(1, charge(), entity="order/B-2"))
+    pair.two.journals.append(leaving(2, entity="order/B-2"))
+    pair.two.fs.die()
+    number = pair.world.found("store", "resources", directory_name("order/B-2"), JOURNAL)
+    assert number is not None
+    data = _bytes(pair.world.nodes[number]).replace(b'"name":"charge"', b'"name":"change"', 1)
+    pair.world.nodes[number] = File(data, data, ())
+
+    assert [ENTITY] == [each.entity for each in pair.one.take()]
+    assert ["order/B-2"] == [each.__dict__["entity_id"] for each in caplog.records]
+
+
+def test_work_of_a_newer_release_is_refused_and_not_cut_off() -> None:
+    """A line that is whole and not understood is no torn tail: nothing is appended behind it, nothing is lost."""
+    process = Process(World(), 1)
+    process.journals.append(leaving(1, charge()))
+    process.fs.die()
+    world = process.fs.world
+    number = world.found("store", "resources", directory_name(ENTITY), JOURNAL)
+    assert number is not None
+    data = _bytes(world.nodes[number]).rstrip(BLANKS) + b"\n"
+    head = data[-35:-3].decode()
+    data += closed_line(b'{"t":"mark","d":0,"p":{"lane":"dream","version":1,"ordinal":0}', head, b"")
+    world.nodes[number] = File(data, data, ())
+    other = Process(world, 2)
+    for ask in (lambda: other.journals.append(leaving(2)), lambda: other.dispatch.works(WorkQuery(entity=ENTITY))):
+        with pytest.raises(UsageError, match="not known here"):
+            ask()
+
+    assert data == _journal(world)
+
+
+def test_every_changed_byte_beside_a_record_is_noticed() -> None:
+    """A line of work is as safe as a record: what was durable and does not read is damage, never a torn tail."""
+    process = Process(World(), 1)
+    process.journals.append(leaving(1, charge(restore="fail")))
+    process.take()
+    process.journals.append(leaving(2, ended=(CHARGE,)))
+    process.journals.append(leaving(3))
+    world = process.fs.world
+    number = world.found("store", "resources", directory_name(ENTITY), JOURNAL)
+    assert number is not None
+    data = _bytes(world.nodes[number])
+    last = data.rindex(b'{"t":"work"')
+    silent = []
+    for place in range(last):
+        changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+        after = world.copy()
+        after.locks = {}
+        after.nodes[number] = File(changed, changed, ())
+        for ask in (Journals.read, _attended):
+            try:
+                ask(opened(Simulated(after.copy(), process=9), PLAIN), ENTITY)
+                silent.append(place)
+            except CorruptionError:
+                pass
+
+    assert [] == silent
+
+
+def test_work_outlives_the_release_of_its_entitys_records() -> None:
+    """An entity has ended, an archive has its journal, and its last words are still to be delivered."""
+    pair = Pair()
+    pair.one.journals.append(leaving(1, other("outbox"), other("outbox", 1, 1), charge()))
+    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "done"),), now_ms=0)
+    pair.one.take()
+    end = replace(step(2, "k2", ended=True), left=Left(ended=(CHARGE,)))
+    pair.one.journals.append(end)
+    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "again", 5),), now_ms=0)
+
+    assert pair.one.journals.release(ENTITY, version=2, archive="file:///archive")
+    pair.one.fs.die()
+    (claim,) = pair.two.take("outbox", now_ms=5)
+    assert (1, 1) == (claim.work.place.ordinal, claim.failures)
+    assert (True,) == pair.two.dispatch.settle((Settled(claim, "done"),), now_ms=5)
+    pair.two.fs.die()
+    assert () == Process(pair.world, 3).take("outbox", now_ms=9)
+
+
+def _attended(journals: Journals, entity: str) -> object:
+    return journals.dispatch().works(WorkQuery(entity=entity))
+
+
+def leave_silently(process: Process, append: Append) -> None:
+    """Appends, and dies between the flush of the entry and the hint."""
+    fs = process.fs
+    before = len(fs.calls)
+    fs.watch = lambda name: kill(fs) if "write_at" in fs.calls[before:-2] and fs.calls[-2] == "fdatasync" else None
+    with pytest.raises(Killed):
+        process.journals.append(append)
+
+
+def fail(fs: Simulated) -> None:
+    """This very call fails."""
+    fs.fail_at = fs.count
+
+
+def kill(fs: Simulated) -> None:
+    """The process ends at this very call."""
+    fs.kill_at = fs.count
+
+
+def _journal(world: World) -> bytes:
+    number = world.found("store", "resources", directory_name(ENTITY), JOURNAL)
+    assert number is not None
+    return _bytes(world.nodes[number])
+
+
+def _bytes(node: object) -> bytes:
+    assert isinstance(node, File)
+    return node.cache

@@ -1,0 +1,96 @@
+"""Entities of the file store whose ids are too long for the name of a folder, where nothing in it tells them either."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from interlock.ports.store import Query
+from interlock.stores.files.filesystem import OperatingSystem
+from interlock.stores.files.names import directory_name, shard_name
+from interlock.stores.files.store import FileStore
+from tests.crash.life import step
+
+LONG = f"order/{'Ä' * 90}"
+"""An id whose folder's name is cut."""
+
+
+def place_of(root: Path, entity: str, *, tenant: str = "") -> Path:
+    """Where an entity stands."""
+    name = directory_name(entity, tenant=tenant)
+    return root / "resources" / shard_name(name, 2) / name
+
+
+@pytest.mark.parametrize("layout", ["A", "C"])
+@pytest.mark.parametrize("tenant", ["", "acme"])
+@pytest.mark.parametrize("damage", [b"garbage", b"", None])
+async def test_a_damaged_entity_whose_name_was_cut_is_left_out_of_lists_by_its_folder(
+    tmp_path: Path, layout: str, tenant: str, damage: bytes | None
+) -> None:
+    """Nothing tells its id, and it must not vanish: not from its kind, nor from ids that may begin as its own does."""
+    store = FileStore(tmp_path / "store", tenant=tenant, layout=layout)
+    for entity, version in ((LONG, 1), (LONG, 2), ("door/1", 1)):
+        await store.append(step(version, f"k{version}", entity=entity))
+    await store.close()
+    place = place_of(tmp_path / "store", LONG, tenant=tenant)
+    kept, name = place / "state.json", place.name
+    kept.unlink() if damage is None else kept.write_bytes(damage)
+    other = FileStore(tmp_path / "store")
+    asked = [
+        ("order", None),
+        ("order", "ÄÄ"),
+        ("order", "Ä" * 90 + "x"),
+        ("order", "B"),
+        ("door", None),
+        ("orders", None),
+    ]
+    pages = [await other.find(Query(kind=kind, prefix=prefix)) for kind, prefix in asked]
+    kinds, names = await other.kinds(), await other.names()
+    await other.close()
+
+    assert [(name,)] * 3 + [()] * 3 == [page.left_out for page in pages]
+    assert ["door/1"] == [row.entity for page in pages for row in page.rows]
+    assert (("door", "order"), {"door/1", name}) == (kinds, set(names))
+
+
+async def test_a_folder_of_a_cut_name_that_was_never_written_is_nobody(tmp_path: Path) -> None:
+    """Whoever began it died before its first byte: nothing was acknowledged, and nothing is damaged."""
+    store = FileStore(tmp_path / "store")
+    for number, files in enumerate([(), ("events.log",), ("events.log", "state.json.tmp-dead")]):
+        place = place_of(tmp_path / "store", f"{LONG}{number}")
+        place.mkdir()
+        for each in files:
+            (place / each).touch()
+    page, kinds, names = await store.find(Query(kind="order")), await store.kinds(), await store.names()
+    await store.close()
+
+    assert ((), (), (), ()) == (page.rows, page.left_out, kinds, names)
+
+
+class Beginning(OperatingSystem):
+    """A system on which somebody is beginning an entity: once its lock is free, its first snapshot is there."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self._place = place
+        (place / "state.json").rename(place / "aside")
+
+    def lock(self, file: int, ms_max: int) -> None:
+        """As the system, once the other is done."""
+        super().lock(file, ms_max)
+        if os.fstat(file).st_ino == self._place.stat().st_ino and (self._place / "aside").exists():
+            (self._place / "aside").rename(self._place / "state.json")
+
+
+async def test_an_entity_of_a_cut_name_that_is_just_being_begun_is_not_left_out(tmp_path: Path) -> None:
+    """Damage is never judged without the lock: whoever holds it writes the journal first, then the snapshot."""
+    store = FileStore(tmp_path / "store")
+    await store.append(step(1, "k1", entity=LONG))
+    await store.close()
+    other = FileStore(tmp_path / "store", fs=Beginning(place_of(tmp_path / "store", LONG)))
+    page = await other.find(Query(kind="order"))
+    await other.close()
+
+    assert ([LONG], ()) == ([row.entity for row in page.rows], page.left_out)

@@ -1,0 +1,142 @@
+"""What a handle knows is told without reading the journal anew, as long as the journal still ends there."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from interlock.errors import CorruptionError, UnavailableError
+from interlock.ports.store import Duplicate, Loaded
+from interlock.stores.files.direct_layout import Journals
+from tests.crash.life import ENTITY, opened, step
+from tests.crash.simulated import Simulated
+from tests.unit.stores.files.journal.test_padding import ROOMY, filled
+from tests.unit.stores.files.test_faults import failing
+
+ENTRIES = 5
+
+
+def asked(fs: Simulated, journals: Journals, key: str | None = None) -> tuple[object, list[str]]:
+    """The answer, and the calls that it took."""
+    before = len(fs.calls)
+    return journals.load(ENTITY, key), fs.calls[before:]
+
+
+def reached(loaded: object) -> int:
+    """How far an entity had come."""
+    assert isinstance(loaded, Loaded)
+    return loaded.version
+
+
+def test_one_look_at_the_end_is_all() -> None:
+    """However many entries stand behind the last snapshot: the answer is the snapshot of the last one."""
+    _, fs, journals = filled(ENTRIES)
+    loaded, calls = asked(fs, journals)
+
+    assert isinstance(loaded, Loaded)
+    assert loaded.snapshot is not None
+    assert (ENTRIES, ENTRIES, ()) == (loaded.version, loaded.snapshot.version, loaded.records)
+    assert (ENTRIES, ["read"]) == (loaded.time_ms, calls)
+
+
+def test_it_is_what_another_process_reads() -> None:
+    """The same version, time and state, by the records."""
+    world, _, journals = filled(ENTRIES)
+    here, there = journals.load(ENTITY), opened(Simulated(world, process=2), ROOMY).load(ENTITY)
+
+    assert isinstance(here, Loaded)
+    assert isinstance(there, Loaded)
+    assert here.snapshot is not None
+    assert (there.version, there.time_ms) == (here.version, here.time_ms)
+    assert there.records[-1].entry.after == here.snapshot.configuration
+
+
+def test_a_key_that_is_known_is_a_duplicate() -> None:
+    """And one that is not gives the entity."""
+    _, fs, journals = filled(ENTRIES)
+
+    assert (Duplicate(2), ["read"]) == asked(fs, journals, "k2")
+    assert ENTRIES == reached(journals.load(ENTITY, "k9"))
+
+
+def test_what_another_process_appended_is_read() -> None:
+    """The byte behind the last known line says that there is more."""
+    world, fs, journals = filled(ENTRIES)
+    other = opened(Simulated(world, process=2), ROOMY)
+    other.append(step(ENTRIES + 1, "k6"))
+    loaded, calls = asked(fs, journals)
+
+    assert (ENTRIES + 1, True) == (reached(loaded), calls.count("read") > 1)
+    assert Duplicate(ENTRIES + 1) == journals.load(ENTITY, "k6")
+
+
+def test_what_another_process_released_is_not_told_from_memory() -> None:
+    """The journal goes on in another file: this handle's has a seal."""
+    world, _, journals = filled(ENTRIES)
+    journals.append(step(ENTRIES + 1, "k6", ended=True))
+    other = opened(Simulated(world, process=2), ROOMY)
+    assert other.release(ENTITY, version=ENTRIES + 1, archive="file:///archive")
+    other.append(step(ENTRIES + 2, "k7"))
+
+    assert ENTRIES + 2 == reached(journals.load(ENTITY))
+
+
+def test_a_thread_that_has_the_journal_is_not_waited_for() -> None:
+    """It is read beside it, as ever."""
+    _, fs, journals = filled(ENTRIES)
+    journal = journals._handles.peek(journals._root.address(ENTITY))
+    assert journal is not None
+    with journal._mutex:
+        loaded, calls = asked(fs, journals)
+
+    assert (ENTRIES, True) == (reached(loaded), len(calls) > 1)
+
+
+def test_a_handle_that_has_only_read_asks_the_disk() -> None:
+    """It knows the entries of others, not the snapshots that they led to."""
+    world, _, _ = filled(ENTRIES)
+    fs = Simulated(world, process=2)
+    journals = opened(fs, ROOMY)
+    assert Duplicate(1) == journals.append(step(ENTRIES + 1, "k1"))
+    loaded, calls = asked(fs, journals)
+
+    assert (ENTRIES, True) == (reached(loaded), len(calls) > 1)
+
+
+@pytest.mark.parametrize("ask", [lambda journals: journals.load(ENTITY), lambda journals: journals.load(ENTITY, "k2")])
+def test_a_poisoned_entity_is_read_from_the_disk(ask: Callable[[Journals], object]) -> None:
+    """What its handle knows may be more than the disk has."""
+    _, fs, journals = filled(ENTRIES)
+    failing(fs, "fdatasync")
+    with pytest.raises(UnavailableError):
+        journals.append(step(ENTRIES + 1, "k6"))
+    before = len(fs.calls)
+    ask(journals)
+
+    assert "open_file" in fs.calls[before:]
+
+
+def test_a_look_that_fails_is_no_answer() -> None:
+    """The reading that follows tells whether the disk is well."""
+    _, fs, journals = filled(ENTRIES)
+    failing(fs, "read", fault=errno.EIO)
+
+    assert ENTRIES == reached(journals.load(ENTITY))
+    assert "read" == fs.fired
+
+
+def test_a_journal_that_was_cut_is_not_told_from_memory() -> None:
+    """Somebody took entries away under an open handle: there is a snapshot that knows better, or what is there."""
+    world, fs, journals = filled(ENTRIES)
+    journals.close()
+    again = opened(fs, ROOMY)
+    again.append(step(ENTRIES + 1, "k6"))
+    number = world.found("store", "resources", "order.%41-1", "events.log")
+    assert number is not None
+    file = fs.open_update(fs.open_directory(again._root.address(ENTITY).resources, "order.%41-1"), "events.log")
+    fs.truncate(file, 10)
+
+    with pytest.raises(CorruptionError):
+        again.load(ENTITY)

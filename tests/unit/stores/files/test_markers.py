@@ -1,0 +1,215 @@
+"""Markers: they lead to work whatever happens while they are made, and go when there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+
+from interlock.errors import UnavailableError
+from interlock.model.journal.work import Place
+from interlock.ports.store import Append
+from interlock.ports.work import Settled
+from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.names import directory_name
+from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS
+from tests.crash.life import ENTITY
+from tests.crash.simulated import Killed, Simulated, World, crashes
+from tests.unit.stores.files.journal.test_work import PLAIN, Pair, Process, charge, fail, kill, leaving, other
+
+
+def test_a_marker_goes_a_minute_after_the_last_work_and_comes_back_with_the_next() -> None:
+    """Until then the next work needs no flush for it."""
+    pair = Pair()
+    pair.one.journals.append(leaving(1, other("outbox")))
+    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "done"),), now_ms=0)
+    pair.one.take(now_ms=RETIRE_MS - 1)
+
+    assert [directory_name(ENTITY)] == pair.markers()
+    pair.one.take(now_ms=RETIRE_MS)
+    assert [] == pair.markers()
+    pair.one.journals.append(leaving(2, other("outbox", 2)))
+    assert [directory_name(ENTITY)] == pair.markers()
+
+
+@pytest.mark.parametrize("performs", [True, False])
+def test_a_busy_spell_flushes_its_marker_once(performs: bool) -> None:
+    """The first append pays for it. When all work had ended in between, somebody else may have removed it."""
+    process = Process(World(), 1)
+
+    def flushes(append: Append) -> int:
+        before = process.fs.calls.count("sync_directory")
+        process.journals.append(append)
+        return process.fs.calls.count("sync_directory") - before
+
+    if performs:
+        process.take()
+    process.journals.append(leaving(1))
+
+    assert 1 == flushes(leaving(2, charge(2)))
+    assert 0 == flushes(leaving(3, charge(3), ended=(Place("effect", 2, 0),)))
+    assert 0 == flushes(leaving(4, ended=(Place("effect", 3, 0),)))
+    assert (not performs) == flushes(leaving(5, charge(5)))
+
+
+def test_whoever_takes_over_makes_sure_of_every_marker_anew() -> None:
+    """Between its own marker and now, the one before it may have removed that."""
+    pair = Pair()
+    pair.two.journals.append(leaving(1, other("outbox")))
+    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "done"),), now_ms=0)
+    pair.one.take(now_ms=RETIRE_MS)
+    assert [] == pair.markers()
+    pair.one.fs.die()
+    pair.two.take(now_ms=RETIRE_MS)
+    pair.two.journals.append(leaving(2, other("outbox", 2)))
+
+    assert [directory_name(ENTITY)] == pair.markers()
+
+
+def test_an_entity_whose_name_is_cut_is_found_by_its_marker() -> None:
+    """The marker holds the id that the name does not tell."""
+    pair = Pair()
+    entity = "order/" + "Ä" * 60
+    pair.two.journals.append(leaving(1, charge(), entity=entity))
+
+    assert [entity] == [each.entity for each in pair.one.take()]
+
+
+CUT = "order/" + "Ä" * 60
+
+
+def _kill_at(fs: Simulated, number: int) -> None:
+    fs.kill_at = number
+
+
+def _fail_at(fs: Simulated, number: int) -> None:
+    fs.fail_at, fs.fault = number, errno.ENOSPC
+
+
+@pytest.mark.parametrize("end", [_kill_at, _fail_at])
+def test_a_marker_that_is_made_again_never_stops_leading_to_its_work(end: Callable[[Simulated, int], None]) -> None:
+    """Of an entity whose name is cut it holds the id: whatever goes wrong at whichever call, its work is found,
+    also when the power fails then.
+    """
+    number, fires = 0, True
+    while fires:
+        number += 1
+        world = World()
+        first, second = Process(world, 1), Process(world, 2)
+        first.journals.append(leaving(1, other("timer"), entity=CUT))
+        first.fs.die()
+        end(second.fs, second.fs.count + number)
+        with contextlib.suppress(Killed, UnavailableError):
+            second.journals.append(leaving(2, other("timer", 2), entity=CUT))
+        fires = bool(second.fs.fired)
+        second.fs.die()
+        for left in (*itertools.islice(crashes(world, random.Random(number)), 4), world):
+            assert CUT in [each.entity for each in Process(left, 3).take("timer")]
+    assert number > 20
+
+
+def test_a_marker_that_took_only_a_part_of_its_id_is_none() -> None:
+    """The entry is refused: nobody would find what it leaves. The next try writes it whole."""
+    process = Process(World(), 1)
+    process.journals.append(leaving(1, entity=CUT))
+    fs = process.fs
+    before = len(fs.calls)
+    fs.fault = Simulated.SHORT
+    fs.watch = lambda name: fail(fs) if name == "write" and name not in fs.calls[before:-1] else None
+    with pytest.raises(UnavailableError) as caught:
+        process.journals.append(leaving(2, charge(2), entity=CUT))
+    fs.watch = None
+
+    assert "store.full" == caught.value.code
+    process.journals.append(leaving(2, charge(2), entity=CUT))
+    fs.die()
+    assert [CUT] == [each.entity for each in Process(fs.world, 2).take()]
+
+
+def test_an_id_that_somebody_wrote_and_did_not_flush_is_flushed() -> None:
+    """Its writer died in between; the next finds it as it should be, in the page cache only."""
+    first = Process(World(), 1)
+    first.journals.append(leaving(1, entity=CUT))
+    fs = first.fs
+    before = len(fs.calls)
+    fs.watch = lambda name: kill(fs) if name == "fdatasync" and "write" in fs.calls[before:] else None
+    with pytest.raises(Killed):
+        first.journals.append(leaving(2, charge(2), entity=CUT))
+    Process(fs.world, 2).journals.append(leaving(2, charge(2), entity=CUT))
+    for left in crashes(fs.world, random.Random(1)):
+        assert [CUT] == [each.entity for each in Process(left, 3).take()]
+
+
+def test_a_marker_whose_id_was_not_flushed_is_not_believed_again() -> None:
+    """A second flush would say yes to bytes that the disk does not have."""
+    process = Process(World(), 1)
+    process.journals.append(leaving(1, entity=CUT))
+    fs = process.fs
+    before = len(fs.calls)
+    fs.watch = lambda name: fail(fs) if name == "fdatasync" and "write" in fs.calls[before:] else None
+    with pytest.raises(UnavailableError, match="flush failed"):
+        process.journals.append(leaving(2, charge(2), entity=CUT))
+    fs.watch = None
+
+    with pytest.raises(UnavailableError, match="can leave no work"):
+        process.journals.append(leaving(2, charge(2), entity=CUT))
+    fs.die()
+    Process(fs.world, 2).journals.append(leaving(2, charge(2), entity=CUT))
+    for left in crashes(fs.world, random.Random(1)):
+        assert [CUT] == [each.entity for each in Process(left, 3).take()]
+
+
+def test_what_a_person_left_among_the_shards_is_left_alone() -> None:
+    """A walk passes it over."""
+    fs = Simulated(World(), process=1)
+    journals = Journals("store", fs, PLAIN, shard_digits=1)
+    pending = fs.open_directory(fs.open_directory(fs.parent("store")[0], "store"), "pending")
+    for name in ("README", "00"):
+        fs.close(fs.create(pending, name))
+    journals.append(leaving(1, charge()))
+    claims = journals.dispatch().claim("effect", None, owner="w", now_ms=0, until_ms=1, limit=9)
+
+    assert [ENTITY] == [each.entity for each in claims]
+
+
+def test_names_of_others_among_the_markers_are_left_alone() -> None:
+    """Of another tenant, of a person, or half written."""
+    pair = Pair()
+    fs = Simulated(pair.world, process=7)
+    root = fs.open_directory(fs.parent("store")[0], "store")
+    pending = fs.open_directory(root, "pending")
+    for name in ("README", "acme.order.1", "order.cut~0123", "order.%zz"):
+        fs.close(fs.create(pending, name))
+    pair.two.journals.append(leaving(1, charge()))
+
+    assert [ENTITY] == [each.entity for each in pair.one.take(now_ms=2 * RETIRE_MS)]
+    assert 5 == len(pair.markers())
+
+
+def test_a_marker_without_work_harms_nobody_and_goes() -> None:
+    """Its maker died before the entry."""
+    pair = Pair()
+    fs = pair.two.fs
+    fs.watch = lambda name: kill(fs) if name == "write_at" else None
+    with pytest.raises(Killed):
+        pair.two.journals.append(leaving(1, charge()))
+
+    assert (1, ()) == (len(pair.markers()), pair.one.take(now_ms=WALK_MS))
+    pair.one.take(now_ms=WALK_MS + RETIRE_MS)
+    assert [] == pair.markers()
+
+
+def test_a_marker_without_an_entity_harms_nobody() -> None:
+    """Nobody makes such a one; a person may have removed the entity."""
+    pair = Pair()
+    fs = Simulated(pair.world, process=7)
+    pending = fs.open_directory(fs.open_directory(fs.parent("store")[0], "store"), "pending")
+    fs.close(fs.create(pending, "order.nobody"))
+    pair.two.journals.append(leaving(1, charge()))
+
+    assert [ENTITY] == [each.entity for each in pair.one.take(now_ms=WALK_MS)]
+    assert None is pair.world.found("store", "resources", "order.nobody")

@@ -1,0 +1,90 @@
+"""Places in long journals: any page is near one, and their number is bounded."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from interlock.model.journal.record import Bad, Record, decode_record
+from interlock.stores.files.journal import tail
+from interlock.stores.files.journal.durable_io import Settings
+from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.positions import ENDS_MAX, PLACES_MAX, Places
+from tests.crash.life import ENTITY, opened, step
+from tests.crash.simulated import Simulated, World
+
+LONG = 2_000
+
+
+def walked(versions: range) -> Places:
+    """The places of a journal that was read once, from its beginning."""
+    places = Places()
+    for version in versions:
+        if version % places.apart == 0:
+            places.add(Mark(version, version * 100, ""))
+    return places
+
+
+def test_the_nearest_place_comes_first() -> None:
+    """Those behind what is asked for are of no use."""
+    places = walked(range(1, 1_001))
+
+    assert [768, 512, 256] == [mark.version for mark in places.up_to(1_000)]
+    assert [512, 256] == [mark.version for mark in places.up_to(767)]
+    assert () == places.up_to(255)
+
+
+def test_a_journal_of_any_length_has_few_places_far_enough_apart() -> None:
+    """None of them is farther from the next than what they are apart."""
+    places = walked(range(1, 1_000_001))
+    versions = [mark.version for mark in reversed(places.up_to(1_000_000))]
+
+    assert PLACES_MAX // 2 <= len(versions) <= PLACES_MAX
+    assert max(later - sooner for sooner, later in pairwise(versions)) <= places.apart
+
+
+def test_a_place_of_another_journal_is_replaced() -> None:
+    """The newest that was seen of a version counts."""
+    places = walked(range(1, 300))
+    places.add(Mark(256, 1, "other"))
+
+    assert (Mark(256, 1, "other"),) == places.up_to(300)
+
+
+def test_who_follows_a_journal_crowds_out_no_place() -> None:
+    """Each of its readings ends at another version; it goes on from the last, and the others are where they were."""
+    places = walked(range(1, 1_001))
+    for version in range(1_001, 1_280):
+        places.add(Mark(version, version * 100, ""))
+    nearest = [mark.version for mark in places.up_to(1_279)]
+
+    assert 256 == places.apart
+    assert ([1_279, 1_278], [1_024, 768, 512, 256]) == (nearest[:2], nearest[-4:])
+    assert len(nearest) == ENDS_MAX + 4
+
+
+def test_a_page_of_a_long_journal_is_read_from_a_place_near_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Backwards too, as somebody does who looks at the end first: what was read once need not be read again."""
+    fs = Simulated(World())
+    journals = opened(fs, Settings(snapshot_every=10_000))
+    for version in range(1, LONG + 1):
+        journals.append(step(version, f"k{version}"))
+    reader = opened(Simulated(fs.world, process=2), Settings())
+    decoded = list[int]()
+
+    def counted(line: bytes, *, version: int, **facts: Any) -> Record | Bad:
+        decoded.append(version)
+        return decode_record(line, version=version, **facts)
+
+    monkeypatch.setattr(tail, "decode_record", counted)
+    costs = []
+    for after in (LONG - 10, LONG - 500, 300, LONG - 10):
+        decoded.clear()
+        records = reader.read(ENTITY, after=after, limit=10)
+        costs.append(len(decoded))
+
+        assert list(range(after + 1, after + 11)) == [record.version for record in records]
+    assert LONG == costs[0]
+    assert max(costs[1:]) < 256 + 10

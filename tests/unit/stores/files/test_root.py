@@ -1,0 +1,216 @@
+"""The root of a file store: how it is begun, and what is refused as no store of ours."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
+from interlock.stores.files.filesystem import OperatingSystem
+from interlock.stores.files.names import directory_name, shard_name
+from interlock.stores.files.root import Format
+from interlock.stores.files.store import FileStore
+from tests.crash.life import step
+
+ENTITY = "order/A-1"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ['{"format":2,"layout":"A"}', '{"format":1,"layout":"Z"}', '{"format":1,"layout":"A","shard_digits":7}', "{}x", ""],
+)
+def test_an_unknown_format_is_refused(tmp_path: Path, content: str) -> None:
+    """A store of a later edition is not guessed at."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "format.json").write_text(content)
+    with pytest.raises(UsageError) as caught:
+        FileStore(tmp_path / "store")
+
+    assert "store.format" == caught.value.code
+
+
+def test_a_missing_parent_directory_is_an_error(tmp_path: Path) -> None:
+    """A store makes its own directory, not the way to it."""
+    (tmp_path / "file").write_text("mine")
+    for folder in (tmp_path / "none", tmp_path / "file"):
+        with pytest.raises(NotFoundError) as caught:
+            FileStore(folder / "store")
+        assert ("store.folder", f"there is no folder {folder}") == (caught.value.code, caught.value.message)
+
+
+@pytest.mark.parametrize("layout", ["A", "C"])
+async def test_a_root_that_lost_its_format_is_no_new_store(tmp_path: Path, layout: str) -> None:
+    """A part of a restored backup is missing: nothing is written into what is there, and the missing line is told."""
+    root = tmp_path / "store"
+    store = FileStore(root, layout=layout)
+    await store.append(step(1, "a"))
+    await store.close()
+    line = (root / "format.json").read_text()
+    (root / "format.json").unlink()
+    there = sorted(root.rglob("*"))
+    with pytest.raises(CorruptionError) as caught:
+        FileStore(root, layout=layout)
+
+    assert "store.format" == caught.value.code
+    assert line.strip() in str(caught.value.hint)
+    assert there == sorted(root.rglob("*"))
+
+    (root / "format.json").write_text(line)
+    store = FileStore(root)
+    assert [1] == [each.version for each in await store.read(ENTITY)]
+    await store.close()
+
+
+LONG = f"order/{'Ä' * 90}"
+"""An id whose folder's name is cut."""
+
+
+async def begun(root: Path, *entities: str, tenant: str = "", layout: str = "A") -> None:
+    """A closed store with these entities."""
+    store = FileStore(root, tenant=tenant, layout=layout)
+    for each in entities:
+        await store.append(step(1, "a", entity=each))
+    await store.close()
+
+
+async def names_in(root: Path) -> tuple[str, ...]:
+    """What is there to be verified."""
+    store = FileStore(root)
+    try:
+        return await store.names()
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("layout", ["A", "C"])
+@pytest.mark.parametrize("entity", [ENTITY, LONG])
+async def test_a_root_of_a_tenant_that_lost_its_format_tells_the_line_with_the_tenant(
+    tmp_path: Path, layout: str, entity: str
+) -> None:
+    """The names of folders have it, those that are cut too: restored without it, nothing would be found there."""
+    root = tmp_path / "store"
+    await begun(root, entity, tenant='Acme "1"', layout=layout)
+    line = (root / "format.json").read_text().strip()
+    (root / "format.json").unlink()
+    with pytest.raises(CorruptionError) as caught:
+        FileStore(root)
+
+    assert f"restore that file, one line: {line}" == caught.value.hint
+
+
+async def test_a_root_with_folders_of_several_tenants_tells_them_all(tmp_path: Path) -> None:
+    """One must be told by whoever knows: somebody restored the wrong line, and went on."""
+    root = tmp_path / "store"
+    await begun(root, "order/1", tenant="acme")
+    (root / "format.json").write_text('{"format":1,"layout":"A","shard_digits":2}')
+    await begun(root, "order/1")
+    (root / "format.json").unlink()
+    with pytest.raises(CorruptionError) as caught:
+        FileStore(root)
+
+    assert str(caught.value.hint).endswith('; with the `tenant` that it had: there are folders of "", "acme"')
+
+
+@pytest.mark.parametrize("entity", [ENTITY, LONG])
+@pytest.mark.parametrize("layout", ["A", "C"])
+@pytest.mark.parametrize(("before", "after"), [("acme", ""), ("acme", "other"), ("", "acme")])
+async def test_journals_of_another_tenant_are_not_passed_over(
+    tmp_path: Path, layout: str, entity: str, before: str, after: str
+) -> None:
+    """The format was restored wrongly: whoever verifies hears of each folder, and of nothing as an entity."""
+    root = tmp_path / "store"
+    await begun(root, entity, tenant=before, layout=layout)
+    line = (root / "format.json").read_text()
+    (root / "format.json").write_bytes(Format(layout=layout, tenant=after).encoded())
+    found = await names_in(root)
+    (root / "format.json").write_text(line)
+
+    assert ((directory_name(entity, tenant=before),), (entity,)) == (found, await names_in(root))
+
+
+async def test_a_journal_in_a_wrong_place_is_not_passed_over(tmp_path: Path) -> None:
+    """Nobody would look for it there: another shard, or the name of a copy."""
+    root = tmp_path / "store"
+    await begun(root, "order/1", "order/2")
+    name = directory_name("order/1")
+    right = root / "resources" / shard_name(name, 2) / name
+    right.rename(root / "resources" / ("00" if right.parent.name != "00" else "01") / name)
+    copied = root / "resources" / "00" / "order.2 (copy)"
+    copied.mkdir()
+    (copied / "events-00000000000000000001.log").write_bytes(b"{}")
+
+    assert ("order.1", "order.2 (copy)", "order/1", "order/2") == await names_in(root)
+
+
+class Closed(OperatingSystem):
+    """A system that does not open folders of two names."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self._code = code
+
+    def open_directory(self, at: int, name: str) -> int:
+        """As the system, unless it is one of those."""
+        if name in ("acme.order.1", "lost+found"):
+            raise OSError(self._code, os.strerror(self._code))
+        return super().open_directory(at, name)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.EMFILE])
+async def test_a_folder_that_does_not_open_is_judged_by_its_name_and_a_system_that_fails_fails_all(
+    tmp_path: Path, code: int
+) -> None:
+    """One that is called like another tenant's entity is told; what only the administrator may open is not."""
+    root = tmp_path / "store"
+    await begun(root, "order/1")
+    for name in ("acme.order.1", "lost+found"):
+        (root / "resources" / "00" / name).mkdir()
+    store = FileStore(root, fs=Closed(code))
+    try:
+        if code == errno.EMFILE:
+            with pytest.raises(UnavailableError, match="Too many open files"):
+                await store.names()
+        else:
+            assert ("acme.order.1", "order/1") == await store.names()
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("tenant", ["", "acme"])
+async def test_what_a_person_left_beside_entities_is_passed_over(tmp_path: Path, tenant: str) -> None:
+    """Files, links, folders without a journal, and one that was begun by another and never written."""
+    root = tmp_path / "store"
+    await begun(root, "order/1", tenant=tenant)
+    shard = root / "resources" / "00"
+    for name in ("notes.2026.txt", ".DS_Store", "order.1~", "README"):
+        (shard / name).write_text("mine")
+    for name in ("lost+found", "other.order.9", "order.7.tmp-1", "old.years.kept"):
+        (shard / name).mkdir()
+    (shard / "old.years.kept" / "list.txt").write_text("mine")
+    (shard / "link.order.1").symlink_to(next(root.glob("resources/*/*order.1")))
+
+    assert ("order/1",) == await names_in(root)
+
+
+async def test_a_root_with_a_log_alone_is_no_new_store(tmp_path: Path) -> None:
+    """Half a megabyte in `wal`, and nothing else of the store."""
+    (tmp_path / "store" / "wal").mkdir(parents=True)
+    (tmp_path / "store" / "wal" / "1.log").write_bytes(b"{}")
+    with pytest.raises(CorruptionError, match="holds entities"):
+        FileStore(tmp_path / "store")
+
+
+@pytest.mark.parametrize("name", ["resources", "wal", "pending", "notes.txt"])
+async def test_a_root_that_holds_no_entities_may_be_begun(tmp_path: Path, name: str) -> None:
+    """A process died while it made the store, or a person keeps a file there."""
+    root = tmp_path / "store"
+    root.mkdir()
+    (root / name).write_text("mine") if "." in name else (root / name).mkdir()
+    store = FileStore(root)
+    await store.append(step(1, "a"))
+    await store.close()
+
+    assert (root / "format.json").is_file()

@@ -1,0 +1,479 @@
+"""The SQLite store beyond the suite: what it refuses, what it notices, and what its lists cost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.errors import CorruptionError, InternalError, UnavailableError, UsageError
+from interlock.model.snapshot import Snapshot
+from interlock.ports.store import Append, Appended, Conflict, Query, Refusal
+from interlock.stores.sqlite import connection as sqlite_connect
+from interlock.stores.sqlite import lists
+from interlock.stores.sqlite.store import SqliteStore, open_store
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import expect, journal, kept, listed
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the store of a test lies."""
+    return tmp_path / "x.db"
+
+
+def rows(path: Path, statement: str) -> list[tuple[Any, ...]]:
+    """What a statement gives on the closed or open file, through a connection of its own."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        return connection.execute(statement).fetchall()
+
+
+def mode(path: Path) -> int:
+    """Who may do what with a file."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def _some(path: Path, count: int = 3) -> Life:
+    """A store with one entity of some entries, closed again."""
+    life = Life("parcel/1")
+    store = SqliteStore(path)
+    await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(count - 1)))
+    await store.close()
+    return life
+
+
+async def test_a_commit_is_flushed_and_the_file_is_private(path: Path) -> None:
+    """WAL with synchronous=FULL and foreign keys; nobody else may read it; no log is left after a close."""
+    store = SqliteStore(path)
+    connection = store._writer.ledger._connection
+    settings = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "foreign_keys")]
+    await store.close()
+
+    assert [2, 1] == settings
+    assert [("wal",)] == rows(path, "PRAGMA journal_mode")
+    assert 0o600 == mode(path)
+
+
+async def test_a_file_behind_a_link_has_its_log_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite keeps the log beside the file; whoever flushes and measures it looks there, too."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link.db").symlink_to(tmp_path / "data" / "x.db")
+    flushed = list[Path]()
+    monkeypatch.setattr(sqlite_connect, "_flush", flushed.append)
+    store = SqliteStore(tmp_path / "link.db")
+    store._writer.ledger._checkpoint_at = 1
+    await kept(store, Life("parcel/1").created())
+    is_long = store._writer.ledger._wal.reaches(1)
+    await store.close()
+
+    assert [tmp_path / "data" / "x.db"] == flushed
+    assert is_long
+
+
+async def test_readers_cannot_write(path: Path) -> None:
+    """A statement that changes something is refused on their connections."""
+    store = SqliteStore(path)
+    with pytest.raises(UnavailableError, match="readonly"):
+        await store._read(lambda connection: connection.execute("DELETE FROM entity"))
+    await store.close()
+
+
+async def test_a_newer_schema_is_refused(path: Path) -> None:
+    """A file that a later release wrote is left alone, with a hint."""
+    await _some(path)
+    rows(path, "INSERT INTO schema_version VALUES (999, 'later')")
+    with pytest.raises(UsageError, match="999") as raised:
+        SqliteStore(path)
+
+    assert "schema.newer" == raised.value.code
+
+
+@pytest.mark.parametrize("statement", ["CREATE TABLE theirs (a)", "PRAGMA application_id = 7"])
+def test_another_programs_database_is_refused(path: Path, statement: str) -> None:
+    """Nothing in it is touched."""
+    rows(path, statement)
+    before = path.read_bytes()
+    with pytest.raises(UsageError) as raised:
+        SqliteStore(path)
+
+    assert "store.foreign" == raised.value.code
+    assert before == path.read_bytes()
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    """The bytes stay as evidence."""
+    path.write_bytes(b"not a database, but long enough to be looked at" * 50)
+    with pytest.raises(CorruptionError, match="or no store at all"):
+        SqliteStore(path)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    """The store cannot be opened there, and says so."""
+    with pytest.raises(UnavailableError) as raised:
+        SqliteStore(tmp_path)
+
+    assert "the file and its folder have to be writable" in (raised.value.hint or "")
+
+
+async def test_an_address_may_be_escaped_and_name_a_tenant(tmp_path: Path) -> None:
+    """Two tenants of one file do not see each other."""
+    addresses = [f"sqlite:///{tmp_path}/my%20doors.db?tenant={each}" for each in "ab"]
+    first, second = map(open_store, addresses)
+    life = Life("parcel/1")
+    await first.append(life.created())
+
+    assert (tmp_path / "my doors.db").is_file()
+    assert await second.load("parcel/1") is None
+    assert (1, 0) == (len(await listed(first, Query(kind="parcel"))), len(await listed(second, Query(kind="parcel"))))
+    await second.append(Life("parcel/1").created())
+    assert 1 == len(await first.read("parcel/1"))
+    await first.close()
+    await second.close()
+
+
+DAMAGE = {
+    "altered": "UPDATE journal SET record = CAST(replace(CAST(record AS TEXT), 'noted', 'voted') AS BLOB)",
+    "missing in the middle": "DELETE FROM journal WHERE version = 2",
+    "missing at the end": "DELETE FROM journal WHERE version = 3",
+    "missing altogether": "DELETE FROM journal",
+    "swapped": "UPDATE journal SET version = CASE version WHEN 2 THEN 30 ELSE 2 END WHERE version IN (2, 3)",
+    "renumbered": "UPDATE journal SET version = 30 WHERE version = 3",
+    "head of the entity": "UPDATE entity SET head = 'x'",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+async def test_a_damaged_journal_is_noticed_when_read(path: Path, damage: str) -> None:
+    """Altered, missing, swapped or cut at the end: CorruptionError, and nothing is repaired."""
+    await _some(path)
+    rows(path, damage)
+    store = SqliteStore(path)
+    with pytest.raises(CorruptionError) as raised:
+        await journal(store, "parcel/1")
+
+    assert "journal.chain" == raised.value.code
+    await store.close()
+
+
+async def test_a_missing_record_is_noticed_by_a_page_behind_it(path: Path) -> None:
+    """The page after version 2 needs version 2 to begin."""
+    await _some(path)
+    rows(path, "DELETE FROM journal WHERE version = 2")
+    store = SqliteStore(path)
+    with pytest.raises(CorruptionError):
+        await store.read("parcel/1", after=2)
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE entity SET version = 2", "UPDATE entity SET snapshot = CAST('{}' AS BLOB)"]
+)
+async def test_a_damaged_snapshot_is_noticed_when_loaded(path: Path, statement: str) -> None:
+    """A row that holds another version, or no snapshot at all."""
+    await _some(path)
+    rows(path, statement)
+    store = SqliteStore(path)
+    with pytest.raises(CorruptionError):
+        await store.load("parcel/1")
+    await store.close()
+
+
+async def test_counts_follow_what_entities_leave_and_enter(path: Path) -> None:
+    """One counter per active state and revision, compounds too."""
+    store = SqliteStore(path)
+    lives = [Life(f"parcel/{each}") for each in range(3)]
+    for life in lives:
+        await kept(store, life.created())
+    await kept(store, lives[0].stepped("shipped", key="s"), lives[1].stepped("shipped", key="s"))
+    await kept(store, lives[1].stepped("boarded", key="b"), lives[1].stepped("noted", key="n"))
+    await store.close()
+
+    assert [("moving", 2), ("moving.road", 1), ("moving.sea", 1), ("packed", 1)] == rows(
+        path, "SELECT state, entities FROM state_count WHERE entities != 0 ORDER BY state"
+    )
+    assert [("moving.sea",), ("moving",)] == rows(
+        path, "SELECT state FROM entity_state WHERE id = '1' ORDER BY entered_ms DESC"
+    )
+    assert [("outside",), ("wet",)] == rows(path, "SELECT tag FROM entity_tag WHERE id = '1' ORDER BY tag")
+
+
+async def test_counts_follow_a_change_of_revision(path: Path) -> None:
+    """An entity that goes on under another revision is counted there."""
+    store = SqliteStore(path)
+    life = Life("parcel/1")
+    await kept(store, life.created())
+    step = life.stepped(key="k")
+    moved = Snapshot(**{each: getattr(step.snapshot, each) for each in Snapshot.__struct_fields__} | {"revision": "r2"})
+    await kept(store, Append(step.kind, step.entity, step.expected, step.entry, moved, step.states, step.tags))
+    await store.close()
+
+    assert [("r2", 1)] == rows(path, "SELECT revision, entities FROM state_count WHERE entities != 0")
+
+
+async def test_refusals_are_chained_and_a_flood_is_counted(path: Path) -> None:
+    """What does not fit is one row that says how many; a refusal that cannot be written harms nobody."""
+    store = SqliteStore(path)
+    many = tuple(Refusal("parcel/1", "noted", "denied", "roles", each, "ada") for each in range(1_500))
+    await store.refuse(many)
+    await kept(store, Life("parcel/1").created())
+    await store.refuse((Refusal("parcel/1", "noted", "denied", "roles", 1, "\ud800"),))
+    await kept(store, Life("parcel/2").created())
+    await store.close()
+    kept_rows = rows(path, "SELECT count(*), count(DISTINCT head), max(sequence) FROM audit_refusal")
+    last = rows(path, "SELECT body FROM audit_refusal ORDER BY sequence DESC LIMIT 1")
+
+    assert [(1_025, 1_025, 1_025)] == kept_rows
+    assert b"476 more" in last[0][0]
+
+
+PLANS = {
+    "by age": (lists.BY_AGE, ("", "k", 0, "", 9), ["SEARCH entity USING INDEX entity_by_age"]),
+    "by state": (
+        lists.BY_STATE,
+        ("", "k", "s", 0, "", 9),
+        ["SEARCH s USING PRIMARY KEY", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
+    ),
+    "by id": (lists.BY_ID, ("", "k", "a", ""), ["SEARCH entity USING INDEX sqlite_autoindex_entity_1"]),
+    "by tag": (
+        lists.BY_TAG,
+        ("", "k", "t"),
+        ["SEARCH t USING PRIMARY KEY", "SEARCH e USING INDEX sqlite_autoindex_entity_1"],
+    ),
+    "many with a tag": (lists.MANY_TAGGED, ("", "k", "t", 9), ["SEARCH entity_tag USING PRIMARY KEY"]),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+async def test_a_list_never_scans_and_never_sorts(name: str, path: Path) -> None:
+    """Each statement walks an index that has its order; SQLite's own plan says so."""
+    await _some(path)
+    statement, values, expected = PLANS[name]
+    with closing(sqlite3.connect(path)) as connection:
+        plan = [each[3] for each in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+
+    assert len(expected) == len(plan), plan
+    for wanted, found in zip(expected, plan, strict=True):
+        assert found.replace("COVERING ", "").startswith(wanted), plan
+
+
+async def test_a_walk_stops_and_goes_on_from_its_cursor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter without an index answers what it found in a bounded walk; following the cursors finds all."""
+    monkeypatch.setattr(lists, "WALK_MAX", 5)
+    monkeypatch.setattr(lists, "FEW_MAX", 5)
+    store = SqliteStore(path)
+    for number in range(23):
+        await kept(store, Life(f"parcel/{number:02}", revision="2.0.0" if number % 9 == 8 else "1.0.0").created())
+    revision = Life("parcel/x", revision="2.0.0").kernel.chart.revision
+    for query in (
+        Query(kind="parcel", revision=revision),
+        Query(kind="parcel", revision=revision, tag="inside", prefix=""),
+        Query(kind="parcel", revision=revision, state="packed"),
+    ):
+        first = await store.find(query)
+        found = await listed(store, query)
+
+        assert ((), True) == (first.rows, first.after is not None)
+        assert ["parcel/08", "parcel/17"] == [each.entity for each in found]
+    many = await listed(store, Query(kind="parcel", prefix="0", tag="inside"))
+    few = await listed(store, Query(kind="parcel", prefix="2", tag="inside"))
+
+    assert ([f"parcel/0{each}" for each in range(10)], 3) == ([each.entity for each in many], len(few))
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "query", [Query(kind="parcel", prefix="\ud800"), Query(kind="\ud800"), Query(kind="k", entered_before_ms=2**70)]
+)
+async def test_a_question_that_cannot_be_asked_is_the_callers_mistake(query: Query, path: Path) -> None:
+    """Half a surrogate pair and numbers beyond 64 bits are refused; the connection goes on."""
+    store = SqliteStore(path)
+    with pytest.raises(UsageError):
+        await store.find(query)
+
+    assert () == (await store.find(Query(kind="parcel"))).rows
+    await store.close()
+
+
+async def test_a_step_that_cannot_be_written_fails_alone(path: Path) -> None:
+    """Its neighbours in the batch are kept."""
+    store = SqliteStore(path)
+    good, bad = Life("parcel/1"), Life("parcel/2")
+    odd = bad.created()
+    broken = Append(odd.kind, odd.entity, 0, odd.entry, odd.snapshot, odd.states, ("\ud800",))
+    answers = await asyncio.gather(store.append(good.created()), store.append(broken), return_exceptions=True)
+
+    expect(Appended, type(answers[0]))
+    assert isinstance(answers[1], InternalError)
+    assert await store.load("parcel/2") is None
+    assert [("packed", 1)] == rows(path, "SELECT state, entities FROM state_count")
+    await store.close()
+
+
+async def test_several_steps_of_one_entity_share_a_batch(path: Path) -> None:
+    """Each is written on the one before; one that is out of order is a conflict, and so are those behind it."""
+    store = SqliteStore(path)
+    life = Life("parcel/1")
+    born, first, second, third = life.created(), *(life.stepped(key=each) for each in "abc")
+    answers = await asyncio.gather(*map(store.append, (born, first, third, second)))
+
+    assert [Appended, Appended, Conflict, Appended] == [type(each) for each in answers]
+    await store.close()
+
+
+@pytest.fixture
+def mounts(tmp_path: Path) -> Path:
+    """A table of file systems with a network one under `net`."""
+    table = tmp_path / "mounts"
+    table.write_text(f"disk / ext4 rw 0 0\nserver:/x {tmp_path}/net nfs4 rw 0 0\nshort\nd {tmp_path}/a\\040b ext4 rw\n")
+    return table
+
+
+def test_a_network_file_system_is_refused(tmp_path: Path, mounts: Path) -> None:
+    """Locks there cannot be trusted; a local disk, or a machine that does not say, is fine."""
+    from interlock.stores.sqlite.connection import check_file_system
+
+    check_file_system(tmp_path / "x.db", str(mounts))
+    check_file_system(tmp_path / "net" / "x.db", str(tmp_path / "none"))
+    with pytest.raises(UsageError) as raised:
+        check_file_system(tmp_path / "net" / "x.db", str(mounts))
+
+    assert "store.network" == raised.value.code
+
+
+def test_an_old_library_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without STRICT tables the schema cannot be kept."""
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(UsageError) as raised:
+        SqliteStore(path)
+
+    assert "sqlite.version" == raised.value.code
+
+
+def test_a_file_that_cannot_be_flushed_is_not_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could be lost by a power cut is not answered from."""
+
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(UnavailableError) as raised:
+        SqliteStore(path)
+
+    assert "store.io" == raised.value.code
+
+
+async def test_a_file_that_is_gone_cannot_be_read(path: Path) -> None:
+    """A reader makes no new file where the old one was."""
+    store = SqliteStore(path)
+    await kept(store, Life("parcel/1").created())
+    await asyncio.to_thread(path.unlink)
+    with pytest.raises(UnavailableError):
+        await store.load("parcel/1")
+    await store.close()
+
+    assert not await asyncio.to_thread(path.exists)
+
+
+@pytest.mark.parametrize("column", ["active", "tags"])
+async def test_a_damaged_row_stops_its_own_entity_only(path: Path, column: str) -> None:
+    """Its steps and lists are CorruptionErrors; others in the same batch go on."""
+    life = await _some(path)
+    rows(path, f"UPDATE entity SET {column} = CAST('{{' AS BLOB)")
+    store = SqliteStore(path)
+    damaged, whole = await asyncio.gather(
+        store.append(life.stepped(key="k")), store.append(Life("parcel/2").created()), return_exceptions=True
+    )
+
+    assert isinstance(damaged, CorruptionError)
+    assert isinstance(whole, Appended)
+    with pytest.raises(CorruptionError):
+        await store.find(Query(kind="parcel", state="packed", tag="inside"))
+    await kept(store, Life("parcel/3").created())
+    await store.close()
+
+
+PRIVATE = """
+import os, stat, sys
+from pathlib import Path
+
+path, modes = Path(sys.argv[1]), set()
+
+def look(event, arguments):
+    for each in path.parent.glob("x.db*") if event in ("sqlite3.connect", "sqlite3.connect/handle", "os.chmod") else ():
+        modes.add(stat.S_IMODE(each.stat().st_mode))
+
+from interlock.stores.sqlite.connection import open_writer
+os.umask(0)
+sys.addaudithook(look)
+connection = open_writer(path)
+modes.update(stat.S_IMODE(each.stat().st_mode) for each in path.parent.glob("x.db*"))
+connection.close()
+print(sorted(oct(each) for each in modes))
+"""
+
+
+def test_a_new_file_is_private_from_its_first_moment(path: Path) -> None:
+    """Whoever opens it in the moment before its mode is changed would keep it open."""
+    done = subprocess.run([sys.executable, "-c", PRIVATE, str(path)], capture_output=True, text=True, check=True)
+
+    assert "['0o600']\n" == done.stdout
+
+
+async def test_two_threads_that_create_a_file_at_once_both_write_to_it(path: Path) -> None:
+    """Closing the descriptor that made the file would drop the locks that the other one has on it by then."""
+    stores = await asyncio.gather(*(asyncio.to_thread(SqliteStore, path) for _ in range(4)))
+    lives = [Life(f"parcel/{each}") for each in range(len(stores))]
+    for store, life in zip(stores, lives, strict=True):
+        await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(3)))
+    counts = [len(await journal(stores[0], life.entity)) for life in lives]
+    for store in stores:
+        await store.close()
+
+    assert ([4] * 4, [("ok",)]) == (counts, rows(path, "PRAGMA integrity_check"))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # of processes with threads; that is what is tested
+def test_a_forked_child_is_told_to_open_its_own(path: Path) -> None:
+    """Its rings would wake its parent's threads, and theirs would wake its own; the parent goes on."""
+    life = Life("parcel/1")
+    store = SqliteStore(path)
+    asyncio.run(kept(store, life.created()))
+    refusal = Refusal("parcel/1", "a", "denied", "no", 1)
+
+    async def told() -> list[str]:
+        codes = []
+        for each in (
+            store.append(life.stepped(key="k")),
+            store.load("parcel/1"),
+            store.kinds(),
+            store.refuse((refusal,)),
+        ):
+            try:
+                await each
+            except UsageError as error:
+                codes.append(error.code)
+        await store.close()
+        return codes
+
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends it, should it wait
+        code = 1
+        try:
+            code = 0 if ["store.forked"] * 4 == asyncio.run(told()) else 2
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    loaded = asyncio.run(store.load("parcel/1"))
+    asyncio.run(store.close())
+
+    assert (0, True) == (os.waitstatus_to_exitcode(status), loaded is not None)

@@ -1,0 +1,99 @@
+"""What a SQLite file keeps beside its journals is held against them."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.runtime.history.verify import Proof
+
+CHART = """
+interlock: 1
+kind: door
+states:
+  closed: {tags: [shut], on: {opened: open}}
+  open: {on: {closed: closed}}
+"""
+door = interlock.loads(CHART)
+
+
+def kept(folder: Path) -> Path:
+    """A file with two doors, one of them opened."""
+    path = folder / "doors.db"
+    with interlock.open(f"sqlite:///{path}", charts=[door]) as doors:
+        doors.create("door/1", key="first")
+        doors.create("door/2")
+        doors.send("door/2", "opened", key="second")
+    return path
+
+
+async def proofs(path: Path) -> list[Proof]:
+    """What is proven of all that is in a file."""
+    async with interlock.open(f"sqlite:///{path}", charts=[door]) as doors:
+        return [each async for each in doors.verify_all()]
+
+
+async def test_a_file_that_nobody_touched_agrees(tmp_path: Path) -> None:
+    """Nothing is told of it."""
+    found = await proofs(kept(tmp_path))
+
+    assert ["door/1", "door/2"] == sorted(each.entity for each in found)
+    assert [None, None] == [each.problem for each in found]
+
+
+@pytest.mark.parametrize(
+    ("statement", "entity", "told"),
+    [
+        ("UPDATE entity SET configuration = '[\"open\"]' WHERE id = '1'", "door/1", "`configuration`"),
+        ("UPDATE entity SET revision = 'other' WHERE id = '1'", "door/1", "`revision`"),
+        ("UPDATE entity SET ended = 'done' WHERE id = '1'", "door/1", "`ended`"),
+        ("UPDATE entity SET active = '{}' WHERE id = '1'", "door/1", "`active` lacks closed"),
+        ("DELETE FROM entity_state WHERE id = '2'", "door/2", "`entity_state` say {}"),
+        ("UPDATE entity_state SET state = 'closed' WHERE id = '2'", "door/2", "`entity_state`"),
+        ("DELETE FROM entity_tag", "door/1", "`entity_tag` say ()"),
+        ("DELETE FROM event_key WHERE key = 'second'", "door/2", "the key of version 2 is forgotten"),
+        ("UPDATE event_key SET key = 'another' WHERE key = 'first'", "door/1", "kept as `another`"),
+        ("UPDATE state_count SET entities = 7 WHERE state = 'open'", "the store", "says 7 of door in open"),
+        ("DELETE FROM state_count WHERE state = 'closed'", "the store", "says 0 of door in closed"),
+        (
+            "INSERT INTO entity_state (tenant, kind, id, state, entered_ms) VALUES ('', 'door', '2', 'closed', 1)",
+            "the store",
+            "says 1 of door in closed, and there are 2",
+        ),
+        (
+            "INSERT INTO entity_tag (tenant, kind, tag, id) VALUES ('', 'door', 'shut', '9')",
+            "the store",
+            "`entity_tag` has rows of door/9",
+        ),
+    ],
+)
+async def test_a_row_that_says_something_else_is_told(tmp_path: Path, statement: str, entity: str, told: str) -> None:
+    """With the entity it belongs to; lists, counts and known keys would be answered wrongly from it."""
+    path = kept(tmp_path)
+    with sqlite3.connect(path) as connection:
+        connection.execute(_as_bytes(statement))
+    connection.close()
+    found = {each.entity: each.problem for each in await proofs(path)}
+
+    problem = found[entity]
+    assert problem is not None
+    assert "store.beside" == problem.code
+    assert told in problem.message
+    assert {entity} == {each for each, problem in found.items() if problem is not None} - _whole(statement, entity)
+
+
+def _as_bytes(statement: str) -> str:
+    """JSON in a statement, as the blob that the strict tables want."""
+    for text in ('["open"]', "{}"):
+        statement = statement.replace(f"'{text}'", f"x'{text.encode().hex()}'")
+    return statement
+
+
+def _whole(statement: str, entity: str) -> set[str]:
+    """What else must be told: counts are taken from the rows of states, so a wrong row makes a count wrong."""
+    return (
+        {"the store"} if entity != "the store" and ("entity_state" in statement or "revision" in statement) else set()
+    )

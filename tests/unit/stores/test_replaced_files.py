@@ -1,0 +1,268 @@
+"""Files of a store that are moved, replaced or deleted under a running process: nothing more is acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from interlock.errors import InterlockError, UnavailableError
+from interlock.ports.store import Append, Duplicate
+from interlock.stores.files.names import directory_name, shard_name
+from interlock.stores.files.store import FileStore
+from interlock.stores.sqlite.store import SqliteStore
+from interlock.testing.store_suite.samples import Life
+from interlock.testing.store_suite.subject import journal, kept
+from tests.crash.life import step
+
+ENTITY = "order/A-1"
+
+
+async def _codes(*calls: Callable[[], Awaitable[object]]) -> list[str]:
+    """What each call is refused with; `ok` when it is not."""
+    codes = []
+    for each in calls:
+        try:
+            await each()
+            codes.append("ok")
+        except InterlockError as error:
+            codes.append(error.code)
+    return codes
+
+
+def _moved(path: Path) -> None:
+    path.rename(path.with_name(path.name + ".away"))
+
+
+def _copied(path: Path) -> None:
+    """As a backup that is restored: the same bytes, in another file."""
+    copy = path.with_name(path.name + ".copy")
+    shutil.copy(path, copy)
+    copy.replace(path)
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("change", [Path.unlink, _moved, _copied])
+async def test_sqlite_acknowledges_nothing_when_a_file_is_not_there(
+    tmp_path: Path, suffix: str, change: Callable[[Path], None]
+) -> None:
+    """The step is refused with a code of its own; after that the store is poisoned, and a known key is no answer."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    life = Life("parcel/1")
+    await kept(store, life.created(), life.stepped(key="k1"))
+    change(path.with_name(f"x.db{suffix}"))
+    codes = await _codes(
+        lambda: store.append(life.stepped(key="k2")),
+        lambda: store.append(life.stepped(key="k3")),
+        lambda: store.load("parcel/1", key="k1"),
+    )
+    await store.close()
+
+    assert ["store.replaced", "store.poisoned", "store.poisoned"] == codes
+
+
+@pytest.mark.parametrize("ask", ["load", "append"])
+async def test_a_known_key_of_a_replaced_database_is_not_acknowledged(tmp_path: Path, ask: str) -> None:
+    """Also when nothing was written since: by the reader, and by the writer."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    first = Life("parcel/1").created()
+    await kept(store, first)
+    assert Duplicate(1) == await store.load(first.entity, key=first.entry.key)
+    _moved(path)
+
+    async def again() -> object:
+        return await (store.load(first.entity, key=first.entry.key) if ask == "load" else store.append(first))
+
+    codes = await _codes(again, again)
+    await store.close()
+
+    assert ["store.replaced", "store.poisoned"] == codes
+
+
+async def test_a_lone_caller_of_a_replaced_database_is_refused(tmp_path: Path) -> None:
+    """One whose step is written in its own thread."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    life = Life("parcel/1")
+    await kept(store, life.created(), *(life.stepped(key=f"k{each}") for each in range(40)))
+    store._pace._owed = 0
+    path.unlink()
+    codes = await _codes(lambda: store.append(life.stepped(key="x")), lambda: store.append(life.stepped(key="y")))
+    await store.close()
+
+    assert ["store.replaced", "store.poisoned"] == codes
+
+
+OTHER = """
+import asyncio, os, sys
+from pathlib import Path
+from interlock.stores.sqlite.store import SqliteStore
+from interlock.testing.store_suite.samples import Life
+
+async def main():
+    store = SqliteStore(Path(sys.argv[1]))
+    life = Life("parcel/other")
+    await store.append(life.created())
+    await store.append(life.stepped(key="k"))
+    print("kept", flush=True)
+    sys.stdin.readline()
+    os._exit(0)  # as by kill -9: the entries are in the log only
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+async def test_closing_a_replaced_database_leaves_the_log_of_its_successor(tmp_path: Path, is_noticed: bool) -> None:
+    """The last connection deletes the log by its name, which another file has by now; but SQLite looks first."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    life = Life("parcel/1")
+    await kept(store, life.created())
+    await store.kinds()  # a connection that reads
+    for suffix in ("", "-wal", "-shm"):
+        _moved(path.with_name(f"x.db{suffix}"))
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OTHER, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    said = await other.stdout.readline()
+    if is_noticed:
+        await _codes(lambda: store.append(life.stepped(key="x")))
+    await store.close()
+    await other.communicate(b"\n")
+    again = SqliteStore(path)
+    count = len(await journal(again, "parcel/other"))
+    await again.close()
+
+    assert (b"kept\n", 2) == (said, count)
+
+
+async def test_a_reader_is_opened_on_the_file_that_is_written(tmp_path: Path) -> None:
+    """Not on another one that has its name by now."""
+    path = tmp_path / "x.db"
+    store = SqliteStore(path)
+    other = SqliteStore(tmp_path / "y.db")
+    await other.close()
+    (tmp_path / "y.db").replace(path)
+    codes = await _codes(store.kinds)
+    await store.close()
+
+    assert ["store.replaced"] == codes
+
+
+def _journal(root: Path) -> Path:
+    name = directory_name(ENTITY)
+    return root / "resources" / shard_name(name, 2) / name / "events.log"
+
+
+def _emptied(root: Path) -> None:
+    shutil.rmtree(_journal(root).parent)
+
+
+def _rewritten(root: Path) -> None:
+    _copied(_journal(root))
+
+
+def _log_deleted(root: Path) -> None:
+    for each in (root / "wal").glob("*.log"):
+        each.unlink()
+
+
+@pytest.mark.parametrize(
+    ("layout", "change"),
+    [
+        ("A", shutil.rmtree),
+        ("A", _moved),
+        ("A", _emptied),
+        ("A", _rewritten),
+        ("C", shutil.rmtree),
+        ("C", _moved),
+        ("C", _log_deleted),
+    ],
+)
+@pytest.mark.parametrize("is_lone", [True, False])
+async def test_files_acknowledge_nothing_when_the_journal_is_not_there(
+    tmp_path: Path, layout: str, change: Callable[[Path], None], is_lone: bool
+) -> None:
+    """The root, the folder of the entity, its journal or the log was moved, replaced or deleted."""
+    root = tmp_path / "store"
+    store = FileStore(root, layout=layout)
+    for version in (1, 2):
+        await store.append(step(version, f"k{version}"))
+    store._pace._owed = 0 if is_lone else 100
+    change(root)
+    codes = await _codes(
+        lambda: store.append(step(3, "k3")), lambda: store.append(step(3, "k3")), lambda: store.append(step(3, "k2"))
+    )
+    await store.close()
+
+    assert ["store.replaced", "store.poisoned", "store.poisoned"] == codes
+
+
+async def test_a_known_key_of_moved_files_is_not_acknowledged(tmp_path: Path) -> None:
+    """By a handle, by a reader, in layout C."""
+    for layout in ("A", "C"):
+        root = tmp_path / layout
+        store = FileStore(root, layout=layout)
+        for version in (1, 2):  # the second one says that the first is durable
+            await store.append(step(version, f"k{version}"))
+        assert Duplicate(1) == await store.load(ENTITY, key="k1")
+        reader = FileStore(root)
+        _moved(root)
+        codes = await _codes(
+            partial(store.load, ENTITY, key="k1"),
+            partial(store.append, step(1, "k1")),
+            partial(reader.load, ENTITY, key="k1"),
+        )
+        await reader.close()
+        await store.close()
+
+        assert ["store.replaced"] == [each for each in codes if each != "store.poisoned"][:1]
+        assert {*codes} <= {"store.replaced", "store.poisoned"}
+
+
+async def test_a_store_goes_on_after_the_working_directory_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path is resolved when the store is opened."""
+    monkeypatch.chdir(tmp_path)
+    stores: list[tuple[FileStore | SqliteStore, Callable[[int], Append]]] = [
+        (FileStore("a"), lambda version: step(version, f"k{version}")),
+        (FileStore("c", layout="C"), lambda version: step(version, f"k{version}")),
+    ]
+    database, life = SqliteStore(Path("x.db")), Life("parcel/1")
+    await kept(database, life.created())
+    for store, of in stores:
+        await store.append(of(1))
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    versions = [(await store.append(of(2))).version for store, of in stores]
+    await kept(database, life.stepped(key="k"))
+    for store, _ in stores:
+        await store.close()
+    await database.close()
+
+    assert [2, 2] == versions
+
+
+async def test_a_database_that_is_replaced_while_it_is_opened_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once is chance, and it is opened again; again and again it is refused."""
+    from interlock.stores.sqlite import files
+
+    real, changes = files.identity_at, iter(range(100))
+    monkeypatch.setattr(files, "identity_at", lambda path: (real(path), next(changes)))
+    with pytest.raises(UnavailableError) as caught:
+        SqliteStore(tmp_path / "x.db")
+
+    assert "store.replaced" == caught.value.code

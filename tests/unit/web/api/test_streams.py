@@ -1,0 +1,307 @@
+"""Streams: entries as they are kept, and that something changed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock.model.limits import STREAMS_MAX
+from interlock.testing.clock import VirtualClock
+from interlock.web.api import streams as live
+from interlock.web.api.streams import BEHIND_MAX, FLEET_MS, HEARTBEAT_MS
+from interlock.web.app import application
+from interlock.web.auth import IDLE_MS, LIFE_MS, Access, key_digest
+from tests.support.eventually import PATIENCE_SECONDS
+from tests.unit.web.consoles import KEY, ORDER, Stream, opened, order, person, some_orders
+
+PAYER = {"id": "till", "roles": ["payments"]}
+
+
+async def test_an_entry_is_told_as_soon_as_it_is_kept() -> None:
+    """Its id is the version, so that a client can go on from it."""
+    async with opened() as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1")
+        await stream.until("event: hello")
+        await client.runtime.send("order/A-1", "payment.confirmed", {"id": "p"}, principal=PAYER)
+        text = await stream.until('"version":2')
+        await stream.close()
+
+    assert 200 == stream.status
+    assert "id: order/A-1@2\nevent: entry\n" in text
+
+
+async def test_a_client_that_was_away_goes_on_where_it_was() -> None:
+    """By the id of the last event it had; nothing is told twice and nothing is left out."""
+    async with opened() as client:
+        await some_orders(client)
+        await client.runtime.send("order/A-2", "parcel.shipped", principal={"id": "w", "roles": ["warehouse"]})
+        stream = Stream(client, "streams/entity/order/A-2", {"last-event-id": "order/A-2@1"})
+        text = await stream.until("@3")
+        await stream.close()
+
+    assert ["@2", "@3"] == [line[-2:] for line in text.splitlines() if line.startswith("id: ")]
+
+
+async def test_a_client_that_is_too_far_behind_gets_a_gap() -> None:
+    """It reads anew instead of hearing everything, and the same for one that claims the future."""
+    async with opened() as client:
+        await some_orders(client)
+        life = client.runtime.store
+        behind = Stream(client, "streams/entity/order/A-1?after=0", {"last-event-id": f"order/A-1@{BEHIND_MAX * 9}"})
+        text = await behind.until("event: gap")
+        await behind.close()
+
+    assert '{"version":1}' in text
+    assert life is client.runtime.store
+
+
+async def test_a_silent_stream_beats() -> None:
+    """Whatever stands between sees that it is alive."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1")
+        await stream.until("event: hello")
+        await clock.advance(HEARTBEAT_MS + 1)
+        text = await stream.until(": still here")
+        await stream.close()
+
+    assert "event: entry" not in text
+
+
+async def test_the_fleet_tells_which_kinds_changed_and_not_how_often() -> None:
+    """Many steps between two looks are one event."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/fleet")
+        await stream.until("event: hello")
+        for number in range(20):
+            await client.runtime.create(f"order/X-{number}", {"amount": 1})
+        await clock.advance(FLEET_MS + 1)
+        text = await stream.until("event: changed")
+        await clock.advance(FLEET_MS + 1)
+        await stream.close()
+
+    assert 'data: {"kinds":["order"]}' in text
+    assert 1 == stream.text.count("event: changed")
+
+
+async def test_a_stream_ends_when_the_console_closes() -> None:
+    """Otherwise the server could not."""
+    async with opened() as client:
+        await some_orders(client)
+        streams = [Stream(client, "streams/fleet"), Stream(client, "streams/entity/order/A-1")]
+        for each in streams:
+            await each.until("event: hello")
+        await client.console.close()
+        texts = [await each.end() for each in streams]
+
+    assert 2 == len(texts)
+
+
+async def test_a_stream_ends_soon_after_its_login() -> None:
+    """Whoever may no longer see it does not go on seeing it."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1")
+        await stream.until("event: hello")
+        clock.time_ms += LIFE_MS
+        await clock.advance(HEARTBEAT_MS + 1)
+        text = await stream.end()
+
+    assert "event: entry" not in text
+
+
+async def test_an_open_stream_does_not_keep_its_login_alive() -> None:
+    """A page that is only left open is logged out like any other."""
+    clock = VirtualClock(1_000_000_000_000)
+    async with opened(clock=clock) as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1")
+        await stream.until("event: hello")
+        await clock.advance(IDLE_MS + HEARTBEAT_MS + 1)
+        await stream.end()
+        response = await client.get("kinds")
+
+    assert 401 == response.status_code
+
+
+async def test_a_login_has_few_streams_and_a_closed_one_counts_no_more() -> None:
+    """The fifth is refused; after one has gone, the next is taken."""
+    async with opened() as client:
+        await some_orders(client)
+        streams = [Stream(client, "streams/fleet") for _ in range(STREAMS_MAX)]
+        for each in streams:
+            await each.until("event: hello")
+        refused = await client.get("streams/fleet")
+        await streams[0].close()
+        again = Stream(client, "streams/fleet")
+        await again.until("event: hello")
+        for each in (*streams[1:], again):
+            await each.close()
+
+    assert (429, "stream.full", "1") == (
+        refused.status_code, refused.json()["code"], refused.headers["retry-after"],
+    )  # fmt: skip
+
+
+async def test_a_stream_leaves_nothing_behind() -> None:
+    """No task is left when its client has gone."""
+    async with opened() as client:
+        await some_orders(client)
+        before = len(asyncio.all_tasks())
+        for path in ("streams/fleet", "streams/entity/order/A-1"):
+            stream = Stream(client, path)
+            await stream.until("event: hello")
+            await stream.close()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        after = len(asyncio.all_tasks())
+
+    assert before == after
+
+
+async def test_a_stream_of_what_is_not_there_is_a_problem() -> None:
+    """It is not an empty stream that never ends."""
+    async with opened() as client:
+        response = await client.get("streams/entity/order/none")
+
+    assert (404, "entity.unknown") == (response.status_code, response.json()["code"])
+
+
+async def test_many_streams_asked_for_at_once_are_not_more_than_one_by_one() -> None:
+    """Each is counted when it is granted, before its first byte."""
+    async with opened() as client:
+        streams = [Stream(client, "streams/fleet") for _ in range(3 * STREAMS_MAX)]
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not all(each.status for each in streams):  # noqa: ASYNC110 - it tells nobody here
+                await asyncio.sleep(0)
+        statuses = [each.status for each in streams]
+        for each in streams:
+            await each.close()
+        left = dict(client.console.streams)
+
+    assert STREAMS_MAX == statuses.count(200)
+    assert {} == left
+
+
+async def answered(stream: Stream) -> int:
+    """Gives the status of a stream, once it is there."""
+    async with asyncio.timeout(20):
+        while not stream.status:  # noqa: ASYNC110 - it tells nobody here
+            await asyncio.sleep(0)
+    return stream.status
+
+
+async def test_streams_of_a_person_are_counted_over_all_keys_and_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logging in again gives nobody more of them; somebody else has their own."""
+    monkeypatch.setattr(live, "STREAMS_PERSON_MAX", 3)
+    by_key = {"authorization": f"Bearer {KEY}"}
+    async with opened() as client:
+        streams = [Stream(client, "streams/fleet", by_key) for _ in range(2)]
+        assert [200, 200] == [await answered(each) for each in streams]
+        mine = client.csrf
+        client.csrf = (await client.post("login", {"secret": KEY})).json()["csrf"]
+        streams += [Stream(client, "streams/fleet") for _ in range(2)]
+        by_login = [await answered(each) for each in streams[2:]]
+        for each in streams:
+            await each.close()
+
+    assert mine != client.csrf
+    assert [200, 429] == by_login
+
+
+async def test_one_reader_leaves_streams_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once three quarters are taken a person gets few; when all are taken, nobody gets one until one is closed."""
+    for name, number in (("STREAMS_ALL_MAX", 8), ("STREAMS_PERSON_MAX", 8), ("STREAMS_SHARE", 1)):
+        monkeypatch.setattr(live, name, number)
+    people = {key_digest(name): person(name) for name in ("ada", "bob", "cyd", "dan")}
+    async with opened() as client:
+        doors = Access(client.runtime.clock, keys=people)
+        client.app, console = application(client.runtime, doors, origins=["http://console.test"])
+        asked = ["ada"] * 7 + ["bob", "bob", "cyd", "dan"]
+        streams, statuses = list[Stream](), list[int]()
+        for name in asked:
+            streams.append(Stream(client, "streams/fleet", {"authorization": f"Bearer {name}"}))
+            statuses.append(await answered(streams[-1]))
+        for each in streams:
+            await each.close()
+        left = dict(console.streams)
+        await console.close()
+
+    assert [200] * 6 + [429] + [200, 429] + [200, 503] == statuses
+    assert {} == left
+
+
+async def test_the_fleet_tells_nothing_of_kinds_that_are_hidden() -> None:
+    """Neither that they are there nor when something happens in them."""
+    clock = VirtualClock(1_000_000_000_000)
+    hidden = order(ORDER.replace("kind: order", "kind: fraud").replace("  paid:\n", "  paid:\n    sensitive: true\n"))
+    async with opened(clock=clock, charts=(order(), hidden), who=person(rights=("read",))) as client:
+        stream = Stream(client, "streams/fleet")
+        await stream.until("event: hello")
+        await client.runtime.create("fraud/1", {"amount": 1})
+        await client.runtime.create("order/1", {"amount": 1})
+        await clock.advance(FLEET_MS + 1)
+        text = await stream.until("event: changed")
+        await stream.close()
+
+    assert "fraud" not in text
+
+
+async def test_the_store_is_looked_at_once_for_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many open pages cost it no more than one."""
+    clock = VirtualClock(1_000_000_000_000)
+    looks = []
+    async with opened(clock=clock) as client:
+        store: Any = client.runtime.store
+        real = store.counts
+
+        async def counted(kind: str) -> Any:
+            looks.append(kind)
+            return await real(kind)
+
+        monkeypatch.setattr(store, "counts", counted)
+        streams = [Stream(client, "streams/fleet") for _ in range(STREAMS_MAX)]
+        for each in streams:
+            await each.until("event: hello")
+        await client.runtime.create("order/1", {"amount": 1})
+        await clock.advance(FLEET_MS + 1)
+        for each in streams:
+            await each.until("event: changed")
+            await each.close()
+
+    assert ["order", "order"] == looks
+
+
+async def test_a_store_that_is_away_ends_a_stream_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client comes again by itself; to the server it is no bug."""
+    clock = VirtualClock(1_000_000_000_000)
+
+    async def away(kind: str) -> Any:
+        raise interlock.UnavailableError("the disk is full", code="store.away")
+
+    async with opened(clock=clock) as client:
+        stream = Stream(client, "streams/fleet")
+        await stream.until("event: hello")
+        monkeypatch.setattr(client.runtime.store, "counts", away)
+        await clock.advance(FLEET_MS + 1)
+        text = await stream.end()
+
+    assert "disk" not in text
+
+
+@pytest.mark.parametrize("last", ["order/A-1@²", "@-1", "order/A-1@" + "9" * 40, "@"])
+async def test_a_last_event_that_is_none_is_passed_over(last: str) -> None:
+    """The stream begins with what is now."""
+    async with opened() as client:
+        await some_orders(client)
+        stream = Stream(client, "streams/entity/order/A-1", {"last-event-id": last})
+        text = await stream.until("event: hello")
+        await stream.close()
+
+    assert '{"version":1}' in text

@@ -1,0 +1,227 @@
+"""What an HTTP caller is told of an error: by its code, and never what its message may give away."""
+
+from __future__ import annotations
+
+import ast
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interlock
+from interlock import errors
+from interlock.errors import (
+    ArchivedError,
+    ConflictError,
+    CorruptionError,
+    DefinitionError,
+    Diagnostic,
+    InterlockError,
+    InternalError,
+    NotFoundError,
+    UnavailableError,
+    UsageError,
+)
+from interlock.stores.memory import MemoryStore
+from interlock.web.errors import OPEN_CODES, HttpProblem, damage_text, is_withheld, problem_of, public_text
+from tests.unit.web.consoles import ORDER, opened, order, person
+
+SOURCE = Path(interlock.__file__).parent
+SECRET = "fraud 3.1.0+abc key-of-eve v41 db.internal:5432"  # what no caller may read
+CLASSES = [
+    each
+    for each in vars(errors).values()
+    if isinstance(each, type) and issubclass(each, InterlockError) and each not in (DefinitionError, ArchivedError)
+]
+
+SAYS_ITSELF = ("web/", "runtime/request_checks.py", "runtime/history/travel.py", "runtime/worker/work_operations.py")
+"""Modules whose messages are made for callers: of what these sent, and of limits."""
+
+ALSO_SAID_BY = {
+    "conflict.retries": {"runtime/sender.py"},
+    "context.missing": {"kernel/first_context.py"},
+    "context.refused": {"kernel/first_context.py", "runtime/runtime.py"},
+    "context.unknown": {"kernel/first_context.py"},
+    "entity.malformed": {"stores/files/names.py"},
+    "entry.size": {"runtime/receipts.py", "stores/files/log_layout/layout.py", "stores/files/journal/journal.py"},
+    "event.reserved": {"model/event.py"},
+    "limit.range": {"ports/store.py"},
+    "mailbox.full": {"runtime/mailbox.py"},
+    "runtime.closed": {"runtime/blocking.py", "runtime/sender.py"},
+    "runtime.draining": {"runtime/admission.py"},
+    "snapshot.size": {"runtime/receipts.py"},
+    "store.work": {"effects/unsupported_work.py", "assemble/runtimes.py"},
+}
+"""Other modules that raise an open code. Before you add one, read its message: it may name no address, no version, no
+key and no kind that the caller did not send.
+"""
+
+NOT_SERVED = ("cli/", "testing/", "demo/", "shm/")
+"""Packages that no request reaches."""
+
+
+def raised() -> Iterator[tuple[str, str, str]]:
+    """Every error that is made with a code written out: the module, the class, the code."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = path.relative_to(SOURCE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            for each in node.keywords:
+                if each.arg == "code" and isinstance(each.value, ast.Constant) and node.func.id.endswith("Error"):
+                    yield module, node.func.id, str(each.value.value)
+
+
+FOUND = sorted(set(raised()))
+CODES = sorted({code for _, _, code in FOUND})
+
+
+def test_the_table_of_errors_is_not_empty() -> None:
+    """The walk through the source finds what is known to be there."""
+    assert {"key.reused", "store.connection", "conflict.expected", "right.missing"} <= set(CODES)
+    assert len(CODES) > 150
+
+
+@pytest.mark.parametrize("code", [each for each in CODES if each not in OPEN_CODES])
+def test_the_message_of_an_error_that_is_not_open_stays_here(code: str) -> None:
+    """Whatever class it has."""
+    for each in CLASSES:
+        error = each(SECRET, code=code, hint=SECRET)
+        status, body = problem_of(error)
+        assert not set(SECRET.split()) & set(f"{body['detail']} {body.get('hint', '')}".split())
+        assert is_withheld(error)
+        assert (status == 500, body["code"]) in ((True, "internal"), (True, code), (False, code))
+
+
+def test_an_error_without_a_code_of_its_own_says_nothing_of_itself() -> None:
+    """A code that nobody has thought of is not open."""
+    for each in CLASSES:
+        assert SECRET not in problem_of(each(SECRET))[1]["detail"]
+    assert SECRET not in public_text(DefinitionError([Diagnostic(code="x", message=SECRET)]))[0]
+    assert "backup" not in str(problem_of(ArchivedError("order/1", 41, "file:///backup"))[1])
+    assert "internal" == problem_of(InternalError(SECRET))[1]["code"]
+    assert "internal" == problem_of(ValueError(SECRET))[1]["code"]
+
+
+@pytest.mark.parametrize("code", sorted(OPEN_CODES))
+def test_an_open_code_is_raised_only_where_its_message_was_looked_at(code: str) -> None:
+    """A store that raised it could put an address into it."""
+    modules = {module for module, _, each in FOUND if each == code and not module.startswith(NOT_SERVED)}
+    others = {each for each in modules if not each.startswith(SAYS_ITSELF)}
+
+    assert others <= ALSO_SAID_BY.get(code, set())
+    message, hint = public_text(UsageError("as it is", code=code, hint="and so"))
+    assert ("as it is", "and so") == (message, hint)
+
+
+def test_what_the_console_says_itself_is_said() -> None:
+    """An error that only this package raises is for callers: its code belongs into OPEN_CODES."""
+    starting = ("web/auth.py", "web/app.py", "web/server.py")  # of whoever starts a server
+    own = {code for module, name, code in FOUND if module.startswith("web/") and module not in starting
+           and name != "InternalError"}  # fmt: skip
+
+    assert set() == own - OPEN_CODES
+
+
+def test_the_message_of_a_problem_of_the_interface_goes_out() -> None:
+    """It was written for callers."""
+    problem = HttpProblem(404, "Not found", "no kind `x`", code="kind.unknown", hint="here are y")
+
+    assert (404, "no kind `x`", "here are y") == (
+        problem_of(problem)[0],
+        problem_of(problem)[1]["detail"],
+        problem_of(problem)[1]["hint"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "is_told"),
+    [
+        ("journal.chain", True),
+        ("journal.divergence", True),
+        ("snapshot.version", True),
+        ("store.beside", True),
+        ("journal.unread", False),
+        ("entity.row", False),
+        ("store.corrupt", False),
+        ("kind.unknown", False),
+        ("revision.unknown", False),
+    ],
+)
+def test_damage_is_told_with_its_place_and_without_an_address(code: str, is_told: bool) -> None:
+    """Messages of some codes name the database or the file."""
+    assert is_told == (SECRET in damage_text(code, SECRET))
+
+
+class AwayStore(MemoryStore):
+    """A store whose server does not answer."""
+
+    async def load(self, entity: str, *, key: str | None = None) -> Any:
+        """Says where it is, as the store on PostgreSQL does."""
+        raise UnavailableError(f"no connection to {SECRET}", code="store.connection", hint=SECRET)
+
+
+async def test_a_store_that_is_away_is_told_without_its_address(caplog: pytest.LogCaptureFixture) -> None:
+    """Neither by an endpoint nor by a job; the log has it."""
+    async with opened() as client:
+        await client.runtime.create("order/1", {"amount": 1})
+        client.runtime._steps.store = AwayStore()
+        client.runtime._steps.snapshots.clear()
+        with caplog.at_level(logging.INFO, logger="interlock.web"):
+            read = await client.get("entity/order/1")
+            sent = await client.post("send/order/1", {"event": "order.cancelled"})
+            client.runtime.store = AwayStore()
+            job = await client.job("verify", {"entity": "order/1"})
+
+    assert [(503, "store.connection")] * 2 == [(each.status_code, each.json()["code"]) for each in (read, sent)]
+    assert "db.internal" not in read.text + sent.text + str(job)
+    assert 2 <= sum("db.internal" in str(vars(each).get("error")) for each in caplog.records)
+
+
+async def test_a_lost_race_does_not_name_the_version_and_a_used_key_not_its_owner() -> None:
+    """Whoever may read the entity reads it again."""
+    async with opened() as client:
+        await client.runtime.create("order/1", {"amount": 1}, key="key-of-eve")
+        body = {"event": "order.cancelled", "expected": 41}
+        lost = await client.post("send/order/1", body)
+        used = await client.post("send/order/1", {"event": "order.cancelled", "key": "key-of-eve"})
+
+    assert (409, "conflict.expected") == (lost.status_code, lost.json()["code"])
+    assert (400, "key.reused") == (used.status_code, used.json()["code"])
+    assert not any(each in lost.text + used.text for each in ("version 1", "creation", "key-of-eve"))
+
+
+async def test_who_may_only_send_is_not_told_where_an_entity_is() -> None:
+    """Neither by a receipt nor by a refusal: that is what the right `read` is for."""
+    who = person(rights=("send",), roles=("payments",))
+    async with opened(who=who) as client:
+        await client.runtime.create("order/1", {"amount": 5})
+        denied = await client.post("send/order/1", {"event": "parcel.shipped"})
+        rejected = await client.post("send/order/1", {"event": "payment.confirmed", "payload": {}})
+        taken = await client.post("send/order/1", {"event": "payment.confirmed", "payload": {"id": "p"}})
+        exists = await client.post("kinds/order/entities", {"id": "1", "context": {"amount": 5}})
+
+    assert [403, 422, 200, 422] == [each.status_code for each in (denied, rejected, taken, exists)]
+    assert not any("receipt" in each.json() for each in (denied, rejected, exists))
+    assert ("applied", 2, [], []) == tuple(
+        taken.json()[each] for each in ("outcome", "version", "configuration", "effects")
+    )
+
+
+async def test_an_unknown_revision_is_told_to_those_who_see_the_kind() -> None:
+    """With those that there are: a page lets people choose among them."""
+    newer = ORDER.replace("revision: 2.0.0", "revision: 3.0.0")
+    async with opened(charts=(order(), order(newer)), who=person(rights=("read",))) as client:
+        found = await client.get("kinds/order/chart.svg?revision=9.9.9")
+
+    assert (404, "revision.unknown") == (found.status_code, found.json()["code"])
+    assert "2.0.0+" in found.json()["hint"]
+
+
+def test_classes_keep_their_statuses() -> None:
+    """What a caller should do next does not depend on whether the message goes out."""
+    statuses = {each: problem_of(each("x"))[0] for each in (NotFoundError, ConflictError, CorruptionError, UsageError)}
+
+    assert [404, 409, 500, 400] == list(statuses.values())
