@@ -1,8 +1,8 @@
 """The vocabulary as JSON Schema (draft-07), for editors and for checkers in other languages.
 
-Rule 1: generated from `vocabulary.py`; nothing about the vocabulary is said here a second time.
-Rule 2: a definition that the reader refuses for its shape is refused by the schema, and the other way round. Where the
-schema says less (bytes are counted as characters), the reader is right.
+Rule 1: generated from the tables in `vocabulary/`; no key is named here.
+Rule 2: the schema refuses a definition for its shape if and only if the reader does. Where the schema says less (it
+counts bytes as characters), the reader decides.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.definition.shapes import (
-    Anything,
     Boolean,
     Choice,
+    Json,
     Key,
     ListOf,
     MapOf,
-    Never,
+    NoValue,
     Number,
+    OneOf,
+    OneOrMore,
     Record,
     Ref,
     Shape,
     Text,
+    Value,
 )
 from interlock.definition.vocabulary.chart import SHAPES
 
@@ -39,13 +42,13 @@ def json_schema() -> dict[str, Any]:
 
 def _schema(shape: Shape) -> dict[str, Any]:
     match shape:
-        case Anything():
+        case Json() | Value():
             return {}
         case Ref():
             return {"$ref": f"#/definitions/{shape.name}"}
         case Boolean():
             return {"type": "boolean"}
-        case Never():
+        case NoValue():
             return {"not": {}}
         case Number():
             kind = "integer" if shape.whole else "number"
@@ -61,8 +64,16 @@ def _schema(shape: Shape) -> dict[str, Any]:
             return _map(shape)
         case Record():
             return _record(shape)
+        case OneOrMore():
+            several = ListOf(item=shape.item, what=shape.list_what, min=shape.min)
+            return {"anyOf": [*_options(shape.item), _schema(several)]}
         case _:
-            return {"anyOf": [_schema(each.shape) for each in shape.cases]}
+            return {"anyOf": _options(shape)}
+
+
+def _options(shape: Shape) -> list[dict[str, Any]]:
+    """The schemas of which one must hold."""
+    return [_schema(each.shape) for each in shape.options] if isinstance(shape, OneOf) else [_schema(shape)]
 
 
 def _text(shape: Text) -> dict[str, Any]:
@@ -96,7 +107,7 @@ def _record(shape: Record) -> dict[str, Any]:
 
 
 def _property(key: Key) -> dict[str, Any]:
-    """The schema of a key with its tooltip. Draft-07 ignores what stands beside a `$ref`, hence the `allOf`."""
+    """The schema of a key with its tooltip. Draft-07 ignores the neighbours of a `$ref`, hence the `allOf`."""
     schema = _schema(key.shape)
     if "$ref" in schema:
         schema = {"allOf": [schema]}

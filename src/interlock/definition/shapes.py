@@ -1,21 +1,21 @@
-"""Shapes: what each part of a definition may look like, and the check of located values against them.
+"""The shapes of the vocabulary: what each part of a definition may look like, and the check of parsed text.
 
-One truth for two readers: `vocabulary.py` says the shapes once, this file checks texts against them, and `schema.py`
-tells them to editors as JSON Schema.
+The tables in `vocabulary/` are written in these classes. This module checks parsed text against them, `codec.py` reads
+checked text as values of the model and writes it back, and `schema.py` turns them into JSON Schema.
 
-Rule 1: checking never stops at the first problem. What is wrong is told and left out; what is left fits the shape.
-Rule 2: which of several shapes is meant is decided before checking, by the kind of value or by a key, so that a problem
-is told about the shape that the author meant.
-Rule 3: a pattern is written for JSON Schema, and always means the whole text.
+Rule 1: checking does not stop at the first problem. A part that does not fit is reported and left out; the rest fits.
+Rule 2: which of several shapes an author means is decided before checking, by the kind of value or by a key. So a
+problem is reported for the shape that the author means.
+Rule 3: a pattern is written for JSON Schema and always matches the whole text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 from interlock.definition.source.node import Located
 from interlock.errors import Place
@@ -27,19 +27,24 @@ Kind = Literal["text", "list", "mapping", "scalar"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A string that matches `pattern` as a whole; `expression`: or begins with `=`; `bytes_max`: of its UTF-8."""
+    r"""A string that matches `pattern` as a whole; `bytes_max` limits its UTF-8.
+
+    `expression`: a text that starts with `=` fits as well. `value`: the text is read as a value, in which `=` starts an
+    expression and `\=` a literal; without it the text is kept as written.
+    """
 
     what: str = "a string"
     pattern: str | None = None
     code: str = "value.text"
     hint: str | None = None
     expression: bool = False
+    value: bool = False
     bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One of a few literals; `expression`: or a text that begins with `=`."""
+    """One of a few literals; `expression`: or a text that starts with `=`."""
 
     options: tuple[str | int | bool, ...]
     expression: bool = False
@@ -52,15 +57,20 @@ class Boolean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """A number; `whole`: an integer; `min`: the least."""
+    """A number; `whole`: an integer; `min`: the smallest one allowed."""
 
     whole: bool = False
     min: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Anything:
-    """Any JSON value."""
+class Json:
+    """Any JSON value, kept as written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """Any JSON value in which every string that starts with `=` is an expression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +83,20 @@ class ListOf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MapOf:
-    """A mapping with free keys of one shape, at least `min` of them.
+class OneOrMore:
+    """One value of a shape, or a list of at least `min` of them; always read as a tuple."""
 
+    item: Shape
+    what: str
+    list_what: str
+    min: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapOf:
+    """A mapping with free keys and values of one shape, at least `min` of them.
+
+    It is read as pairs. With `name`, its values are records that take their key in the field of this name.
     `keep`: a value that does not fit counts as an empty mapping, so that its key can still be referred to.
     """
 
@@ -84,29 +105,67 @@ class MapOf:
     what: str
     min: int = 0
     keep: bool = False
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key of a record: its shape, and what editors say about it."""
+    """A key of a record: its shape, its tooltip, and the field of the model that it fills.
+
+    `field`: the name of that field where it differs from the key. `native`: the formats that have their own way to
+    write it; every other format puts it into its extension (`extras`) or loses it. `scxml`: its attribute in our
+    namespace of SCXML, where that differs from the field. `codec`: how it is read and written, where that does not
+    follow from its shape. `payload`: whether fields in it are those of a payload, where that changes. `inert`: nothing
+    acts on this key yet.
+    """
 
     name: str
     shape: Shape
     description: str
     required: bool = False
+    field: str | None = None
+    native: frozenset[str] = frozenset()
+    scxml: str | None = None
+    codec: Codec | None = None
+    payload: bool | None = None
+    inert: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The name of the field of the model that this key fills."""
+        return self.field or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A mapping with fixed keys."""
+    """A mapping with fixed keys, in the order in which they are written.
+
+    `makes`: the class of the model that it is read as. `short`: a bare text stands for this key alone.
+    `inner`: the value is that of this key, its only one. `whole`: this record only limits which keys an author may
+    write; all keys of `whole` are read and written. `codec` makes another codec than the usual one.
+    """
 
     what: str
     keys: tuple[Key, ...]
+    makes: type[Any] | None = None
+    short: str | None = None
+    inner: str | None = None
+    whole: Record | None = None
+    codec: Callable[..., Any] | None = None
+
+    def select(self, what: str, names: str, *replaced: Key) -> Record:
+        """A record for authors with some of these keys; `replaced` are keys that differ there."""
+        different = {each.name: each for each in replaced}
+        known = {each.name: each for each in self.keys} | different
+        assert set(names.split()) <= known.keys()
+        chosen = [known[each.name] for each in self.keys if each.name in names.split()]
+        chosen = [each for each in replaced if each not in chosen] + chosen
+        return replace(self, what=what, keys=tuple(chosen), whole=self.whole or self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One of several shapes, meant when the value is of this kind and has this key (with this text, or of this kind).
+class Option:
+    """One of several shapes, meant if the value is of this kind and has this key (with this text, or of this kind).
 
     `first` looks at the kind of a list's first item instead.
     """
@@ -118,7 +177,7 @@ class Case:
     inner: Kind | None = None
     first: Kind | None = None
 
-    def meant(self, node: Located) -> bool:
+    def matches(self, node: Located) -> bool:
         """Whether the author means this one."""
         if kind_of(node) != self.kind:
             return False
@@ -135,16 +194,17 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cases:
-    """Several shapes; the first that is meant counts."""
+class OneOf:
+    """Several shapes; the first option that matches counts. `codec` makes another codec than the usual one."""
 
     what: str
-    cases: tuple[Case, ...]
+    options: tuple[Option, ...]
+    codec: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Never:
-    """No value fits: the key stands here only to say what would. `hints`: value -> what to do instead."""
+class NoValue:
+    """No value fits: the key is listed only to say what would. `hints`: value -> what to write instead."""
 
     options: tuple[str, ...]
     hints: tuple[tuple[str, str], ...] = ()
@@ -152,13 +212,40 @@ class Never:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ref:
-    """A shape by name: shapes may hold themselves."""
+    """A shape by its name, because shapes may contain themselves."""
 
     name: str
 
 
-Refusing = Text | Choice | Boolean | Number | ListOf | MapOf | Record | Cases | Never
-Shape = Refusing | Anything | Ref
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What surrounds a value while it is read or written.
+
+    `kind` is the chart's, `key` its state's, or the id of its invoke; `payload`: fields are those of a payload.
+    """
+
+    kind: str = ""
+    key: str = ""
+    source: str = ""
+    payload: bool = False
+    findings: Findings | None = None
+
+
+class Codec(Protocol):
+    """Reads a checked node as a value of the model, and writes such a value as plain YAML."""
+
+    def read(self, node: Located, scope: Scope, **given: Any) -> Any: ...
+
+    def write(self, value: Any, scope: Scope) -> Any: ...
+
+
+CheckableShape = Text | Choice | Boolean | Number | ListOf | OneOrMore | MapOf | Record | OneOf | NoValue
+Shape = CheckableShape | Json | Value | Ref
+
+
+def extras(record: Record, format: str) -> tuple[Key, ...]:
+    """The keys of a record that a format has no way of its own to write."""
+    return tuple(each for each in record.keys if format not in each.native)
 
 
 def kind_of(node: Located) -> Kind:
@@ -171,12 +258,12 @@ def kind_of(node: Located) -> Kind:
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """A pattern of JSON Schema as Python's, which has a class of its own for letters and digits of any script."""
     return re.compile(pattern.replace(r"\p{L}\p{N}_", r"\w"))
 
 
-def what_fits(shape: Refusing) -> str:
+def describe(shape: CheckableShape) -> str:
     """A few words for the values that fit a shape."""
     match shape:
         case Choice():
@@ -186,7 +273,7 @@ def what_fits(shape: Refusing) -> str:
             return "true or false"
         case Number():
             return "an integer" if shape.whole else "a number"
-        case Never():
+        case NoValue():
             return " or ".join(shape.options)
         case _:
             return shape.what
@@ -197,7 +284,7 @@ _KEYS_SHOWN_MAX = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checker:
+class ShapeChecker:
     """Checks located values; `shapes` are the named ones, `foreign` other tools' words for our keys."""
 
     shapes: Mapping[str, Shape]
@@ -207,12 +294,14 @@ class Checker:
     def check(self, node: Located, shape: Shape) -> Located | None:
         """The part of the value that fits; None, with a finding, when there is none."""
         match shape:
-            case Anything():
+            case Json() | Value():
                 return node
             case Ref():
                 return self.check(node, self.shapes[shape.name])
-            case Cases():
-                return self._cases(node, shape)
+            case OneOf():
+                return self._one_of(node, shape)
+            case OneOrMore():
+                return self._one_or_more(node, shape)
             case Record():
                 return self._record(node, shape)
             case MapOf():
@@ -228,19 +317,32 @@ class Checker:
             case Number():
                 return self._number(node, shape)
             case _:
-                return self._never(node, shape)
+                return self._no_value(node, shape)
 
-    def _cases(self, node: Located, shape: Cases) -> Located | None:
-        for case in shape.cases:
-            if case.meant(node):
-                return self.check(node, case.shape)
-        marks = list(dict.fromkeys(case.key for case in shape.cases if case.key is not None))
+    def _one_of(self, node: Located, shape: OneOf) -> Located | None:
+        for option in shape.options:
+            if option.matches(node):
+                return self.check(node, option.shape)
+        marks = list(dict.fromkeys(option.key for option in shape.options if option.key is not None))
         if marks and isinstance(node.value, dict):
             near = (suggestion(key, marks) for key in node.value)
             hint = next((each for each in near if each is not None), None)
             self.findings.error("key.missing", f"{shape.what} has one of the keys {', '.join(marks)}", node.place, hint)
             return None
         return self._wrong(node, shape)
+
+    def _one_or_more(self, node: Located, shape: OneOrMore) -> Located | None:
+        if isinstance(node.value, list):
+            return self._list(node, ListOf(item=shape.item, what=shape.list_what, min=shape.min))
+        return self.check(node, shape.item) if kind_of(node) in self._kinds(shape.item) else self._wrong(node, shape)
+
+    def _kinds(self, shape: Shape) -> set[Kind]:
+        """The kinds of value that the item of a `OneOrMore` may be."""
+        if isinstance(shape, Ref):
+            shape = self.shapes[shape.name]
+        if isinstance(shape, OneOf):
+            return {each.kind for each in shape.options}
+        return {"mapping"} if isinstance(shape, Record) else {"text"}
 
     def _record(self, node: Located, shape: Record) -> Located | None:
         if not isinstance(node.value, dict):
@@ -310,7 +412,7 @@ class Checker:
     def _fits_text(self, text: str, shape: Text, place: Place) -> bool:
         if shape.expression and text.startswith("="):
             return True
-        if shape.pattern is not None and not compiled(shape.pattern).fullmatch(text):
+        if shape.pattern is not None and not compile_pattern(shape.pattern).fullmatch(text):
             self.findings.error(shape.code, f'"{text[:60]}" is not {shape.what}', place, shape.hint)
             return False
         if shape.bytes_max is not None and len(text.encode()) > shape.bytes_max:
@@ -327,7 +429,7 @@ class Checker:
         if not isinstance(value, str):
             return self._wrong(node, shape)
         words = [each for each in shape.options if isinstance(each, str)]
-        message = f'"{value[:60]}" is not {what_fits(shape)}'
+        message = f'"{value[:60]}" is not {describe(shape)}'
         self.findings.error("value.choice", message, node.place, suggestion(value, words))
         return None
 
@@ -340,25 +442,25 @@ class Checker:
             return None
         return node
 
-    def _never(self, node: Located, shape: Never) -> Located | None:
+    def _no_value(self, node: Located, shape: NoValue) -> Located | None:
         if not isinstance(node.value, str):
             return self._wrong(node, shape)
         hint = dict(shape.hints).get(node.value) or suggestion(node.value, shape.options)
-        message = f'"{node.value[:60]}" is not {what_fits(shape)}'
+        message = f'"{node.value[:60]}" is not {describe(shape)}'
         self.findings.error("value.choice", message, node.place, hint)
         return None
 
-    def _wrong(self, node: Located, shape: Refusing) -> Located | None:
+    def _wrong(self, node: Located, shape: CheckableShape) -> Located | None:
         hint = None
         if isinstance(shape, Text):
             hint = shape.hint or ("quote it to make it a string" if kind_of(node) == "scalar" else None)
-        elif node.value is None and isinstance(shape, Record | MapOf | Cases):
+        elif node.value is None and isinstance(shape, Record | MapOf | OneOf | OneOrMore):
             hint = "write {} for an empty one"
         elif isinstance(shape, ListOf) and kind_of(node) != "list":
             hint = "write it as a list: [ ... ]"
         # Where the values are listed, the type of the wrong one says nothing: `interlock: 2` is an integer, too.
-        listed = isinstance(shape, Choice | Never) and isinstance(node.value, int)
+        listed = isinstance(shape, Choice | NoValue) and isinstance(node.value, int)
         found = str(node.value).lower()[:60] if listed else type_name(node.value)
-        message = f"expected {what_fits(shape)}, found {found}"
+        message = f"expected {describe(shape)}, found {found}"
         self.findings.error("value.type", message, node.place, hint)
         return None

@@ -15,12 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.definition.schema import json_schema
-from interlock.definition.shapes import Choice, Never, Record, Text
+from interlock.definition.shapes import Choice, NoValue, Record, Text
 from interlock.definition.source.json import parse_json
-from interlock.definition.vocabulary.chart import SHAPES
+from interlock.definition.vocabulary.chart import SHAPES, write_chart
+from interlock.definition.yaml.format import read_node
 from interlock.definition.yaml.parse import parse_yaml
-from interlock.definition.yaml.read import document_of
-from interlock.definition.yaml.write import document_tree
 from interlock.model.diagnostics import Findings
 from interlock.model.document.document import Document
 from tests.unit.definition.documents import documents
@@ -45,7 +44,7 @@ def shape_problems(tree: Any) -> list[str]:
     findings = Findings()
     located = parse_json(json.dumps(tree), source="x", findings=findings)
     assert located is not None
-    document_of(located, source="x", findings=findings)
+    read_node(located, source="x", findings=findings)
     return [str(each) for each in findings.items if each.code not in NOT_IN_THE_SCHEMA]
 
 
@@ -86,7 +85,7 @@ def test_examples_use_every_key() -> None:
 @settings(max_examples=40)
 def test_every_written_document_is_valid(document: Document) -> None:
     """What the writer writes, the schema accepts."""
-    tree = document_tree(document, findings=Findings())
+    tree = write_chart(document, Findings())
     assert [] == [each.message for each in VALIDATOR.iter_errors(tree)]
 
 
@@ -152,5 +151,5 @@ def test_the_words_of_the_vocabulary_are_told_to_editors() -> None:
     }
     assert isinstance(SHAPES["plain_state"], Record)
     kinds = {type(each.shape) for each in SHAPES["plain_state"].keys}
-    assert {Never, Text} <= kinds
+    assert {NoValue, Text} <= kinds
     assert Choice not in kinds

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TypeAlias, TypeVar, cast
 
-from interlock.definition.shapes import Text, compiled
+from interlock.definition.shapes import Text, compile_pattern
 from interlock.definition.vocabulary.names import FIELD, NAME
 from interlock.errors import DefinitionError, Diagnostic, Place, UsageError
 from interlock.model.diagnostics import suggestion
@@ -58,7 +58,7 @@ def text(value: object, shape: Text, what: str) -> str:
     if not isinstance(value, str):
         raise misused(what, shape.what, value)
     _whole(value, what)
-    if shape.pattern is not None and not compiled(shape.pattern).fullmatch(value):
+    if shape.pattern is not None and not compile_pattern(shape.pattern).fullmatch(value):
         hint = f'write expr("{value[1:].strip()}")' if value.startswith("=") else shape.hint
         raise refused(shape.code, f'{what} "{value[:60]}" is not {shape.what}', hint)
     if shape.bytes_max is not None and len(value.encode()) > shape.bytes_max:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from interlock.definition.shapes import compiled
+from interlock.definition.shapes import compile_pattern
 from interlock.definition.smcat.parse import Words
 from interlock.definition.source.text import Lines
 from interlock.definition.vocabulary.names import EVENT
@@ -40,7 +40,7 @@ def event_from(text: str) -> str:
 
 def is_event(text: str) -> bool:
     """Whether the vocabulary lets an event have this name."""
-    return compiled(EVENT.pattern or "").fullmatch(text) is not None
+    return compile_pattern(EVENT.pattern or "").fullmatch(text) is not None
 
 
 @dataclass(slots=True)

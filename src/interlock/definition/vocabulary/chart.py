@@ -1,37 +1,46 @@
-"""The vocabulary `interlock: 1`: every key, where it may stand, what it takes, and what editors say about it.
+"""The vocabulary `interlock: 1`: states and charts, and the table of all named shapes.
 
-This file and its three neighbours (`vocabulary_names`, `vocabulary_actions`, `vocabulary_blocks`) are the one place for
-key names and types: `shape.py` checks definitions against them, `schema.py` prints them as JSON Schema, and
-`yaml_read.py` relies on them.
+This module and its neighbours `names`, `actions` and `parts` are the only place that names a key. `shapes.py` checks
+definitions against these tables, `codec.py` reads and writes documents by them, and `schema.py` prints them as JSON
+Schema. The readers and writers of other formats take from them what they carry in their extensions.
 
-Rule 1: a key that is not here does not exist.
-Rule 2: what depends on other parts of the chart (targets, reserved names, whether a field gets a first value) is not a
-shape.
+Rule 1: a key that is not listed here does not exist.
+Rule 2: what depends on other parts of the chart (targets, reserved names, first values of fields) is checked by the
+compiler.
+Rule 3: transitions of a state are tried in the order `always`, `after`, `onDone`, `on`, `transitions`. A document whose
+transitions have another order is written with `transitions`, which keeps the order; where even that cannot say it (a
+wildcard tried before a timer of the same state), a diagnostic `export.order` reports it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from interlock.definition.codec import Codecs, FunctionCodec, RecordCodec, text_or_expression, write_value
 from interlock.definition.shapes import (
-    Anything,
-    Boolean,
-    Case,
-    Cases,
     Choice,
+    Json,
     Key,
     ListOf,
     MapOf,
-    Never,
+    NoValue,
+    OneOf,
+    OneOrMore,
+    Option,
     Record,
     Ref,
+    Scope,
     Shape,
+    Value,
 )
+from interlock.definition.source.node import Located
 from interlock.definition.vocabulary.actions import ACTION_SHAPES, ACTIONS
 from interlock.definition.vocabulary.names import (
     DELAY,
     DESCRIPTORS,
     EVENT,
-    FIELD,
-    FIELD_PATH,
     ID,
     KEY,
     KIND,
@@ -39,12 +48,27 @@ from interlock.definition.vocabulary.names import (
     TARGET,
     TEXT,
 )
-from interlock.definition.vocabulary.parts import AFTER, BLOCK_SHAPES, FIELD_SHAPES, ROLES, TARGETS, TEXTS, TRANSITIONS
+from interlock.definition.vocabulary.parts import (
+    AFTER,
+    EVERYWHERE,
+    FIELDS,
+    LISTED,
+    PART_SHAPES,
+    SCXML_ONLY,
+    SENSITIVE,
+    TARGETS,
+    TEXTS,
+    TRANSITIONS,
+    XSTATE_SMCAT,
+    descriptors,
+)
+from interlock.model.diagnostics import Findings
+from interlock.model.document.document import Document, Initial, State, Transition
 
 SCHEMA_LINE = "# yaml-language-server: $schema=interlock.schema.json"
-"""The first line of every definition we write, for editors; `interlock schema` prints what the file must hold."""
+"""The first line of every definition we write, for editors; `interlock schema` prints the content of that file."""
 
-FOREIGN = {
+FOREIGN_KEYS = {
     "cond": "guard",
     "onEntry": "entry",
     "onentry": "entry",
@@ -60,75 +84,283 @@ FOREIGN = {
     "timeout": "after",
     "version": "revision",
 }
-"""Words of other tools, and of slips seen often, for keys of ours."""
+"""Words of other tools, and frequent mistakes, for keys of the vocabulary."""
 
+# States
+
+
+class _InitialCodec(RecordCodec):
+    """A target, a list of targets, or a mapping with actions."""
+
+    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+        if isinstance(node.value, list):
+            node = replace(node, value={"target": node})
+        return super().read(node, scope, **given)
+
+    def write(self, value: Any, scope: Scope) -> Any:
+        tree = self.tree(value, scope)
+        return tree if "actions" in tree else tree["target"]
+
+
+def _initial_codec(codecs: Codecs, shape: OneOf) -> _InitialCodec:
+    del shape
+    return _InitialCodec(codecs, _INITIAL)
+
+
+class _BlocksCodec:
+    """`entry` and `exit`: a list of actions is one block, a list of lists is several."""
+
+    def __init__(self, codecs: Codecs, shape: OneOf) -> None:
+        del shape
+        self.codecs = codecs
+
+    def read(self, node: Located, scope: Scope) -> Any:
+        block = self.codecs.of(ACTIONS)
+        items = node.value
+        assert isinstance(items, list)
+        if items and isinstance(items[0].value, list):
+            return tuple([block.read(each, scope) for each in items])
+        return (block.read(node, scope),) if items else ()
+
+    def write(self, value: Any, scope: Scope) -> Any:
+        block = self.codecs.of(ACTIONS)
+        if len(value) == 1 and value[0]:
+            return block.write(value[0], scope)
+        return [block.write(each, scope) for each in value]
+
+
+def _read_monotonic(node: Located, scope: Scope) -> Any:
+    del scope
+    return True if node.value is True else tuple(node.plain())
+
+
+def _write_monotonic(value: Any, scope: Scope) -> Any:
+    del scope
+    return value if value is True else list(value)
+
+
+_BLOCKS = OneOf(
+    what="a list of actions, or a list of such lists",
+    codec=_BlocksCodec,
+    options=(
+        Option(kind="list", first="list", shape=ListOf(item=ACTIONS, what="a list of blocks")),
+        Option(kind="list", shape=ACTIONS),
+    ),
+)
+_TYPE = "parallel, final or history; atomic and compound follow from `states`."
+_STATES = MapOf(key=KEY, value=Ref(name="state"), min=1, keep=True, what="a mapping of states", name="key")
+
+_INITIAL = Record(
+    what="an initial transition",
+    makes=Initial,
+    short="target",
+    keys=(
+        Key(name="target", field="targets", shape=TARGETS, description="Where it starts.", required=True),
+        Key(name="actions", shape=ACTIONS, description="Run when the state is entered by default."),
+    ),
+)
+
+
+class _StateCodec(RecordCodec):
+    """A state; its transitions are written under five keys."""
+
+    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+        assert isinstance(node.value, dict)
+        inner = replace(scope, key=given.setdefault("key", ""))
+        transitions = tuple(self._read_transitions(node.value, inner))
+        return super().read(node, inner, transitions=transitions, **given)
+
+    def _read_transitions(self, parts: dict[str, Located], scope: Scope) -> Iterator[Transition]:
+        """All transitions in the order in which they are tried (rule 3)."""
+        if "always" in parts:
+            yield from self._read_alternatives(parts["always"], scope, origin="always")
+        if "after" in parts:
+            for text, each in _entries(parts["after"]):
+                delay = text_or_expression(text, parts["after"].keys[text])
+                yield from self._read_alternatives(each, scope, origin="after", delay=delay)
+        if "onDone" in parts:
+            yield from self._read_alternatives(parts["onDone"], scope, origin="onDone")
+        if "on" in parts:
+            for text, each in _entries(parts["on"]):
+                yield from self._read_alternatives(each, scope, events=descriptors(text))
+        if "transitions" in parts:
+            yield from self.codecs.of(LISTED).read(parts["transitions"], scope)
+
+    def _read_alternatives(self, node: Located, scope: Scope, **given: Any) -> Iterator[Transition]:
+        codec = self.codecs.named("transition")
+        for each in node.value if isinstance(node.value, list) else [node]:
+            yield codec.read(each, scope, **given)
+
+    def tree(self, value: Any, scope: Scope) -> dict[str, Any]:
+        scope = replace(scope, key=value.key)
+        tree = super().tree(value, scope)
+        last = {key: tree.pop(key) for key in [*tree] if key in ("states", "output")}
+        return {**tree, **self._write_transitions(value, scope), **last}
+
+    def _write_transitions(self, state: State, scope: Scope) -> dict[str, Any]:
+        always: list[Transition] = []
+        after: dict[str, list[Transition]] = {}
+        done: list[Transition] = []
+        on: dict[tuple[str, ...], list[Transition]] = {}
+        listed: list[Transition] = []
+        for each in state.transitions:
+            match each.origin:
+                case "always" if all(other.events for other in listed):
+                    always.append(each)
+                case "after":
+                    _check_order("after", each, [*on, *(other.events for other in listed)], scope)
+                    after.setdefault(write_value(each.delay), []).append(each)
+                case "onDone":
+                    _check_order("done", each, [*on, *(other.events for other in listed)], scope)
+                    done.append(each)
+                case "on" if each.events and not listed and (each.events not in on or each.events == [*on][-1]):
+                    on.setdefault(each.events, []).append(each)
+                case _:
+                    listed.append(each)
+        codec = self.codecs.of(TRANSITIONS)
+        groups = {"always": always, "after": after, "onDone": done, "on": on, "transitions": listed}
+        trees = {
+            "always": codec.write(always, scope),
+            "after": {delay: codec.write(found, scope) for delay, found in after.items()},
+            "onDone": codec.write(done, scope),
+            "on": {", ".join(events): codec.write(found, scope) for events, found in on.items()},
+            "transitions": self.codecs.of(LISTED).write(listed, scope),
+        }
+        return {key: tree for key, tree in trees.items() if groups[key]}
+
+
+def _entries(node: Located) -> Iterator[tuple[str, Located]]:
+    assert isinstance(node.value, dict)
+    yield from node.value.items()
+
+
+def _check_order(head: str, transition: Transition, earlier: list[tuple[str, ...]], scope: Scope) -> None:
+    """Reports a transition tried earlier that could take the event of this one: YAML always tries this one first."""
+    if any(text.split(".", 1)[0] in ("*", head) for events in earlier for text in events):
+        message = f"a wildcard is tried before this `{transition.origin}`; YAML cannot say so and tries it first"
+        assert scope.findings is not None
+        scope.findings.warning("export.order", message, transition.place)
+
+
+STATE = Record(
+    what="a state",
+    makes=State,
+    codec=_StateCodec,
+    keys=(
+        Key(name="type", shape=Choice(options=("parallel", "final", "history")), native=EVERYWHERE, description=_TYPE),
+        Key(
+            name="id",
+            shape=ID,
+            native=frozenset({"scxml", "xstate"}),
+            description="The state's id; without one, its dotted path.",
+        ),
+        Key(name="description", shape=TEXT, native=XSTATE_SMCAT, description="For people."),
+        Key(
+            name="tags",
+            shape=TEXTS,
+            native=XSTATE_SMCAT,
+            description="Words that can be asked for while the state is active.",
+        ),
+        Key(name="meta", shape=Json(), native=XSTATE_SMCAT, description="Anything, kept and not interpreted."),
+        Key(
+            name="allow",
+            shape=MapOf(key=NAME, value=NAME, what="a mapping of lint codes to reasons"),
+            description="Silences a lint for this state and the states in it; says why.",
+        ),
+        Key(name="expect", shape=Ref(name="expect"), description="When an entity counts as stuck here."),
+        Key(
+            name="sensitive",
+            shape=SENSITIVE,
+            description="Fields masked while in this state; true or a mapping hides the state itself.",
+        ),
+        Key(
+            name="context",
+            shape=FIELDS,
+            native=frozenset({"scxml", "smcat"}),
+            description="The entity's data: each field with its type and how it gets its first value.",
+        ),
+        Key(
+            name="history",
+            shape=Choice(options=("shallow", "deep")),
+            native=EVERYWHERE,
+            description="shallow (default): the children; deep: the atomic descendants.",
+        ),
+        Key(
+            name="target",
+            field="targets",
+            shape=TARGETS,
+            native=EVERYWHERE,
+            description="Where it leads before anything was recorded.",
+        ),
+        Key(
+            name="actions",
+            shape=ACTIONS,
+            native=frozenset({"scxml", "smcat"}),
+            description="Content of the default.",
+        ),
+        Key(
+            name="monotonic",
+            shape=OneOf(
+                what="a list of states or true",
+                options=(
+                    Option(kind="list", shape=ListOf(item=TARGET, min=1, what="a list of states")),
+                    Option(kind="scalar", shape=Choice(options=(True,))),
+                ),
+            ),
+            codec=FunctionCodec(_read_monotonic, _write_monotonic),
+            description="Once in one of these, never again in an earlier one; true: the children in order.",
+        ),
+        Key(
+            name="entry",
+            shape=_BLOCKS,
+            native=EVERYWHERE,
+            description="Actions on entry; a list of lists makes several blocks.",
+        ),
+        Key(
+            name="exit",
+            shape=_BLOCKS,
+            native=EVERYWHERE,
+            description="Actions on exit; a list of lists makes several blocks.",
+        ),
+        Key(
+            name="invoke",
+            field="invokes",
+            shape=OneOrMore(
+                item=Ref(name="invoke"), min=0, what="an invoke or a list of invokes", list_what="a list of invokes"
+            ),
+            native=EVERYWHERE,
+            description="A handler or child chart that lives as long as the state.",
+        ),
+        Key(
+            name="saga",
+            shape=Ref(name="saga"),
+            native=SCXML_ONLY,
+            description="Steps with compensations; compiled to child states.",
+        ),
+        Key(
+            name="initial",
+            shape=OneOf(
+                what="a state, a list of states or a mapping",
+                codec=_initial_codec,
+                options=(
+                    Option(kind="text", shape=TARGET),
+                    Option(kind="list", shape=ListOf(item=TARGET, min=1, what="a list of targets")),
+                    Option(kind="mapping", shape=Ref(name="initial")),
+                ),
+            ),
+            native=EVERYWHERE,
+            description="Where it starts; without it, in the first child.",
+        ),
+        Key(name="states", shape=_STATES, native=EVERYWHERE, description="The child states, in document order."),
+        Key(
+            name="output",
+            shape=Value(),
+            native=EVERYWHERE,
+            description="The value of the done event.",
+        ),
+    ),
+)
 _TRANSITION_KEYS = (
-    Key(name="target", shape=TARGETS, description="Where it leads; without one, actions run and the state stays."),
-    Key(name="guard", shape=Ref(name="guard"), description="Must hold for the transition to be chosen."),
-    Key(name="actions", shape=ACTIONS, description="One block of actions, run between exit and entry."),
-    Key(
-        name="reenter",
-        shape=Boolean(),
-        description="Required exactly where the source is a target or an ancestor of one: true exits and re-enters it.",
-    ),
-    Key(name="roles", shape=ROLES, description="Who may cause this transition."),
-    Key(name="description", shape=TEXT, description="For people."),
-    Key(name="meta", shape=Anything(), description="Anything, kept and not interpreted."),
-)
-
-_ABOUT_KEYS = (
-    Key(name="id", shape=ID, description="The state's id; without one, its dotted path."),
-    Key(name="description", shape=TEXT, description="For people."),
-    Key(name="tags", shape=TEXTS, description="Words that can be asked for while the state is active."),
-    Key(name="meta", shape=Anything(), description="Anything, kept and not interpreted."),
-    Key(
-        name="allow",
-        shape=MapOf(key=NAME, value=NAME, what="a mapping of lint codes to reasons"),
-        description="Silences a lint from here down; says why.",
-    ),
-)
-_SENSITIVE = Key(
-    name="sensitive",
-    shape=Cases(
-        what="a list of fields, true or a mapping",
-        cases=(
-            Case(kind="list", shape=ListOf(item=FIELD_PATH, min=1, what="a list of fields")),
-            Case(kind="mapping", shape=Ref(name="sensitive")),
-            Case(kind="scalar", shape=Choice(options=(True,))),
-        ),
-    ),
-    description="Fields masked while here; true or a mapping hides the state itself.",
-)
-_MONOTONIC = Key(
-    name="monotonic",
-    shape=Cases(
-        what="a list of states or true",
-        cases=(
-            Case(kind="list", shape=ListOf(item=TARGET, min=1, what="a list of states")),
-            Case(kind="scalar", shape=Choice(options=(True,))),
-        ),
-    ),
-    description="Once in one of these, never again in an earlier one; true: the children in order.",
-)
-_CONTEXT = Key(
-    name="context",
-    shape=MapOf(key=FIELD, value=Ref(name="field"), what="a mapping of fields"),
-    description="The entity's data: each field with its type and how it gets its first value.",
-)
-_STATES = Key(
-    name="states",
-    shape=MapOf(key=KEY, value=Ref(name="state"), min=1, keep=True, what="a mapping of states"),
-    description="The child states, in document order.",
-)
-_INITIAL = Key(
-    name="initial",
-    shape=Cases(
-        what="a state, a list of states or a mapping",
-        cases=(*TARGETS.cases, Case(kind="mapping", shape=Ref(name="initial"))),
-    ),
-    description="Where it begins; without it, in the first child.",
-)
-_ROOT_TRANSITION_KEYS = (
     Key(
         name="always",
         shape=TRANSITIONS,
@@ -139,9 +371,7 @@ _ROOT_TRANSITION_KEYS = (
         shape=MapOf(key=DELAY, value=AFTER, what="a mapping of delays"),
         description="Delay (30s, 1h30m or an expression) to what happens once the state has been active that long.",
     ),
-)
-_ON_DONE = Key(name="onDone", shape=TRANSITIONS, description="Completion of the state's children.")
-_EVENT_KEYS = (
+    Key(name="onDone", shape=TRANSITIONS, description="Completion of the state's children."),
     Key(
         name="on",
         shape=MapOf(key=DESCRIPTORS, value=TRANSITIONS, what="a mapping of events"),
@@ -149,195 +379,170 @@ _EVENT_KEYS = (
     ),
     Key(
         name="transitions",
-        shape=ListOf(item=Ref(name="listed"), what="a list of transitions"),
+        shape=LISTED,
         description="Transitions in the order they are tried, after those of `on`.",
     ),
 )
-_BLOCKS = Cases(
-    what="a list of actions, or a list of such lists",
-    cases=(
-        Case(kind="list", first="list", shape=ListOf(item=ACTIONS, what="a list of blocks")),
-        Case(kind="list", shape=ACTIONS),
-    ),
-)
-_ENTRY_KEYS = (
-    Key(name="entry", shape=_BLOCKS, description="Actions on entry; a list of lists makes several blocks."),
-    Key(name="exit", shape=_BLOCKS, description="Actions on exit; a list of lists makes several blocks."),
-)
-_WORK_KEYS = (
-    Key(
-        name="invoke",
-        shape=Cases(
-            what="an invoke or a list of invokes",
-            cases=(
-                Case(kind="mapping", shape=Ref(name="invoke")),
-                Case(kind="list", shape=ListOf(item=Ref(name="invoke"), what="a list of invokes")),
-            ),
-        ),
-        description="A handler or child chart that lives as long as the state.",
-    ),
-    Key(name="saga", shape=Ref(name="saga"), description="Steps with compensations; compiled to child states."),
-)
-_EXPECT = Key(name="expect", shape=Ref(name="expect"), description="When an entity counts as stuck here.")
+_STATE_KEYS = {each.name: each for each in (*STATE.keys[:-2], *_TRANSITION_KEYS, *STATE.keys[-2:])}
+_ABOUT = "id description tags meta allow"
+_EVENTS = "always after on transitions"
+_ACTING = f"{_ABOUT} expect sensitive entry exit {_EVENTS}"
+_ACTIVE = f"{_ACTING} context invoke saga onDone states"
+
+
+def _state(what: str, names: str, kind: Key) -> Record:
+    """A state as authors write it, with some of the keys."""
+    chosen = (key for name, key in _STATE_KEYS.items() if name in names.split())
+    return Record(what=what, makes=State, keys=(kind, *chosen), whole=STATE, codec=_StateCodec)
 
 
 def _type(option: str) -> Key:
-    description = "parallel, final or history; atomic and compound follow from `states`."
-    return Key(name="type", shape=Choice(options=(option,)), description=description, required=True)
+    return Key(name="type", shape=Choice(options=(option,)), description=_TYPE, required=True)
 
 
 _NO_TYPE = Key(
     name="type",
-    shape=Never(
+    shape=NoValue(
         options=("parallel", "final", "history"),
         hints=(("atomic", "leave `type` out"), ("compound", "leave `type` out"), ("state", "leave `type` out")),
     ),
-    description="parallel, final or history; atomic and compound follow from `states`.",
+    description=_TYPE,
 )
-_STATE_KEYS = (*_ENTRY_KEYS, *_ROOT_TRANSITION_KEYS, _ON_DONE, *_EVENT_KEYS, *_WORK_KEYS, _EXPECT, _SENSITIVE)
 
 _STATE_SHAPES: dict[str, Shape] = {
-    "state": Cases(
+    "state": OneOf(
         what="a state",
-        cases=(
-            Case(kind="mapping", key="type", equals="parallel", shape=Ref(name="parallel")),
-            Case(kind="mapping", key="type", equals="final", shape=Ref(name="final")),
-            Case(kind="mapping", key="type", equals="history", shape=Ref(name="history")),
-            Case(kind="mapping", shape=Ref(name="plain_state")),
-        ),
-    ),
-    "plain_state": Record(
-        what="a state",
-        keys=(_NO_TYPE, *_ABOUT_KEYS, _CONTEXT, *_STATE_KEYS, _MONOTONIC, _INITIAL, _STATES),
-    ),
-    "parallel": Record(
-        what="a parallel state",
-        keys=(_type("parallel"), *_ABOUT_KEYS, _CONTEXT, *_STATE_KEYS, _STATES),
-    ),
-    "final": Record(
-        what="a final state",
-        keys=(
-            _type("final"),
-            *_ABOUT_KEYS,
-            *_ENTRY_KEYS,
-            *_ROOT_TRANSITION_KEYS,
-            *_EVENT_KEYS,
-            _EXPECT,
-            _SENSITIVE,
-            Key(name="output", shape=Anything(), description="The value of the done event."),
-        ),
-    ),
-    "history": Record(
-        what="a history state",
-        keys=(
-            _type("history"),
-            *_ABOUT_KEYS,
-            Key(
-                name="history",
-                shape=Choice(options=("shallow", "deep")),
-                description="shallow (default): the children; deep: the atomic descendants.",
+        options=(
+            *(
+                Option(kind="mapping", key="type", equals=each, shape=Ref(name=each))
+                for each in ("parallel", "final", "history")
             ),
-            Key(name="target", shape=TARGETS, description="Where it leads before anything was recorded."),
-            Key(name="actions", shape=ACTIONS, description="Content of the default."),
+            Option(kind="mapping", shape=Ref(name="plain_state")),
         ),
     ),
-    "initial": Record(
-        what="an initial transition",
-        keys=(
-            Key(name="target", shape=TARGETS, description="Where it begins.", required=True),
-            Key(name="actions", shape=ACTIONS, description="Run when the state is entered by default."),
-        ),
-    ),
-    "transition": Record(what="a transition", keys=_TRANSITION_KEYS),
-    "after": Record(
-        what="a delayed transition",
-        keys=(
-            *_TRANSITION_KEYS,
-            Key(
-                name="onRestore",
-                shape=Choice(options=("deadline", "remaining", "restart")),
-                description="What downtime means to the timer; deadline by default.",
-            ),
-        ),
-    ),
-    "listed": Record(
-        what="a transition of `transitions`",
-        keys=(
-            Key(name="event", shape=DESCRIPTORS, description="`a`, `a.*`, `a, b.*`, `*`; none: eventless."),
-            *_TRANSITION_KEYS,
-        ),
-    ),
+    "plain_state": _state("a state", f"{_ACTIVE} monotonic initial", _NO_TYPE),
+    "parallel": _state("a parallel state", _ACTIVE, _type("parallel")),
+    "final": _state("a final state", f"{_ACTING} output", _type("final")),
+    "history": _state("a history state", f"{_ABOUT} history target actions", _type("history")),
+    "initial": _INITIAL,
 }
 
-_CHART_KEYS = (
-    Key(name="revision", shape=TEXT, description='Label of this edition; quote it when it looks like a number: "3.1".'),
-    Key(name="compatible", shape=TEXT, description="Revisions whose entities may run on this chart as they are."),
-    Key(
-        name="dialect",
-        shape=Choice(options=("interlock", "scxml", "xstate")),
-        description="Whose rules decide; written by converters.",
+# Charts
+
+
+class _ChartCodec(RecordCodec):
+    """A document: what is said once for the chart, and its root state, written in one mapping."""
+
+    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+        assert isinstance(node.value, dict)
+        named = node.value.get("kind")
+        kind = f"{scope.kind}.{scope.key}" if named is None else named.plain()
+        inner = Scope(kind=kind, source=scope.source)
+        root = self.codecs.of(STATE).read(node, inner)
+        return super().read(node, inner, kind=kind, root=root, source=scope.source, **given)
+
+    def write(self, value: Any, scope: Scope) -> Any:
+        inner = replace(scope, kind=value.kind, key="", payload=False)
+        root = self.codecs.of(STATE).write(value.root, inner)
+        tree = self.tree(value, inner)
+        context = {"context": root.pop("context")} if "context" in root else {}
+        later = {key: tree.pop(key) for key in [*tree] if key in ("events", "script", "properties", "renamed")}
+        return {**tree, **context, **later, **root}
+
+
+DOCUMENT = Record(
+    what="a chart",
+    makes=Document,
+    codec=_ChartCodec,
+    keys=(
+        Key(
+            name="revision",
+            shape=TEXT,
+            native=frozenset({"xstate"}),
+            description='Label of this edition; quote it when it looks like a number: "3.1".',
+        ),
+        Key(
+            name="compatible", shape=TEXT, description="Revisions whose entities may run on this chart without changes."
+        ),
+        Key(
+            name="dialect",
+            shape=Choice(options=("interlock", "scxml", "xstate")),
+            native=EVERYWHERE,
+            description="Whose rules decide; written by converters.",
+        ),
+        Key(
+            name="unhandled",
+            shape=Choice(options=("reject", "ignore", "defer")),
+            description="What happens to an event that no transition takes; reject by default.",
+        ),
+        Key(
+            name="errors",
+            shape=Choice(options=("event", "raise")),
+            description="An error becomes an event (default), or aborts the step.",
+        ),
+        Key(
+            name="binding",
+            shape=Choice(options=("early", "late")),
+            native=SCXML_ONLY,
+            description="early (default): all fields at start; late: a state's own at its first entry.",
+        ),
+        Key(
+            name="events",
+            shape=MapOf(key=EVENT, value=Ref(name="event"), what="a mapping of events", name="name"),
+            native=frozenset({"scxml", "smcat"}),
+            description="Every event the entity knows; if present, the list is complete.",
+        ),
+        Key(
+            name="script",
+            shape=TEXT,
+            native=SCXML_ONLY,
+            description="Run once after the context is built; trusted only.",
+        ),
+        Key(name="properties", shape=Json(), description="Invariants and leads-to properties to verify."),
+        Key(
+            name="renamed",
+            shape=MapOf(key=ID, value=ID, what="a mapping of state ids"),
+            description="Old state id to new one.",
+        ),
     ),
-    Key(
-        name="unhandled",
-        shape=Choice(options=("reject", "ignore", "defer")),
-        description="What becomes of an event that no transition takes; reject by default.",
-    ),
-    Key(
-        name="errors",
-        shape=Choice(options=("event", "raise")),
-        description="An error becomes an event (default), or aborts the step.",
-    ),
-    Key(
-        name="binding",
-        shape=Choice(options=("early", "late")),
-        description="early (default): all fields at start; late: a state's own at its first entry.",
-    ),
-    _CONTEXT,
-    Key(
-        name="events",
-        shape=MapOf(key=EVENT, value=Ref(name="event"), what="a mapping of events"),
-        description="Every event the entity knows; when present it is complete.",
-    ),
-    Key(name="script", shape=TEXT, description="Run once after the context is built; trusted only."),
-    Key(name="properties", shape=Anything(), description="Invariants and leads-to properties to verify."),
-    Key(
-        name="renamed",
-        shape=MapOf(key=ID, value=ID, what="a mapping of state ids"),
-        description="Old state id to new one.",
-    ),
-    Key(name="type", shape=Choice(options=("parallel",)), description="parallel: every child state is a region."),
-    *_ABOUT_KEYS,
-    *_ROOT_TRANSITION_KEYS,
-    *_EVENT_KEYS,
-    _SENSITIVE,
-    _MONOTONIC,
-    _INITIAL,
 )
-_VERSION = "The vocabulary: 1."
-_KIND = "The chart's name, and the type of its entities."
+
+
+def _chart(what: str, interlock: Key, kind: Key) -> Record:
+    root_type = Key(
+        name="type", shape=Choice(options=("parallel",)), description="parallel: every child state is a region."
+    )
+    names = f"context {_ABOUT} {_EVENTS} sensitive monotonic initial".split()
+    root = (key for name, key in _STATE_KEYS.items() if name in names)
+    states = replace(_STATE_KEYS["states"], required=True)
+    keys = (interlock, kind, *DOCUMENT.keys, root_type, *root, states)
+    return Record(what=what, makes=Document, keys=keys, whole=DOCUMENT, codec=_ChartCodec)
+
+
+_VERSION = Key(name="interlock", shape=Choice(options=(1,)), description="The vocabulary: 1.")
+_KIND = Key(name="kind", shape=KIND, description="The chart's name, and the type of its entities.")
+_DEFAULT_KIND = f"{_KIND.description} By default `<outer kind>.<invoke id or state key>`."
 
 SHAPES: dict[str, Shape] = {
-    "chart": Record(
-        what="a chart",
-        keys=(
-            Key(name="interlock", shape=Choice(options=(1,)), description=_VERSION, required=True),
-            Key(name="kind", shape=KIND, description=_KIND, required=True),
-            *_CHART_KEYS,
-            Key(name="states", shape=_STATES.shape, description=_STATES.description, required=True),
-        ),
-    ),
-    "inline": Record(
-        what="an inline chart",
-        keys=(
-            Key(name="interlock", shape=Choice(options=(1,)), description=_VERSION),
-            Key(name="kind", shape=KIND, description=f"{_KIND} By default `<outer kind>.<invoke id or state key>`."),
-            *_CHART_KEYS,
-            Key(name="states", shape=_STATES.shape, description=_STATES.description, required=True),
-        ),
-    ),
+    "chart": _chart("a chart", replace(_VERSION, required=True), replace(_KIND, required=True)),
+    "inline": _chart("an inline chart", _VERSION, replace(_KIND, description=_DEFAULT_KIND)),
     **_STATE_SHAPES,
     **ACTION_SHAPES,
-    **BLOCK_SHAPES,
-    **FIELD_SHAPES,
+    **PART_SHAPES,
 }
 """Every named shape; `chart` is the whole definition."""
+
+CODECS = Codecs(SHAPES)
+"""How the values of the vocabulary are read and written."""
+
+
+def read_chart(node: Located, source: str) -> Document:
+    """The document of a checked definition."""
+    document: Document = CODECS.named("chart").read(node, Scope(source=source))
+    return document
+
+
+def write_chart(document: Document, findings: Findings) -> dict[str, Any]:
+    """The plain value of a definition in canonical YAML."""
+    tree = CODECS.named("chart").write(document, Scope(findings=findings))
+    return {"interlock": 1, "kind": document.kind, **tree}

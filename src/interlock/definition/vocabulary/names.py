@@ -1,10 +1,12 @@
-"""Names, durations and other texts of the vocabulary: which strings may stand where (V6, V7).
+"""The texts of the vocabulary: names, events, targets and durations (V6, V7).
 
 Rule 1: patterns are written for JSON Schema, with its classes for letters (L) and digits (N) of any script.
-Rule 2: reserved names (`model.event`) match these patterns: whether one is allowed depends on the dialect.
+Rule 2: reserved names (`model.event`) match these patterns: the dialect decides whether they are allowed.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from interlock.definition.shapes import Text
 from interlock.model.limits import NAME_BYTES_MAX
@@ -19,15 +21,22 @@ _UNIT_HINT = "write a whole number with a unit, such as 30s or 1h30m"
 DURATION_PATTERN = r"(?=[0-9])(?:[0-9]{1,12}d)?(?:[0-9]{1,12}h)?(?:[0-9]{1,12}m)?(?:[0-9]{1,12}s)?(?:[0-9]{1,12}ms)?"
 
 TEXT = Text()
+TEXT_VALUE = Text(value=True)
 NAME = Text(
     what="a name",
     pattern=r"[^=][\s\S]*",
     code="name.invalid",
-    hint="a name is not empty and no expression",
+    hint="a name is not empty and does not start with =",
 )
-NAME_OR_EXPRESSION = Text(what="a name or an expression", pattern=r"[\s\S]+", code="name.invalid")
+NAME_VALUE = replace(NAME, value=True)
+"""A name where an expression would be read as one: a literal leading `=` is written `\\=`."""
+NAME_OR_EXPRESSION = Text(what="a name or an expression", pattern=r"[\s\S]+", code="name.invalid", value=True)
 EXPRESSION = Text(
-    what="an expression", pattern=r"=[\s\S]*", code="value.expression", hint='an expression begins with "="'
+    what="an expression",
+    pattern=r"=[\s\S]*",
+    code="value.expression",
+    hint='an expression starts with "="',
+    value=True,
 )
 
 KEY = Text(what="a name of letters, digits, _ and -", pattern=_WORD, code="name.invalid", bytes_max=NAME_BYTES_MAX)

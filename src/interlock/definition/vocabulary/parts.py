@@ -1,25 +1,40 @@
-"""Blocks of the vocabulary: fields, events, invokes, sagas, and the shapes that several places share."""
+"""Fields, events, transitions, invokes and sagas of the vocabulary, and the shapes that several places share.
+
+Rule 1: a field of a payload is required unless it says otherwise or has a default; a field of the context is required
+only if it says so.
+Rule 2: an inline chart that names no kind gets `<outer kind>.<invoke id or state key>`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from interlock.definition.codec import Codecs, RecordCodec, read_value, write_value
 from interlock.definition.shapes import (
-    Anything,
     Boolean,
-    Case,
-    Cases,
     Choice,
+    Json,
     Key,
     ListOf,
     MapOf,
     Number,
+    OneOf,
+    OneOrMore,
+    Option,
     Record,
     Ref,
+    Scope,
     Shape,
     Text,
+    Value,
 )
-from interlock.definition.vocabulary.actions import ACTIONS
+from interlock.definition.source.node import Located
+from interlock.definition.vocabulary.actions import ACTIONS, ON_RESTORE
 from interlock.definition.vocabulary.names import (
     BACKOFF,
+    DESCRIPTORS,
     DURATION,
     DURATION_PATTERN,
     EVENT,
@@ -30,110 +45,335 @@ from interlock.definition.vocabulary.names import (
     KEY,
     NAME,
     NAME_OR_EXPRESSION,
+    NAME_VALUE,
     TARGET,
     TEXT,
 )
-from interlock.model.document.field import FIELD_TYPES
+from interlock.model.document.document import (
+    Document,
+    EventType,
+    Expect,
+    Invoke,
+    Retry,
+    Saga,
+    SagaCall,
+    SagaStep,
+    Sensitive,
+    Transition,
+)
+from interlock.model.document.field import FIELD_TYPES, UNSET, Field
 
 TEXTS = ListOf(item=TEXT, what="a list of strings")
 ROLES = ListOf(item=NAME, what="a list of roles")
-TARGETS = Cases(
-    what="a target or a list of targets",
-    cases=(
-        Case(kind="text", shape=TARGET),
-        Case(kind="list", shape=ListOf(item=TARGET, min=1, what="a list of targets")),
+TARGETS = OneOrMore(item=TARGET, what="a target or a list of targets", list_what="a list of targets")
+
+EVERYWHERE = frozenset({"scxml", "xstate", "smcat"})
+XSTATE_SMCAT = frozenset({"xstate", "smcat"})
+SCXML_ONLY = frozenset({"scxml"})
+
+# Transitions
+
+TRANSITION = Record(
+    what="a transition",
+    makes=Transition,
+    short="target",
+    keys=(
+        Key(
+            name="target",
+            field="targets",
+            shape=TARGETS,
+            native=EVERYWHERE,
+            description="Where it leads; without one, actions run and the state stays.",
+        ),
+        Key(
+            name="guard",
+            shape=Ref(name="guard"),
+            native=EVERYWHERE,
+            description="Must hold for the transition to be chosen.",
+        ),
+        Key(
+            name="reenter",
+            shape=Boolean(),
+            native=EVERYWHERE,
+            description="Required exactly where the source is a target or an ancestor of one: "
+            "true exits and re-enters it.",
+        ),
+        Key(
+            name="actions",
+            shape=ACTIONS,
+            native=EVERYWHERE,
+            description="One block of actions, run between exit and entry.",
+        ),
+        Key(name="roles", shape=ROLES, description="Who may cause this transition."),
+        replace(ON_RESTORE, native=frozenset()),
+        Key(name="description", shape=TEXT, native=XSTATE_SMCAT, description="For people."),
+        Key(name="meta", shape=Json(), native=XSTATE_SMCAT, description="Anything, kept and not interpreted."),
     ),
 )
+_TRANSITION_NAMES = "target guard reenter actions roles description meta"
 
 
-def _transitions(record: str, what: str) -> Shape:
+def descriptors(text: str) -> tuple[str, ...]:
+    """The descriptors of `a, b.*`."""
+    return tuple(each.strip() for each in text.split(","))
+
+
+class _ListedCodec(RecordCodec):
+    """A transition of `transitions`, which names its event itself."""
+
+    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+        assert isinstance(node.value, dict)
+        event = node.value.get("event")
+        return super().read(
+            node, scope, origin="transitions", events=() if event is None else descriptors(event.plain()), **given
+        )
+
+    def write(self, value: Any, scope: Scope) -> Any:
+        event = {"event": ", ".join(value.events)} if value.events else {}
+        return {**event, **self.tree(value, scope)}
+
+
+def _transitions(record: str) -> OneOrMore:
     """A target, a transition, or a list of them tried in order."""
-    one = (Case(kind="text", shape=TARGET), Case(kind="mapping", shape=Ref(name=record)))
-    many = ListOf(item=Cases(what="a target or a transition", cases=one), min=1, what="a list of transitions")
-    return Cases(what=what, cases=(*one, Case(kind="list", shape=many)))
+    one = OneOf(
+        what="a target or a transition",
+        options=(Option(kind="text", shape=TARGET), Option(kind="mapping", shape=Ref(name=record))),
+    )
+    what = "a target, a transition or a list of transitions"
+    return OneOrMore(item=one, what=what, list_what="a list of transitions")
 
 
-TRANSITIONS = _transitions("transition", "a target, a transition or a list of transitions")
-AFTER = _transitions("after", "a target, a transition or a list of transitions")
+TRANSITIONS = _transitions("transition")
+AFTER = _transitions("after")
+LISTED = ListOf(item=Ref(name="listed"), what="a list of transitions")
 
-_CALL_KEYS = (
-    Key(name="src", shape=NAME, description="The handler that is asked.", required=True),
-    Key(name="input", shape=Anything(), description="Its input."),
-)
-_RETRY_KEYS = (
-    Key(
-        name="retry", shape=Ref(name="retry"), description="How the dispatcher tries again; the chart sees one result."
+_TRANSITION_SHAPES: dict[str, Shape] = {
+    "transition": TRANSITION.select("a transition", _TRANSITION_NAMES),
+    "after": TRANSITION.select("a delayed transition", f"{_TRANSITION_NAMES} onRestore"),
+    "listed": replace(
+        TRANSITION.select(
+            "a transition of `transitions`",
+            _TRANSITION_NAMES,
+            Key(name="event", shape=DESCRIPTORS, description="`a`, `a.*`, `a, b.*`, `*`; none: eventless."),
+        ),
+        codec=_ListedCodec,
     ),
-    Key(name="timeout", shape=DURATION, description="How long one try may take."),
-)
+}
 
-BLOCK_SHAPES: dict[str, Shape] = {
-    "sensitive": Record(
-        what="a mapping of what is sensitive",
-        keys=(
-            Key(
-                name="fields",
-                shape=ListOf(item=FIELD_PATH, what="a list of fields"),
-                description="Fields masked while here.",
-            ),
-            Key(name="as", shape=NAME, description="The neutral name shown instead of the state's."),
-            Key(name="roles", shape=ROLES, description="Who sees through."),
+# Fields and events
+
+
+class _FieldCodec(RecordCodec):
+    """What an absent `required` means depends on where the field is (rule 1). Only the field of items has no name."""
+
+    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+        given.setdefault("name", "items")
+        made = super().read(node, scope, **given)
+        if isinstance(node.value, dict) and "required" in node.value:
+            return made
+        return replace(made, required=scope.payload and made.default is UNSET)
+
+    def tree(self, value: Any, scope: Scope) -> dict[str, Any]:
+        usual = scope.payload and value.default is UNSET
+        tree = super().tree(replace(value, required=value.required != usual), scope)
+        return {**tree, "required": value.required} if "required" in tree else tree
+
+    def write(self, value: Any, scope: Scope) -> Any:
+        return super().write(value, scope) or value.type
+
+
+FIELDS = MapOf(key=FIELD, value=Ref(name="field"), what="a mapping of fields", name="name")
+
+_FIELD_SHAPES: dict[str, Shape] = {
+    "field": OneOf(
+        what="a type or a field",
+        options=(
+            Option(kind="text", shape=Choice(options=FIELD_TYPES)),
+            Option(kind="mapping", shape=Ref(name="field_mapping")),
         ),
     ),
-    "expect": Record(
-        what="an expectation",
+    "field_mapping": Record(
+        what="a field",
+        makes=Field,
+        short="type",
+        codec=_FieldCodec,
+        keys=(
+            Key(name="type", shape=Choice(options=FIELD_TYPES), description="any by default."),
+            Key(name="default", shape=Value(), description="The first value, or an expression giving it."),
+            Key(name="required", shape=Boolean(), description="Must be given: at creation, or in the payload."),
+            Key(name="nullable", shape=Boolean(), description="May be null; without default it starts so."),
+            Key(
+                name="enum",
+                shape=ListOf(item=Json(), min=1, what="a list of values"),
+                description="The values it may have.",
+            ),
+            Key(name="min", shape=Number(), description="The smallest number."),
+            Key(name="max", shape=Number(), description="The largest number."),
+            Key(name="length_max", shape=Number(whole=True, min=0), description="Characters or items at most."),
+            Key(name="items", shape=Ref(name="field"), payload=False, description="What each item of an array is."),
+            Key(name="fields", shape=FIELDS, description="The fields of an object; others are refused."),
+            Key(name="description", shape=TEXT, description="For people."),
+        ),
+    ),
+    "event": Record(
+        what="an event",
+        makes=EventType,
         keys=(
             Key(
-                name="within",
-                shape=Text(
-                    what="a duration or forever",
-                    pattern=f"forever|{DURATION_PATTERN}",
-                    code="duration.invalid",
-                    hint="write a whole number with a unit, such as 30s or 1h30m",
+                name="direction",
+                shape=Choice(options=("in", "internal", "out")),
+                description="in (default); internal: only raised, sent or timed by the chart itself; "
+                "out: a documented message.",
+            ),
+            Key(name="roles", shape=ROLES, description="Who may send it."),
+            Key(
+                name="payload",
+                shape=FIELDS,
+                payload=True,
+                description="Exactly these fields, required unless `required: false` or a default.",
+            ),
+            Key(name="permit", shape=EXPRESSION, description="A policy that may also read `principal`."),
+            Key(name="dedupe", shape=Value(), description="The key that makes a repetition a duplicate."),
+            Key(name="description", shape=TEXT, description="For people."),
+        ),
+    ),
+}
+
+# Invokes and sagas
+
+
+class _SourceCodec:
+    """A name, an expression, or an inline chart, whose kind depends on where it is (rule 2)."""
+
+    def __init__(self, codecs: Codecs, shape: OneOf) -> None:
+        del shape
+        self.codecs = codecs
+
+    def read(self, node: Located, scope: Scope) -> Any:
+        return read_value(node) if isinstance(node.value, str) else self.codecs.named("inline").read(node, scope)
+
+    def write(self, value: Any, scope: Scope) -> Any:
+        if not isinstance(value, Document):
+            return write_value(value)
+        tree = self.codecs.named("inline").write(value, scope)
+        return tree if value.kind == f"{scope.kind}.{scope.key}" else {"kind": value.kind, **tree}
+
+
+class _InvokeCodec(RecordCodec):
+    """An inline chart has the type `chart` unless another one is written; every other source is a handler."""
+
+    defaults: ClassVar[Mapping[str, Any]] = {"type": None}
+
+    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+        assert isinstance(node.value, dict)
+        name = node.value.get("id")
+        made = super().read(node, scope if name is None else replace(scope, key=name.plain()), **given)
+        is_chart = isinstance(made.src, Document) and "type" not in node.value
+        return replace(made, type="chart") if is_chart else made
+
+    def tree(self, value: Any, scope: Scope) -> dict[str, Any]:
+        usual = "chart" if isinstance(value.src, Document) else "handler"
+        written = replace(value, type=None if value.type == usual else value.type)
+        return super().tree(written, replace(scope, key=value.id or scope.key))
+
+
+INVOKE = Record(
+    what="an invoke",
+    makes=Invoke,
+    codec=_InvokeCodec,
+    keys=(
+        Key(
+            name="id",
+            shape=ID,
+            native=EVERYWHERE,
+            description="Names its events: done.invoke.<id>, error.invoke.<id>.",
+        ),
+        Key(
+            name="idLocation",
+            field="id_location",
+            shape=TEXT,
+            native=SCXML_ONLY,
+            description="The context field that takes the generated id.",
+        ),
+        Key(
+            name="src",
+            shape=OneOf(
+                what="a name, an expression or an inline chart",
+                options=(
+                    Option(kind="text", shape=NAME_OR_EXPRESSION),
+                    Option(kind="mapping", shape=Ref(name="inline")),
                 ),
-                description="Stuck after this long; forever: resting here is normal.",
-                required=True,
+                codec=_SourceCodec,
             ),
-            Key(name="then", shape=EVENT, description="alert (default), or an event, which nobody sends yet."),
+            native=EVERYWHERE,
+            description="The handler or chart; an inline chart; an expression giving one.",
+        ),
+        Key(
+            name="type",
+            shape=Choice(options=("handler", "chart"), expression=True),
+            native=SCXML_ONLY,
+            description="handler (default) or chart.",
+        ),
+        Key(
+            name="input",
+            shape=Value(),
+            native=frozenset({"scxml", "xstate"}),
+            description="Its input; `event` in it is the last event of the step.",
+        ),
+        Key(
+            name="key",
+            shape=Value(),
+            scxml="idempotency",
+            description="The idempotency key; entity/version/ordinal by default.",
+        ),
+        Key(
+            name="autoforward",
+            shape=Boolean(),
+            native=SCXML_ONLY,
+            description="Whether external events are passed on to it.",
+        ),
+        Key(name="finalize", shape=ACTIONS, native=SCXML_ONLY, description="Run before its events are processed."),
+        Key(
+            name="retry",
+            shape=Ref(name="retry"),
+            description="How the dispatcher tries again; the chart sees one result.",
+        ),
+        Key(name="timeout", shape=DURATION, description="How long one try may take."),
+        Key(
+            name="onRestore",
+            field="restore",
+            shape=Choice(options=("keep", "restart", "fail")),
+            description="After a restart: the same key (default), a new key, or error.invoke.",
+        ),
+        Key(name="onDone", field="done", shape=TRANSITIONS, native=EVERYWHERE, description="Its result arrived."),
+        Key(
+            name="onError",
+            field="error",
+            shape=TRANSITIONS,
+            native=EVERYWHERE,
+            description="It failed permanently, or timed out.",
         ),
     ),
-    "invoke": Record(
-        what="an invoke",
-        keys=(
-            Key(name="id", shape=ID, description="Names its events: done.invoke.<id>, error.invoke.<id>."),
-            Key(name="idLocation", shape=TEXT, description="The context field that takes the generated id."),
-            Key(
-                name="src",
-                shape=Cases(
-                    what="a name, an expression or an inline chart",
-                    cases=(
-                        Case(kind="text", shape=NAME_OR_EXPRESSION),
-                        Case(kind="mapping", shape=Ref(name="inline")),
-                    ),
-                ),
-                description="The handler or chart; an inline chart; an expression giving one.",
-            ),
-            Key(
-                name="type",
-                shape=Choice(options=("handler", "chart"), expression=True),
-                description="handler (default) or chart.",
-            ),
-            Key(name="input", shape=Anything(), description="Its input; `event` in it is the last event of the step."),
-            Key(name="autoforward", shape=Boolean(), description="Whether external events are passed on to it."),
-            Key(name="finalize", shape=ACTIONS, description="Run before its events are taken."),
-            Key(name="onDone", shape=TRANSITIONS, description="Its result arrived."),
-            Key(name="onError", shape=TRANSITIONS, description="It failed for good, or timed out."),
-            *_RETRY_KEYS,
-            Key(name="key", shape=Anything(), description="The idempotency key; entity/version/ordinal by default."),
-            Key(
-                name="onRestore",
-                shape=Choice(options=("keep", "restart", "fail")),
-                description="After a restart: the same key (default), a new key, or error.invoke.",
-            ),
-        ),
+)
+
+_SRC = Key(name="src", shape=NAME_VALUE, description="The handler that is called.", required=True)
+_INPUT = Key(name="input", shape=Value(), description="Its input.")
+_CALL = Record(
+    what="the call of a saga step",
+    makes=SagaCall,
+    keys=(
+        _SRC,
+        _INPUT,
+        Key(name="output", shape=FIELD_PATH, description="The nullable context field that takes the result."),
+        Key(name="key", shape=Value(), description="The idempotency key."),
     ),
+)
+
+_WORK_SHAPES: dict[str, Shape] = {
+    "invoke": INVOKE,
     "retry": Record(
         what="a retry policy",
+        makes=Retry,
         keys=(
             Key(
                 name="max",
@@ -142,12 +382,13 @@ BLOCK_SHAPES: dict[str, Shape] = {
                 required=True,
             ),
             Key(name="backoff", shape=BACKOFF, description="The pause before the next try, growing: 1s..30s."),
-            Key(name="jitter", shape=Choice(options=("full", "none")), description="Chance in the pause."),
+            Key(name="jitter", shape=Choice(options=("full", "none")), description="Whether the pause is random."),
             Key(name="on", shape=ListOf(item=NAME, what="a list of codes"), description="Only for these error codes."),
         ),
     ),
     "saga": Record(
         what="a saga",
+        makes=Saga,
         keys=(
             Key(
                 name="steps",
@@ -158,83 +399,110 @@ BLOCK_SHAPES: dict[str, Shape] = {
             Key(
                 name="compensation",
                 shape=Choice(options=("reverse", "parallel", "none")),
-                description="How done steps are compensated; reverse by default.",
+                description="How completed steps are compensated; reverse by default.",
             ),
-            Key(name="onDone", shape=TRANSITIONS, description="Every step is done."),
-            Key(name="onCompensated", shape=TRANSITIONS, description="A step failed; the done ones are compensated."),
-            Key(name="onError", shape=TRANSITIONS, description="A compensation failed too, or there is none."),
+            Key(name="onDone", field="done", shape=TRANSITIONS, description="Every step is complete."),
+            Key(
+                name="onCompensated",
+                field="compensated",
+                shape=TRANSITIONS,
+                description="A step failed; the completed ones are compensated.",
+            ),
+            Key(
+                name="onError",
+                field="error",
+                shape=TRANSITIONS,
+                description="A compensation failed too, or there is none.",
+            ),
         ),
     ),
     "saga_step": Record(
         what="a saga step",
+        makes=SagaStep,
         keys=(
             Key(name="id", shape=KEY, description="Names the step and its state.", required=True),
-            Key(name="if", shape=Ref(name="guard"), description="Skipped unless this holds."),
-            Key(name="do", shape=Ref(name="saga_call"), description="What is asked.", required=True),
-            Key(name="compensate", shape=Ref(name="compensation"), description="What answers it once done."),
-            *_RETRY_KEYS,
+            Key(name="if", field="guard", shape=Ref(name="guard"), description="Skipped unless this holds."),
+            Key(name="do", shape=Ref(name="saga_call"), description="The call of this step.", required=True),
+            Key(name="compensate", shape=Ref(name="compensation"), description="The call that undoes it."),
+            Key(
+                name="retry",
+                shape=Ref(name="retry"),
+                description="How the dispatcher tries again; the chart sees one result.",
+            ),
+            Key(name="timeout", shape=DURATION, description="How long one try may take."),
         ),
     ),
-    "saga_call": Record(
-        what="the call of a saga step",
-        keys=(
-            *_CALL_KEYS,
-            Key(name="output", shape=FIELD_PATH, description="The nullable context field that takes the result."),
-            Key(name="key", shape=Anything(), description="The idempotency key."),
-        ),
-    ),
-    "compensation": Record(what="a compensation", keys=_CALL_KEYS),
+    "saga_call": _CALL,
+    "compensation": _CALL.select("a compensation", "src input"),
 }
 
-FIELD_SHAPES: dict[str, Shape] = {
-    "field": Cases(
-        what="a type or a field",
-        cases=(
-            Case(kind="text", shape=Choice(options=FIELD_TYPES)),
-            Case(kind="mapping", shape=Ref(name="field_mapping")),
-        ),
+# Expectations and sensitive data
+
+
+class _SensitiveCodec:
+    """A list names masked fields; true or a mapping hides the state itself."""
+
+    def __init__(self, codecs: Codecs, shape: OneOf) -> None:
+        del shape
+        self.codecs = codecs
+
+    def read(self, node: Located, scope: Scope) -> Sensitive:
+        if isinstance(node.value, list):
+            return Sensitive(fields=tuple(node.plain()))
+        if not isinstance(node.value, dict):
+            return Sensitive(hidden=True)
+        made: Sensitive = self.codecs.named("sensitive").read(node, scope, hidden=True)
+        return made
+
+    def write(self, value: Sensitive, scope: Scope) -> Any:
+        if not value.hidden:
+            return list(value.fields)
+        return self.codecs.named("sensitive").write(value, scope) or True
+
+
+SENSITIVE = OneOf(
+    what="a list of fields, true or a mapping",
+    codec=_SensitiveCodec,
+    options=(
+        Option(kind="list", shape=ListOf(item=FIELD_PATH, min=1, what="a list of fields")),
+        Option(kind="mapping", shape=Ref(name="sensitive")),
+        Option(kind="scalar", shape=Choice(options=(True,))),
     ),
-    "field_mapping": Record(
-        what="a field",
+)
+
+_NOTE_SHAPES: dict[str, Shape] = {
+    "sensitive": Record(
+        what="a mapping of what is sensitive",
+        makes=Sensitive,
         keys=(
-            Key(name="type", shape=Choice(options=FIELD_TYPES), description="any by default."),
-            Key(name="default", shape=Anything(), description="The first value, or an expression giving it."),
-            Key(name="required", shape=Boolean(), description="Must be given: at creation, or in the payload."),
-            Key(name="nullable", shape=Boolean(), description="May be null; without default it starts so."),
-            Key(
-                name="enum",
-                shape=ListOf(item=Anything(), min=1, what="a list of values"),
-                description="The values it may have.",
-            ),
-            Key(name="min", shape=Number(), description="The least number."),
-            Key(name="max", shape=Number(), description="The greatest number."),
-            Key(name="length_max", shape=Number(whole=True, min=0), description="Characters or items at most."),
-            Key(name="items", shape=Ref(name="field"), description="What each item of an array is."),
             Key(
                 name="fields",
-                shape=MapOf(key=FIELD, value=Ref(name="field"), what="a mapping of fields"),
-                description="The fields of an object; others are refused.",
+                shape=ListOf(item=FIELD_PATH, what="a list of fields"),
+                description="Fields masked while in this state.",
             ),
-            Key(name="description", shape=TEXT, description="For people."),
+            Key(name="as", field="neutral", shape=NAME, description="The neutral name shown instead of the state's."),
+            Key(name="roles", shape=ROLES, description="Who sees the masked values."),
         ),
     ),
-    "event": Record(
-        what="an event",
+    "expect": Record(
+        what="an expectation",
+        makes=Expect,
         keys=(
             Key(
-                name="payload",
-                shape=MapOf(key=FIELD, value=Ref(name="field"), what="a mapping of fields"),
-                description="Exactly these fields, required unless `required: false` or a default.",
+                name="within",
+                shape=Text(
+                    what="a duration or forever",
+                    pattern=f"forever|{DURATION_PATTERN}",
+                    code="duration.invalid",
+                    hint="write a whole number with a unit, such as 30s or 1h30m",
+                ),
+                description="Stuck after this long; forever: waiting here is normal.",
+                required=True,
             ),
-            Key(name="roles", shape=ROLES, description="Who may send it."),
-            Key(name="permit", shape=EXPRESSION, description="A policy that may also read `principal`."),
-            Key(name="dedupe", shape=Anything(), description="The key that makes a repetition a duplicate."),
-            Key(
-                name="direction",
-                shape=Choice(options=("in", "internal", "out")),
-                description="in (default); internal: only raised, sent or timed by itself; out: a documented message.",
-            ),
-            Key(name="description", shape=TEXT, description="For people."),
+            Key(name="then", shape=EVENT, description="alert (default), or an event; no event is sent yet."),
         ),
     ),
 }
+
+PART_SHAPES: dict[str, Shape] = {**_TRANSITION_SHAPES, **_FIELD_SHAPES, **_WORK_SHAPES, **_NOTE_SHAPES}
+"""The named shapes of this module."""

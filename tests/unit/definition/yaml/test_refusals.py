@@ -95,7 +95,7 @@ NO_LIST = ("value.type", "expected a list of actions, found a string", "write it
         ("{entry: n}", ("value.type", "expected a list of actions, or a list of such lists, found a string", None)),
         ("{on: {e: {actions: n}}}", NO_LIST),
         ("{entry: [[a], b]}", NO_LIST),
-        ("{entry: ['= x']}", ("name.invalid", '"= x" is not a name', "a name is not empty and no expression")),
+        ("{entry: ['= x']}", ("name.invalid", '"= x" is not a name', "a name is not empty and does not start with =")),
         ("{entry: [{sned: {event: e}}]}", (
             "key.missing",
             "an action has one of the keys assign, do, raise, send, cancel, emit, log, if, foreach, script",
