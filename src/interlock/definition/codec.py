@@ -62,6 +62,8 @@ def read_value(node: Located) -> ModelValue:
     """A JSON value in which every string that starts with `=` is an expression."""
     match node.value:
         case str():
+            if not node.is_exact and node.value.startswith("="):
+                return Expression(node.value[1:].strip(), node.place)
             return text_or_expression(node.value, node.place)
         case dict():
             return {key: read_value(each) for key, each in node.value.items()}

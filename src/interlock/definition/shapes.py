@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, Literal, Protocol
 
@@ -246,6 +246,12 @@ Shape = CheckableShape | Json | Value | Ref
 def extras(record: Record, format: str) -> tuple[Key, ...]:
     """The keys of a record that a format has no way of its own to write."""
     return tuple(each for each in record.keys if format not in each.native)
+
+
+def extras_of(record: Record, value: Any, format: str) -> Iterator[Key]:
+    """Those of `extras` whose field differs from its default in a value of the model."""
+    defaults = {each.name: each.default for each in fields(value)}
+    yield from (each for each in extras(record, format) if getattr(value, each.attribute) != defaults[each.attribute])
 
 
 def kind_of(node: Located) -> Kind:

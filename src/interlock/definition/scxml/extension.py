@@ -1,41 +1,34 @@
-r"""What SCXML has no words for, as JSON in attributes of our namespace: values, guards, fields, declared events.
+r"""What SCXML has no words for, as attributes of our namespace: JSON by field name (`extension_json.py`), or text.
 
-Rule 1: a value is written as in YAML: a text that begins with `=` is an expression, a literal one is written `\=`.
-Rule 2: what the dataclasses of `model/` say is what is written; defaults and places are left out.
-Rule 3: reading checks types; a wrong one is a finding, never an exception.
+Rule 1: which fields of the model are written here is a column of the vocabulary's table: every key that is not native
+to SCXML is an attribute, with its text where it is a plain text or a choice, otherwise as JSON.
+Rule 2: a value is written as in YAML: a text that starts with `=` is an expression, a literal one is written `\=`.
+Rule 3: reading checks types; a wrong value is reported and counts as absent.
 """
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
 
+from interlock.definition import extension_json
+from interlock.definition.codec import read_value, write_value
+from interlock.definition.extension_json import Leaves, WrongValueError
 from interlock.definition.scxml.structure import INTERLOCK
+from interlock.definition.shapes import Choice, Key, Record, Ref, Scope, ShapeChecker, Text, extras, extras_of
+from interlock.definition.source.node import Located
 from interlock.definition.source.xml import Element
+from interlock.definition.vocabulary.chart import CODECS, SHAPES
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings, suggestion
-from interlock.model.document.actions import (
-    Expression,
-    Guard,
-    GuardAll,
-    GuardAny,
-    GuardExpression,
-    GuardIn,
-    GuardName,
-    GuardNot,
-    Value,
-)
+from interlock.model.document.actions import Guard, Value
 from interlock.model.document.document import EventType
-from interlock.model.document.field import UNSET, Field
+from interlock.model.document.field import Field, type_name
 
 T = TypeVar("T")
-
-
-def value_json(value: Value) -> str:
-    """The value as JSON text."""
-    return plain_json(plain_value(value))
+_GUARD = CODECS.named("guard")
 
 
 def plain_json(plain: Any) -> str:
@@ -43,96 +36,49 @@ def plain_json(plain: Any) -> str:
     return msgspec.json.encode(plain).decode()
 
 
-def plain_value(value: Value) -> Any:
-    """The value as plain JSON, expressions as texts with a leading `=`."""
-    if isinstance(value, str):
-        return f"\\{value}" if value.lstrip("\\").startswith("=") else value
-    if isinstance(value, Expression):
-        return f"= {value.text}"
-    if isinstance(value, dict):
-        return {key: plain_value(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_value(each) for each in value]
-    return value
+def value_json(value: Value) -> str:
+    """The value as JSON text."""
+    return plain_json(write_value(value))
 
 
-def value_from(plain: Any, place: Place) -> Value:
-    """The value that plain JSON means."""
-    if isinstance(plain, str):
-        if plain.startswith("="):
-            return Expression(plain[1:].strip(), place)
-        return plain[1:] if plain.startswith("\\") and plain.lstrip("\\").startswith("=") else plain
-    if isinstance(plain, dict):
-        return {key: value_from(each, place) for key, each in plain.items()}
-    if isinstance(plain, list):
-        return [value_from(each, place) for each in plain]
-    return plain
+def guard_json(guard: Guard | None) -> str:
+    """The guard as JSON text, written as in YAML."""
+    return plain_json(None if guard is None else _GUARD.write(guard, Scope()))
 
 
-def guard_plain(guard: Guard) -> Any:
-    """The guard as YAML writes it."""
-    match guard:
-        case GuardName(arguments=None):
-            return plain_value(guard.name)
-        case GuardName():
-            return {"name": guard.name, "with": plain_value(guard.arguments)}
-        case GuardExpression():
-            return f"= {guard.expression.text}"
-        case GuardAll():
-            return {"all": [guard_plain(each) for each in guard.guards]}
-        case GuardAny():
-            return {"any": [guard_plain(each) for each in guard.guards]}
-        case GuardNot():
-            return {"not": guard_plain(guard.guard)}
-        case _:
-            return {"in": guard.state}
+def model_json(value: Any) -> str:
+    """A value of the model, or a tuple of them, as JSON text by field name."""
+    return plain_json(extension_json.write(value, _LEAVES))
 
 
-def guard_from(plain: Any, place: Place) -> Guard:
-    """The guard that plain JSON means. Raises ValueError when it means none."""
-    match plain:
-        case str() if plain.startswith("="):
-            return GuardExpression(expression=Expression(plain[1:].strip(), place), place=place)
-        case str():
-            return GuardName(name=value_from(plain, place), place=place)
-        case {"name": str() as name, **rest} if set(rest) <= {"with"}:
-            return GuardName(name=name, arguments=value_from(rest.get("with"), place), place=place)
-        case {"all": list() as inner}:
-            return GuardAll(guards=tuple(guard_from(each, place) for each in inner), place=place)
-        case {"any": list() as inner}:
-            return GuardAny(guards=tuple(guard_from(each, place) for each in inner), place=place)
-        case {"not": inner}:
-            return GuardNot(guard=guard_from(inner, place), place=place)
-        case {"in": str() as state}:
-            return GuardIn(state=state, place=place)
-        case _:
-            raise ValueError("this is no guard")
+def field_json(field: Field) -> str:
+    """A field of the context as JSON text, without its name."""
+    tree = extension_json.write(field, _LEAVES)
+    return plain_json({key: each for key, each in tree.items() if key != "name"})
 
 
-_VALUES = ("default", "dedupe")
+_LEAVES = Leaves(plain=frozenset({"enum", "properties"}), mappings=True)
 
 
-def said(value: Any) -> Any:
-    """What a value of the model says, as plain JSON: no places, no defaults."""
-    if isinstance(value, Expression):
-        return plain_value(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        found = {each.name: getattr(value, each.name) for each in fields(value) if each.name != "place"}
-        unsaid = {each.name for each in fields(value) if found.get(each.name) is _default(each)}
-        return {
-            name: plain_value(each) if name in _VALUES else said(each)
-            for name, each in found.items()
-            if name not in unsaid
-        }
-    return [said(each) for each in value] if isinstance(value, tuple) else value
+def attribute_name(key: Key) -> str:
+    """The attribute of our namespace that a key is written as."""
+    return key.scxml or key.attribute
 
 
-def _default(field: Any) -> Any:
-    return None if field.default is MISSING else field.default
+def written_extras(record: Record, value: Any) -> Iterator[tuple[str, str]]:
+    """The attributes of a value, without their prefix, that differ from the defaults of its fields."""
+    for key in extras_of(record, value, "scxml"):
+        written = extension_json.write_field(value, key.attribute, _LEAVES)
+        yield attribute_name(key), written if _is_text(key) else plain_json(written)
+
+
+def _is_text(key: Key) -> bool:
+    shape = key.shape
+    return isinstance(shape, Text | Choice) and not shape.expression
 
 
 class Extension:
-    """Reads the attributes of our namespace; a wrong one becomes a finding and counts as absent."""
+    """Reads the attributes of our namespace; a wrong one is reported and counts as absent."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
@@ -146,73 +92,100 @@ class Extension:
         text = element.get(name, space)
         if text is None or text in known:
             return default if text is None else text
-        message = f'{name} is "{text}"; it may be {" or ".join(known)}'
+        message = f'{name} is "{text}"; expected {" or ".join(known)}'
         self.findings.error("scxml.value", message, element.at(name, space), suggestion(text, known))
         return default
+
+    def extras(self, element: Element, record: Record) -> dict[str, Any]:
+        """The fields of the model that the attributes of an element fill."""
+        assert record.makes is not None
+        found = {}
+        for key in extras(record, "scxml"):
+            name = attribute_name(key)
+            if element.get(name, INTERLOCK) is None:
+                continue
+            if isinstance(key.shape, Choice):
+                value = self.choice(element, name, tuple(map(str, key.shape.options)), None)
+            elif _is_text(key):
+                value = self.text(element, name)
+            else:
+                value = self._model(element, name, record.makes, key.attribute)
+            if value is not None:
+                found[key.attribute] = value
+        return found
+
+    def model(self, element: Element, name: str, owner: type[Any]) -> Any:
+        """The value of a field of a class in an attribute of the same name; None when it is absent or wrong."""
+        return self._model(element, name, owner, name)
+
+    def _model(self, element: Element, name: str, owner: type[Any], field: str) -> Any:
+        plain, place = self.plain(element, name), element.at(name, INTERLOCK)
+        if plain is None:
+            return None
+        node = Located.within(plain, place)
+        return self._checked(place, lambda: extension_json.read_field(node, owner, field, _LEAVES))
+
+    def _record(self, plain: Any, place: Place, made: type[Any]) -> Any:
+        return self._checked(place, lambda: extension_json.read(Located.within(plain, place), made, _LEAVES))
+
+    def _checked(self, place: Place, read: Callable[[], Any]) -> Any:
+        """The value; None, and a diagnostic, if its JSON is of another type."""
+        try:
+            return read()
+        except WrongValueError as wrong:
+            message = f"expected {wrong.expected}, found {type_name(wrong.node.plain())}"
+            self.findings.error("scxml.extension", message, place)
+            return None
 
     def plain(self, element: Element, name: str, shape: type[T] | Any = Any) -> T | Any:
         """The JSON of an attribute, checked to have a shape; None when it is absent or wrong."""
         text = element.get(name, INTERLOCK)
-        return None if text is None else self.decoded(text, element.at(name, INTERLOCK), shape)
+        return None if text is None else self._decoded(text, element.at(name, INTERLOCK), shape)
 
-    def decoded(self, text: str, place: Place, shape: type[T] | Any = Any) -> T | Any:
-        """The JSON of a text, checked to have a shape."""
+    def _decoded(self, text: str, place: Place, shape: type[T] | Any = Any) -> T | Any:
         try:
             return msgspec.json.decode(text, type=shape)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            self.findings.error("scxml.extension", f"the JSON is wrong: {error}", place)
+            self.findings.error("scxml.extension", f"invalid JSON: {error}", place)
             return None
 
     def value(self, element: Element, name: str) -> Value:
-        """The value an attribute holds."""
-        return value_from(self.plain(element, name), element.at(name, INTERLOCK))
+        """The value in an attribute."""
+        return read_value(Located.within(self.plain(element, name), element.at(name, INTERLOCK)))
 
     def guard(self, element: Element, name: str) -> Guard | None:
-        """The guard an attribute holds."""
-        plain = self.plain(element, name)
-        try:
-            return None if plain is None else guard_from(plain, element.at(name, INTERLOCK))
-        except ValueError as error:
-            self.findings.error("scxml.extension", str(error), element.at(name, INTERLOCK))
+        """The guard in an attribute."""
+        plain, place = self.plain(element, name), element.at(name, INTERLOCK)
+        if plain is None:
             return None
+        checker = ShapeChecker(shapes=SHAPES, foreign={}, findings=Findings())
+        node = checker.check(Located.within(_escaped_names(plain), place), Ref(name="guard"))
+        if node is None or checker.findings.failed:
+            self.findings.error("scxml.extension", "expected a guard", place)
+            return None
+        guard: Guard = _GUARD.read(node, Scope())
+        return guard
 
-    def field(self, name: str, plain: dict[str, Any], place: Place) -> Field:
-        """A field of the context, from what `said` wrote."""
-        plain = {**plain, "name": name}
-        try:
-            return _field(msgspec.convert(plain, type=Field), plain, place)
-        except msgspec.ValidationError as error:
-            self.findings.error("scxml.extension", f"the field is wrong: {error}", place)
-            return Field(name=name, place=place)
+    def field(self, name: str, element: Element) -> Field:
+        """A field of the context; its attribute `field` holds everything but the name and the default."""
+        plain = self.plain(element, "field", dict[str, Any]) or {}
+        made = self._record({**plain, "name": name}, element.place, Field)
+        return Field(name=name, place=element.place) if made is None else made
 
     def events(self, element: Element) -> tuple[EventType, ...]:
         """The declared events, from the JSON inside an element."""
-        place = element.place
-        made = []
-        for plain in self.decoded(element.text, place, list[dict[str, Any]]) or ():
-            values = {name: value_from(plain.pop(name, None), place) for name in ("permit", "dedupe")}
-            try:
-                event = msgspec.convert(plain, type=EventType)
-            except msgspec.ValidationError as error:
-                self.findings.error("scxml.extension", f"the event is wrong: {error}", place)
-                continue
-            payload = None
-            if event.payload is not None:
-                pairs = zip(event.payload, plain["payload"], strict=True)
-                payload = tuple(_field(spec, each, place) for spec, each in pairs)
-            made.append(replace(event, payload=payload, place=place, **values))
-        return tuple(made)
+        found = self._decoded(element.text, element.place, list[dict[str, Any]]) or ()
+        made = [self._record(each, element.place, EventType) for each in found]
+        return tuple(each for each in made if each is not None)
 
 
-def _field(spec: Field, plain: dict[str, Any], place: Place) -> Field:
-    """The field with its values read, and its bounds as written: decoding makes every bound a float."""
-    items, inner = spec.items, spec.fields
-    return replace(
-        spec,
-        default=UNSET if spec.default is UNSET else value_from(spec.default, place),
-        min=plain.get("min"),
-        max=plain.get("max"),
-        items=None if items is None else _field(items, plain["items"], place),
-        fields=None if inner is None else tuple(map(_field, inner, plain["fields"], [place] * len(inner))),
-        place=place,
-    )
+def _escaped_names(plain: Any) -> Any:
+    """The guard with a literal leading `=` of a name escaped: older files write `{"name": "=x"}` as it is."""
+    if isinstance(plain, list):
+        return [_escaped_names(each) for each in plain]
+    if not isinstance(plain, dict):
+        return plain
+    name = plain.get("name")
+    if isinstance(name, str) and name.startswith("="):
+        return {**plain, "name": f"\\{name}"}
+    return {key: each if key == "with" else _escaped_names(each) for key, each in plain.items()}

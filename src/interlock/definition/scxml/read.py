@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from interlock.definition.format import Resolver
 from interlock.definition.scxml.expressions import Datamodel
@@ -25,14 +25,14 @@ from interlock.definition.scxml.structure import (
     tag,
 )
 from interlock.definition.source.xml import Element
+from interlock.definition.vocabulary.chart import DOCUMENT, STATE
+from interlock.definition.vocabulary.parts import TRANSITION
 from interlock.model.diagnostics import Findings, suggestion
 from interlock.model.document.document import (
     DialectName,
     Document,
-    Expect,
     Initial,
     Origin,
-    Sensitive,
     State,
     StateType,
     Transition,
@@ -73,21 +73,15 @@ class DocumentReader:
         events = own(root, "interlock:events")
         scripts = own(root, "script")
         binding = self.extension.choice(root, "binding", ("early", "late"), "early", "")
-        renamed = extension.plain(root, "renamed", dict[str, str]) or {}
         document = Document(
             kind=self.kind,
             root=self._root(),
-            revision=extension.text(root, "revision"),
-            compatible=extension.text(root, "compatible"),
             dialect=self.dialect,
-            unhandled=self.extension.choice(root, "unhandled", ("reject", "ignore", "defer"), None),
-            errors=self.extension.choice(root, "errors", ("event", "raise"), None),
             binding=binding,
             events=extension.events(events[0]) if events else None,
             script="\n".join(self.content.script(each) or "" for each in scripts) if scripts else None,
-            properties=extension.plain(root, "properties"),
-            renamed=tuple(renamed.items()),
             source=self.source,
+            **extension.extras(root, DOCUMENT),
         )
         return with_targets(document)
 
@@ -162,20 +156,7 @@ class DocumentReader:
 
     def _with_notes(self, state: State, element: Element) -> State:
         """The state with what only our namespace can say about it."""
-        extension = self.extension
-        monotonic = extension.plain(element, "monotonic", bool | list[str])
-        if isinstance(monotonic, list):
-            monotonic = tuple(monotonic)
-        return replace(
-            state,
-            expect=extension.plain(element, "expect", Expect),
-            sensitive=extension.plain(element, "sensitive", Sensitive),
-            monotonic=monotonic or None,
-            allow=tuple((extension.plain(element, "allow", dict[str, str]) or {}).items()),
-            description=extension.text(element, "description"),
-            tags=tuple(extension.plain(element, "tags", list[str]) or ()),
-            meta=extension.value(element, "meta"),
-        )
+        return replace(state, **self.extension.extras(element, STATE))
 
     def _fields(self, element: Element) -> tuple[Field, ...]:
         return tuple(self._field(data) for model in own(element, "datamodel") for data in own(model, "data"))
@@ -189,8 +170,7 @@ class DocumentReader:
         if data.get("src") is not None:
             text = self.content.resolved(data, "src")
             value = UNSET if text is None else parsed_text(text)
-        plain = self.extension.plain(data, "field", dict[str, Any]) or {}
-        return replace(self.extension.field(name, plain, data.place), default=value)
+        return replace(self.extension.field(name, data), default=value)
 
     # Transitions
 
@@ -275,11 +255,8 @@ class DocumentReader:
             actions=self.content.block(element),
             reenter=reenter,
             delay=extension.value(element, "delay"),
-            restore=self.extension.choice(element, "restore", ("deadline", "remaining", "restart"), None),
-            roles=_tuple(extension.plain(element, "roles", list[str])),
-            description=extension.text(element, "description"),
-            meta=extension.value(element, "meta"),
             place=element.place,
+            **extension.extras(element, TRANSITION),
         )
 
     def _nested(self, root: Element, source: str, name: str) -> Document | None:
@@ -291,10 +268,6 @@ class DocumentReader:
 def own_states(element: Element) -> list[Element]:
     """The children that are states."""
     return [each for each in element.elements if tag(each) in STATE_TAGS]
-
-
-def _tuple(found: list[str] | None) -> tuple[str, ...] | None:
-    return None if found is None else tuple(found)
 
 
 def read_root(

@@ -14,8 +14,9 @@ from interlock.definition.scxml.expressions import read_path
 from interlock.definition.scxml.read_content import ALLOW_SRC_HINT, ContentReader
 from interlock.definition.scxml.structure import CHART_TYPES, HANDLER_TYPE, own, tag
 from interlock.definition.source.xml import Element, parse_xml
+from interlock.definition.vocabulary.parts import INVOKE
 from interlock.model.document.actions import Assign, Block, Expression, GuardExpression, If, Value
-from interlock.model.document.document import Document, Invoke, Retry, Saga, SagaCall, SagaStep, Transition
+from interlock.model.document.document import Document, Invoke, Saga, SagaCall, SagaStep, Transition
 
 
 class InvokeReader:
@@ -51,11 +52,8 @@ class InvokeReader:
             finalize=self._finalize(element),
             done=done,
             error=error,
-            retry=extension.plain(element, "retry", Retry),
-            timeout=extension.text(element, "timeout"),
-            key=extension.value(element, "idempotency"),
-            restore=self.extension.choice(element, "restore", ("keep", "restart", "fail"), None),
             place=element.place,
+            **extension.extras(element, INVOKE),
         )
 
     def _invoke_type(self, element: Element) -> Value:
@@ -140,7 +138,7 @@ class InvokeReader:
             do=do or SagaCall(src=""),
             guard=self.content.guard(element),
             compensate=call("interlock:compensate"),
-            retry=self.extension.plain(element, "retry", Retry),
+            retry=self.extension.model(element, "retry", SagaStep),
             timeout=element.get("timeout"),
             place=element.place,
         )

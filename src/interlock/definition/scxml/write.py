@@ -13,12 +13,13 @@ from dataclasses import replace
 
 from interlock.definition.format import Writing
 from interlock.definition.scxml.expressions import Datamodel
-from interlock.definition.scxml.extension import plain_json, said, value_json
+from interlock.definition.scxml.extension import field_json, model_json, plain_json, written_extras
 from interlock.definition.scxml.ids import default_key
 from interlock.definition.scxml.structure import INTERLOCK, SCXML
 from interlock.definition.scxml.write_content import ContentWriter, Losses, Untranslatable, element
 from interlock.definition.scxml.write_parts import PartWriter
 from interlock.definition.source.xml import Element, print_xml, xml_clean
+from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.model.diagnostics import Findings
 from interlock.model.document.document import Document, Initial, Invoke, State
 from interlock.model.document.field import UNSET, Field
@@ -115,16 +116,11 @@ class DocumentWriter:
             "datamodel": self.content.datamodel,
             "binding": None if document.binding == "early" else document.binding,
             "interlock:dialect": None if document.dialect == "scxml" else document.dialect,
-            "interlock:revision": document.revision,
-            "interlock:compatible": document.compatible,
-            "interlock:unhandled": document.unhandled,
-            "interlock:errors": document.errors,
-            "interlock:properties": None if document.properties is None else plain_json(document.properties),
-            "interlock:renamed": plain_json(dict(document.renamed)) if document.renamed else None,
         }
+        attributes |= {f"interlock:{name}": text for name, text in written_extras(DOCUMENT, document)}
         children = self._datamodel(document.root)
         if document.events is not None:
-            children.append(element("interlock:events", children=[plain_json(said(document.events))]))
+            children.append(element("interlock:events", children=[model_json(document.events)]))
         if document.script is not None:
             children.append(element("script", children=[document.script] if document.script else []))
         attributes |= self._notes(document.root)
@@ -204,31 +200,23 @@ class DocumentWriter:
 
     def _notes(self, state: State) -> dict[str, str | None]:
         """What only our namespace can say about a state."""
-        known = {
-            "expect": state.expect,
-            "sensitive": state.sensitive,
-            "monotonic": state.monotonic,
-            "allow": dict(state.allow) or None,
-            "tags": state.tags or None,
-            "meta": state.meta,
-        }
-        attributes: dict[str, str | None] = {"interlock:description": state.description}
-        for name, value in known.items():
-            if value is not None:
-                self.losses.tell(name, f"`{name}` is ours", state.place, "info")
-                attributes[f"interlock:{name}"] = value_json(value) if name == "meta" else plain_json(said(value))
-        return attributes
+        known = dict(written_extras(STATE, state))
+        for name in known:
+            if name != "description":
+                self.losses.tell(name, f"`{name}` is an extension", state.place, "info")
+        return {f"interlock:{name}": text for name, text in known.items()}
 
     def _datamodel(self, state: State) -> list[Element]:
         return [element("datamodel", children=map(self._field, state.context))] if state.context else []
 
     def _field(self, field: Field) -> Element:
-        plain = said(replace(field, default=UNSET))
-        del plain["name"]
-        if plain:
+        typed = replace(field, name="", default=UNSET)
+        text = None
+        if typed != Field(name=""):
             self.losses.tell("types", "fields have types and bounds", field.place, "info")
+            text = field_json(typed)
         value = {} if field.default is UNSET else self.content.value(field.default)
-        return element("data", {"id": field.name} | value | {"interlock:field": plain_json(plain) if plain else None})
+        return element("data", {"id": field.name} | value | {"interlock:field": text})
 
     def _initial_attributes(self, index: int) -> dict[str, str | None]:
         state = self.tree.states[index]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from interlock.definition.scxml.expressions import Datamodel, exported, read_value, source, survives, write_value
-from interlock.definition.scxml.extension import guard_plain, plain_json, value_json
+from interlock.definition.scxml.extension import guard_json, value_json
 from interlock.definition.scxml.structure import INTERLOCK
 from interlock.definition.source.xml import Element
 from interlock.errors import NOWHERE, Place, Severity
@@ -130,10 +130,10 @@ class ContentWriter:
             text = self.text(guard.expression)
             shown = exported(self.shown(guard.expression.text), self.datamodel)
             exact = shown == text and text.strip()
-            return {"cond": shown, "interlock:guard": None if exact else plain_json(guard_plain(guard))}
+            return {"cond": shown, "interlock:guard": None if exact else guard_json(guard)}
         return {
             "cond": exported(self.condition(guard), self.datamodel),
-            "interlock:guard": plain_json(guard_plain(guard)),
+            "interlock:guard": guard_json(guard),
         }
 
     def condition(self, guard: Guard) -> str:

@@ -8,11 +8,12 @@ Rule 2: every mark that the reader looks for is set in this file and in `scxml_w
 from __future__ import annotations
 
 from interlock.definition.scxml.expressions import exported, source
-from interlock.definition.scxml.extension import guard_plain, plain_json, said, value_json
+from interlock.definition.scxml.extension import guard_json, model_json, plain_json, value_json, written_extras
 from interlock.definition.scxml.ids import inner_text, target_text
 from interlock.definition.scxml.structure import CHART_TYPES, HANDLER_TYPE
 from interlock.definition.scxml.write_content import ContentWriter, element
 from interlock.definition.source.xml import Element
+from interlock.definition.vocabulary.parts import INVOKE, TRANSITION
 from interlock.model.diagnostics import Findings
 from interlock.model.document.actions import Expression, Guard, Value
 from interlock.model.document.document import Document, Initial, Invoke, Saga, SagaCall, SagaStep, Transition
@@ -104,7 +105,6 @@ class PartWriter:
                 marks: Attributes = {
                     "interlock:origin": "after",
                     "interlock:delay": value_json(transition.delay),
-                    "interlock:restore": transition.restore,
                 }
                 return self.transition(index, transition, self._after_event(index, transition.delay), marks)
             case "onDone":
@@ -124,11 +124,7 @@ class PartWriter:
         name = event or " ".join(transition.events) or None
         attributes: Attributes = {"event": name} | self._guard(transition.guard, event)
         attributes |= self.targets(index, transition.targets) | self._type(index, transition)
-        attributes |= marks | {
-            "interlock:roles": None if transition.roles is None else plain_json(list(transition.roles)),
-            "interlock:description": transition.description,
-            "interlock:meta": None if transition.meta is None else value_json(transition.meta),
-        }
+        attributes |= marks | {f"interlock:{key}": text for key, text in written_extras(TRANSITION, transition)}
         return element("transition", attributes, self.content.actions(transition.actions))
 
     def _guard(self, guard: Guard | None, event: str | None) -> Attributes:
@@ -137,8 +133,7 @@ class PartWriter:
         text = f"event.name == {event!r}"
         if guard is not None:
             text = f"{text} and ({self.content.condition(guard)})"
-        written = None if guard is None else guard_plain(guard)
-        return {"cond": exported(text, self.content.datamodel), "interlock:guard": plain_json(written)}
+        return {"cond": exported(text, self.content.datamodel), "interlock:guard": guard_json(guard)}
 
     def _type(self, index: int, transition: Transition) -> Attributes:
         """`type`. The root is never left, so its transitions are internal to the synthetic state that stands for it."""
@@ -205,7 +200,7 @@ class PartWriter:
         attributes |= self.content.either(kind or invoke.type, "type", "typeexpr")
         if not isinstance(src, Document):
             attributes |= self.content.either(src, "src", "srcexpr")
-        attributes |= self._promises(invoke)
+        attributes |= self._delivery_attributes(invoke)
         children = []
         if (invoke.input and isinstance(invoke.input, dict)) or invoke.type == "handler":
             children += self.content.payload(invoke.input)
@@ -215,16 +210,10 @@ class PartWriter:
             children.append(element("finalize", children=self.content.actions(invoke.finalize)))
         return element("invoke", attributes, children)
 
-    def _promises(self, invoke: Invoke) -> Attributes:
-        known: Attributes = {
-            "retry": None if invoke.retry is None else plain_json(said(invoke.retry)),
-            "timeout": invoke.timeout,
-            "idempotency": None if invoke.key is None else value_json(invoke.key),
-            "restore": invoke.restore,
-        }
-        for name, text in known.items():
-            if text is not None:
-                self.losses.tell(name, f"`{name}` of an invoke is ours", invoke.place)
+    def _delivery_attributes(self, invoke: Invoke) -> Attributes:
+        known = dict(written_extras(INVOKE, invoke))
+        for name in known:
+            self.losses.tell(name, f"`{name}` of an invoke is an extension", invoke.place)
         return {f"interlock:{name}": text for name, text in known.items()}
 
     def saga(self, index: int, saga: Saga) -> Element:
@@ -239,7 +228,7 @@ class PartWriter:
 
     def _saga_step(self, step: SagaStep) -> Element:
         attributes = {"id": step.id} | self.content.guard(step.guard) | {"timeout": step.timeout}
-        attributes["interlock:retry"] = None if step.retry is None else plain_json(said(step.retry))
+        attributes["interlock:retry"] = None if step.retry is None else model_json(step.retry)
         children = [self._saga_call("call", step.do)]
         if step.compensate is not None:
             children.append(self._saga_call("compensate", step.compensate))

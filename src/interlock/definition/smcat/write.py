@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from interlock.definition.format import Writing
+from interlock.definition.shapes import Record, extras_of
 from interlock.definition.smcat.labels import Label, LabelReader
 from interlock.definition.smcat.parse import Words
 from interlock.definition.smcat.phrases import (
@@ -29,6 +30,8 @@ from interlock.definition.smcat.phrases import (
     value_text,
 )
 from interlock.definition.source.text import Lines
+from interlock.definition.vocabulary.chart import DOCUMENT, STATE
+from interlock.definition.vocabulary.parts import TRANSITION
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
 from interlock.model.document.actions import Block, Expression, Guard, GuardExpression, Value
@@ -252,8 +255,7 @@ class _Writer:
         back = self._reader().label(Words(said, 0))
         for what, message in _differences(transition, back):
             self.findings.warning(f"export.{what}", message, transition.place)
-        self._lose("roles", transition.roles, transition.place)
-        self._lose("onRestore", transition.restore, transition.place)
+        self._lose(TRANSITION, transition, transition.place)
         return said
 
     def _event(self, transition: Transition, *, completing: bool) -> str:
@@ -278,15 +280,13 @@ class _Writer:
     def _reader(self) -> LabelReader:
         return LabelReader(Lines("", self.document.source), Findings())
 
-    def _lose(self, name: str, value: object, place: Place) -> None:
-        if value not in (None, (), False):
-            self.lost.setdefault(f"`{name}`", place)
+    def _lose(self, record: Record, value: object, place: Place) -> None:
+        for key in extras_of(record, value, "smcat"):
+            self.lost.setdefault(f"`{key.name}`", place)
 
     def _losses_of_document(self) -> None:
         document, place = self.document, self.document.root.place
-        for name in ("revision", "compatible", "unhandled", "errors", "script", "properties", "renamed"):
-            self._lose(name, getattr(document, name), place)
-        self._lose("binding", document.binding == "late", place)
+        self._lose(DOCUMENT, document, place)
         if document.events is not None:
             self.findings.warning("export.events", "declared events and their payloads are not written", place)
         self._losses_of_values(0, document.root)
@@ -303,9 +303,7 @@ class _Writer:
 
     def _losses_of_values(self, index: int, state: State) -> None:
         place = state.place
-        for name in ("saga", "expect", "sensitive", "monotonic", "allow"):
-            self._lose(name, getattr(state, name), place)
-        self._lose("id", index > 0 and state.id is not None, place)
+        self._lose(STATE, state if index else replace(state, id=None), place)
         if state.context:
             self.findings.warning("export.context", "the fields of the context are not written", place)
         if state.output is not None:

@@ -1,53 +1,43 @@
-"""What XState has no key for: `meta.interlock`, read by the types of the model itself.
+"""What XState has no key for: `meta.interlock`, read by the types of the model (`extension_json.py`).
 
-Rule 1: its keys are the field names of `model/document/document.py`, its shapes their types; guards and actions
-in it are written as everywhere in an XState definition, targets as in YAML.
+Rule 1: its keys are the fields of the model that the table of the vocabulary does not mark as native to XState. Guards
+and actions in it are written as everywhere in an XState definition, targets as in YAML.
 Rule 2: `assigns` of the root lists the named actions that write the context; `fields` types the context.
-Rule 3: a wrong value is a finding at its place and counts as absent.
+Rule 3: a wrong value is reported at its place and counts as absent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass, replace
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 
+from interlock.definition import extension_json
+from interlock.definition.codec import read_value
+from interlock.definition.shapes import Record, extras
 from interlock.definition.source.node import Located
+from interlock.definition.vocabulary.chart import DOCUMENT, STATE
+from interlock.definition.vocabulary.parts import INVOKE, TRANSITION
 from interlock.definition.xstate.nodes import Node
 from interlock.definition.xstate.read_actions import action_of, guard_of
-from interlock.definition.xstate.source import Source, value_of
+from interlock.definition.xstate.source import Source
 from interlock.model.diagnostics import suggestion
-from interlock.model.document.actions import Do, Expression, GuardName
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
 from interlock.model.document.field import Field
 
 T = TypeVar("T")
 
-STATE_FIELDS = ("context", "saga", "expect", "sensitive", "monotonic", "allow", "actions")
-TRANSITION_FIELDS = ("restore", "roles", "delay")
-INVOKE_FIELDS = ("type", "id_location", "autoforward", "finalize", "retry", "timeout", "key", "restore", "src")
-DOCUMENT_FIELDS = ("compatible", "unhandled", "errors", "binding", "events", "script", "properties", "renamed")
+
+def _fields(record: Record) -> tuple[str, ...]:
+    return tuple(each.attribute for each in extras(record, "xstate"))
+
+
+STATE_FIELDS = _fields(STATE)
+TRANSITION_FIELDS = _fields(TRANSITION)
+INVOKE_FIELDS = _fields(INVOKE)
+DOCUMENT_FIELDS = _fields(DOCUMENT)
 BLOCK_KEYS = ("entry", "exit")
 _ROOT_KEYS = ("assigns", "fields", *DOCUMENT_FIELDS)
-_HINTS: dict[type[Any], dict[str, Any]] = {}
-_SCALARS: dict[Any, str] = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
-
-
-class _WrongError(Exception):
-    """A value that its type refuses."""
-
-    def __init__(self, located: Located, wish: str) -> None:
-        super().__init__(wish)
-        self.located = located
-        self.wish = wish
-
-
-def type_hints(made: type[Any]) -> dict[str, Any]:
-    """The types of a dataclass's fields; looked up once for each of the few classes, because that is slow."""
-    if made not in _HINTS:
-        _HINTS[made] = get_type_hints(made)
-    return _HINTS[made]
 
 
 def extra_of(source: Source, located: Located) -> Mapping[str, Located]:
@@ -78,16 +68,17 @@ def extra_initial(source: Source, extra: Mapping[str, Located], initial: Initial
 
 def extra_transition(source: Source, extra: Mapping[str, Located], transition: Transition) -> Transition:
     """The transition with roles and the policy of its timer."""
-    _known(source, extra, TRANSITION_FIELDS)
-    return _filled(source, source.states.root, extra, transition, TRANSITION_FIELDS)
+    known = (*TRANSITION_FIELDS, "delay")
+    _known(source, extra, known)
+    return _filled(source, source.states.root, extra, transition, known)
 
 
 def extra_invoke(source: Source, node: Node, extra: Mapping[str, Located], invoke: Invoke) -> Invoke:
     """The invoke with what the dispatcher and SCXML know about it."""
-    _known(source, extra, INVOKE_FIELDS)
+    _known(source, extra, (*INVOKE_FIELDS, "src"))
     if "src" in extra:
-        invoke = replace(invoke, src=value_of(extra["src"]))
-    return _filled(source, node, extra, invoke, INVOKE_FIELDS[:-1])
+        invoke = replace(invoke, src=read_value(extra["src"]))
+    return _filled(source, node, extra, invoke, INVOKE_FIELDS)
 
 
 def extra_document(source: Source, extra: Mapping[str, Located], document: Document) -> Document:
@@ -113,7 +104,7 @@ def _known(source: Source, extra: Mapping[str, Located], known: tuple[str, ...])
 def _filled(source: Source, node: Node, extra: Mapping[str, Located], made: T, names: tuple[str, ...]) -> T:
     for name in names:
         if name in extra:
-            value = _decoded(source, node, extra[name], type_hints(type(made))[name])
+            value = _decoded(source, node, extra[name], extension_json.type_hints(type(made))[name])
             if value is not None:
                 made = replace(made, **{name: value})  # type: ignore[type-var]  # every caller gives a dataclass
     return made
@@ -134,94 +125,20 @@ def _split(source: Source, located: Located, blocks: tuple[Any, ...]) -> tuple[A
 
 
 def _decoded(source: Source, node: Node, located: Located, hint: Any) -> Any:
+    """The value of this type; None, and a diagnostic, if it is wrong."""
     try:
-        return _as(source, node, located, hint)
-    except _WrongError as wrong:
-        source.wrong(wrong.located, wrong.wish)
+        return extension_json.read(located, hint, _leaves(source, node))
+    except extension_json.WrongValueError as wrong:
+        source.wrong(wrong.node, wrong.expected)
         return None
 
 
-def _as(source: Source, node: Node, located: Located, hint: Any) -> Any:
-    """The value as the type says; raises _WrongError."""
-    if hint is Any:
-        return value_of(located)
-    if hint in _SCALARS:
-        return _scalar(located, hint)
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        if located.value not in arguments:
-            raise _WrongError(located, " or ".join(map(repr, arguments)))
-        return located.value
-    if origin is tuple:
-        return _tuple(source, node, located, arguments)
-    if origin in (Union, UnionType):
-        return _union(source, node, located, arguments)
-    if hint is Expression:
-        return _expression(located)
-    return _record(source, node, located, hint)
+def _leaves(source: Source, node: Node) -> extension_json.Leaves:
+    def unknown(key: str, located: Located, known: Iterable[str]) -> None:
+        source.error("key.unknown", f'unknown key "{key}"', located.place, suggestion(key, known))
 
-
-def _scalar(located: Located, hint: Any) -> Any:
-    value = located.value
-    wanted = (int, float) if hint is float else hint
-    if not isinstance(value, wanted) or (isinstance(value, bool) and hint is not bool):
-        raise _WrongError(located, _SCALARS[hint])
-    return value
-
-
-def _expression(located: Located) -> Expression:
-    value = value_of(located)
-    if not isinstance(value, Expression):
-        raise _WrongError(located, 'an expression, "= ..."')
-    return value
-
-
-def _tuple(source: Source, node: Node, located: Located, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    if not isinstance(located.value, list):
-        raise _WrongError(located, "a list")
-    if arguments[-1] is not Ellipsis:
-        if len(located.value) != len(arguments):
-            raise _WrongError(located, f"a list of {len(arguments)}")
-        return tuple(_as(source, node, each, hint) for each, hint in zip(located.value, arguments, strict=True))
-    return tuple(_as(source, node, each, arguments[0]) for each in located.value)
-
-
-def _union(source: Source, node: Node, located: Located, choices: tuple[Any, ...]) -> Any:
-    if GuardName in choices:
-        guard = guard_of(source, node, located)
-        if guard is None:
-            raise _WrongError(located, "a guard")
-        return guard
-    if Do in choices:
-        action = action_of(source, node, located)
-        if action is None:
-            raise _WrongError(located, "an action")
-        return action
-    refused: _WrongError | None = None
-    for choice in choices:
-        if choice is NoneType:
-            continue
-        try:
-            return _as(source, node, located, choice)
-        except _WrongError as wrong:
-            refused = wrong
-    assert refused is not None
-    raise refused
-
-
-def _record(source: Source, node: Node, located: Located, hint: Any) -> Any:
-    assert is_dataclass(hint)
-    assert isinstance(hint, type)
-    if not isinstance(located.value, dict):
-        raise _WrongError(located, "a mapping")
-    hints = {key: each for key, each in type_hints(hint).items() if key != "place"}
-    for key, each in located.value.items():
-        if key not in hints:
-            wish = suggestion(key, hints)
-            source.error("key.unknown", f'"{key}" means nothing here', each.place, wish)
-    said = {key: _as(source, node, each, hints[key]) for key, each in located.value.items() if key in hints}
-    missing = [each.name for each in fields(hint) if each.default is MISSING and each.name not in said]
-    if missing:
-        raise _WrongError(located, f"a mapping with {' and '.join(missing)}")
-    made = hint(**said)
-    return replace(made, place=located.place) if any(each.name == "place" for each in fields(hint)) else made
+    return extension_json.Leaves(
+        read_guard=lambda located: guard_of(source, node, located),
+        read_action=lambda located: action_of(source, node, located),
+        unknown=unknown,
+    )

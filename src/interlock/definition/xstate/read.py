@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+from interlock.definition.codec import read_value
 from interlock.definition.source.node import Located
 from interlock.definition.xstate.events import imported_descriptor, is_old_name
 from interlock.definition.xstate.extension import (
@@ -22,7 +23,7 @@ from interlock.definition.xstate.extension import (
 from interlock.definition.xstate.initial import ROOT_ENTERED, initial_of, with_default
 from interlock.definition.xstate.nodes import Node, States, admitted_key, in_javascript_order
 from interlock.definition.xstate.read_actions import block_of, guard_of
-from interlock.definition.xstate.source import Source, items, value_of
+from interlock.definition.xstate.source import Source, items
 from interlock.model.diagnostics import Findings, suggestion
 from interlock.model.document.actions import Block
 from interlock.model.document.document import Document, Initial, Invoke, Origin, State, StateType, Transition
@@ -94,7 +95,7 @@ def _kind(root: dict[str, Located], name: str, findings: Findings) -> str:
 
 def _context(source: Source, located: Located | None) -> tuple[Field, ...]:
     content = source.mapping(located, "the first value of each field of the context") if located is not None else None
-    return tuple(Field(name=key, default=value_of(each), place=each.place) for key, each in (content or {}).items())
+    return tuple(Field(name=key, default=read_value(each), place=each.place) for key, each in (content or {}).items())
 
 
 def _with_output(source: Source, root: dict[str, Located], state: State) -> State:
@@ -102,7 +103,7 @@ def _with_output(source: Source, root: dict[str, Located], state: State) -> Stat
     if state.type != "final":
         return state
     if "output" in root:
-        return replace(state, output=value_of(root["output"]))
+        return replace(state, output=read_value(root["output"]))
     if state.output is not None:
         message = f'XState gives no output for "{state.key}", because the root has no `output`; here it is given'
         source.findings.warning("xstate.output", message, state.place)
@@ -132,7 +133,7 @@ def state_of(source: Source, node: Node) -> State:
         entry=_blocks(block_of(source, node, content.get("entry"))),
         exit=_blocks(block_of(source, node, content.get("exit"))),
         invokes=_invokes(source, node),
-        output=value_of(content["output"]) if kind == "final" and "output" in content else None,
+        output=read_value(content["output"]) if kind == "final" and "output" in content else None,
         description=source.description(content),
         tags=source.texts(content.get("tags"), "tags"),
         meta=_meta(source, content),
@@ -236,7 +237,7 @@ def _after(source: Source, node: Node, located: Located | None) -> tuple[Transit
         assert content is not None
         place = located.keys.get(key, located.place)
         if key.startswith("="):
-            delay = value_of(Located(key, place))
+            delay = read_value(Located(key, place))
         elif _WHOLE.fullmatch(key):
             delay = format_duration(int(key))
         else:
@@ -336,7 +337,7 @@ def _invoke(source: Source, node: Node, located: Located) -> Invoke | None:
         src=src,
         id=source.text(content.get("id"), "an id"),
         type="chart" if isinstance(src, Document) else "handler",
-        input=value_of(content["input"]) if "input" in content else None,
+        input=read_value(content["input"]) if "input" in content else None,
         done=transitions_of(source, node, content.get("onDone"), "on"),
         error=transitions_of(source, node, content.get("onError"), "on"),
         place=located.place,

@@ -15,9 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast, get_args
 
+from interlock.definition.codec import read_value
 from interlock.definition.source.node import Located
 from interlock.definition.xstate.nodes import Node
-from interlock.definition.xstate.source import Source, delay_of, items, value_of
+from interlock.definition.xstate.source import Source, delay_of, items
 from interlock.errors import Place
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import (
@@ -64,7 +65,7 @@ class _Call:
 
     def value(self, name: str) -> Value:
         """The value of an argument, None when it is absent."""
-        return value_of(self.fields[name]) if name in self.fields else None
+        return read_value(self.fields[name]) if name in self.fields else None
 
     def text(self, name: str, wish: str) -> str | None:
         return self.source.text(self.fields.get(name), wish)
@@ -118,7 +119,7 @@ def _arguments(source: Source, content: Fields, *, is_free: bool) -> Value:
     params = content.get("params")
     if params is None:
         return None
-    value = value_of(params)
+    value = read_value(params)
     if is_free or isinstance(value, dict | Expression):
         return value
     source.wrong(params, "a mapping of arguments")
@@ -140,7 +141,7 @@ def _event(call: _Call) -> tuple[Value, Value] | None:
         call.error("action.event", "this action needs an `event`", _FUNCTIONS)
         return None
     if isinstance(written.value, str) and written.value:
-        name, data = value_of(written), None
+        name, data = read_value(written), None
     else:
         content = call.source.mapping(written, "an event: {type, ...payload}")
         if content is None:
@@ -149,8 +150,8 @@ def _event(call: _Call) -> tuple[Value, Value] | None:
             if "type" not in content:
                 call.error("action.event", "an event needs a `type`")
             return None
-        name = value_of(content["type"])
-        data = {key: value_of(each) for key, each in content.items() if key != "type"} or None
+        name = read_value(content["type"])
+        data = {key: read_value(each) for key, each in content.items() if key != "type"} or None
     return name, call.value("data") if "data" in call.fields else data
 
 
@@ -222,14 +223,14 @@ def _assign(call: _Call) -> Action | None:
         call.error("action.assign", "an assign needs values", _FUNCTIONS)
         return None
     if isinstance(located.value, dict):
-        return Assign(values=tuple((key, value_of(each)) for key, each in located.value.items()), place=call.place)
+        return Assign(values=tuple((key, read_value(each)) for key, each in located.value.items()), place=call.place)
     pairs = []
     for each in items(located):
         pair = each.value if isinstance(each.value, list) else []
         if len(pair) != 2 or not isinstance(pair[0].value, str):
             call.source.wrong(each, "a pair [field, value]")
         else:
-            pairs.append((pair[0].value, value_of(pair[1])))
+            pairs.append((pair[0].value, read_value(pair[1])))
     return Assign(values=tuple(pairs), place=call.place)
 
 
@@ -296,7 +297,7 @@ def guard_of(source: Source, node: Node, located: Located | None) -> Guard | Non
         return None
     place = located.place
     if isinstance(located.value, str) and located.value:
-        value = value_of(located)
+        value = read_value(located)
         if isinstance(value, Expression):
             return GuardExpression(expression=value, place=place)
         return GuardName(name=located.value, place=place)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from interlock.definition.codec import read_value
 from interlock.definition.source.node import Located
 from interlock.definition.xstate.nodes import Node, States
 from interlock.errors import Place
@@ -104,36 +105,9 @@ def items(located: Located) -> list[Located]:
     return located.value if isinstance(located.value, list) else [located]
 
 
-def value_of(located: Located) -> Value:
-    """The value, with expressions where a string begins with `=`."""
-    value = located.value
-    if isinstance(value, dict):
-        return {key: value_of(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [value_of(each) for each in value]
-    if not isinstance(value, str):
-        return value
-    if value.startswith("="):
-        text = value[1:].strip()
-        start = len(value) - len(value[1:].lstrip())
-        return Expression(text, located.place.shifted(start + 1, start + 1 + len(text)))
-    return value[1:] if value.startswith("\\") and value.lstrip("\\").startswith("=") else value
-
-
-def written_value(value: Value) -> Value:
-    """The value as JSON: what `value_of` reads back."""
-    if isinstance(value, Expression):
-        return f"= {value.text}"
-    if isinstance(value, dict):
-        return {key: written_value(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [written_value(each) for each in value]
-    return f"\\{value}" if isinstance(value, str) and value.lstrip("\\").startswith("=") else value
-
-
 def delay_of(source: Source, located: Located) -> Value:
     """A delay: whole milliseconds, a duration, or an expression. A name is refused: JSON brings no delays for it."""
-    value = value_of(located)
+    value = read_value(located)
     if isinstance(value, Expression):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == int(value):

@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from interlock.definition.codec import write_value
 from interlock.definition.xstate.differences import tell_losses
 from interlock.definition.xstate.events import exported_descriptor
 from interlock.definition.xstate.extension import DOCUMENT_FIELDS, INVOKE_FIELDS, STATE_FIELDS, TRANSITION_FIELDS
 from interlock.definition.xstate.nodes import in_javascript_order
-from interlock.definition.xstate.source import written_value
 from interlock.definition.xstate.write_actions import ActionWriter
 from interlock.model.diagnostics import Findings
 from interlock.model.document.actions import AssignCall, Block, Do, Expression, block_actions
@@ -93,7 +93,7 @@ class _Writer:
         document = self.document
         content: Json = {"id": document.kind, "version": document.revision or None}
         fields = document.root.context
-        values = {each.name: written_value(each.default) for each in fields if each.default is not UNSET}
+        values = {each.name: write_value(each.default) for each in fields if each.default is not UNSET}
         content["context"] = values or None
         content |= self.state(self.top)
         extra: Json = {"assigns": sorted(self.assigns) or None}
@@ -223,9 +223,9 @@ class _Writer:
         finals = [self.tree.states[each] for each in self.tree.children[self.top]]
         outputs = [each.output for each in finals if each.type == "final"]
         # Compared as texts: True equals 1 in Python, and is another output.
-        shared = outputs[:1] not in ([], [None]) and len({json.dumps(written_value(each)) for each in outputs}) == 1
+        shared = outputs[:1] not in ([], [None]) and len({json.dumps(write_value(each)) for each in outputs}) == 1
         if index == self.top:
-            return written_value(outputs[0]) if shared else None
+            return write_value(outputs[0]) if shared else None
         if state.type != "final" or state.output is None or (self.tree.parents[index] == self.top and shared):
             return None
         if self.tree.parents[index] == self.top:
@@ -233,7 +233,7 @@ class _Writer:
                 f'XState gives no output for "{state.key}": only the root can name one, and the final states differ'
             )
             self.findings.warning("export.output", message, state.place)
-        return written_value(state.output)
+        return write_value(state.output)
 
     # Transitions
 
@@ -284,7 +284,7 @@ class _Writer:
             "meta": self._meta(transition),
         }
         extra: Json = {}
-        for name in TRANSITION_FIELDS[:-1]:
+        for name in TRANSITION_FIELDS:
             value = getattr(transition, name)
             if value is not None:
                 extra[name] = self.actions.field(transition, name)
@@ -316,7 +316,7 @@ class _Writer:
     # Invokes
 
     def _invoke(self, index: int, invoke: Invoke) -> Json:
-        content: Json = {"id": invoke.id, "src": invoke.src, "input": written_value(invoke.input)}
+        content: Json = {"id": invoke.id, "src": invoke.src, "input": write_value(invoke.input)}
         extra: Json = {}
         if isinstance(invoke.src, Document):
             content["src"] = _Writer(invoke.src, self.findings).document_json()
@@ -324,12 +324,12 @@ class _Writer:
             self.findings.warning("export.invoke", message, invoke.place)
         elif isinstance(invoke.src, Expression):
             content["src"] = "interlock.expression"
-            extra["src"] = written_value(invoke.src)
+            extra["src"] = write_value(invoke.src)
             self.carried.add("computed src")
         for key, found in (("onDone", invoke.done), ("onError", invoke.error)):
             content[key] = _one_or_all([self._transition(index, each) for each in found])
         inline = isinstance(invoke.src, Document)
-        for name in INVOKE_FIELDS[:-1]:
+        for name in INVOKE_FIELDS:
             value = getattr(invoke, name)
             usual = ("chart" if inline else "handler") if name == "type" else False if name == "autoforward" else None
             if value != usual:

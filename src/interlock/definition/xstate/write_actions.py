@@ -6,12 +6,11 @@ Rule 1: whatever is written here is read back equal; what XState itself cannot r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
-from typing import Any, get_args
+from typing import Any
 
-from interlock.definition.xstate.extension import type_hints
+from interlock.definition import extension_json
+from interlock.definition.codec import write_value
 from interlock.definition.xstate.nodes import in_javascript_order
-from interlock.definition.xstate.source import written_value
 from interlock.model.document.actions import (
     Action,
     Assign,
@@ -20,26 +19,20 @@ from interlock.model.document.actions import (
     Cancel,
     Do,
     Emit,
-    Expression,
     Foreach,
     Guard,
     GuardAll,
     GuardAny,
     GuardExpression,
-    GuardIn,
     GuardName,
     GuardNot,
     If,
     Log,
     Raise,
-    Script,
     Send,
     Value,
 )
 from interlock.model.duration import format_duration, parse_duration
-
-_GUARDS = (GuardName, GuardExpression, GuardAll, GuardAny, GuardNot, GuardIn)
-_ACTIONS = (Do, Assign, AssignCall, Raise, Send, Cancel, Emit, Log, If, Foreach, Script)
 
 
 class ActionWriter:
@@ -49,6 +42,7 @@ class ActionWriter:
         self.inside = inside
         self.assigns = assigns
         self.foreign: set[str] = set()
+        self.leaves = extension_json.Leaves(write_guard=self.guard, write_action=self.action)
 
     def guard(self, guard: Guard) -> Any:
         """The guard as JSON."""
@@ -56,7 +50,7 @@ class ActionWriter:
             case GuardName(arguments=None):
                 return guard.name
             case GuardName():
-                return {"type": guard.name, "params": written_value(guard.arguments)}
+                return {"type": guard.name, "params": write_value(guard.arguments)}
             case GuardExpression():
                 return self._built_in("interlock.expression", {"expression": guard.expression.text})
             case GuardAll():
@@ -80,7 +74,7 @@ class ActionWriter:
             case AssignCall() if action.name in self.assigns:
                 return _named(action.name, action.arguments)
             case AssignCall():
-                said = {} if action.arguments is None else {"arguments": written_value(action.arguments)}
+                said = {} if action.arguments is None else {"arguments": write_value(action.arguments)}
                 return self._built_in("interlock.assign", {"name": action.name, **said})
             case Assign():
                 return self._built_in("interlock.assign", {"values": _values(action)})
@@ -89,16 +83,16 @@ class ActionWriter:
             case Send():
                 return self._send(action)
             case Cancel():
-                return self._built_in("xstate.cancel", {"sendId": written_value(action.id)})
+                return self._built_in("xstate.cancel", {"sendId": write_value(action.id)})
             case Emit():
                 return self._built_in("xstate.emit", _event(action.type, action.data))
             case Log():
-                params = {"label": action.label, "value": written_value(action.value)}
+                params = {"label": action.label, "value": write_value(action.value)}
                 return self._built_in("xstate.log", {key: each for key, each in params.items() if each is not None})
             case If():
                 return self._if(action)
             case Foreach():
-                params = {"in": written_value(action.items), "item": action.item, "index": action.index}
+                params = {"in": write_value(action.items), "item": action.item, "index": action.index}
                 said = {key: each for key, each in params.items() if key != "index" or each is not None}
                 return self._built_in("interlock.foreach", said | {"actions": self.block(action.block)})
             case _:  # Script; mypy knows
@@ -108,12 +102,12 @@ class ActionWriter:
         """XState's delayed `raise` is a send to oneself with a delay; every other send is a `sendTo`."""
         params = _event(action.event, action.data)
         if action.to is not None:
-            params["to"] = written_value(action.to)
+            params["to"] = write_value(action.to)
         if action.delay is not None:
             params["delay"] = written_delay(action.delay)
         # A field's name is no value: it is read as it stands, so nothing in it is escaped.
-        values = {"id": written_value(action.id), "idLocation": action.id_location}
-        values |= {"type": written_value(action.type), "restore": action.restore}
+        values = {"id": write_value(action.id), "idLocation": action.id_location}
+        values |= {"type": write_value(action.type), "restore": action.restore}
         params |= {key: each for key, each in values.items() if each is not None}
         raised = action.to is None and action.delay is not None
         return self._built_in("xstate.raise" if raised else "xstate.sendTo", params)
@@ -128,49 +122,32 @@ class ActionWriter:
         return {"type": name, "params": params}
 
     def field(self, owner: Any, name: str) -> Any:
-        """A field of a model value as `meta.interlock` holds it: no places, no defaults, texts by their type."""
-        return self._record(getattr(owner, name), is_value=_is_value(type_hints(type(owner))[name]))
-
-    def _record(self, value: Any, *, is_value: bool) -> Any:
-        if isinstance(value, _GUARDS):
-            return self.guard(value)
-        if isinstance(value, _ACTIONS):
-            return self.action(value)
-        if isinstance(value, tuple):
-            return [self._record(each, is_value=is_value) for each in value]
-        if is_dataclass(value) and not isinstance(value, Expression):
-            names = [each.name for each in fields(value) if getattr(value, each.name) != each.default]
-            return {name: self.field(value, name) for name in names if name != "place"}
-        return value if isinstance(value, str) and not is_value else written_value(value)
-
-
-def _is_value(hint: Any) -> bool:
-    """Whether a type leaves room for an expression, so that a text in it needs its `=` escaped."""
-    return hint is Any or any(_is_value(each) for each in get_args(hint))
+        """A field of a model value as `meta.interlock` holds it."""
+        return extension_json.write_field(owner, name, self.leaves)
 
 
 def written_delay(delay: Value) -> Any:
     """A delay as JSON: milliseconds where it is a duration in its shortest form, so that the text comes back."""
     ms = parse_duration(delay) if isinstance(delay, str) else None
-    return written_value(delay) if ms is None or format_duration(ms) != delay else ms
+    return write_value(delay) if ms is None or format_duration(ms) != delay else ms
 
 
 def _named(name: str, arguments: Value) -> Any:
-    return name if arguments is None else {"type": name, "params": written_value(arguments)}
+    return name if arguments is None else {"type": name, "params": write_value(arguments)}
 
 
 def _event(name: Value, data: Value) -> dict[str, Any]:
     """`event` of an action, and `data` beside it where the payload is no mapping that fits into the event."""
     if data is None:
-        return {"event": {"type": written_value(name)}}
+        return {"event": {"type": write_value(name)}}
     if isinstance(data, dict) and data and "type" not in data:
-        return {"event": {"type": written_value(name), **written_value(data)}}
-    return {"event": {"type": written_value(name)}, "data": written_value(data)}
+        return {"event": {"type": write_value(name), **write_value(data)}}
+    return {"event": {"type": write_value(name)}, "data": write_value(data)}
 
 
 def _values(action: Assign) -> Any:
     """A mapping where that keeps order and count, else pairs."""
     keys = [path for path, _ in action.values]
     if keys and in_javascript_order(dict.fromkeys(keys)) == keys:
-        return {path: written_value(value) for path, value in action.values}
-    return [[path, written_value(value)] for path, value in action.values]
+        return {path: write_value(value) for path, value in action.values}
+    return [[path, write_value(value)] for path, value in action.values]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from interlock.definition.codec import read_value, write_value
 from interlock.definition.source.node import Located
-from interlock.definition.xstate.source import value_of, written_value
 from interlock.errors import NOWHERE
 from interlock.model.document.actions import (
     Action,
@@ -226,7 +226,7 @@ def test_guards_that_cannot_be_read(written: Any, expected: list[str]) -> None:
 )
 def test_values(text: Any, value: Any) -> None:
     """A leading `=` makes an expression, a backslash before it takes it as it is."""
-    assert value == value_of(Located(text, NOWHERE))
+    assert value == read_value(Located(text, NOWHERE))
 
 
 @pytest.mark.parametrize("value", [N, "=x", "\\=x", "\\x", "x", [1, N, {"a": "=="}], None, True])
@@ -240,7 +240,7 @@ def test_values_come_back(value: Any) -> None:
             return Located([located(each) for each in plain], NOWHERE)
         return Located(plain, NOWHERE)
 
-    assert value == value_of(located(written_value(value)))
+    assert value == read_value(located(write_value(value)))
 
 
 def test_an_expression_knows_its_place() -> None:
