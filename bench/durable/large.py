@@ -27,9 +27,9 @@ from bench.durable.engines.interlock_stores import CHART, InlineFiles
 from bench.durable.order import CLIENTS, EVENTS
 from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.runtime.chart_registry import Charts
-from interlock.runtime.history.replay import replayed
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.history.replay import replay
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.store import FileStore
@@ -44,7 +44,7 @@ SEED = 1
 
 
 def _runtime(store: FileStore | SqliteStore | MemoryStore | Filling) -> Runtime:
-    return Runtime(store, Charts([CHART.kernel]), SystemClock())
+    return Runtime(store, ChartRegistry([CHART.kernel]), SystemClock())
 
 
 # Recovery
@@ -108,7 +108,7 @@ class Filling(SqliteStore):
         self._own.execute("PRAGMA wal_autocheckpoint = 20000")
         self._open = 0
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """Write one step."""
         if self._open == 0:
             begin(self._own)
@@ -150,14 +150,14 @@ async def recovery_sqlite(folder: Path, entries: int, repeats: int) -> dict[str,
     url = f"sqlite:///{path}"
     snapshot_ms = [await _timed(url, entries) for _ in range(repeats)]
     journal_ms = []
-    charts = Charts([CHART.kernel])
+    charts = ChartRegistry([CHART.kernel])
     for _ in range(repeats):
         store = SqliteStore(path)
         gc.collect()
         began = time.perf_counter()
         snapshot, after = None, 0
         while records := await store.read(LONG, after=after):
-            snapshot = replayed(charts, LONG, snapshot, (each.entry for each in records))
+            snapshot = replay(charts, LONG, snapshot, (each.entry for each in records))
             after = records[-1].version
         journal_ms.append(1e3 * (time.perf_counter() - began))
         await store.close()
@@ -221,7 +221,7 @@ class _Noting(MemoryStore):
         super().__init__()
         self._kept = kept
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """Note, and keep."""
         self._kept.append(append)
         return await super().append(append)

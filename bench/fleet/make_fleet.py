@@ -25,8 +25,8 @@ from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry
-from interlock.model.journal.record import encode_record, genesis
-from interlock.ports.store import Query
+from interlock.model.journal.record import chain_start, encode_record
+from interlock.ports.store import EntityQuery
 from interlock.stores.sqlite.commit import (
     INSERT_ENTITY,
     INSERT_JOURNAL,
@@ -67,7 +67,7 @@ def rows(sample: Sample, own: str, time_ms: int) -> dict[str, list[tuple[Any, ..
     """What the steps of a sample write under a name."""
     entity, name = f"order/{own}", ("", "order", own)
     found: dict[str, list[tuple[Any, ...]]] = {"journal": [], "keys": []}
-    head, size = genesis(entity), 0
+    head, size = chain_start(entity), 0
     before: tuple[str, ...] = ()
     snapshot = sample.steps[-1][1].snapshot
     for number, (event, step) in enumerate(sample.steps, start=1):
@@ -151,15 +151,15 @@ async def ask(path: Path) -> None:
     """Time the questions of the pages, each a few times, the best of them."""
     store = SqliteStore(path)
     now_ms = time.time_ns() // 1_000_000
-    page = await store.find(Query(kind="order", state="paid"))
+    page = await store.find(EntityQuery(kind="order", state="paid"))
     questions: dict[str, Callable[[], Awaitable[object]]] = {
         "populations": lambda: store.counts("order"),
         "stuck, counted": lambda: store.overdue("order", "paid", before_ms=now_ms),
-        "oldest in a state": lambda: store.find(Query(kind="order", state="paid")),
-        "next page": lambda: store.find(Query(kind="order", state="paid", after=page.after)),
-        "by beginning of the id": lambda: store.find(Query(kind="order", prefix="ord-00000012")),
-        "by tag": lambda: store.find(Query(kind="order", tag="open")),
-        "by revision, none": lambda: store.find(Query(kind="order", revision="none")),
+        "oldest in a state": lambda: store.find(EntityQuery(kind="order", state="paid")),
+        "next page": lambda: store.find(EntityQuery(kind="order", state="paid", after=page.after)),
+        "by beginning of the id": lambda: store.find(EntityQuery(kind="order", prefix="ord-00000012")),
+        "by tag": lambda: store.find(EntityQuery(kind="order", tag="open")),
+        "by revision, none": lambda: store.find(EntityQuery(kind="order", revision="none")),
         "one journal": lambda: store.read("order/ord-000000123"),
     }
     for name, question in questions.items():

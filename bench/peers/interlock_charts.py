@@ -33,11 +33,11 @@ from bench.workloads import (
     check_toggle,
     clock_ns,
 )
-from interlock.kernel.fast_path import HITS
+from interlock.kernel.fast_path import COMPILE_AFTER_USES
 from interlock.kernel.step import Kernel
 
 CHARTS = Path(__file__).resolve().parents[1] / "charts"
-HEAT = HITS + 2
+HEAT = COMPILE_AFTER_USES + 2
 """Cycles of events after which every configuration and event of a workload has its fast function."""
 
 

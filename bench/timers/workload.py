@@ -20,13 +20,13 @@ import time
 from pathlib import Path
 
 import interlock
-from interlock.effects.work_delta import left
+from interlock.effects.work_delta import work_delta
 from interlock.model.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.runtime.chart_registry import Charts
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
@@ -103,11 +103,11 @@ class Noting(SqliteStore):
         self.late_ms: list[int] = []
         self.all_fired = asyncio.Event()
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """Keep, and note: also what a lane stops waiting for, because its renewal finds the timer gone already."""
         return await asyncio.shield(asyncio.ensure_future(self._noted(append)))
 
-    async def _noted(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def _noted(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         answer = await super().append(append)
         if isinstance(answer, Appended):
             self.late_ms.append(self._shifted.now_ms() - self._due_ms.pop(append.entity))
@@ -140,7 +140,7 @@ def _created(lamp: interlock.BoundChart, number: int, wait_ms: int, began_ms: in
     event = Event(CREATE, {"context": {"wait": wait_ms}}, time_ms=began_ms, type="platform")
     after = step.snapshot.configuration
     entry = Entry(1, event, "applied", (), after, step.snapshot.revision, "create", None, None, step.effects)
-    append = Append("lamp", entity, 0, entry, step.snapshot, ("lit",), (), left(None, step, began_ms))
+    append = Append("lamp", entity, 0, entry, step.snapshot, ("lit",), (), work_delta(None, step, began_ms))
     return append, encode(step.snapshot)
 
 
@@ -174,7 +174,7 @@ async def measured(folder: Path, entities: int, timers_each: int, due: int, per_
         f"lamp/{turn * stride:08d}": began_ms + LEAD_MS + round((turn * 7919 % due) * gap_ms) for turn in range(due)
     }
     store = Noting(path, due_ms, clock)
-    runtime = Runtime(store, Charts([lamp.kernel]), clock)
+    runtime = Runtime(store, ChartRegistry([lamp.kernel]), clock)
     worker = Worker(runtime, {})
     began_cpu = time.process_time()
     await worker.start()

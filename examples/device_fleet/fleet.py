@@ -39,7 +39,7 @@ def fleet(devices: Devices, *, every: str = "1m", definition: Path = CHART) -> i
         await devices.install(attempt.entity, attempt.input["firmware"], attempt.key)
 
     @device.reconciler("firmware", state="steady", every=every, desired="firmware", drift="firmware.drifted")
-    async def observe(seen: interlock.Seen) -> str:
+    async def observe(seen: interlock.ReconcileRequest) -> str:
         return await devices.observe(seen.entity)
 
     return device

@@ -47,8 +47,8 @@ def shop(services: Services, definition: Path = CHART, *, older: str = "5m", eve
         return {"charge": await services.find(attempt.input["charge"])}
 
     @order.reconciler("unresolved-charges", state="charge_unresolved", older=older, every=every)
-    async def look_again(seen: interlock.Seen) -> interlock.Answer:
-        return interlock.Answer("charge.resolved", {"charge": await services.find(f"{seen.entity}/charge")})
+    async def look_again(seen: interlock.ReconcileRequest) -> interlock.ReconcileResult:
+        return interlock.ReconcileResult("charge.resolved", {"charge": await services.find(f"{seen.entity}/charge")})
 
     @order.handler("payment.refund")
     async def refund(attempt: interlock.Attempt) -> None:

@@ -9,13 +9,13 @@ if TYPE_CHECKING:
 
     from interlock.assemble.charts import (
         BoundChart,
-        answer,
-        failure,
-        firing,
+        done_event,
+        failed_event,
         load,
         loads,
+        timer_event,
     )
-    from interlock.assemble.runtimes import intake, open  # noqa: A004  # the name users read: interlock.open
+    from interlock.assemble.runtimes import consume, open  # noqa: A004  # the name users read: interlock.open
     from interlock.definition.builder import namespace as build
     from interlock.effects.handlers import Attempt
     from interlock.errors import (
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from interlock.model.journal.message import Message
     from interlock.model.snapshot import Snapshot
     from interlock.model.step import Fault, Step
-    from interlock.ports.reconcile import Answer, Seen
-    from interlock.ports.store import Page, Query, Row
-    from interlock.render.drawing import Depiction
+    from interlock.ports.reconcile import ReconcileRequest, ReconcileResult
+    from interlock.ports.store import EntityPage, EntityQuery, EntityRow
+    from interlock.render.drawing import Drawing
     from interlock.runtime.blocking import BlockingRuntime
-    from interlock.runtime.history.verify import Problem, Proof
-    from interlock.runtime.intake import Delivery, Intake
+    from interlock.runtime.history.verify import Verification, VerificationProblem
+    from interlock.runtime.intake import Consumer, Delivery
     from interlock.runtime.runtime import Runtime
-    from interlock.runtime.shutdown import Drained
+    from interlock.runtime.shutdown import DrainReport
     from interlock.shm.lifecycle.asgi import DrainMiddleware, drain_workers
     from interlock.shm.lifecycle.chart import AtomicChart
-    from interlock.shm.lifecycle.drain import DrainReport
+    from interlock.shm.lifecycle.drain import CloseReport
     from interlock.shm.lifecycle.gate import Gate
     from interlock.shm.lifecycle.lifecycle import Lifecycle
     from interlock.shm.memory.permits import Permit, Phase
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     __version__: str = _version("interlock")
 
 _HOMES = {
-    "Answer": "interlock.ports.reconcile",
+    "ReconcileResult": "interlock.ports.reconcile",
     "ArchivedError": "interlock.errors",
     "AtomicChart": "interlock.shm.lifecycle.chart",
     "AtomicWord": "interlock.shm.memory.words",
@@ -81,59 +81,58 @@ _HOMES = {
     "DefinitionError": "interlock.errors",
     "Delivery": "interlock.runtime.intake",
     "DeniedError": "interlock.errors",
-    "Depiction": "interlock.render.drawing",
+    "Drawing": "interlock.render.drawing",
     "Deque": "interlock.shm.queue.deque",
     "Diagnostic": "interlock.errors",
     "Document": "interlock.model.document.document",
     "DrainMiddleware": "interlock.shm.lifecycle.asgi",
-    "DrainReport": "interlock.shm.lifecycle.drain",
-    "Drained": "interlock.runtime.shutdown",
+    "CloseReport": "interlock.shm.lifecycle.drain",
+    "DrainReport": "interlock.runtime.shutdown",
     "Effect": "interlock.model.effect",
     "Entry": "interlock.model.journal.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
     "Gate": "interlock.shm.lifecycle.gate",
     "Inbox": "interlock.shm.queue.inbox",
-    "Intake": "interlock.runtime.intake",
+    "Consumer": "interlock.runtime.intake",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
     "Lifecycle": "interlock.shm.lifecycle.lifecycle",
     "Message": "interlock.model.journal.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
-    "Page": "interlock.ports.store",
+    "EntityPage": "interlock.ports.store",
     "Permit": "interlock.shm.memory.permits",
     "Phase": "interlock.shm.memory.permits",
     "Place": "interlock.errors",
-    "Problem": "interlock.runtime.history.verify",
-    "Proof": "interlock.runtime.history.verify",
-    "Query": "interlock.ports.store",
+    "VerificationProblem": "interlock.runtime.history.verify",
+    "Verification": "interlock.runtime.history.verify",
+    "EntityQuery": "interlock.ports.store",
     "Receipt": "interlock.model.journal.entry",
     "Region": "interlock.shm.memory.region",
     "RejectedError": "interlock.errors",
-    "Row": "interlock.ports.store",
+    "EntityRow": "interlock.ports.store",
     "Runtime": "interlock.runtime.runtime",
-    "Seen": "interlock.ports.reconcile",
+    "ReconcileRequest": "interlock.ports.reconcile",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
     "TaskPool": "interlock.shm.pool.pool",
     "UnavailableError": "interlock.errors",
     "UsageError": "interlock.errors",
-    "answer": "interlock.assemble.charts",
+    "done_event": "interlock.assemble.charts",
     "decode_event": "interlock.model.codec",
     "decode_snapshot": "interlock.model.codec",
     "drain_workers": "interlock.shm.lifecycle.asgi",
     "encode": "interlock.model.codec",
-    "failure": "interlock.assemble.charts",
-    "firing": "interlock.assemble.charts",
-    "intake": "interlock.assemble.runtimes",
+    "failed_event": "interlock.assemble.charts",
+    "timer_event": "interlock.assemble.charts",
+    "consume": "interlock.assemble.runtimes",
     "load": "interlock.assemble.charts",
     "loads": "interlock.assemble.charts",
     "open": "interlock.assemble.runtimes",
 }
 
 __all__ = (
-    "Answer",
     "ArchivedError",
     "AtomicChart",
     "AtomicWord",
@@ -142,62 +141,63 @@ __all__ = (
     "BoundChart",
     "Candidate",
     "Chart",
+    "CloseReport",
     "ConflictError",
+    "Consumer",
     "CorruptionError",
     "DefinitionError",
     "Delivery",
     "DeniedError",
-    "Depiction",
     "Deque",
     "Diagnostic",
     "Document",
     "DrainMiddleware",
     "DrainReport",
-    "Drained",
+    "Drawing",
     "Effect",
+    "EntityPage",
+    "EntityQuery",
+    "EntityRow",
     "Entry",
     "Event",
     "Fault",
     "Gate",
     "Inbox",
-    "Intake",
     "InterlockError",
     "InternalError",
     "Lifecycle",
     "Message",
     "MissingExtraError",
     "NotFoundError",
-    "Page",
     "Permit",
     "Phase",
     "Place",
-    "Problem",
-    "Proof",
-    "Query",
     "Receipt",
+    "ReconcileRequest",
+    "ReconcileResult",
     "Region",
     "RejectedError",
-    "Row",
     "Runtime",
-    "Seen",
     "Snapshot",
     "Step",
     "TaskPool",
     "UnavailableError",
     "UsageError",
+    "Verification",
+    "VerificationProblem",
     "__version__",
-    "answer",
     "build",
+    "consume",
     "decode_event",
     "decode_snapshot",
+    "done_event",
     "drain_workers",
     "encode",
-    "failure",
-    "firing",
-    "intake",
+    "failed_event",
     "load",
     "loads",
     "open",
+    "timer_event",
 )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.assemble.runtimes import intake
-from interlock.buses.registry import opened_bus, opened_source
+from interlock.assemble.runtimes import consume
+from interlock.buses.registry import open_bus_url, open_source_url
 from interlock.model.journal.message import Message, decode_message
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.intake import Delivery
@@ -71,7 +71,7 @@ async def all_sent(runtime: interlock.Runtime) -> None:
 
 async def read(url: str, count: int) -> list[Message]:
     """The first messages of a stream, as they come."""
-    source = opened_source(url)
+    source = open_source_url(url)
     found: list[Message] = []
     stream = source.incoming()
     try:
@@ -126,7 +126,7 @@ async def test_a_broker_that_is_killed_and_comes_back_costs_no_message_and_no_or
         # What NATS has sent to a reader and dies before it arrives comes again after newer ones, unless one is under
         # way at a time: the mirror would reject those.
         strictly = "&in_hand=1&wait=2" if broker.name == "nats" else ""
-        async with intake(reading(broker, "storm") + strictly, mirrors, mirrored) as taking:
+        async with consume(reading(broker, "storm") + strictly, mirrors, mirrored) as taking:
             for number in range(ROUNDS):
                 await asyncio.gather(*(orders.send(name, "step") for name in names))
                 if number == 1:
@@ -145,16 +145,16 @@ async def test_a_broker_that_is_killed_and_comes_back_costs_no_message_and_no_or
 async def test_what_is_no_message_is_set_aside_and_the_next_goes(broker: Any) -> None:
     """Poison holds nobody up, and does not come again."""
     raw = {"nats": _nats, "redis": _redis, "kafka": _kafka, "rabbitmq": _rabbitmq}[broker.name]
-    bus = opened_bus(broker.url("poison"))
+    bus = open_bus_url(broker.url("poison"))
     await bus.publish(Message(id="1", source="/x", type="order.counted", subject="order/1", data={"n": 1}))
     await raw(broker, b"{ no message")
     await bus.publish(Message(id="2", source="/x", type="order.counted", subject="order/1", data={"n": 2}))
     async with interlock.open("memory:", charts=[interlock.loads(MIRROR)]) as mirrors:
-        async with intake(reading(broker, "poison"), mirrors, mirrored) as taking:
+        async with consume(reading(broker, "poison"), mirrors, mirrored) as taking:
             await eventually(lambda: taking.counts.total() == 3)
         await bus.publish(Message(id="3", source="/x", type="order.counted", subject="order/1", data={"n": 3}))
         await bus.close()
-        async with intake(reading(broker, "poison"), mirrors, mirrored) as again:
+        async with consume(reading(broker, "poison"), mirrors, mirrored) as again:
             await eventually(lambda: again.counts["applied"] == 1)  # whatever were left would come before it
 
     if broker.name == "redis":

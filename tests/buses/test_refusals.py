@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.buses.registry import opened_bus
+from interlock.buses.registry import open_bus_url
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
 from interlock.model.journal.message import Message
 from tests.buses import servers
@@ -19,7 +19,7 @@ LARGE = Message(id="order/1/2/0", source="/x", type="order.paid", subject="order
 
 async def refused(url: str, message: Message = MESSAGE) -> InterlockError:
     """What is raised for one message."""
-    bus = opened_bus(url)
+    bus = open_bus_url(url)
     try:
         with pytest.raises(InterlockError) as caught:
             await bus.publish(message)
@@ -46,7 +46,7 @@ async def test_a_message_too_large_for_nats_is_never_taken(nats: servers.Nats) -
 
 async def test_a_subject_that_another_stream_has_is_told(nats: servers.Nats) -> None:
     """The message must not go to a stream that nobody meant."""
-    bus = opened_bus(nats.url("mine"))
+    bus = open_bus_url(nats.url("mine"))
     await bus.publish(MESSAGE)
     await bus.close()
     found = await refused(nats.url("theirs", "&subject=mine"))
@@ -74,7 +74,7 @@ async def test_a_missing_right_at_nats_is_told(guarded: servers.Nats, monkeypatc
     from interlock.buses import nats
 
     monkeypatch.setattr(nats, "SECONDS", 3.0)
-    bus = opened_bus(guarded.url("orders", login="boss:hunter2@"))
+    bus = open_bus_url(guarded.url("orders", login="boss:hunter2@"))
     await bus.publish(MESSAGE)
     await bus.close()
     publish = await refused(guarded.url("orders", "", login="guest:hunter2@"))
@@ -112,7 +112,7 @@ async def test_a_length_keeps_a_stream_of_redis_short(redis: servers.Redis) -> N
     """About so long: Redis cuts whole blocks."""
     from redis.asyncio import Redis
 
-    bus = opened_bus(redis.url("short", "&length=10"))
+    bus = open_bus_url(redis.url("short", "&length=10"))
     await asyncio.gather(*(bus.publish(MESSAGE) for _ in range(500)))
     await bus.close()
     client = Redis(port=redis.port)
@@ -153,7 +153,7 @@ async def test_a_message_that_rabbitmq_refuses_disturbs_no_other(rabbitmq: serve
     queue = await channel.declare_queue("mixed", durable=True)
     await queue.bind(exchange, "order.#")
     await connection.close()
-    bus = opened_bus(f"amqp://guest:guest@127.0.0.1:{rabbitmq.port}/?exchange=mixed")
+    bus = open_bus_url(f"amqp://guest:guest@127.0.0.1:{rabbitmq.port}/?exchange=mixed")
     kinds = ["stray" if number % 10 == 0 else "order.paid" for number in range(50)]
     messages = [Message(id=f"{number}", source="/x", type=kind) for number, kind in enumerate(kinds)]
     found = await asyncio.gather(*(bus.publish(each) for each in messages), return_exceptions=True)

@@ -19,7 +19,7 @@ from typing import Any
 from interlock.model.journal.entry import Entry
 from interlock.model.journal.message import Message
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Query, Row
+from interlock.ports.store import EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.runtime import Runtime
 from tests.chaos.ledger import FLEETING
@@ -69,13 +69,13 @@ class Verdict:
         return f"chaos: {self.entities:,} entities, {counts}, {sagas}"
 
 
-async def rows_of(runtime: Runtime) -> list[Row]:
+async def rows_of(runtime: Runtime) -> list[EntityRow]:
     """Every entity of the kinds that a storm plays with, as lists show it."""
-    found: list[Row] = []
+    found: list[EntityRow] = []
     for kind in HELD:
         after: str | None = None
         while True:
-            page = await runtime.list(Query(kind=kind, after=after, limit=500))
+            page = await runtime.list(EntityQuery(kind=kind, after=after, limit=500))
             found += page.rows
             after = page.after
             if after is None:

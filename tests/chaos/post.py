@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from interlock.buses.registry import opened_source
+from interlock.buses.registry import open_source_url
 from interlock.model.journal.message import Message, decode_message
 from tests.buses.servers import Nats
 
@@ -51,7 +51,7 @@ class Post:
 
     async def read(self, count: int) -> list[Message]:
         """What it was given, in its order: so many, or fewer when nothing comes any more."""
-        source = opened_source(self._broker.url(STREAM, "&group=checker"))
+        source = open_source_url(self._broker.url(STREAM, "&group=checker"))
         found: list[Message] = []
         try:
             async with aclosing(source.incoming()) as incoming:

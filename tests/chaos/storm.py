@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.assemble.runtimes import open as opening
-from interlock.ports.store import Row
+from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.runtime import Runtime
 from tests.chaos.checker import HELD, Verdict, judge_messages, judged, rows_of
@@ -171,15 +171,15 @@ async def _count_rows(runtime: Runtime) -> int:
     return len((await runtime.store.works(WorkQuery(limit=1))).rows)
 
 
-def _rests(row: Row) -> bool:
+def _rests(row: EntityRow) -> bool:
     return ", ".join(row.configuration) in HELD[_kind(row)]
 
 
-def _kind(row: Row) -> str:
+def _kind(row: EntityRow) -> str:
     return row.entity.partition("/")[0]
 
 
-async def _attended(runtime: Runtime, line: Line, row: Row, outcome: Outcome) -> None:
+async def _attended(runtime: Runtime, line: Line, row: EntityRow, outcome: Outcome) -> None:
     """An entity that waits for a person gets one, who puts right by hand what has to be, and says so."""
     state = ", ".join(row.configuration)
     answer = PEOPLE.get(state) or PEOPLE.get(f"{_kind(row)} {state}")

@@ -13,10 +13,10 @@ from examples.order.order import CUSTOMER
 from examples.vm.vm import OWNER
 from interlock.errors import RejectedError, UnavailableError
 from interlock.model.journal.message import Message
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.ports.store import Append
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
@@ -84,7 +84,7 @@ async def stage(folder: Path, services: Quiet | None = None, *, at_work: bool = 
     write_definitions(folder)
     services, store, clock = services or Quiet(), MemoryStore(), VirtualClock()
     bound = charts(services, folder)
-    runtime = Runtime(store, Charts(each.kernel for each in bound), clock)
+    runtime = Runtime(store, ChartRegistry(each.kernel for each in bound), clock)
     worker = Worker(runtime, {name: each for chart in bound for name, each in chart.handlers.items()})
     if at_work:
         await worker.start()
@@ -157,7 +157,7 @@ async def test_a_lost_row_is_found(tmp_path: Path) -> None:
         await here.runtime.send("order/1", "order.placed", key="placed", principal=CUSTOMER)
         (row,) = (await here.store.works(WorkQuery(lane="effect"))).rows
 
-        assert await here.store.drop("order/1", Place("effect", row.work.place.version, row.work.place.ordinal))
+        assert await here.store.drop("order/1", WorkId("effect", row.work.place.version, row.work.place.ordinal))
         assert ["order/1 is in charge_pending"] == (await here.verdict()).stuck
 
 

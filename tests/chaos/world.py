@@ -20,7 +20,7 @@ from typing import Any
 from examples.order import order
 from examples.vm import vm
 from interlock.assemble.charts import BoundChart
-from interlock.assemble.runtimes import Opening
+from interlock.assemble.runtimes import PendingRuntime
 from interlock.assemble.runtimes import open as opening
 from interlock.model.duration import parse_duration
 from interlock.ports.clock import SystemClock
@@ -129,7 +129,7 @@ def works(
     asyncio.run(_worked(opened, pipe))
 
 
-async def _worked(opened: Opening, pipe: Connection) -> None:
+async def _worked(opened: PendingRuntime, pipe: Connection) -> None:
     told_to_leave, loop = asyncio.Event(), asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, told_to_leave.set)
     loop.add_reader(pipe.fileno(), os._exit, 1)  # nothing ever comes but its end: nobody is there to end us

@@ -17,19 +17,19 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import opened_store
-from interlock.model.journal.work import Left, Place, Work
+from interlock.assemble.runtimes import open_store_url
+from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Store
-from interlock.ports.work import Settled, WorkStore
-from interlock.runtime.worker.work_operations import Act, Desk
+from interlock.ports.work import Settlement, WorkStore
+from interlock.runtime.worker.work_operations import Act, WorkOperations
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.sqlite.store import SqliteStore
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
 from tests.crash.sqlite_writers import Deadly, say
 
-CHARGE = Place("effect", 2, 0)
+CHARGE = WorkId("effect", 2, 0)
 KILLS_MAX = 200
 
 
@@ -59,10 +59,10 @@ async def dead_letter(store: Store, entity: str, *, dies: bool) -> None:
     life = Life(entity)
     await kept(store, life.created())
     work = Work(CHARGE, entity, {"name": entity}, 0)
-    await kept(store, replace(life.stepped(key="first"), left=Left(born=(work,))))
+    await kept(store, replace(life.stepped(key="first"), left=WorkDelta(born=(work,))))
     now_ms = SystemClock().now_ms()
     (claim,) = await store.claim("effect", (entity,), owner="w", now_ms=now_ms, until_ms=now_ms + 60_000, limit=1)
-    verdict = Settled(claim, "dead" if dies else "again", now_ms + 3_600_000, {"code": "card.refused"})
+    verdict = Settlement(claim, "dead" if dies else "again", now_ms + 3_600_000, {"code": "card.refused"})
     assert (True,) == await store.settle((verdict,), now_ms=now_ms)
 
 
@@ -75,10 +75,10 @@ async def acted(address: str, act: str, kill_at: int) -> None:
     elif address.startswith("postgres"):
         for name in ("fetch", "fetchval", "fetchrow", "execute"):
             setattr(asyncpg.Connection, name, countdown.before(getattr(asyncpg.Connection, name)))
-    store = await opened_store(address)
+    store = await open_store_url(address)
     entity = f"parcel/{kill_at}"
     await dead_letter(store, entity, dies=act != "requeue")
-    desk = Desk(store, SystemClock())
+    desk = WorkOperations(store, SystemClock())
     row = await desk.at(entity, CHARGE)
     if isinstance(store, SqliteStore):
         deadly = Deadly(store._writer.ledger._connection, kill_at)

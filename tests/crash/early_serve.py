@@ -12,17 +12,17 @@ import sys
 from collections import deque
 
 from interlock.cli.main import main
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.stores.sqlite.store import SqliteStore
 
 HELD = 20
 
 _append = SqliteStore.append
 _held: deque[Append] = deque()
-_keeping: set[asyncio.Task[Appended | Duplicate | Conflict | Stale]] = set()
+_keeping: set[asyncio.Task[Appended | Duplicate | Conflict | StaleAttempt]] = set()
 
 
-async def append_early(store: SqliteStore, append: Append) -> Appended | Duplicate | Conflict | Stale:
+async def append_early(store: SqliteStore, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
     """Say that a step is kept, and keep the one that came `HELD` steps before it."""
     _held.append(append)
     if len(_held) > HELD:

@@ -7,28 +7,28 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.stores.files.journal import reading
-from interlock.stores.files.journal.durable_io import Shared
+from interlock.stores.files.journal.durable_io import DurableIO
 from interlock.stores.files.journal.journal import Journal
 from interlock.stores.files.journal.segments import Base, joined
-from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.journal.snapshot_file import Position
 from interlock.stores.files.journal.work import WorkJournal
-from interlock.stores.files.journal.work_lines import Rows, Stand
+from interlock.stores.files.journal.work_lines import UnfinishedWork, WorkState
 from interlock.stores.files.work import dispatcher
-from interlock.stores.files.work.markers import Pending
+from interlock.stores.files.work.markers import WorkMarkers
 from tests.crash.stories import Mutant, simulated
 
 
 def unsynced_marker() -> AbstractContextManager[Any]:
     """The marker's directory is not flushed: the power fails after the receipt, and nobody finds the work."""
-    real = Shared.flushed
+    real = DurableIO.flushed
 
-    def flushed(self: Shared, address: Any, flush: Any, descriptor: int, poisoned: str) -> None:
+    def flushed(self: DurableIO, address: Any, flush: Any, descriptor: int, poisoned: str) -> None:
         if not poisoned.startswith("pending/"):
             real(self, address, flush, descriptor, poisoned)
 
-    return patch.object(Shared, "flushed", flushed)
+    return patch.object(DurableIO, "flushed", flushed)
 
 
 def marker_after_entry() -> AbstractContextManager[Any]:
@@ -37,7 +37,7 @@ def marker_after_entry() -> AbstractContextManager[Any]:
 
     def write(self: Journal, append: Any) -> None:
         announced = self._is_announced
-        with patch.object(Pending, "announce", lambda *each: None):
+        with patch.object(WorkMarkers, "announce", lambda *each: None):
             real(self, append)
         if append.left.born and not announced:
             self._shared.markers.announce(self.address)
@@ -103,14 +103,14 @@ def unsynced_attempt() -> AbstractContextManager[Any]:
 
 def unmarked_attempt() -> AbstractContextManager[Any]:
     """That work was begun is known in memory only."""
-    return patch.object(dispatcher.Dispatch, "_begin", lambda self, claim: True)
+    return patch.object(dispatcher.Dispatcher, "_begin", lambda self, claim: True)
 
 
 def unsynced_drop() -> AbstractContextManager[Any]:
     """What a person dropped comes back with a power cut."""
     real = WorkJournal._write_mark
 
-    def write(self: WorkJournal, place: Place, stand: Stand | None, *, is_sure: bool) -> None:
+    def write(self: WorkJournal, place: WorkId, stand: WorkState | None, *, is_sure: bool) -> None:
         real(self, place, stand, is_sure=is_sure and stand is not None)
 
     return patch.object(WorkJournal, "_write_mark", write)
@@ -118,7 +118,7 @@ def unsynced_drop() -> AbstractContextManager[Any]:
 
 def snapshot_without_work() -> AbstractContextManager[Any]:
     """A snapshot forgets the work that was unfinished when it was kept."""
-    return patch.object(Rows, "encoded", lambda self: b"[]")
+    return patch.object(UnfinishedWork, "encoded", lambda self: b"[]")
 
 
 def snapshot_ahead() -> AbstractContextManager[Any]:
@@ -135,7 +135,7 @@ def snapshot_ahead() -> AbstractContextManager[Any]:
 def skipped_marks() -> AbstractContextManager[Any]:
     """A reading that begins at the last record of a sealed segment passes over the marks behind it."""
 
-    def at(mark: Mark, base: Base, *, is_heard: bool) -> Mark:
+    def at(mark: Position, base: Base, *, is_heard: bool) -> Position:
         return joined(mark, base)
 
     return patch.object(reading, "_joined", at)
@@ -175,12 +175,12 @@ def removed_unlocked() -> AbstractContextManager[Any]:
 
 def announced_unlocked() -> AbstractContextManager[Any]:
     """A marker is made before the lock is taken: it may be removed before the entry is there."""
-    real, announce = Journal.append, Pending.announce
+    real, announce = Journal.append, WorkMarkers.announce
 
     def append(self: Journal, step: Any) -> Any:
         if step.left.born:
             announce(self._shared.markers, self.address)  # type: ignore[arg-type]  # these markers are files
-        with patch.object(Pending, "announce", lambda *each: None):
+        with patch.object(WorkMarkers, "announce", lambda *each: None):
             return real(self, step)
 
     return patch.object(Journal, "append", append)

@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, InterlockError, UnavailableError
-from interlock.model.journal.work import Lane, Left, Place, Work
+from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.store import Append, Appended, Duplicate, Loaded
-from interlock.ports.work import Claim, Settled
-from interlock.stores.files.direct_layout import Journals
+from interlock.ports.work import Claim, Settlement
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS, Dispatch
+from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS, Dispatcher
 from tests.crash.life import BLOCK_BYTES, ENTITY, SETTINGS, Ledger, opened, step
 from tests.crash.simulated import Directory, File, Killed, Simulated, World
 from tests.crash.stories import FAULTS, Family, Moment, Processes, Story
@@ -46,10 +46,10 @@ LATER_MS = 10**9
 
 def work(lane: Lane, version: int, body: dict[str, str] | None = None) -> Work:
     """A piece of work that the entry of a version leaves."""
-    return Work(Place(lane, version, 0), "charge" if lane == "effect" else lane, body or {}, 0)
+    return Work(WorkId(lane, version, 0), "charge" if lane == "effect" else lane, body or {}, 0)
 
 
-def named(place: Place) -> str:
+def named(place: WorkId) -> str:
     """A piece of work in the ledger."""
     return f"{place.lane}/{place.version}"
 
@@ -77,7 +77,7 @@ class Errands(Story):
             *_violations(world.copy(), ledger, self.settings, leaves_more=True),
         ]
 
-    def leave(self, journals: Journals, version: int, left: Left, *, by: str = "k") -> None:
+    def leave(self, journals: DirectLayout, version: int, left: WorkDelta, *, by: str = "k") -> None:
         """An entry with what it leaves and ends."""
         key = f"{by}{version}"
         facts = _facts(left, key)
@@ -87,19 +87,19 @@ class Errands(Story):
         for fact in (key, *facts):
             self.ledger.acknowledged[fact] = version
 
-    def take(self, dispatch: Dispatch, lane: Lane) -> tuple[Claim, ...]:
+    def take(self, dispatch: Dispatcher, lane: Lane) -> tuple[Claim, ...]:
         """Takes up what is due in a lane. From here on it may be performed."""
         claims = dispatch.claim(lane, None, owner="w", now_ms=self.now_ms, until_ms=LATER_MS, limit=9)
         for claim in claims:
             self.ledger.acknowledged[f"begun {named(claim.work.place)}"] = claim.attempt
         return claims
 
-    def finish(self, dispatch: Dispatch, claims: tuple[Claim, ...]) -> None:
+    def finish(self, dispatch: Dispatcher, claims: tuple[Claim, ...]) -> None:
         """Ends work without an entry."""
         self.ledger.asked.update(f"gone {named(each.work.place)}" for each in claims)
-        dispatch.settle(tuple(Settled(each, "done") for each in claims), now_ms=self.now_ms)
+        dispatch.settle(tuple(Settlement(each, "done") for each in claims), now_ms=self.now_ms)
 
-    def drop(self, dispatch: Dispatch, place: Place) -> None:
+    def drop(self, dispatch: Dispatcher, place: WorkId) -> None:
         """A person forgets work, and is told that it is forgotten."""
         self.ledger.asked.add(f"gone {named(place)}")
         if dispatch.drop(ENTITY, place):
@@ -123,40 +123,40 @@ def _flushed(node: File | Directory) -> File | Directory:
     return Directory(node.cache, node.cache, ())
 
 
-def _append(version: int, key: str, left: Left) -> Append:
+def _append(version: int, key: str, left: WorkDelta) -> Append:
     return replace(step(version, key), left=left)
 
 
-def _facts(left: Left, key: str) -> list[str]:
+def _facts(left: WorkDelta, key: str) -> list[str]:
     born = [f"born {named(each.place)} {key}" for each in left.born]
     return born + [f"ended {named(each)}" for each in left.ended]
 
 
-def _charged(story: Errands, journals: Journals, dispatch: Dispatch) -> None:
+def _charged(story: Errands, journals: DirectLayout, dispatch: Dispatcher) -> None:
     """An effect that must not begin twice, answered by an entry; a timer beside it."""
-    story.leave(journals, 1, Left(born=(work("effect", 1, ONCE), work("timer", 1))))
+    story.leave(journals, 1, WorkDelta(born=(work("effect", 1, ONCE), work("timer", 1))))
     story.take(dispatch, "effect")
-    story.leave(journals, 2, Left(born=(work("effect", 2), work("outbox", 2)), ended=(Place("effect", 1, 0),)))
+    story.leave(journals, 2, WorkDelta(born=(work("effect", 2), work("outbox", 2)), ended=(WorkId("effect", 1, 0),)))
 
 
-def _called(story: Errands, journals: Journals, dispatch: Dispatch) -> None:
+def _called(story: Errands, journals: DirectLayout, dispatch: Dispatcher) -> None:
     """An effect that ends without an entry, a timer that fires, and a send. The last mark is not flushed."""
     story.finish(dispatch, story.take(dispatch, "effect"))
-    story.leave(journals, 3, Left(ended=(Place("timer", 1, 0),)))
+    story.leave(journals, 3, WorkDelta(ended=(WorkId("timer", 1, 0),)))
     story.finish(dispatch, story.take(dispatch, "outbox"))
 
 
-def _rested(story: Errands, journals: Journals, dispatch: Dispatch) -> None:
+def _rested(story: Errands, journals: DirectLayout, dispatch: Dispatcher) -> None:
     """The marker goes; then there is work again, more of it, and a person drops some."""
     story.now_ms += 2 * RETIRE_MS
     story.take(dispatch, "timer")
-    story.leave(journals, 4, Left(born=(work("outbox", 4), work("timer", 4))))
-    story.drop(dispatch, Place("timer", 4, 0))
-    story.leave(journals, 5, Left(born=(work("effect", 5),)))
+    story.leave(journals, 4, WorkDelta(born=(work("outbox", 4), work("timer", 4))))
+    story.drop(dispatch, WorkId("timer", 4, 0))
+    story.leave(journals, 5, WorkDelta(born=(work("effect", 5),)))
     story.finish(dispatch, story.take(dispatch, "effect"))
 
 
-Part = Callable[[Errands, Journals, Dispatch], None]
+Part = Callable[[Errands, DirectLayout, Dispatcher], None]
 PARTS: tuple[Part, ...] = (_charged, _called, _rested)
 
 
@@ -185,7 +185,7 @@ def _leave_more(world: World, ledger: Ledger, settings: Settings) -> None:
     journals = opened(fs, settings)
     loaded = journals.load(ENTITY)
     version = 1 + (loaded.version if isinstance(loaded, Loaded) else 0)
-    left = Left(born=(work("timer", version),))
+    left = WorkDelta(born=(work("timer", version),))
     journals.append(_append(version, "new", left))
     ledger.asked.update(["new", *_facts(left, "new")])
     ledger.acknowledged["new"] = version
@@ -199,14 +199,14 @@ def _silence(world: World) -> None:
         world.nodes[number] = File(b"", b"", ())
 
 
-def _all_claimed(dispatch: Dispatch) -> dict[str, int]:
+def _all_claimed(dispatch: Dispatcher) -> dict[str, int]:
     """Everything that a new process takes up, with its attempts. Of an outbox the next comes when the first is gone."""
     found: dict[str, int] = {}
     for lane in LANES:
         while claims := dispatch.claim(lane, None, owner="n", now_ms=LATER_MS, until_ms=2 * LATER_MS, limit=99):
             found |= {named(each.work.place): each.attempt for each in claims}
             if lane == "outbox":
-                dispatch.settle(tuple(Settled(each, "done") for each in claims), now_ms=LATER_MS)
+                dispatch.settle(tuple(Settlement(each, "done") for each in claims), now_ms=LATER_MS)
     return found
 
 
@@ -230,7 +230,7 @@ def _of_work(claims: dict[str, int], versions: dict[str, int], ledger: Ledger) -
     found = [f"lost: the work {place}" for place in here - over - claims.keys()]
     found += [f"phantom: the work {place}" for place in claims.keys() - here]
     found += [f"doubled: the work {place} was over" for place in surely_over & claims.keys()]
-    once = named(Place("effect", 1, 0))
+    once = named(WorkId("effect", 1, 0))
     if once in claims and claims[once] <= kept.get(f"begun {once}", 0):
         found.append(f"doubled: an attempt at {once} is forgotten")
     return found
@@ -274,7 +274,7 @@ def errand_heir(processes: Processes, settings: Settings = SETTINGS) -> Iterator
             story.take(dispatch, lane)
         loaded = journals.load(ENTITY)
         version = 1 + (loaded.version if isinstance(loaded, Loaded) else 0)
-        story.leave(journals, version, Left(born=(work("outbox", version),)), by="h")
+        story.leave(journals, version, WorkDelta(born=(work("outbox", version),)), by="h")
         story.note()
         yield from story.moments
 
@@ -289,7 +289,7 @@ def errand_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterat
             one, two = story.process(1, watched=False), story.process(2, watched=False)
             ours, theirs = story.opened(one), story.opened(two)
             dispatch = theirs.dispatch()
-            story.leave(ours, 1, Left(born=(work("effect", 1, ONCE),)))
+            story.leave(ours, 1, WorkDelta(born=(work("effect", 1, ONCE),)))
             claims = story.take(dispatch, "effect")
             if first_ends:  # nothing is left: the marker goes at the next look but one
                 story.finish(dispatch, claims)
@@ -297,8 +297,8 @@ def errand_rivals(processes: Processes, settings: Settings = SETTINGS) -> Iterat
                 story.take(dispatch, "effect")
             one.kill_at = one.count + number
             try:
-                story.leave(ours, 2, Left(born=(work("timer", 2), work("outbox", 2))))
-                story.leave(ours, 3, Left(born=(work("effect", 3),), ended=(Place("timer", 2, 0),)))
+                story.leave(ours, 2, WorkDelta(born=(work("timer", 2), work("outbox", 2))))
+                story.leave(ours, 3, WorkDelta(born=(work("effect", 3),), ended=(WorkId("timer", 2, 0),)))
                 dies = False
             except Killed:
                 pass
@@ -325,7 +325,7 @@ def errand_faults(processes: Processes, settings: Settings = SETTINGS) -> Iterat
 
 
 def _endure(story: Errands, fs: Simulated) -> None:
-    desk: tuple[Journals, Dispatch] | None = None
+    desk: tuple[DirectLayout, Dispatcher] | None = None
     for part in PARTS:
         for attempt in range(4):
             try:
@@ -342,7 +342,7 @@ def _endure(story: Errands, fs: Simulated) -> None:
     story.note()
 
 
-def _desk(story: Errands, fs: Simulated) -> tuple[Journals, Dispatch]:
+def _desk(story: Errands, fs: Simulated) -> tuple[DirectLayout, Dispatcher]:
     journals = story.opened(fs)
     return journals, journals.dispatch()
 

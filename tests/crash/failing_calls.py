@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.errors import InterlockError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import Appended, Duplicate
 from interlock.stores.files.log_layout.wal import CHECKPOINT, segment_name
 from interlock.stores.files.names import JOURNAL, NEXT, SNAPSHOT, TEMPORARY, directory_name
@@ -329,8 +329,8 @@ def examined(store: str, place: Path, ledger: Ledger) -> list[str]:
     return found
 
 
-def _records(handle: Plain) -> tuple[Record, ...]:
-    records: list[Record] = []
+def _records(handle: Plain) -> tuple[JournalRecord, ...]:
+    records: list[JournalRecord] = []
     while page := handle.read(ENTITY, after=len(records)):
         records += page
     return tuple(records)

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from interlock.errors import UnavailableError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Stale
-from interlock.stores.files.direct_layout import Journals
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.log_layout.layout import BatchedJournals
@@ -51,10 +51,10 @@ class Plain(Protocol):
     def load(self, entity: str) -> Loaded | Duplicate | None:
         """The entity as it is."""
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
         """Keep one step."""
 
-    def read(self, entity: str, *, after: int = 0) -> tuple[Record, ...]:
+    def read(self, entity: str, *, after: int = 0) -> tuple[JournalRecord, ...]:
         """A page of records."""
 
     def close(self) -> None:
@@ -88,12 +88,12 @@ class Waited:
         """The entity as it is."""
         return self._runner.run(self._store.load(entity))
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
         """Keep one step."""
         self._store._pace = QUICK if append.entry.version % 2 else SLOW
         return self._runner.run(self._store.append(append))
 
-    def read(self, entity: str, *, after: int = 0) -> tuple[Record, ...]:
+    def read(self, entity: str, *, after: int = 0) -> tuple[JournalRecord, ...]:
         """A page of records."""
         return self._runner.run(self._store.read(entity, after=after))
 
@@ -113,7 +113,7 @@ def opened(store: str, place: Path, *, counting: bool = False) -> Plain:
     settings = SETTINGS[store]
     if store == "batched":
         return BatchedJournals(Root(fs, str(place / NAME), settings, shard_digits=0, layout="C"), fs, settings)
-    return Journals(str(place / NAME), fs, settings, shard_digits=0)
+    return DirectLayout(str(place / NAME), fs, settings, shard_digits=0)
 
 
 class Timed:
@@ -129,7 +129,7 @@ class Timed:
         """The entity as it is."""
         return self._timed(lambda: self._store.load(entity))
 
-    def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
+    def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
         """Keep one step."""
         return self._timed(lambda: self._store.append(append))
 

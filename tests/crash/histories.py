@@ -29,11 +29,11 @@ import msgspec
 
 from interlock.assemble.runtimes import open as opening
 from interlock.errors import ConflictError, UnavailableError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Store
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.testing.store_suite.samples import kernel
 from tests.crash.crowd import ANSWER_SECONDS_MAX, Worker, crowd
@@ -167,7 +167,7 @@ class RenamingStore:
             return Duplicate(keys[key])
         return None if snapshot is None else Loaded(version, 0, snapshot)
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = 0) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = 0) -> tuple[JournalRecord, ...]:
         """It keeps no journal."""
         return ()
 
@@ -193,7 +193,7 @@ def takes_part(pipe: Connection, number: int, url: str) -> None:
 async def _taking_part(pipe: Connection, number: int, url: str) -> None:
     if url.startswith(RENAMING):
         store = cast("Store", RenamingStore(Path(url.removeprefix(RENAMING))))  # as much of one as is used here
-        await _serving(pipe, number, Runtime(store, Charts([kernel()]), SystemClock()))
+        await _serving(pipe, number, Runtime(store, ChartRegistry([kernel()]), SystemClock()))
         return
     async with opening(settled(url), charts=[parcels()]) as runtime:
         await _serving(pipe, number, runtime)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Stale
-from interlock.stores.files.direct_layout import Journals
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Loaded, StaleAttempt
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.journal.snapshot_file import decode_kept
+from interlock.stores.files.journal.snapshot_file import decode_snapshot_file
 from interlock.stores.files.names import JOURNAL, SNAPSHOT, directory_name, sealed_first
 from tests.crash.simulated import Directory, File, Simulated, World
 
@@ -39,9 +39,9 @@ def step(version: int, key: str, *, entity: str = ENTITY, ended: bool = False, f
     return Append(kind, entity, version - 1, entry, snapshot, configuration, ())
 
 
-def opened(fs: FileSystem, settings: Settings = SETTINGS, *, shard_digits: int = 0) -> Journals:
+def opened(fs: FileSystem, settings: Settings = SETTINGS, *, shard_digits: int = 0) -> DirectLayout:
     """A process that opens the store; without shards, so that crash points are about entities."""
-    return Journals("store", fs, settings, shard_digits=shard_digits)
+    return DirectLayout("store", fs, settings, shard_digits=shard_digits)
 
 
 @dataclass
@@ -60,13 +60,13 @@ class StuckError(Exception):
     """The store answers that others are faster, and there are no others."""
 
 
-def appended(journals: Journals, append: Append) -> Appended | Duplicate | Conflict | Stale | Forgotten:
+def appended(journals: DirectLayout, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt | KeyExpired:
     """Every second version at once where that is possible, as a store of one caller does."""
     answer = journals.append_at_once(append) if append.entry.version % 2 else None
     return journals.append(append) if answer is None else answer
 
 
-def send(journals: Journals, ledger: Ledger, key: str) -> Appended | Duplicate:
+def send(journals: DirectLayout, ledger: Ledger, key: str) -> Appended | Duplicate:
     """Does what a driver does: load, step, append, and again when the swap was lost."""
     for _ in range(5):
         loaded = journals.load(ENTITY)
@@ -79,7 +79,7 @@ def send(journals: Journals, ledger: Ledger, key: str) -> Appended | Duplicate:
     raise StuckError("the swap was lost five times without a rival")
 
 
-def append_blindly(journals: Journals, ledger: Ledger, key: str, version: int) -> None:
+def append_blindly(journals: DirectLayout, ledger: Ledger, key: str, version: int) -> None:
     """One append without loading first: the shortest way through the protocol."""
     ledger.asked.add(key)
     answer = appended(journals, step(version, key))
@@ -140,7 +140,7 @@ def violations(world: World, ledger: Ledger, *, retry: str | None = None, settin
     return found
 
 
-def record_violations(records: tuple[Record, ...], ledger: Ledger) -> list[str]:
+def record_violations(records: tuple[JournalRecord, ...], ledger: Ledger) -> list[str]:
     """Acknowledged entries that are missing, entries twice, entries that nobody asked for."""
     keys = [record.key for record in records]
     found = [
@@ -154,6 +154,6 @@ def record_violations(records: tuple[Record, ...], ledger: Ledger) -> list[str]:
 
 def _snapshot_violations(world: World) -> list[str]:
     data = _content(world, SNAPSHOT)
-    if data is not None and decode_kept(data, ENTITY) is None:
+    if data is not None and decode_snapshot_file(data, ENTITY) is None:
         return ["snapshot: state.json is not whole"]
     return []

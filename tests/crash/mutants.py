@@ -12,21 +12,21 @@ from typing import Any
 from unittest.mock import patch
 
 from interlock.errors import UnavailableError
-from interlock.model.journal.record import Record
-from interlock.stores.files.journal.durable_io import Shared
+from interlock.model.journal.record import JournalRecord
+from interlock.stores.files.journal.durable_io import DurableIO
 from interlock.stores.files.journal.exchange import ExchangeJournal
 from interlock.stores.files.journal.journal import Journal
 from interlock.stores.files.journal.padding import BLANKS
-from interlock.stores.files.journal.reading import Active, PassedError, Walk
+from interlock.stores.files.journal.reading import Active, JournalReader, SegmentMovedError
 from interlock.stores.files.journal.rotation import put_in_place
 from interlock.stores.files.journal.segments import Base
-from interlock.stores.files.journal.snapshot_file import Kept, Mark
+from interlock.stores.files.journal.snapshot_file import Position, StoredSnapshot
 from interlock.stores.files.journal.tail import READ_BYTES, corrupt, stands
 from interlock.stores.files.log_layout.follower import Follower
 from interlock.stores.files.log_layout.layout import BatchedJournals
 from interlock.stores.files.log_layout.wal import Line, Wal
 from interlock.stores.files.names import JOURNAL, directory_name, sealed_first, sealed_name
-from interlock.stores.files.reader import Reader, Seen
+from interlock.stores.files.reader import EntityReader, EntityView
 from tests.crash import errand_mutants
 from tests.crash.life import ENTITY
 from tests.crash.rivals import Process, process
@@ -95,7 +95,7 @@ def no_truncation() -> AbstractContextManager[Any]:
     def pass_by(self: Journal) -> None:
         if self._walk is not None and self._walk.rest:
             mark = self.mark
-            self.mark = Mark(mark.version, self._fs.size(self._file), mark.head, mark.segment, mark.beside)
+            self.mark = Position(mark.version, self._fs.size(self._file), mark.head, mark.segment, mark.beside)
 
     return patch.object(Journal, "_repair", pass_by)
 
@@ -107,14 +107,14 @@ def unsynced_duplicate() -> AbstractContextManager[Any]:
 
 def unsynced_answer() -> AbstractContextManager[Any]:
     """A reader that finds a key answers at once, whether the record is durable or not."""
-    return patch.object(Seen, "durable_version", lambda self: self.mark.version)
+    return patch.object(EntityView, "durable_version", lambda self: self.mark.version)
 
 
 def no_flush_at_open() -> AbstractContextManager[Any]:
     """Opening trusts what the page cache shows, and calls it durable."""
-    real = Shared.flushed
+    real = DurableIO.flushed
 
-    def flushed(self: Shared, address: Any, flush: Any, descriptor: int, poisoned: str) -> None:
+    def flushed(self: DurableIO, address: Any, flush: Any, descriptor: int, poisoned: str) -> None:
         if "fdatasync" not in flush.__name__ or self.__dict__.get("opened"):
             real(self, address, flush, descriptor, poisoned)
 
@@ -129,7 +129,7 @@ def no_flush_at_open() -> AbstractContextManager[Any]:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with patch.object(Shared, "flushed", flushed), patch.object(Journal, "_open", open_once):
+        with patch.object(DurableIO, "flushed", flushed), patch.object(Journal, "_open", open_once):
             yield
 
     return both()
@@ -137,16 +137,16 @@ def no_flush_at_open() -> AbstractContextManager[Any]:
 
 def retried_flush() -> AbstractContextManager[Any]:
     """A flush that failed is tried again, and the second time it says yes."""
-    real = Shared.flushed
+    real = DurableIO.flushed
 
-    def twice(self: Shared, address: Any, flush: Any, descriptor: int, poisoned: str) -> None:
+    def twice(self: DurableIO, address: Any, flush: Any, descriptor: int, poisoned: str) -> None:
         try:
             real(self, address, flush, descriptor, poisoned)
         except UnavailableError:
             self.poisons.clear()
             real(self, address, flush, descriptor, poisoned)
 
-    return patch.object(Shared, "flushed", twice)
+    return patch.object(DurableIO, "flushed", twice)
 
 
 def truncated_too_far() -> AbstractContextManager[Any]:
@@ -178,34 +178,36 @@ def raising_snapshot() -> AbstractContextManager[Any]:
 def unlocked_judgement() -> AbstractContextManager[Any]:
     """A reader judges from one look, while a writer is at work: a false alarm."""
 
-    def judged(self: Reader, address: Any, opened: Any, walk: Walk, kept: Kept | None) -> tuple[list[Record], Mark]:
+    def judged(
+        self: EntityReader, address: Any, opened: Any, walk: JournalReader, kept: StoredSnapshot | None
+    ) -> tuple[list[JournalRecord], Position]:
         why = walk.damaged(kept)
         if why is not None:
             raise corrupt(address, walk.mark, why)
         return [], walk.mark
 
-    return patch.object(Reader, "_judged", judged)
+    return patch.object(EntityReader, "_judged", judged)
 
 
 def no_second_look() -> AbstractContextManager[Any]:
     """A segment that is not there is called damage at once, though a release just passed: a false alarm."""
 
-    def looked(self: Reader, address: Any, look: Any) -> Any:
+    def looked(self: EntityReader, address: Any, look: Any) -> Any:
         with self._opened(address) as opened:
             if opened is None:
                 return None
             try:
                 return look(opened)
-            except PassedError as error:
+            except SegmentMovedError as error:
                 raise corrupt(address, opened.active.base.mark, str(error)) from error
 
-    return patch.object(Reader, "_looked", looked)
+    return patch.object(EntityReader, "_looked", looked)
 
 
 def wrong_order() -> AbstractContextManager[Any]:
     """The journal's end is looked up before the snapshot is read, and the two are compared: a false alarm."""
 
-    def kept(self: Reader, address: Any, opened: Any) -> Kept | None:
+    def kept(self: EntityReader, address: Any, opened: Any) -> StoredSnapshot | None:
         active = opened.active
         size = len(self._fs.read(active.file, 0, READ_BYTES).rstrip(BLANKS)) + 1
         found = self._read_kept(address, active.directory)
@@ -213,7 +215,7 @@ def wrong_order() -> AbstractContextManager[Any]:
             raise corrupt(address, found.mark, "the snapshot is ahead")
         return found
 
-    return patch.object(Reader, "_kept", kept)
+    return patch.object(EntityReader, "_kept", kept)
 
 
 class NoSegmentFsync(Simulated):
@@ -228,7 +230,7 @@ class NoSegmentFsync(Simulated):
 def renamed_before_linked() -> AbstractContextManager[Any]:
     """The full segment is renamed to its sealed name: for a moment there is no `events.log`, and somebody makes one."""
 
-    def keep(shared: Shared, address: Any, active: Active, mark: Mark) -> None:
+    def keep(shared: DurableIO, address: Any, active: Active, mark: Position) -> None:
         shared.fs.rename(active.directory, JOURNAL, sealed_name(active.base.first))
 
     return patch("interlock.stores.files.journal.rotation.keep_sealed", keep)
@@ -238,14 +240,14 @@ def unsynced_link() -> AbstractContextManager[Any]:
     """The sealed name is not flushed before the next segment takes the old one's place."""
     real = put_in_place
 
-    def put(shared: Shared, address: Any, active: Active, *rest: Any) -> None:
-        flushed, count = Shared.flushed, itertools.count()
+    def put(shared: DurableIO, address: Any, active: Active, *rest: Any) -> None:
+        flushed, count = DurableIO.flushed, itertools.count()
 
-        def skipping(self: Shared, place: Any, flush: Any, descriptor: int, poisoned: str) -> None:
+        def skipping(self: DurableIO, place: Any, flush: Any, descriptor: int, poisoned: str) -> None:
             if descriptor != active.directory or next(count) > 0:
                 flushed(self, place, flush, descriptor, poisoned)
 
-        with patch.object(Shared, "flushed", skipping):
+        with patch.object(DurableIO, "flushed", skipping):
             real(shared, address, active, *rest)
 
     return patch("interlock.stores.files.journal.journal.put_in_place", put)
@@ -255,14 +257,14 @@ def unsynced_seal() -> AbstractContextManager[Any]:
     """A seal that is found is taken for durable: the next segment testifies for records that a power cut takes away."""
     real = put_in_place
 
-    def put(shared: Shared, address: Any, active: Active, *rest: Any) -> None:
-        flushed = Shared.flushed
+    def put(shared: DurableIO, address: Any, active: Active, *rest: Any) -> None:
+        flushed = DurableIO.flushed
 
-        def skipping(self: Shared, place: Any, flush: Any, descriptor: int, poisoned: str) -> None:
+        def skipping(self: DurableIO, place: Any, flush: Any, descriptor: int, poisoned: str) -> None:
             if descriptor != active.file:
                 flushed(self, place, flush, descriptor, poisoned)
 
-        with patch.object(Shared, "flushed", skipping):
+        with patch.object(DurableIO, "flushed", skipping):
             real(shared, address, active, *rest)
 
     return patch("interlock.stores.files.journal.journal.put_in_place", put)
@@ -285,7 +287,7 @@ def appended_after_seal() -> AbstractContextManager[Any]:
     def read_tail(self: Journal) -> None:
         if self._read_to_the_end():
             size = self._fs.size(self._file)
-            self.mark = Mark(self.mark.version, size, self.mark.head, self.mark.segment)
+            self.mark = Position(self.mark.version, size, self.mark.head, self.mark.segment)
 
     return patch.object(Journal, "_read_tail", read_tail)
 
@@ -375,7 +377,7 @@ def unsynced_journals() -> AbstractContextManager[Any]:
     """The log is given up before the journals that were written from it are on disk."""
     real = ExchangeJournal.take_over
 
-    def take_over(self: ExchangeJournal, *rest: Any) -> Mark:
+    def take_over(self: ExchangeJournal, *rest: Any) -> Position:
         with patch.object(Journal, "_flush_line", lambda journal: None):
             return real(self, *rest)
 
@@ -409,7 +411,7 @@ def checkpointed_first() -> AbstractContextManager[Any]:
 def recovered_twice() -> AbstractContextManager[Any]:
     """Recovery appends every record of the log, also those that the journal has."""
 
-    def all_of_them(chain: Any, mark: Mark, lines: list[bytes]) -> bytes:
+    def all_of_them(chain: Any, mark: Position, lines: list[bytes]) -> bytes:
         return b"".join(lines)
 
     return patch("interlock.stores.files.journal.exchange.unwritten", all_of_them)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from interlock.stores.threads.inline_policy import Pace
+from interlock.stores.threads.inline_policy import InlinePolicy
 
 
-class Quick(Pace):
+class Quick(InlinePolicy):
     """A disk that is quick on every machine."""
 
     is_quick = True
 
 
-class Slow(Pace):
+class Slow(InlinePolicy):
     """A disk that is not."""
 
     is_quick = False

@@ -35,13 +35,13 @@ def chart(notes: Path, *, answers: bool) -> interlock.BoundChart:
     order = interlock.loads(ORDER)
 
     @order.reconciler("stuck", state="charge_pending", every="50ms", timeout="10m")
-    async def look(seen: interlock.Seen) -> interlock.Answer:
+    async def look(seen: interlock.ReconcileRequest) -> interlock.ReconcileResult:
         with notes.open("a", encoding="ascii") as file:
             file.write(f"{os.getpid()}\n")
         tell("asked")
         if not answers:
             await asyncio.Event().wait()
-        return interlock.Answer("charge.confirmed")
+        return interlock.ReconcileResult("charge.confirmed")
 
     return order
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from interlock.errors import InterlockError
-from interlock.model.journal.work import Left, Place, Work
+from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.ports.store import Appended, Conflict, Duplicate
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.journal.durable_io import Settings
@@ -121,7 +121,7 @@ def leaving(version: int, key: str) -> Program:
         journals = opened(fs)
         asked(("leave", version - 1, key))
         answer = journals.append(
-            replace(step(version, key), left=Left((Work(Place("timer", version, 0), "t", {}, 0),)))
+            replace(step(version, key), left=WorkDelta((Work(WorkId("timer", version, 0), "t", {}, 0),)))
         )
         given((type(answer).__name__, answer.version))
         asked(("look",))
@@ -149,9 +149,9 @@ def rested() -> World:
     world = World()
     fs = Simulated(world, process=7)
     journals = opened(fs)
-    place = Place("timer", 1, 0)
-    journals.append(replace(step(1, "k1"), left=Left((Work(place, "t", {}, 0),))))
-    journals.append(replace(step(2, "k2"), left=Left(ended=(place,))))
+    place = WorkId("timer", 1, 0)
+    journals.append(replace(step(1, "k1"), left=WorkDelta((Work(place, "t", {}, 0),))))
+    journals.append(replace(step(2, "k2"), left=WorkDelta(ended=(place,))))
     fs.die()
     return world
 

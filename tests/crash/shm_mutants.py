@@ -6,9 +6,9 @@ import struct
 from collections.abc import Callable
 
 from interlock.shm.memory.words import WORD_MAX
-from interlock.shm.pool.task_table_plain import PlainSlab
+from interlock.shm.pool.task_table_plain import PlainTaskTable
 from interlock.shm.queue.deque import LOST, PlainDeque, signed
-from interlock.shm.queue.ring import FULL, MESSAGE_HEAD, PUSHED, PlainLane
+from interlock.shm.queue.ring import FULL, MESSAGE_HEAD, PUSHED, PlainRing
 
 
 def _dawdle() -> None:
@@ -19,7 +19,7 @@ def _dawdle() -> None:
 def early_tail() -> None:
     """A push that publishes before it writes: a kill between the two shows bytes that nobody sent."""
 
-    def push(self: PlainLane, payload: bytes, /) -> int:
+    def push(self: PlainRing, payload: bytes, /) -> int:
         tail, head = self._words.load(self._tail), self._words.load(self._head)
         at, need = tail % self._bytes, MESSAGE_HEAD + (len(payload) + 7) // 8 * 8
         skip = self._bytes - at if need > self._bytes - at else 0
@@ -34,7 +34,7 @@ def early_tail() -> None:
         self._ring[at + MESSAGE_HEAD : at + MESSAGE_HEAD + len(payload)] = payload
         return PUSHED
 
-    PlainLane.push = push  # type: ignore[method-assign,assignment]  # a mutant
+    PlainRing.push = push  # type: ignore[method-assign,assignment]  # a mutant
 
 
 def empty_hand() -> None:
@@ -57,10 +57,10 @@ def empty_hand() -> None:
 def no_sweep() -> None:
     """A reaping that does not look for what the dead had claimed: those tasks never end."""
 
-    def reap_claimed(self: PlainSlab, cell: int, index: int, word: int) -> int:
+    def reap_claimed(self: PlainTaskTable, cell: int, index: int, word: int) -> int:
         return 0
 
-    PlainSlab._reap_claimed = reap_claimed  # type: ignore[method-assign]  # a mutant
+    PlainTaskTable._reap_claimed = reap_claimed  # type: ignore[method-assign]  # a mutant
 
 
 MUTANTS: dict[str, tuple[str, Callable[[], None]]] = {

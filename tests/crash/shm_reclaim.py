@@ -13,7 +13,7 @@ import threading
 from time import perf_counter_ns
 from typing import NoReturn
 
-from interlock.shm.lifecycle.drain import DrainReport
+from interlock.shm.lifecycle.drain import CloseReport
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.region import Region
 from tests.crash.shm_scene import Moments, Outcome, Victim, run
@@ -72,13 +72,13 @@ class _Killing:
         os.kill(self._pid, signal.SIGKILL)
 
 
-async def _awaited(life: Lifecycle, killing: _Killing) -> DrainReport:
+async def _awaited(life: Lifecycle, killing: _Killing) -> CloseReport:
     draining = life.drain(timeout=DRAIN_SECONDS)
     asyncio.get_running_loop().call_later(killing.seconds, killing.strike)
     return await draining
 
 
-def _waited(life: Lifecycle, killing: _Killing) -> DrainReport:
+def _waited(life: Lifecycle, killing: _Killing) -> CloseReport:
     timer = threading.Timer(killing.seconds, killing.strike)
     timer.start()
     try:

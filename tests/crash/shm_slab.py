@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from interlock.shm.memory.region import Region
 from interlock.shm.pool.layout import DONE, POISONED, Shape
-from interlock.shm.pool.member import Seat
+from interlock.shm.pool.member import PoolMember
 from tests.crash.shm_scene import Moments, Outcome, Victim, lives_on, run
 
 WORKERS = 3
@@ -25,7 +25,7 @@ class _Scene:
         self.offset = region.area("slab", SHAPE.bytes)
         self.running = region.area("running", 8 * SHAPE.cells)  # which victim runs the task of a cell
         self.clashes = region.area("clashes", 64)
-        seat = Seat.take(region, self.offset, SHAPE, range(1))
+        seat = PoolMember.take(region, self.offset, SHAPE, range(1))
         assert seat is not None
         self.seat = seat
         self.open: dict[int, int] = {}
@@ -92,7 +92,7 @@ def _victim(scene: _Scene) -> Victim:
     def work() -> NoReturn:
         seat = None
         while seat is None:
-            seat = Seat.take(scene.region, scene.offset, SHAPE, range(1, SHAPE.seats))
+            seat = PoolMember.take(scene.region, scene.offset, SHAPE, range(1, SHAPE.seats))
         slab, turn, me = seat.slab, 0, os.getpid()
         while True:
             turn += 1

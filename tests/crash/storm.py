@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 
 from interlock.assemble.runtimes import open as opening
-from interlock.assemble.runtimes import opened_store
+from interlock.assemble.runtimes import open_store_url
 from interlock.errors import InterlockError
 from interlock.testing.store_suite.subject import journal, snapshot
 from tests.crash.crowd import ANSWER_SECONDS_MAX, Worker, started
@@ -144,7 +144,7 @@ def hear(fleet: list[Writer], lines: int) -> bool:
 async def judge(url: str, outcome: Outcome) -> None:
     """Reads every journal, and writes down what is wrong. Raises when one cannot be read or replayed."""
     found: dict[str, tuple[str, int]] = {}
-    store = await opened_store(plain(url))
+    store = await open_store_url(plain(url))
     try:
         for number in range(ENTITIES):
             entity = entity_of(number)

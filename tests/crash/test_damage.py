@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.journal.padding import BLANKS
 from interlock.stores.files.names import JOURNAL, directory_name
@@ -38,7 +38,7 @@ def written(file: File) -> bytes:
     return file.cache.rstrip(BLANKS) + b"\n"
 
 
-def reading(world: World, number: int, data: bytes) -> tuple[Record, ...] | None:
+def reading(world: World, number: int, data: bytes) -> tuple[JournalRecord, ...] | None:
     """What a reader finds when the journal has these bytes; None when it raises."""
     changed = world.copy()
     changed.nodes[number] = File(data, data, ())
@@ -97,7 +97,7 @@ def test_every_flipped_byte_of_every_segment_is_seen() -> None:
         assert [] == silent
 
 
-def log() -> tuple[World, int, tuple[Record, ...]]:
+def log() -> tuple[World, int, tuple[JournalRecord, ...]]:
     """What a killed owner leaves of layout C: a log of batches that are in no journal yet, and what it holds."""
     world = World()
     fs = Simulated(world)
@@ -110,7 +110,7 @@ def log() -> tuple[World, int, tuple[Record, ...]]:
     return world, number, records
 
 
-def recovered(world: World, number: int, data: bytes) -> tuple[Record, ...] | None:
+def recovered(world: World, number: int, data: bytes) -> tuple[JournalRecord, ...] | None:
     """What the next owner finds when the log has these bytes; None when it does not open."""
     changed = world.copy()
     changed.nodes[number] = File(data, data, ())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from interlock.assemble.runtimes import opened_store
-from interlock.ports.statistics import RefusalSight
+from interlock.assemble.runtimes import open_store_url
+from interlock.ports.statistics import RefusalHistory
 from interlock.ports.work import WorkQuery, WorkStore
 from tests.crash import desk_killed
 from tests.support.postgres_server import store_or_skip
@@ -36,11 +36,11 @@ def killed(address: str, act: str) -> int:
 
 async def left(address: str, act: str, folder: Path) -> list[tuple[bool, bool]]:
     """For each operator in turn: whether the act was done, and whether it is recorded."""
-    store = await opened_store(address)
+    store = await open_store_url(address)
     try:
         assert isinstance(store, WorkStore)
         rows = {each.entity: each for each in (await store.works(WorkQuery(limit=500))).rows}
-        if isinstance(store, RefusalSight):
+        if isinstance(store, RefusalHistory):
             assert (await store.prove_refusals()).broken is None
             found = await store.refusals_before(None, limit=500)
             recorded = {each.refusal.entity: each.refusal.event for each in found}

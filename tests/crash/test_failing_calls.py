@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.stores.sqlite.connection import translated
+from interlock.stores.sqlite.connection import translate_error
 from tests.crash import failing_calls
 from tests.crash.failing_calls import FAULTS, KILL, LIVES, Fault, calls_of, faults_of, is_possible, prepare, swept
 
@@ -49,7 +49,7 @@ def test_a_lock_that_cannot_be_had_is_told_as_unavailable() -> None:
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
 
-    assert isinstance(translated(error, Path("store.db")), UnavailableError)
+    assert isinstance(translate_error(error, Path("store.db")), UnavailableError)
 
 
 @pytest.mark.slow

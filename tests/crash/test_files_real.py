@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import UnavailableError
-from interlock.model.journal.work import Left, Place, Work
-from interlock.ports.store import Conflict, Query
+from interlock.model.journal.work import Work, WorkDelta, WorkId
+from interlock.ports.store import Conflict, EntityQuery
 from interlock.ports.work import WorkQuery
-from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.journal.durable_io import Settings
 from tests.crash.disks import make_read_only, tmpfs
@@ -23,9 +23,9 @@ from tests.crash.storm import STORMS_MAX, WRITERS, storm
 KILLS = int(os.environ.get("INTERLOCK_KILLS", "40"))
 
 
-def store(root: Path) -> Journals:
+def store(root: Path) -> DirectLayout:
     """A store without shards, so that a tiny disk has room for entries."""
-    return Journals(str(root), OperatingSystem(), Settings(snapshot_every=20), shard_digits=0)
+    return DirectLayout(str(root), OperatingSystem(), Settings(snapshot_every=20), shard_digits=0)
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_a_read_only_store_is_read_and_takes_no_append(tmp_path: Path) -> None:
         make_read_only(disk)
         again = store(disk / "store")
         loaded = again.load(ENTITY)
-        listed = again.find(Query(kind="order"))
+        listed = again.find(EntityQuery(kind="order"))
         with pytest.raises(UnavailableError, match="Read-only") as caught:
             again.append(step(3, "k3"))
         again.close()
@@ -96,7 +96,7 @@ def test_the_work_of_a_read_only_store_is_seen(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk", "4m") as disk:
         for name in ("store", "older"):
             journals = store(disk / name)
-            journals.append(replace(step(1, "k1"), left=Left((Work(Place("timer", 1, 0), "timer", {}, 0),))))
+            journals.append(replace(step(1, "k1"), left=WorkDelta((Work(WorkId("timer", 1, 0), "timer", {}, 0),))))
             journals.close()
         shutil.rmtree(disk / "older" / "pending")
         make_read_only(disk)

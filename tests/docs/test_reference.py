@@ -18,7 +18,7 @@ from interlock.model import limits
 from interlock.model.effect import Effect, EffectType
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
-from interlock.model.step import Fault, Step, Trial
+from interlock.model.step import FailedGuard, Fault, Step
 from tests.tidy.tracked import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -135,7 +135,7 @@ def test_every_member_of_a_bound_chart_is_documented() -> None:
     assert set() == public - set(first_names(table))
 
 
-@pytest.mark.parametrize("value", [Snapshot, Timer, Invocation, Parent, Event, Effect, Step, Fault, Trial])
+@pytest.mark.parametrize("value", [Snapshot, Timer, Invocation, Parent, Event, Effect, Step, Fault, FailedGuard])
 def test_every_field_of_a_value_is_documented(value: type[msgspec.Struct]) -> None:
     """The table of a value lists its fields in their order, which is their order in JSON."""
     table = section(page("snapshot-and-effects.md"), value.__name__).partition("\n\n`effect.name`")[0]

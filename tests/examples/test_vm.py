@@ -10,7 +10,7 @@ import pytest
 
 from examples.vm.vm import OWNER, RESTS, provider
 from interlock.assemble.runtimes import open as opening
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.runtime.runtime import Runtime
 from tests.examples.scene import Services, reached
 
@@ -30,7 +30,7 @@ async def wanted(runtime: Runtime) -> None:
 
 async def children(runtime: Runtime) -> dict[str, str]:
     """Each child and where it is."""
-    found = [row for kind in ("network", "storage") for row in (await runtime.list(Query(kind=kind))).rows]
+    found = [row for kind in ("network", "storage") for row in (await runtime.list(EntityQuery(kind=kind))).rows]
     return {row.entity.partition("/")[0]: ", ".join(row.configuration) for row in found}
 
 
@@ -120,7 +120,7 @@ async def test_a_child_that_cannot_settle_holds_its_machine_up_until_a_person_ca
     async with machines(tmp_path, services) as runtime:
         await wanted(runtime)
         await services.heard("route")
-        (network,) = (await runtime.list(Query(kind="network"))).rows
+        (network,) = (await runtime.list(EntityQuery(kind="network"))).rows
         await reached(runtime, network.entity, ["unsettled"])
         assert ["setup.network.network_pending"] == [
             each for each in (await runtime.state("vm/1")).configuration if "network" in each

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock import BlockingRuntime, Query
+from interlock import BlockingRuntime, EntityQuery
 from interlock.errors import InterlockError, NotFoundError, UnavailableError, UsageError
 from interlock.model.limits import PAYLOAD_BYTES_MAX
 from interlock.stores.sqlite.store import SqliteStore
@@ -108,7 +108,7 @@ def _all(doors: BlockingRuntime) -> dict[str, int]:
     found: dict[str, int] = {}
     after = None
     while True:  # ends with the last page
-        page = doors.list(Query(kind="door", after=after))
+        page = doors.list(EntityQuery(kind="door", after=after))
         found |= {each.entity: each.version for each in page.rows}
         after = page.after
         if after is None:

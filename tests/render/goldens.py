@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 import interlock
-from interlock.render.picture import depicted
-from interlock.render.shapes.boxes import tree
-from interlock.render.shapes.collapse import collapsed
+from interlock.render.picture import lay_out
+from interlock.render.shapes.boxes import make_box_tree
+from interlock.render.shapes.collapse import collapse_boxes
 from interlock.render.shapes.geometry import Picture
 from interlock.render.svg.painter import Look, svg
 from interlock.render.svg.theme import theme_named
@@ -29,7 +29,7 @@ SCORES = FOLDER / "scores.json"
 @cache
 def picture_of(name: str) -> Picture:
     """Lays a sample out."""
-    return depicted(collapsed(tree(SAMPLES[name]())))
+    return lay_out(collapse_boxes(make_box_tree(SAMPLES[name]())))
 
 
 def text_of(picture: Picture) -> str:

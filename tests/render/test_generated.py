@@ -11,10 +11,10 @@ import pytest
 from interlock.compiler.build import compile_document
 from interlock.model.document.document import Document, State, Transition
 from interlock.model.limits import STATES_MAX
-from interlock.render.picture import depicted, drawn
-from interlock.render.shapes.boxes import tree
-from interlock.render.shapes.collapse import collapsed
-from interlock.render.shapes.compare import compared
+from interlock.render.picture import draw_svg, lay_out
+from interlock.render.shapes.boxes import make_box_tree
+from interlock.render.shapes.collapse import collapse_boxes
+from interlock.render.shapes.compare import compare_trees
 from interlock.render.svg.painter import Look, svg
 from tests.properties.charts import document
 from tests.render.generated import generated
@@ -31,7 +31,7 @@ def test_a_chart_made_by_chance_is_drawn_within_the_rules(part: int) -> None:
     for seed in range(part, DRAWINGS, PARTS):
         chart = generated(seed)
         if chart is not None:
-            picture = depicted(collapsed(tree(chart)))
+            picture = lay_out(collapse_boxes(make_box_tree(chart)))
             count += 1
             if picture.trouble:
                 troubles.append((seed, picture.trouble))
@@ -46,7 +46,7 @@ def test_a_chart_with_regions_of_every_sort_is_drawn_within_the_rules(seed: int)
     chart = compile_document(document(Random(seed))).chart
     assert chart is not None
     for depth in (None, 1, 2):
-        picture = depicted(collapsed(tree(chart), depth=depth))
+        picture = lay_out(collapse_boxes(make_box_tree(chart), depth=depth))
 
         assert "" == picture.trouble
         assert svg(picture, Look(theme="bare")).startswith("<svg")
@@ -62,7 +62,7 @@ def test_the_largest_chart_is_drawn() -> None:
         states.append(State(key=name, transitions=leaving))
     chart = compile_document(Document(kind="large", dialect="scxml", root=State(states=tuple(states)))).chart
     assert chart is not None
-    made = drawn(chart)
+    made = draw_svg(chart)
 
     assert "the chart is too large to be laid out" == made.trouble
     assert "Drawn as an outline" in made.svg
@@ -74,6 +74,6 @@ def test_two_charts_made_by_chance_are_drawn_as_one(part: int) -> None:
     for seed in range(part, 40, 2):
         one, other = generated(seed), generated(seed + 1000)
         if one is not None and other is not None:
-            picture = depicted(collapsed(compared(tree(one), tree(other))))
+            picture = lay_out(collapse_boxes(compare_trees(make_box_tree(one), make_box_tree(other))))
 
             assert svg(picture, Look(theme="bare")).startswith("<svg")

@@ -12,15 +12,15 @@ from itertools import count
 
 from interlock.cli.main import main
 from interlock.web.jobs.job import Bulk, Item, Job
-from interlock.web.jobs.walk import Walks
+from interlock.web.jobs.walk import JobWalker
 
 DIES_AT = 20
 
-_outcome = Walks._outcome
+_outcome = JobWalker._outcome
 _sent = count(1)
 
 
-async def outcome(walks: Walks, job: Job, bulk: Bulk, item: Item) -> tuple[str, str | None]:
+async def outcome(walks: JobWalker, job: Job, bulk: Bulk, item: Item) -> tuple[str, str | None]:
     """What one entity answered; the last one's answer nobody hears."""
     found = await _outcome(walks, job, bulk, item)
     if not bulk.dry_run and next(_sent) == DIES_AT:
@@ -29,5 +29,5 @@ async def outcome(walks: Walks, job: Job, bulk: Bulk, item: Item) -> tuple[str, 
 
 
 if __name__ == "__main__":
-    Walks._outcome = outcome  # type: ignore[assignment, method-assign]  # the fault
+    JobWalker._outcome = outcome  # type: ignore[assignment, method-assign]  # the fault
     sys.exit(main(sys.argv[1:]))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.ports.work import Settled, WorkStore
+from interlock.ports.work import Settlement, WorkStore
 from tests.web.browsers import Visitor, browser, served
 
 pytestmark = pytest.mark.slow
@@ -78,7 +78,7 @@ async def fill(url: str) -> None:
         assert isinstance(store, WorkStore)
         now_ms = orders.clock.now_ms()
         claims = await store.claim("effect", None, owner="w", now_ms=now_ms, until_ms=now_ms + 9, limit=9)
-        dead = tuple(Settled(each, "dead", error={"code": "no", "message": "no"}) for each in claims)
+        dead = tuple(Settlement(each, "dead", error={"code": "no", "message": "no"}) for each in claims)
         await store.settle(dead, now_ms=now_ms)
 
 

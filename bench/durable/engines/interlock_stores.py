@@ -14,12 +14,12 @@ from typing import TypeVar
 
 import interlock
 from bench.durable.order import Line, Place
-from interlock.assemble.runtimes import Opening
+from interlock.assemble.runtimes import PendingRuntime
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.runtime.chart_registry import Charts
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.store import FileStore
 from interlock.stores.sqlite.commit import Counts, write_counts, write_steps
@@ -34,7 +34,7 @@ class Orders:
     """Orders on a store of ours."""
 
     def __init__(self, url: str) -> None:
-        self._opening: Opening = interlock.open(url, charts=[CHART])
+        self._opening: PendingRuntime = interlock.open(url, charts=[CHART])
         self._runtime: Runtime | None = None
 
     async def start(self) -> None:
@@ -67,7 +67,7 @@ class EachStore(SqliteStore):
         self._own: sqlite3.Connection = open_writer(path)
         self._own.execute("PRAGMA wal_autocheckpoint = 1000")
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """Write and commit one step."""
         counts: Counts = {}
         begin(self._own)
@@ -99,7 +99,7 @@ class OwnOrders(Orders):
 
     async def start(self) -> None:
         """Open the store."""
-        self._runtime = Runtime(self._opened(), Charts([CHART.kernel]), SystemClock())
+        self._runtime = Runtime(self._opened(), ChartRegistry([CHART.kernel]), SystemClock())
 
     async def stop(self) -> None:
         """Close the store."""

@@ -32,10 +32,10 @@ from interlock.model.event import Event, check_sendable
 from interlock.model.limits import DEFINITION_BYTES_MAX, RECONCILE_RATE, RECONCILE_RUNNING_MAX
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step
-from interlock.ports.reconcile import Reconciler, Wish, reconciler_of
+from interlock.ports.reconcile import Reconciler, ReconcilerOptions, reconciler_of
 
 if TYPE_CHECKING:
-    from interlock.render.drawing import Depiction
+    from interlock.render.drawing import Drawing
 
 _HOMES = {
     "yaml": ("yaml.format", "FORMAT"),
@@ -284,7 +284,7 @@ class BoundChart:
         that differs, the event `drift` tells both.
         At most `rate` calls a second and `running` side by side; one that takes longer than `timeout` has failed.
         """
-        wish = Wish(
+        wish = ReconcilerOptions(
             name=name,
             state=state,
             older=older,
@@ -367,13 +367,13 @@ class BoundChart:
         """The snapshot after all these events, effects discarded: replay."""
         return self.kernel.fold(snapshot, events)
 
-    def draw(self, *active: str | Snapshot, theme: str = "vars", collapse: int | None = None) -> Depiction:
+    def draw(self, *active: str | Snapshot, theme: str = "vars", collapse: int | None = None) -> Drawing:
         """The chart as a drawing with states lit, by id or a snapshot's. Notebooks show it; `.svg` is its text."""
-        from interlock.render.drawing import depiction
+        from interlock.render.drawing import make_drawing
 
-        return depiction(self.chart, active, theme=theme, collapse=collapse)
+        return make_drawing(self.chart, active, theme=theme, collapse=collapse)
 
-    def diff(self, before: BoundChart) -> Depiction:
+    def diff(self, before: BoundChart) -> Drawing:
         """What differs from an earlier revision, in one drawing."""
         return self.draw().against(before.chart)
 
@@ -392,7 +392,7 @@ def _check_time(time_ms: int) -> None:
         raise UsageError(f"time_ms is whole milliseconds, not {time_ms!r:.60}", code="time.type", hint=hint)
 
 
-def answer(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:
+def done_event(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:
     """The event by which the result of an invoke comes back to the entity that asked for it."""
     _check_effect(effect)
     name = _invokeid(effect)
@@ -400,7 +400,7 @@ def answer(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:
     return invoke_done(name, effect.key, result, time_ms=time_ms)
 
 
-def failure(effect: Effect, code: str, message: str = "", *, done: Done = "unknown", time_ms: int = 0) -> Event:
+def failed_event(effect: Effect, code: str, message: str = "", *, done: Done = "unknown", time_ms: int = 0) -> Event:
     """The event by which an invoke or a named action fails for good.
 
     `done` is `no` when the handler knows that nothing happened, else `unknown`: a saga compensates what perhaps
@@ -433,7 +433,7 @@ def _invokeid(effect: Effect) -> str:
     return name
 
 
-def firing(timer: Timer) -> Event:
+def timer_event(timer: Timer) -> Event:
     """The event by which a timer fires, at the time it is due."""
     if not isinstance(timer, Timer):
         hint = "take it from `snapshot.timers`"

@@ -21,13 +21,13 @@ from interlock.model.limits import LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN
 
 if TYPE_CHECKING:
     from interlock.kernel.step import Kernel
-    from interlock.ports.admission import Door
-    from interlock.ports.bus import Bus, Source
+    from interlock.ports.admission import AdmissionGate
+    from interlock.ports.bus import Bus, MessageSource
     from interlock.ports.clock import Clock
     from interlock.ports.reconcile import Reconciler
     from interlock.ports.store import Store
     from interlock.runtime.blocking import BlockingRuntime
-    from interlock.runtime.intake import Intake, Route
+    from interlock.runtime.intake import Consumer, Route
     from interlock.runtime.runtime import Runtime
     from interlock.stores.schema import Schema
 
@@ -55,12 +55,12 @@ def open(  # noqa: A001 - the name users read: interlock.open
     charts: Iterable[BoundChart],
     clock: Clock | None = None,
     work: bool | None = None,
-    life: Door | None = None,
+    life: AdmissionGate | None = None,
     bus: str | Bus | None = None,
     source: str | None = None,
     lease_ms: int = LEASE_MS,
     key_prefix: str = "",
-) -> Opening:
+) -> PendingRuntime:
     """A runtime for entities of these charts on the store at an address, opened by `with` or `async with`.
 
     `memory:` keeps nothing, `file:orders` is a folder, `sqlite:///orders.db` a file, `postgresql://host/name` a
@@ -96,7 +96,7 @@ def open(  # noqa: A001 - the name users read: interlock.open
     if not isinstance(cast("object", key_prefix), str) or not _is_prefix(key_prefix):
         hint = f"a text of {KEY_PREFIX_BYTES_MAX} bytes at most, such as eu/"
         raise UsageError(f"key_prefix={key_prefix!r:.80} cannot be", code="key.prefix", hint=hint)
-    return Opening(
+    return PendingRuntime(
         url,
         _store_opener(url),
         bound,
@@ -143,7 +143,7 @@ def _moves_timers(kernels: Iterable[Kernel]) -> bool:
     )
 
 
-async def opened_store(url: str) -> Store:
+async def open_store_url(url: str) -> Store:
     """The store at an address, without charts: to verify, to archive, to list. Whoever opens it closes it."""
     return await _opened(_store_opener(url), url)
 
@@ -193,31 +193,31 @@ def _others(group: str, ours: Mapping[str, str]) -> dict[str, Callable[[], Any]]
     return {each.name: each.load for each in found if each.name not in ours}
 
 
-def intake(
-    source: str | Source,
+def consume(
+    source: str | MessageSource,
     runtime: Runtime,
     route: Route,
     *,
     principal: Mapping[str, Any] | None = None,
     ordered: bool = False,
     dead: str | Bus | None = None,
-) -> Intake:
+) -> Consumer:
     """Messages of a bus as events of entities: an intake that works inside `async with`, or while its `run` runs.
 
     `route` says what a message becomes: a `Delivery`, or None. `ordered` drops a message that is not newer than the
     last of its source entity. `dead` is the bus for what can never be taken. `principal` is who sends, for policies.
     Raises UsageError for an address from which no messages come, MissingExtraError without the client of its bus.
     """
-    from interlock.buses.registry import opened_bus, opened_source
-    from interlock.runtime.intake import Intake
+    from interlock.buses.registry import open_bus_url, open_source_url
+    from interlock.runtime.intake import Consumer
     from interlock.runtime.runtime import Runtime
 
     if not (isinstance(cast("object", runtime), Runtime) and callable(cast("object", route))):
         hint = "intake(address, runtime, route), with what `async with interlock.open(...)` gives"
         raise UsageError("an intake needs a runtime and a route", code="intake.malformed", hint=hint)
-    opened = opened_source(source) if isinstance(source, str) else source
-    letters = opened_bus(dead) if isinstance(dead, str) else dead
-    return Intake(opened, runtime, route, principal=principal, ordered=ordered, dead=letters)
+    opened = open_source_url(source) if isinstance(source, str) else source
+    letters = open_bus_url(dead) if isinstance(dead, str) else dead
+    return Consumer(opened, runtime, route, principal=principal, ordered=ordered, dead=letters)
 
 
 def _bus_opener(bus: str | Bus | None) -> Callable[[], Bus] | None:
@@ -225,10 +225,10 @@ def _bus_opener(bus: str | Bus | None) -> Callable[[], Bus] | None:
     if bus is None:
         return None
     if isinstance(bus, str):
-        from interlock.buses.registry import opened_bus
+        from interlock.buses.registry import open_bus_url
 
-        first = [opened_bus(bus)]  # not connected yet; a second opening makes another
-        return lambda: first.pop() if first else opened_bus(bus)
+        first = [open_bus_url(bus)]  # not connected yet; a second opening makes another
+        return lambda: first.pop() if first else open_bus_url(bus)
     from interlock.ports.bus import Bus
 
     if not isinstance(bus, Bus):
@@ -237,7 +237,7 @@ def _bus_opener(bus: str | Bus | None) -> Callable[[], Bus] | None:
     return lambda: bus
 
 
-class Opening:
+class PendingRuntime:
     """A runtime about to be opened: `with` gives one whose methods wait, `async with` one whose methods are awaited."""
 
     def __init__(
@@ -248,7 +248,7 @@ class Opening:
         clock: Clock | None,
         *,
         work: bool | None,
-        life: Door | None,
+        life: AdmissionGate | None,
         bus: Callable[[], Bus] | None = None,
         source: str | None = None,
         lease_ms: int = LEASE_MS,
@@ -284,12 +284,12 @@ class Opening:
 
     async def _runtime(self) -> Runtime:
         from interlock.ports.clock import SystemClock
-        from interlock.runtime.chart_registry import Charts
+        from interlock.runtime.chart_registry import ChartRegistry
         from interlock.runtime.runtime import Runtime
 
         store = await _opened(self._opener, self.url)
         clock = self._clock or SystemClock()
-        runtime = Runtime(store, Charts(self._kernels), clock, self._life, messages=self._bus is not None)
+        runtime = Runtime(store, ChartRegistry(self._kernels), clock, self._life, messages=self._bus is not None)
         try:
             await self._begin_work(runtime)
             await self._begin_reconciling(runtime)
@@ -328,10 +328,10 @@ class Opening:
 
     def _warn_of_work(self) -> None:
         """Tell, once for each kind, what nobody will do: not this process, and no other one."""
-        from interlock.effects.unsupported_work import asked_by
+        from interlock.effects.unsupported_work import work_used_by
 
         log = import_module("logging").getLogger("interlock")
-        for kind, deeds in asked_by(each.chart for each in self._kernels).items():
+        for kind, deeds in work_used_by(each.chart for each in self._kernels).items():
             log.warning(
                 "this store keeps no work: nobody performs the %s of `%s`",
                 ", ".join(deeds),
@@ -342,13 +342,13 @@ class Opening:
     async def _begin_reconciling(self, runtime: Runtime) -> None:
         """Look after what nobody looks after. Without leases nobody is alone, and without them no downtime is known."""
         from interlock.ports.leases import LeaseStore
-        from interlock.runtime.reconcile.runner import Reconciling
+        from interlock.runtime.reconcile.runner import ReconcilerGroup
 
         if self._work is False:
             return
         if isinstance(runtime.store, LeaseStore):
             if self._reconcilers:
-                reconciling = Reconciling(runtime, self._reconcilers, lease_ms=self._lease_ms)
+                reconciling = ReconcilerGroup(runtime, self._reconcilers, lease_ms=self._lease_ms)
                 await reconciling.start()
                 runtime.before_close(reconciling.stop)
         elif self._reconcilers or _moves_timers(self._kernels):

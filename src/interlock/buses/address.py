@@ -22,7 +22,7 @@ ID_BYTES_MAX = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class BusAddress:
     """Where a bus is. `user` and `password` are never shown."""
 
     scheme: str
@@ -60,14 +60,14 @@ class Address:
         return found
 
 
-def parsed(
+def parse_address(
     url: str,
     *,
     port: int,
     options: tuple[str, ...],
     example: str,
     passed_on: Callable[[str], bool] = lambda name: False,
-) -> Address:
+) -> BusAddress:
     """What an address says; `passed_on` tells which options are the client's own. Raises UsageError when it is none."""
     try:
         parts = urlsplit(url)
@@ -75,16 +75,16 @@ def parsed(
         login, _, hosts = parts.netloc.rpartition("@")
         found = tuple(_host(each, port) for each in hosts.split(","))
     except ValueError:
-        raise malformed(example) from None
+        raise malformed_address(example) from None
     if parts.fragment:
-        raise malformed(example)
+        raise malformed_address(example)
     for name in given:
         if name not in options and not passed_on(name):
             near = suggestion(name, options)
             hint = near or (f"there are {', '.join(options)}" if options else "there are none")
             raise UsageError(f"`{name[:80]}` is no option of such a bus", code="bus.option", hint=hint)
     user, colon, password = login.partition(":")
-    return Address(
+    return BusAddress(
         scheme=parts.scheme,
         hosts=found,
         path=unquote(parts.path.removeprefix("/")),
@@ -94,12 +94,12 @@ def parsed(
     )
 
 
-def malformed(example: str) -> UsageError:
+def malformed_address(example: str) -> UsageError:
     """What is raised for an address that is none."""
     return UsageError("this is no address of a bus", code="bus.address", hint=f"such as {example}")
 
 
-def missing(error: ModuleNotFoundError, package: str, extra: str) -> MissingExtraError:
+def missing_extra(error: ModuleNotFoundError, package: str, extra: str) -> MissingExtraError:
     """What is raised when the client of a bus is not installed; an import that fails inside it goes on as it is."""
     if error.name is None or error.name.partition(".")[0] != package:
         raise error

@@ -19,7 +19,7 @@ from threading import Event as Signal
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
-from interlock.buses.address import Address, malformed, missing, parsed, wire_id
+from interlock.buses.address import BusAddress, malformed_address, missing_extra, parse_address, wire_id
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.journal.message import CONTENT_TYPE, Message, encode_message
 from interlock.ports.threads import in_thread, in_thread_or_here, start_thread
@@ -69,18 +69,18 @@ def open_source(url: str) -> KafkaSource:
     return KafkaSource(address)
 
 
-def _address(url: str, options: tuple[str, ...]) -> Address:
-    address = parsed(url, port=9092, options=options, example=EXAMPLE, passed_on=lambda name: "." in name)
+def _address(url: str, options: tuple[str, ...]) -> BusAddress:
+    address = parse_address(url, port=9092, options=options, example=EXAMPLE, passed_on=lambda name: "." in name)
     if not address.path or "/" in address.path:
-        raise malformed(EXAMPLE)
+        raise malformed_address(EXAMPLE)
     try:
         import confluent_kafka  # noqa: F401 - a missing one shows when the bus is opened, not when the first message goes
     except ModuleNotFoundError as error:
-        raise missing(error, "confluent_kafka", "kafka") from error
+        raise missing_extra(error, "confluent_kafka", "kafka") from error
     return address
 
 
-def _settings(address: Address) -> dict[str, Any]:
+def _settings(address: BusAddress) -> dict[str, Any]:
     found: dict[str, Any] = {"bootstrap.servers": address.place, "client.id": "interlock", "log_level": 0}
     if address.user is not None:
         login = {"sasl.username": address.user, "sasl.password": address.password or ""}
@@ -88,7 +88,7 @@ def _settings(address: Address) -> dict[str, Any]:
     return found | {name: value for name, value in address.options.items() if "." in name}
 
 
-def _explained(error: KafkaError, address: Address) -> InterlockError:
+def _explained(error: KafkaError, address: BusAddress) -> InterlockError:
     """What a failure means for whoever waits."""
     name, topic = error.name(), address.path
     if name == "MSG_SIZE_TOO_LARGE":
@@ -132,7 +132,7 @@ class _Line:
 class KafkaBus:
     """A topic of Kafka."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BusAddress) -> None:
         self._address = address
         self._line: _Line | None = None
         self._making = asyncio.Lock()
@@ -189,7 +189,7 @@ def _settle(sent: asyncio.Future[KafkaError | None], error: KafkaError | None) -
         sent.set_result(error)
 
 
-def _producer(address: Address) -> Producer:
+def _producer(address: BusAddress) -> Producer:
     """A producer; it connects by itself. Raises UsageError for options that the client does not take."""
     from confluent_kafka import KafkaException, Producer
 
@@ -208,7 +208,7 @@ def _wrong_option(error: KafkaError) -> UsageError:
 class KafkaSource:
     """One of a consumer group of a topic of Kafka."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BusAddress) -> None:
         self._address = address
         self._reader: Consumer | None = None
         self._in_use = Lock()

@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from interlock.buses.address import Address, missing, parsed, wire_id
-from interlock.buses.polling import answered
+from interlock.buses.address import BusAddress, missing_extra, parse_address, wire_id
+from interlock.buses.polling import poll_once
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.journal.message import CONTENT_TYPE, Message, encode_message
 
@@ -58,8 +58,8 @@ def open_source(url: str) -> NatsSource:
     return NatsSource(address)
 
 
-def _address(url: str, options: tuple[str, ...]) -> Address:
-    address = parsed(url, port=4222, options=options, example=EXAMPLE)
+def _address(url: str, options: tuple[str, ...]) -> BusAddress:
+    address = parse_address(url, port=4222, options=options, example=EXAMPLE)
     stream = address.needed("stream", EXAMPLE)
     for name in ("stream", "subject", "group"):
         if _TOKENS.fullmatch(address.options.get(name, "x").removesuffix(".>")) is None:
@@ -71,14 +71,14 @@ def _address(url: str, options: tuple[str, ...]) -> Address:
     try:
         import nats  # noqa: F401 - a missing one shows when the bus is opened, not when the first message goes
     except ModuleNotFoundError as error:
-        raise missing(error, "nats", "nats") from error
+        raise missing_extra(error, "nats", "nats") from error
     return address
 
 
 class _Link:
     """A connection that is made when it is first needed, and mends itself."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BusAddress) -> None:
         self.address = address
         self.stream = address.options["stream"]
         self.subject = address.options.get("subject", self.stream)
@@ -179,7 +179,7 @@ async def _let_go(client: Client) -> None:
 class NatsBus:
     """A stream of NATS."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BusAddress) -> None:
         self._link = _Link(address)
 
     async def publish(self, message: Message) -> None:
@@ -203,7 +203,7 @@ class NatsBus:
 class NatsSource:
     """A durable consumer of a stream of NATS."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BusAddress) -> None:
         self._link = _Link(address)
         self._group = address.options["group"]
         self._in_hand = address.number("in_hand", 4 * FETCHED_MAX)
@@ -223,7 +223,7 @@ class NatsSource:
         try:
             pulling = await context.pull_subscribe(subject, durable=self._group, stream=link.stream, config=settings)
             while True:
-                async with aclosing(answered(_fetched(pulling, min(FETCHED_MAX, self._in_hand)))) as found:
+                async with aclosing(poll_once(_fetched(pulling, min(FETCHED_MAX, self._in_hand)))) as found:
                     async for each in found:
                         yield each
         except Exception as error:

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from interlock.ports.bus import Incoming
+from interlock.ports.bus import IncomingMessage
 
-T = TypeVar("T", bound=Incoming)
+T = TypeVar("T", bound=IncomingMessage)
 
 
-async def answered(question: Coroutine[Any, Any, Sequence[T]]) -> AsyncGenerator[T, None]:
+async def poll_once(question: Coroutine[Any, Any, Sequence[T]]) -> AsyncGenerator[T, None]:
     """What a question brings, one by one. Closed or cancelled, it puts back what it has not handed out."""
     asking = asyncio.ensure_future(question)
     try:
@@ -35,5 +35,5 @@ async def answered(question: Coroutine[Any, Any, Sequence[T]]) -> AsyncGenerator
         await _put_back(left)
 
 
-async def _put_back(found: Sequence[Incoming]) -> None:
+async def _put_back(found: Sequence[IncomingMessage]) -> None:
     await asyncio.gather(*(each.put_back() for each in found), return_exceptions=True)

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from interlock.buses.address import Address, missing, parsed, wire_id
+from interlock.buses.address import BusAddress, missing_extra, parse_address, wire_id
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.journal.message import CONTENT_TYPE, Message, encode_message
 
@@ -45,19 +45,19 @@ def open_source(url: str) -> RabbitSource:
     return RabbitSource(address)
 
 
-def _address(url: str, options: tuple[str, ...]) -> Address:
-    address = parsed(url, port=5672 if url.startswith("amqp:") else 5671, options=options, example=EXAMPLE)
+def _address(url: str, options: tuple[str, ...]) -> BusAddress:
+    address = parse_address(url, port=5672 if url.startswith("amqp:") else 5671, options=options, example=EXAMPLE)
     address.flag("create")
     if len(address.hosts) != 1:
         raise UsageError("RabbitMQ is reached at one host", code="bus.address", hint="put a balancer before several")
     try:
         import aio_pika  # noqa: F401 - a missing one shows when the bus is opened, not when the first message goes
     except ModuleNotFoundError as error:
-        raise missing(error, "aio_pika", "rabbitmq") from error
+        raise missing_extra(error, "aio_pika", "rabbitmq") from error
     return address
 
 
-async def _connected(address: Address) -> AbstractConnection:
+async def _connected(address: BusAddress) -> AbstractConnection:
     import aio_pika
 
     ((host, port),) = address.hosts
@@ -80,7 +80,7 @@ async def _let_go(connection: AbstractConnection) -> None:
             await connection.close()
 
 
-def _explained(error: Exception, address: Address) -> InterlockError:
+def _explained(error: Exception, address: BusAddress) -> InterlockError:
     """What a failure means for whoever waits."""
     from aio_pika import exceptions
     from aiormq.exceptions import ChannelAccessRefused, ConnectionNotAllowed
@@ -104,7 +104,7 @@ def _explained(error: Exception, address: Address) -> InterlockError:
 class RabbitBus:
     """An exchange or a queue of RabbitMQ."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BusAddress) -> None:
         self._address = address
         self._connection: AbstractConnection | None = None
         self._exchange: AbstractExchange | None = None
@@ -172,7 +172,7 @@ class RabbitBus:
 class RabbitSource:
     """A reader of a queue of RabbitMQ."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BusAddress) -> None:
         self._address = address
         self._connection: AbstractConnection | None = None
 

@@ -15,8 +15,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
-from interlock.buses.address import Address, malformed, missing, parsed, wire_id
-from interlock.buses.polling import answered
+from interlock.buses.address import BusAddress, malformed_address, missing_extra, parse_address, wire_id
+from interlock.buses.polling import poll_once
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
 from interlock.model.journal.message import Message, encode_message
 from interlock.ports.clock import SystemClock
@@ -54,20 +54,20 @@ def open_source(url: str) -> RedisSource:
     return RedisSource(address)
 
 
-def _address(url: str, options: tuple[str, ...]) -> Address:
-    address = parsed(url, port=6379, options=options, example=EXAMPLE)
+def _address(url: str, options: tuple[str, ...]) -> BusAddress:
+    address = parse_address(url, port=6379, options=options, example=EXAMPLE)
     address.needed("stream", EXAMPLE)
     if len(address.hosts) != 1 or not (address.path or "0").isdecimal():
-        raise malformed(EXAMPLE)
+        raise malformed_address(EXAMPLE)
     address.number("length", 1)
     try:
         import redis  # noqa: F401 - a missing one shows when the bus is opened, not when the first message goes
     except ModuleNotFoundError as error:
-        raise missing(error, "redis", "redis") from error
+        raise missing_extra(error, "redis", "redis") from error
     return address
 
 
-def _client(address: Address) -> Redis:
+def _client(address: BusAddress) -> Redis:
     from redis.asyncio import Redis
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
@@ -87,7 +87,7 @@ def _client(address: Address) -> Redis:
     )
 
 
-def _explained(error: Exception, address: Address) -> InterlockError:
+def _explained(error: Exception, address: BusAddress) -> InterlockError:
     """What a failure means for whoever waits."""
     from redis import exceptions
 
@@ -110,7 +110,7 @@ def _explained(error: Exception, address: Address) -> InterlockError:
 class RedisBus:
     """A stream of Redis."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BusAddress) -> None:
         self._address = address
         self._client: Redis | None = None
         self._waiting: list[tuple[Message, asyncio.Future[None]]] = []
@@ -163,7 +163,7 @@ class RedisBus:
 class RedisSource:
     """One of a consumer group of a stream of Redis."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: BusAddress) -> None:
         self._address = address
         self._client = _client(address)
         self.stream = address.options["stream"]
@@ -176,7 +176,7 @@ class RedisSource:
             await self._joined()
             question = self._own
             while True:
-                async with aclosing(answered(question())) as found:
+                async with aclosing(poll_once(question())) as found:
                     async for each in found:
                         yield each
                 question = self._found

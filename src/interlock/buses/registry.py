@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.errors import UsageError
 from interlock.model.diagnostics import suggestion
-from interlock.ports.bus import Bus, Source
+from interlock.ports.bus import Bus, MessageSource
 
 BUSES = {
     "amqp": "interlock.buses.rabbitmq",
@@ -29,7 +29,7 @@ BUS_GROUP = "interlock.buses"
 """The entry points by which other packages bring buses: a scheme, and a function of the address that opens one."""
 
 
-def opened_bus(url: str) -> Bus:
+def open_bus_url(url: str) -> Bus:
     """The bus at an address. It is connected to when the first message goes. Whoever opens it closes it.
 
     Raises UsageError for an address that is none, MissingExtraError where the client of its bus is not installed.
@@ -47,15 +47,15 @@ def opened_bus(url: str) -> Bus:
     raise UsageError(f"`{scheme[:40]}{colon}` begins the address of no bus", code="bus.unknown", hint=hint)
 
 
-def opened_source(url: str) -> Source:
-    """The reader of the bus at an address; whoever opens it closes it. Raises as `opened_bus` does."""
+def open_source_url(url: str) -> MessageSource:
+    """The reader of the bus at an address; whoever opens it closes it. Raises as `open_bus_url` does."""
     scheme, colon, _ = url.partition(":")
     module: Any = import_module(BUSES[scheme]) if colon and scheme in BUSES else None
     if not hasattr(module, "open_source"):
         hint = f"addresses begin with {_listed([each for each in sorted(BUSES) if not each.startswith('http')])}"
         message = f"no messages come from an address that begins with `{scheme[:40]}{colon}`"
         raise UsageError(message, code="bus.unknown", hint=hint)
-    found: Source = module.open_source(url)
+    found: MessageSource = module.open_source(url)
     return found
 
 

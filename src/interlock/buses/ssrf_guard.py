@@ -67,7 +67,7 @@ class _Lookup:
         self.error: BaseException | None = None
 
 
-class Names:
+class HostLookup:
     """Asks for the addresses of names, each in one thread."""
 
     def __init__(self) -> None:
@@ -112,13 +112,13 @@ class Names:
         lookup.done.set()
 
 
-NAMES = Names()
+NAMES = HostLookup()
 """All that are asked for in this process."""
 
 os.register_at_fork(after_in_child=NAMES.forget)
 
 
-def reached(
+def connect_public(
     host: str,
     port: int,
     *,

@@ -28,8 +28,8 @@ from threading import Event as Signal
 from threading import Timer, local
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from interlock.buses.address import malformed, wire_id
-from interlock.buses.ssrf_guard import PRIVATE_HINT, is_public, reached
+from interlock.buses.address import malformed_address, wire_id
+from interlock.buses.ssrf_guard import PRIVATE_HINT, connect_public, is_public
 from interlock.errors import (
     DeniedError,
     InterlockError,
@@ -72,9 +72,9 @@ def open_bus(url: str) -> WebhookBus:
         host, _ = parts.hostname, parts.port
         (host or "").encode("idna")  # as it is resolved: no label may be empty or too long
     except ValueError:
-        raise malformed(EXAMPLE) from None
+        raise malformed_address(EXAMPLE) from None
     if not host or set(options) - {"secret", "private"} or options.get("private", "0") not in {"0", "1"}:
-        raise malformed(EXAMPLE)
+        raise malformed_address(EXAMPLE)
     if _TARGET.fullmatch(parts.path + parts.query) is None:
         hint = "write a space as %20, and what is not ASCII as its bytes in UTF-8"
         message = "the path of a webhook's address has a character in it that no request carries"
@@ -224,7 +224,7 @@ class WebhookBus:
     def _connect(self, connection: HTTPConnection, late: Signal) -> None:
         """Connect it to an address that may be reached; by https, whoever is there must be who the name says."""
         host = str(self._parts.hostname)
-        connection.sock = reached(
+        connection.sock = connect_public(
             host, connection.port, seconds=CONNECT_SECONDS, private=self._private, late=late, within=SECONDS
         )
         if self._context is not None:

@@ -24,7 +24,7 @@ from interlock.model.duration import format_duration, parse_duration
 from interlock.model.effect import Effect
 from interlock.model.event import is_reserved
 from interlock.model.snapshot import Snapshot
-from interlock.testing.simulation import Record, Simulation
+from interlock.testing.simulation import Simulation, SimulationRecord
 
 CHANGING = ("advance", "done", "fail", "guard", "send")
 LOOKING = ("context", "effects", "events", "timers", "tree")
@@ -38,7 +38,7 @@ NOT_JSON = (msgspec.MsgspecError, RecursionError, UnicodeError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class PendingItem:
     """Something the clock will set off: a timer, or the timeout of an invoke."""
 
     entity: str
@@ -46,7 +46,7 @@ class Waiting:
     due_ms: int
 
 
-class Play:
+class Playback:
     """One entity of a chart, the lines given so far, and what they led to."""
 
     def __init__(self, bound: BoundChart, context: Mapping[str, Any] | None = None) -> None:
@@ -96,10 +96,10 @@ class Play:
         """Every event that a sender can give this chart: the declared ones, else those its transitions name."""
         return event_names(self.chart)
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[PendingItem]:
         """What the clock will set off, soonest first."""
         found = [
-            Waiting(entity=entity, text=f"timer {timer.event}", due_ms=timer.due_ms)
+            PendingItem(entity=entity, text=f"timer {timer.event}", due_ms=timer.due_ms)
             for entity, snapshot in self.simulation.snapshots.items()
             for timer in snapshot.timers
         ]
@@ -107,7 +107,7 @@ class Play:
             timeout = effect.payload.get("timeout_ms")
             if timeout is not None:
                 text = f"timeout of invoke {effect.payload['id']}"
-                found.append(Waiting(entity=entity, text=text, due_ms=self._made(effect.key) + timeout))
+                found.append(PendingItem(entity=entity, text=text, due_ms=self._made(effect.key) + timeout))
         return sorted(found, key=lambda each: each.due_ms)
 
     def _made(self, key: str) -> int:
@@ -127,7 +127,7 @@ class Play:
 
     # What there is to do
 
-    def change(self, line: str) -> list[Record]:
+    def change(self, line: str) -> list[SimulationRecord]:
         """Do what a line says, and give the steps it led to.
 
         Raises UsageError when the line makes no sense now; nothing has changed then.

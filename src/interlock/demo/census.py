@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from interlock.errors import InternalError
 from interlock.model.chart import Chart
-from interlock.ports.statistics import Sight, entities_in
+from interlock.ports.statistics import Statistics, entities_in
 from interlock.ports.store import PAGE_MAX, Store
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.runtime import Runtime
@@ -54,7 +54,7 @@ async def entities_of(store: Store, chart: Chart) -> int:
 
 
 async def _counts(store: Store, chart: Chart) -> dict[str, int]:
-    if not isinstance(store, Sight):
+    if not isinstance(store, Statistics):
         raise InternalError("the store of the demo keeps no counters", code="demo.store")
     found: dict[str, int] = {}
     for each in await store.counts(chart.kind):

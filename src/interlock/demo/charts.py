@@ -14,7 +14,7 @@ from interlock.assemble.charts import BoundChart, load
 from interlock.demo.services import Services
 from interlock.effects.handlers import Attempt
 from interlock.errors import UsageError
-from interlock.ports.reconcile import Answer, Seen
+from interlock.ports.reconcile import ReconcileRequest, ReconcileResult
 
 DEFINITIONS = tuple(f"{kind}.interlock.yaml" for kind in ("order", "vm", "network", "storage"))
 STORE = "demo.db"
@@ -59,8 +59,8 @@ def _shop(order: BoundChart, services: Services) -> None:
         return {"charge": await services.find(attempt.input["charge"], attempt.key, attempt.number)}
 
     @order.reconciler("unresolved-charges", state="charge_unresolved", older="40s", every="10s")
-    async def look_again(seen: Seen) -> Answer:
-        return Answer(
+    async def look_again(seen: ReconcileRequest) -> ReconcileResult:
+        return ReconcileResult(
             "charge.resolved", {"charge": await services.find(f"{seen.entity}/charge", seen.entity, seen.now_ms)}
         )
 

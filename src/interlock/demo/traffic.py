@@ -15,7 +15,7 @@ from typing import Any
 from interlock.demo.census import entities_of
 from interlock.demo.services import Services
 from interlock.errors import ConflictError, RejectedError, UnavailableError
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.runtime.runtime import Runtime
 
 CROWD = 40
@@ -122,7 +122,7 @@ class Traffic:
                 await self._send(entity, "delete.requested", f"ended/{version}", OWNER)
 
     async def _oldest(self, kind: str, state: str, before_ms: int) -> list[tuple[str, int]]:
-        query = Query(kind=kind, state=state, entered_before_ms=before_ms, limit=HANDS)
+        query = EntityQuery(kind=kind, state=state, entered_before_ms=before_ms, limit=HANDS)
         return [(each.entity, each.version) for each in (await self._runtime.list(query)).rows]
 
     async def _create(self, entity: str, context: Mapping[str, Any]) -> None:

@@ -14,16 +14,16 @@ that was created under a wrong clock, in the future, counts from when that is no
 
 from __future__ import annotations
 
-from interlock.effects.lanes import Held
-from interlock.effects.retry import Again, Failed, Policy, decided, error_facts, failed_by, policy_of
+from interlock.effects.lanes import RunningWork
+from interlock.effects.retry import Failure, RetryAt, RetryPolicy, decide_retry, error_facts, failure_from, retry_policy
 from interlock.effects.work_delta import CANCEL
 from interlock.errors import NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.driver_events import invoke_failed
 from interlock.model.event import Event
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LOOK_MS_MAX
 from interlock.ports.clock import Clock
-from interlock.ports.delivery import NOT_HERE, Child, Driver
-from interlock.ports.work import Claim, Settled, WorkQuery, WorkStore
+from interlock.ports.delivery import CHART_MISSING_CODES, Child, EventDelivery
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkStore
 
 COUNTS_ANEW = "clock.ahead"
 """The code of that note."""
@@ -32,32 +32,32 @@ COUNTS_ANEW = "clock.ahead"
 class Children:
     """Performs the work that stands for children."""
 
-    def __init__(self, driver: Driver, clock: Clock, *, store: WorkStore | None = None) -> None:
+    def __init__(self, driver: EventDelivery, clock: Clock, *, store: WorkStore | None = None) -> None:
         self._driver = driver
         self._clock = clock
         self._store = store
 
-    async def perform(self, held: Held) -> Settled | None:
+    async def perform(self, held: RunningWork) -> Settlement | None:
         """Begin the child, or end it when its time is up."""
         claim = held.claim
         place, payload, timeout = claim.work.place, claim.work.body, claim.work.body.get("timeout_ms")
         try:
             child = await self._driver.begin_child(claim.entity, place, payload, restarts=claim.failures)
         except (NotFoundError, RejectedError, UnavailableError, UsageError) as error:
-            if error.code in NOT_HERE:
+            if error.code in CHART_MISSING_CODES:
                 later_ms = self._clock.now_ms() + LOOK_MS_MAX
-                return Settled(claim, "again", later_ms, error=error_facts(error), lapsed=True, begun=False)
+                return Settlement(claim, "again", later_ms, error=error_facts(error), lapsed=True, begun=False)
             if isinstance(error, UnavailableError):
                 raise
-            return await self._failed(held, failed_by(error))
+            return await self._failed(held, failure_from(error))
         if child.ended or timeout is None:
-            return Settled(claim, "wait")
+            return Settlement(claim, "wait")
         now_ms, since_ms, note = self._clock.now_ms(), child.created_ms, None
         if since_ms > now_ms + CLOCK_AHEAD_MS_MAX:
             since_ms = await self._noted_ms(claim, now_ms)
             note = {"code": COUNTS_ANEW, "message": "it was created by a clock that was ahead", "since_ms": since_ms}
         if since_ms + timeout > now_ms:
-            return Settled(claim, "again", since_ms + timeout, error=note, lapsed=True)
+            return Settlement(claim, "again", since_ms + timeout, error=note, lapsed=True)
         return await self._timed_out(held, child, timeout)
 
     async def _noted_ms(self, claim: Claim, now_ms: int) -> int:
@@ -70,13 +70,13 @@ class Children:
                 return noted_ms if type(noted_ms) is int and noted_ms <= now_ms else now_ms
         return now_ms
 
-    async def _timed_out(self, held: Held, child: Child, timeout_ms: int) -> Settled | None:
+    async def _timed_out(self, held: RunningWork, child: Child, timeout_ms: int) -> Settlement | None:
         held.bringing = True
         # The child first: killed in between, this is done again; the other way round, the child would live on.
         await self._driver.deliver(child.entity, Event(CANCEL, type="platform"), key=CANCEL)
-        return await self._failed(held, Failed("timeout", f"no answer in {timeout_ms} ms"))
+        return await self._failed(held, Failure("timeout", f"no answer in {timeout_ms} ms"))
 
-    async def _failed(self, held: Held, failed: Failed) -> Settled | None:
+    async def _failed(self, held: RunningWork, failed: Failure) -> Settlement | None:
         claim, held.bringing = held.claim, True
         receipt = await self._driver.deliver(
             claim.entity,
@@ -92,11 +92,13 @@ class Children:
             answers=claim.work.place,
             fence=claim.attempt,
         )
-        return None if receipt.outcome in ("applied", "duplicate") else Settled(claim, "done")
+        return None if receipt.outcome in ("applied", "duplicate") else Settlement(claim, "done")
 
 
-def restarted(claim: Claim, failed: Failed, *, now_ms: int, jitter: float) -> Settled | None:
+def restarted(claim: Claim, failed: Failure, *, now_ms: int, jitter: float) -> Settlement | None:
     """How the work of a failed child goes on: begun anew at some time, or None when its tries are spent."""
-    policy = policy_of(claim.work.body, otherwise=Policy())
-    answer = decided(policy, failed, failures=claim.failures, attempts=claim.failures + 1, now_ms=now_ms, jitter=jitter)
-    return Settled(claim, "again", answer.next_ms) if isinstance(answer, Again) else None
+    policy = retry_policy(claim.work.body, otherwise=RetryPolicy())
+    answer = decide_retry(
+        policy, failed, failures=claim.failures, attempts=claim.failures + 1, now_ms=now_ms, jitter=jitter
+    )
+    return Settlement(claim, "again", answer.next_ms) if isinstance(answer, RetryAt) else None

@@ -15,12 +15,12 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from interlock.effects.user_functions import failure_of
+from interlock.effects.user_functions import as_exception
 from interlock.model.limits import THREADS_MAX
 from interlock.ports.threads import start_thread
 
 
-class Threads:
+class HandlerThreads:
     """Runs functions in threads, and knows how many still run."""
 
     def __init__(self, threads_max: int = THREADS_MAX) -> None:
@@ -66,7 +66,7 @@ def _called(context: contextvars.Context, function: Callable[[], Any]) -> tuple[
         failed.__cause__ = error
         return None, failed
     except BaseException as error:  # noqa: BLE001 - a thread has nobody else to tell, not even of SystemExit
-        return None, failure_of(error)
+        return None, as_exception(error)
 
 
 def _tell(answer: asyncio.Future[Any], ended: asyncio.Future[None], result: Any, error: BaseException | None) -> None:

@@ -25,32 +25,32 @@ from typing import Any
 
 from msgspec import Struct
 
-from interlock.effects.handler_threads import Threads
-from interlock.effects.lanes import Held
-from interlock.effects.results import Answers
+from interlock.effects.handler_threads import HandlerThreads
+from interlock.effects.lanes import RunningWork
+from interlock.effects.results import ResultDelivery
 from interlock.effects.retry import (
     CALL_POLICY,
-    Again,
-    Failed,
+    Failure,
+    GiveUp,
     HandlerFailed,
-    Policy,
-    Spent,
+    RetryAt,
+    RetryPolicy,
     code_of,
-    decided,
-    failed_by,
-    policy_of,
+    decide_retry,
+    failure_from,
+    retry_policy,
     shown_message,
 )
-from interlock.effects.user_functions import answer_of, called
+from interlock.effects.user_functions import call_in_loop, result_of
 from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.codec import encode
 from interlock.model.driver_events import COMPENSATION_FAILED, call_failed, invoke_done, invoke_failed
 from interlock.model.json_value import payload_refusal
 from interlock.model.limits import ATTEMPTS_MAX, DETAILS_BYTES_MAX, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.ports.clock import Clock
-from interlock.ports.delivery import Driver
+from interlock.ports.delivery import EventDelivery
 from interlock.ports.threads import THREADS
-from interlock.ports.work import Claim, Settled, WorkQuery, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkStore
 
 Handler = Callable[["Attempt"], Any]
 """A registered function: of an attempt, to its result; a coroutine function, or one that runs in a thread."""
@@ -101,13 +101,13 @@ class Attempt(Struct, frozen=True):
             self.beat(details)
 
 
-class Handlers:
+class HandlerRunner:
     """Performs the work of one runtime's handlers."""
 
     def __init__(
         self,
         functions: Mapping[str, Handler],
-        driver: Driver,
+        driver: EventDelivery,
         clock: Clock,
         *,
         key_prefix: str = "",
@@ -121,13 +121,13 @@ class Handlers:
         self._busy = busy
         self._elsewhere = elsewhere
         self._driver = driver
-        self._answers = Answers(driver, clock)
+        self._answers = ResultDelivery(driver, clock)
         self._clock = clock
         self._key_prefix = key_prefix
         self._compensates = compensates
         self._heartbeats = heartbeats or {}
         self._store = store
-        self._threads = Threads()
+        self._threads = HandlerThreads()
         self._works: set[asyncio.Future[Any]] = set()
 
     @property
@@ -135,7 +135,7 @@ class Handlers:
         """The handlers there are: work for others waits."""
         return tuple(self._functions)
 
-    async def perform(self, held: Held) -> Settled | None:
+    async def perform(self, held: RunningWork) -> Settlement | None:
         """One attempt: from claim to answer."""
         claim = held.claim
         details = await self._details(held)
@@ -145,7 +145,7 @@ class Handlers:
         failed = self._before(claim)
         if failed is None:
             if claim.cancelled and not claim.work.is_saga_step:
-                return Settled(claim, "done")  # its worker died after the state was left: nobody asks any more
+                return Settlement(claim, "done")  # its worker died after the state was left: nobody asks any more
             try:
                 outcome = await self._attempted(held, details)
             except UnavailableError as error:
@@ -154,18 +154,18 @@ class Handlers:
                 _log.error("the system refuses a thread", extra={"handler": claim.work.name, "error": error.message})
                 return self._not_begun(held)
         else:
-            outcome = Spent(failed)
+            outcome = GiveUp(failed)
         claim, held.bringing = held.claim, True
         if isinstance(outcome, _Later):
-            return Settled(claim, "again", outcome.next_ms, error=_facts(held, outcome.failed))
-        if isinstance(outcome, Spent):
+            return Settlement(claim, "again", outcome.next_ms, error=_facts(held, outcome.failed))
+        if isinstance(outcome, GiveUp):
             return await self._spent(held, outcome.failed)
         return await self._succeeded(held, outcome.value)
 
-    def _not_begun(self, held: Held) -> Settled:
+    def _not_begun(self, held: RunningWork) -> Settlement:
         """Later; and the attempt does not count."""
         later_ms = self._clock.now_ms() + LOOK_MS_MAX
-        return Settled(held.claim, "again", later_ms, error=held.facts(), lapsed=True, begun=False)
+        return Settlement(held.claim, "again", later_ms, error=held.facts(), lapsed=True, begun=False)
 
     def _waits_for_a_thread(self, claim: Claim) -> bool:
         """Whether it cannot begin: too many threads were given up here, and still run."""
@@ -175,18 +175,18 @@ class Handlers:
         _log.error("no thread is left for a handler", extra={"handler": name, "threads": len(self._threads)})
         return True
 
-    def _before(self, claim: Claim) -> Failed | None:
+    def _before(self, claim: Claim) -> Failure | None:
         """Why this attempt must not begin."""
         if claim.attempt > ATTEMPTS_MAX:
-            return Failed("lapsed", f"its workers died {ATTEMPTS_MAX} times")
+            return Failure("lapsed", f"its workers died {ATTEMPTS_MAX} times")
         lapsed = claim.attempt > claim.failures + 1
         if lapsed and claim.work.body.get("restore") == "fail":
-            return Failed("interrupted", "its worker died, and the chart says not to begin again")
+            return Failure("interrupted", "its worker died, and the chart says not to begin again")
         if claim.cancelled and claim.work.is_saga_step:
-            return Failed("lapsed", "the saga was left before it was known whether this was done")
+            return Failure("lapsed", "the saga was left before it was known whether this was done")
         return None
 
-    async def _attempted(self, held: Held, details: Any) -> _Value | _Later | Spent:
+    async def _attempted(self, held: RunningWork, details: Any) -> _Value | _Later | GiveUp:
         claim = held.claim
         function = self._functions[claim.work.name]
         attempt = Attempt(
@@ -210,15 +210,15 @@ class Handlers:
             if raised is not None and not isinstance(raised, InterlockError):
                 facts = {"handler": claim.work.name, "key": claim.key, "attempt": claim.attempt}
                 _log.warning("a handler raised", exc_info=raised, extra=facts)
-            return self._decided(held.claim, failed_by(error))
-        if isinstance(result, Failed):  # stopped; what still runs must stay alone
-            return Spent(result) if held.runs else self._decided(held.claim, result)
+            return self._decided(held.claim, failure_from(error))
+        if isinstance(result, Failure):  # stopped; what still runs must stay alone
+            return GiveUp(result) if held.runs else self._decided(held.claim, result)
         problem = payload_refusal(result)
         if problem is not None:
-            return Spent(Failed("result.malformed", f"what `{attempt.name}` returned cannot be kept: {problem}"))
+            return GiveUp(Failure("result.malformed", f"what `{attempt.name}` returned cannot be kept: {problem}"))
         return _Value(result)
 
-    async def _details(self, held: Held) -> Any:
+    async def _details(self, held: RunningWork) -> Any:
         """What an attempt before this one told; what stands beside the work is known from now on."""
         if held.claim.attempt == 1 or self._store is None:
             return None
@@ -229,8 +229,8 @@ class Handlers:
         held.known = kept
         return kept.get("details")
 
-    async def _run(self, work: asyncio.Future[Any], held: Held, attempt: Attempt) -> Any:
-        """What the function returns; or, when it was stopped, a `Failed` that says why."""
+    async def _run(self, work: asyncio.Future[Any], held: RunningWork, attempt: Attempt) -> Any:
+        """What the function returns; or, when it was stopped, a `Failure` that says why."""
         waits = self._limits(held, attempt, stoppable=isinstance(work, asyncio.Task))
         try:
             await asyncio.wait({work, *waits}, return_when=asyncio.FIRST_COMPLETED)
@@ -238,28 +238,28 @@ class Handlers:
                 work.cancel()
                 await self._stopped(work, attempt)
             if work.done() and not work.cancelled():
-                return answer_of(work)
-            return next((why for each, why in waits.items() if each.done()), Failed("cancelled", "stopped"))
+                return result_of(work)
+            return next((why for each, why in waits.items() if each.done()), Failure("cancelled", "stopped"))
         finally:
             for each in (work, *waits):
                 each.cancel()
 
-    def _limits(self, held: Held, attempt: Attempt, *, stoppable: bool) -> dict[asyncio.Future[Any], Failed]:
+    def _limits(self, held: RunningWork, attempt: Attempt, *, stoppable: bool) -> dict[asyncio.Future[Any], Failure]:
         """What ends an attempt from outside, and what is then said of it."""
-        waits: dict[asyncio.Future[Any], Failed] = {}
+        waits: dict[asyncio.Future[Any], Failure] = {}
         timeout_ms, beat_ms = attempt.timeout_ms, self._heartbeats.get(attempt.name)
         if timeout_ms is not None:
-            late = Failed("timeout", f"no answer in {timeout_ms} ms")
+            late = Failure("timeout", f"no answer in {timeout_ms} ms")
             waits[asyncio.ensure_future(self._clock.sleep_ms(timeout_ms))] = late
         if beat_ms is not None:
-            silent = Failed("heartbeat", f"no sign of life in {beat_ms} ms")
+            silent = Failure("heartbeat", f"no sign of life in {beat_ms} ms")
             waits[asyncio.ensure_future(self._silence(held, beat_ms))] = silent
         if stoppable and not held.claim.work.is_saga_step:
-            left = Failed("cancelled", "the state was left")
+            left = Failure("cancelled", "the state was left")
             waits[asyncio.ensure_future(attempt.called_off.wait())] = left
         return waits
 
-    async def _silence(self, held: Held, beat_ms: int) -> None:
+    async def _silence(self, held: RunningWork, beat_ms: int) -> None:
         """Wait until there was no sign of life for so long: asked four times in that time, however many there are."""
         quiet, seen = 0, held.beats
         while quiet < _LISTENS:  # ends with the attempt at the latest, which cancels it
@@ -285,10 +285,10 @@ class Handlers:
         if not work.cancelled():
             work.exception()  # nobody asks; unasked, the loop would complain
 
-    def _called(self, function: Handler, attempt: Attempt, held: Held) -> asyncio.Future[Any]:
+    def _called(self, function: Handler, attempt: Attempt, held: RunningWork) -> asyncio.Future[Any]:
         """What the function will return; `held.ended` is done when it has really ended."""
         if iscoroutinefunction(function):
-            held.ended = self._begun(asyncio.ensure_future(called(function, attempt)))
+            held.ended = self._begun(asyncio.ensure_future(call_in_loop(function, attempt)))
             return held.ended
         if attempt.name not in self._busy:
             work, held.ended = self._threads.run(partial(function, attempt))
@@ -297,35 +297,35 @@ class Handlers:
         held.ended = self._begun(asyncio.ensure_future(self._elsewhere(function, attempt)))
         return held.ended
 
-    def _decided(self, claim: Claim, failed: Failed) -> _Later | Spent:
-        otherwise = CALL_POLICY if _is_call(claim) else Policy()
-        answer = decided(
-            policy_of(claim.work.body, otherwise=otherwise),
+    def _decided(self, claim: Claim, failed: Failure) -> _Later | GiveUp:
+        otherwise = CALL_POLICY if _is_call(claim) else RetryPolicy()
+        answer = decide_retry(
+            retry_policy(claim.work.body, otherwise=otherwise),
             failed,
             failures=claim.failures,
             attempts=claim.attempt,
             now_ms=self._clock.now_ms(),
             jitter=self._clock.jitter(),
         )
-        return _Later(answer.next_ms, failed) if isinstance(answer, Again) else answer
+        return _Later(answer.next_ms, failed) if isinstance(answer, RetryAt) else answer
 
     # Answers
 
-    async def _succeeded(self, held: Held, value: Any) -> Settled | None:
+    async def _succeeded(self, held: RunningWork, value: Any) -> Settlement | None:
         claim = held.claim
         if _is_call(claim):
-            return Settled(claim, "done")
+            return Settlement(claim, "done")
         try:
             receipt = await self._answers.bring_success(held, invoke_done(claim.work.body["id"], claim.key, value))
         except RejectedError as error:  # too large, perhaps: asked for again, the deed would come to the same
-            return await self._spent(held, Failed(code_of(error), shown_message(error)))
-        return None if receipt.outcome == "applied" else Settled(claim, "done")
+            return await self._spent(held, Failure(code_of(error), shown_message(error)))
+        return None if receipt.outcome == "applied" else Settlement(claim, "done")
 
-    async def _spent(self, held: Held, failed: Failed) -> Settled | None:
+    async def _spent(self, held: RunningWork, failed: Failure) -> Settlement | None:
         """It failed for good: the chart hears, or else a person must."""
         claim = held.claim
         if claim.cancelled and not claim.work.is_saga_step:
-            return Settled(claim, "done")
+            return Settlement(claim, "done")
         if _is_call(claim):
             event = call_failed(claim.work.name, self._key(claim), failed.code)
         else:
@@ -340,12 +340,12 @@ class Handlers:
         try:
             receipt = await self._answers.bring_failure(held, event)
         except RejectedError:
-            return Settled(claim, "dead", error=_facts(held, failed))
+            return Settlement(claim, "dead", error=_facts(held, failed))
         if receipt.outcome in ("applied", "duplicate"):
             return None
         if _is_call(claim) or receipt.reason == COMPENSATION_FAILED:  # no chart hears of either
-            return Settled(claim, "dead", error=_facts(held, failed))
-        return Settled(claim, "done")
+            return Settlement(claim, "dead", error=_facts(held, failed))
+        return Settlement(claim, "done")
 
     def _key(self, claim: Claim) -> str:
         """The key that the handler sees: the author's, or that of the work; anew for each attempt where so asked."""
@@ -374,14 +374,14 @@ class _Later(Struct, frozen=True):
     """The next attempt may begin at this time; why this one failed is kept for whoever asks meanwhile."""
 
     next_ms: int
-    failed: Failed
+    failed: Failure
 
 
-def _facts(held: Held, failed: Failed) -> dict[str, Any] | None:
+def _facts(held: RunningWork, failed: Failure) -> dict[str, Any] | None:
     return held.facts(code=failed.code, message=failed.message, attempts=held.claim.attempt, done=failed.done)
 
 
-def _beat(held: Held, details: Any) -> None:
+def _beat(held: RunningWork, details: Any) -> None:
     """A sign of life, from any thread. It is encoded here: whoever gave it may change it afterwards."""
     held.beats += 1
     if details is None:

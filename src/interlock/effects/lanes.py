@@ -27,13 +27,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.effects.retry import failed_by
+from interlock.effects.retry import failure_from
 from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.journal.work import Lane
 from interlock.model.limits import ATTEMPTS_MAX, LEASE_MS, LOOK_MS_MAX, STOP_MS_MAX
-from interlock.ports.admission import Door, Pass
+from interlock.ports.admission import AdmissionGate, AdmissionPermit
 from interlock.ports.clock import Clock, wait_to_poll
-from interlock.ports.work import Claim, Settled, WorkNotes, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkNotes, WorkStore
 
 _log = logging.getLogger("interlock.effects")
 
@@ -41,7 +41,7 @@ PASSED_OVER_WAIT_MS = 10
 """Before the next look at work that is due and was not given out: another has its hand on it just now."""
 
 
-class Stopped(Struct, frozen=True):
+class StopReport(Struct, frozen=True):
     """What became of the work in hand when a worker stopped: finished, put back, or left running with its lease."""
 
     finished: int = 0
@@ -49,7 +49,7 @@ class Stopped(Struct, frozen=True):
     left: int = 0
 
 
-class Held:
+class RunningWork:
     """Work in hand: the claim as it last stood, a signal that it was called off, and what is known of its attempt.
 
     `ended` is done when nothing of the attempt runs any more. `known` stands beside the work in the store: why it last
@@ -89,11 +89,11 @@ class Held:
         return found or None
 
 
-Perform = Callable[[Held], Awaitable[Settled | None]]
+Perform = Callable[[RunningWork], Awaitable[Settlement | None]]
 """Does the work: how the claim is settled, or None when an append has ended it."""
 
 
-class LaneLoop:
+class LaneWorker:
     """Takes up the work of one lane, some pieces side by side."""
 
     def __init__(
@@ -107,7 +107,7 @@ class LaneLoop:
         running_max: int,
         names: tuple[str, ...] | None = None,
         lease_ms: int = LEASE_MS,
-        door: Door | None = None,
+        door: AdmissionGate | None = None,
     ) -> None:
         self._store = store
         self._lane = lane
@@ -118,13 +118,13 @@ class LaneLoop:
         self._names = names
         self._lease_ms = lease_ms
         self._door = door
-        self._running: dict[asyncio.Task[None], Held] = {}
+        self._running: dict[asyncio.Task[None], RunningWork] = {}
         self._signal = asyncio.Event()
         self._looking = asyncio.Lock()
         self._stopping = False
         self._renewer: asyncio.Task[None] | None = None
         self._finished = 0
-        self._rest: dict[asyncio.Task[None], Held] = {}
+        self._rest: dict[asyncio.Task[None], RunningWork] = {}
 
     def wake(self) -> None:
         """There may be work now."""
@@ -165,15 +165,17 @@ class LaneLoop:
             task.cancel()
         await self._within(STOP_MS_MAX, self._unfinished)
 
-    async def put_back(self) -> Stopped:
+    async def put_back(self) -> StopReport:
         """Let go of what did not finish, for others; not of what still runs. Tell how it ended."""
         if self._renewer is not None:
             self._renewer.cancel()
         back = [held for task, held in self._rest.items() if task.cancelled() and not held.runs]
         left = [task for task, held in self._rest.items() if not task.done() or held.runs]
         now = self._clock.now_ms()
-        await self._settled(tuple(Settled(held.claim, "again", now, error=held.facts(), lapsed=True) for held in back))
-        return Stopped(self._finished, len(back), len(left))
+        await self._settled(
+            tuple(Settlement(held.claim, "again", now, error=held.facts(), lapsed=True) for held in back)
+        )
+        return StopReport(self._finished, len(back), len(left))
 
     async def _within(self, timeout_ms: float, pending: Callable[[], Collection[asyncio.Future[Any]]]) -> None:
         """Wait until nothing is pending, for so long at most."""
@@ -208,11 +210,11 @@ class LaneLoop:
         for claim in claims:
             if self._goes_on(claim):
                 continue
-            permit: Pass | None = nullcontext() if self._door is None else self._door.try_enter()
+            permit: AdmissionPermit | None = nullcontext() if self._door is None else self._door.try_enter()
             if permit is None:  # it began to drain meanwhile
-                await self._settled((Settled(claim, "again", now, lapsed=True, begun=False),))
+                await self._settled((Settlement(claim, "again", now, lapsed=True, begun=False),))
                 continue
-            held = Held(claim)
+            held = RunningWork(claim)
             task = asyncio.ensure_future(self._performed(held, permit))
             self._running[task] = held
             task.add_done_callback(self._let_go)
@@ -231,7 +233,7 @@ class LaneLoop:
 
     def _is_open(self) -> bool:
         """Whether anything may be taken up: not while the process is to stop."""
-        permit: Pass | None = nullcontext() if self._door is None else self._door.try_enter()
+        permit: AdmissionPermit | None = nullcontext() if self._door is None else self._door.try_enter()
         if permit is None:
             return False
         with permit:
@@ -267,7 +269,7 @@ class LaneLoop:
 
     # In hand
 
-    async def _performed(self, held: Held, permit: Pass) -> None:
+    async def _performed(self, held: RunningWork, permit: AdmissionPermit) -> None:
         with permit:
             try:
                 settled = await self._perform(held)
@@ -281,14 +283,14 @@ class LaneLoop:
                 held.settling = True
                 await self._settled((replace(settled, claim=held.claim),))
 
-    def _put_off(self, held: Held, error: Exception) -> Settled:
+    def _put_off(self, held: RunningWork, error: Exception) -> Settlement:
         if held.claim.attempt >= ATTEMPTS_MAX and not isinstance(error, ConflictError | UnavailableError):
-            failed = failed_by(error)
-            return Settled(held.claim, "dead", error={"code": failed.code, "message": failed.message})
+            failed = failure_from(error)
+            return Settlement(held.claim, "dead", error={"code": failed.code, "message": failed.message})
         wait = LOOK_MS_MAX * self._clock.jitter()
-        return Settled(held.claim, "again", self._clock.now_ms() + round(wait), error=held.facts(), lapsed=True)
+        return Settlement(held.claim, "again", self._clock.now_ms() + round(wait), error=held.facts(), lapsed=True)
 
-    async def _settled(self, settled: tuple[Settled, ...]) -> None:
+    async def _settled(self, settled: tuple[Settlement, ...]) -> None:
         if not settled:
             return
         try:
@@ -313,7 +315,7 @@ class LaneLoop:
             if held:
                 await self._renewed(held)
 
-    async def _renewed(self, running: dict[asyncio.Task[None], Held]) -> None:
+    async def _renewed(self, running: dict[asyncio.Task[None], RunningWork]) -> None:
         claims = tuple(held.claim for held in running.values())
         try:
             renewed = await self._store.renew(claims, until_ms=self._clock.now_ms() + self._lease_ms)
@@ -327,7 +329,7 @@ class LaneLoop:
             elif not (held.bringing or held.settling):
                 task.cancel()  # another has it, or it is answered
 
-    async def _noted(self, held: Held) -> None:
+    async def _noted(self, held: RunningWork) -> None:
         """Keep what an attempt told since the last time."""
         told = held.told
         if told == held.noted or not isinstance(self._store, WorkNotes):

@@ -40,7 +40,7 @@ TERMINAL = (
 """What a handler raises to say that nothing was done and that trying again will not help."""
 
 
-class Policy(Struct, frozen=True):
+class RetryPolicy(Struct, frozen=True):
     """How an effect is tried again: tries after the first, the range of waits, chance, and the codes it is for."""
 
     retries_max: int = 0
@@ -50,11 +50,11 @@ class Policy(Struct, frozen=True):
     codes: tuple[str, ...] | None = None
 
 
-CALL_POLICY = Policy(retries_max=5)
+CALL_POLICY = RetryPolicy(retries_max=5)
 """For a named action, of which a chart says nothing: tried again, for half a minute at most."""
 
 
-class Failed(Struct, frozen=True):
+class Failure(Struct, frozen=True):
     """Why an attempt failed: a code, a message, and whether anything may have been done."""
 
     code: str
@@ -65,24 +65,24 @@ class Failed(Struct, frozen=True):
 class HandlerFailed(Exception):
     """A handler failed in another process, or by what would have ended more than it; here is what it said."""
 
-    def __init__(self, failed: Failed) -> None:
+    def __init__(self, failed: Failure) -> None:
         super().__init__(failed.message)
         self.failed = failed
 
 
-class Again(Struct, frozen=True):
+class RetryAt(Struct, frozen=True):
     """The next attempt may begin at this time."""
 
     next_ms: int
 
 
-class Spent(Struct, frozen=True):
+class GiveUp(Struct, frozen=True):
     """There is no next attempt."""
 
-    failed: Failed
+    failed: Failure
 
 
-def policy_of(payload: dict[str, Any], *, otherwise: Policy) -> Policy:
+def retry_policy(payload: dict[str, Any], *, otherwise: RetryPolicy) -> RetryPolicy:
     """The policy that an effect's payload states; `otherwise` when it states none."""
     stated = payload.get("retry")
     if stated is None:
@@ -90,7 +90,7 @@ def policy_of(payload: dict[str, Any], *, otherwise: Policy) -> Policy:
     low, _, high = (stated.get("backoff") or "1s..1m").partition("..")
     shortest = parse_duration(low) or 0
     codes = stated.get("on")
-    return Policy(
+    return RetryPolicy(
         retries_max=stated["max"],
         backoff_ms_min=shortest,
         backoff_ms_max=(parse_duration(high) or shortest) if high else shortest,
@@ -99,11 +99,11 @@ def policy_of(payload: dict[str, Any], *, otherwise: Policy) -> Policy:
     )
 
 
-def failed_by(error: BaseException) -> Failed:
+def failure_from(error: BaseException) -> Failure:
     """What an exception of a handler says."""
     if isinstance(error, HandlerFailed):
         return error.failed
-    return Failed(code_of(error), shown(error), "no" if isinstance(error, TERMINAL) else "unknown")
+    return Failure(code_of(error), shown(error), "no" if isinstance(error, TERMINAL) else "unknown")
 
 
 def code_of(error: BaseException) -> str:
@@ -129,23 +129,23 @@ def shown_message(error: InterlockError) -> str:
     return shown(getattr(error, "message", type(error).__name__))  # a subclass need not call our constructor
 
 
-def exited(error: BaseException) -> HandlerFailed:
+def as_handler_failure(error: BaseException) -> HandlerFailed:
     """The failure that an exception stands for which is no `Exception`: it may pass, and something may be done."""
     name = storable_code(type(error).__name__, "error")
-    return HandlerFailed(Failed(name, storable_text(f"the handler raised {shown(error, repr)}")))
+    return HandlerFailed(Failure(name, storable_text(f"the handler raised {shown(error, repr)}")))
 
 
-def decided(
-    policy: Policy, failed: Failed, *, failures: int, attempts: int, now_ms: int, jitter: float
-) -> Again | Spent:
+def decide_retry(
+    policy: RetryPolicy, failed: Failure, *, failures: int, attempts: int, now_ms: int, jitter: float
+) -> RetryAt | GiveUp:
     """What follows a failed attempt, with `failures` before it and `attempts` begun so far, this one among them."""
     wanted = policy.codes is None or failed.code in policy.codes
     if failed.done == "no" or not wanted or failures >= policy.retries_max or attempts >= ATTEMPTS_MAX:
-        return Spent(failed)
-    return Again(now_ms + backoff_ms(policy, failures, jitter))
+        return GiveUp(failed)
+    return RetryAt(now_ms + backoff_ms(policy, failures, jitter))
 
 
-def backoff_ms(policy: Policy, failures: int, jitter: float) -> int:
+def backoff_ms(policy: RetryPolicy, failures: int, jitter: float) -> int:
     """The wait before the next attempt: doubling from the shortest to the longest; with full jitter, up to that."""
     longest: int = min(policy.backoff_ms_max, policy.backoff_ms_min << min(failures, 40))
     return round(longest * jitter) if policy.full_jitter else longest

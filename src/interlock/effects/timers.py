@@ -12,33 +12,33 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from interlock.effects.lanes import Held
+from interlock.effects.lanes import RunningWork
 from interlock.model.limits import LOOK_MS_MAX
 from interlock.model.snapshot import Timer
 from interlock.ports.clock import Clock
-from interlock.ports.delivery import Driver
+from interlock.ports.delivery import EventDelivery
 from interlock.ports.leases import Downtime
-from interlock.ports.work import Settled
+from interlock.ports.work import Settlement
 
 MOVED = {"code": "timer.moved", "message": "it was set by a clock that was ahead, and counts anew"}
 """What is noted beside the work of a timer that is due earlier than it was when it was set."""
 
 
-class Moved(Struct, frozen=True):
+class TimerShift(Struct, frozen=True):
     """When a timer is due after downtime, and from when it counts now."""
 
     due_ms: int
     since_ms: int
 
 
-def moved_by(downtimes: tuple[Downtime, ...], timer: Timer, since_ms: int) -> Moved | None:
+def shift_for_downtime(downtimes: tuple[Downtime, ...], timer: Timer, since_ms: int) -> TimerShift | None:
     """What downtimes, in order, do to a timer that counts since then; None when they do nothing.
 
     A downtime that began when the timer was due already does nothing: it was late for another reason.
     """
     if timer.restore == "deadline":
         return None
-    delay_ms, moved = timer.due_ms - since_ms, Moved(timer.due_ms, since_ms)
+    delay_ms, moved = timer.due_ms - since_ms, TimerShift(timer.due_ms, since_ms)
     for each in downtimes:
         if each.ended_ms <= moved.since_ms or each.began_ms >= moved.due_ms:
             continue
@@ -46,18 +46,18 @@ def moved_by(downtimes: tuple[Downtime, ...], timer: Timer, since_ms: int) -> Mo
             due_ms = each.ended_ms + delay_ms
         else:
             due_ms = moved.due_ms + each.ended_ms - max(each.began_ms, moved.since_ms)
-        moved = Moved(due_ms, each.ended_ms)
+        moved = TimerShift(due_ms, each.ended_ms)
     return None if moved.since_ms == since_ms else moved
 
 
 class Timers:
     """Fires what is due."""
 
-    def __init__(self, driver: Driver, clock: Clock) -> None:
+    def __init__(self, driver: EventDelivery, clock: Clock) -> None:
         self._driver = driver
         self._clock = clock
 
-    async def perform(self, held: Held) -> Settled | None:
+    async def perform(self, held: RunningWork) -> Settlement | None:
         """Fire the due timers of the entity; each ends with its own entry."""
         claim, place, held.bringing = held.claim, held.claim.work.place, True
         timers = await self._driver.fire(claim.entity)
@@ -67,9 +67,9 @@ class Timers:
             raise timers.refused[place]
         due_ms = timers.waiting.get(place)
         if due_ms is None:
-            return Settled(claim, "done")
+            return Settlement(claim, "done")
         now_ms = self._clock.now_ms()
         next_ms = due_ms if due_ms > now_ms else now_ms + LOOK_MS_MAX
         # A note, so that a store which writes nothing for a mere delay keeps this one: its row is due much later.
         is_earlier = claim.work.due_ms is not None and due_ms < claim.work.due_ms
-        return Settled(claim, "again", next_ms, error=MOVED if is_earlier else None, lapsed=True)
+        return Settlement(claim, "again", next_ms, error=MOVED if is_earlier else None, lapsed=True)

@@ -24,7 +24,7 @@ _DEEDS: dict[str, str] = {
 """What is asked for, by the type of its effect. What ends such a thing, or tells of it, is missed by nobody."""
 
 
-def asked_by(charts: Iterable[Chart]) -> dict[str, tuple[str, ...]]:
+def work_used_by(charts: Iterable[Chart]) -> dict[str, tuple[str, ...]]:
     """What entities of each kind may ask for; kinds that keep to themselves are left out."""
     found: dict[str, set[str]] = {}
     for chart in charts:
@@ -32,12 +32,12 @@ def asked_by(charts: Iterable[Chart]) -> dict[str, tuple[str, ...]]:
     return {kind: _ordered(deeds) for kind, deeds in found.items() if deeds}
 
 
-def asked_for(effects: Iterable[Effect]) -> tuple[str, ...]:
+def work_requested(effects: Iterable[Effect]) -> tuple[str, ...]:
     """What the effects of a step ask for."""
     return _ordered({_DEEDS[each.type] for each in effects if each.type in _DEEDS})
 
 
-def left_by(loaded: Loaded) -> tuple[str, ...]:
+def work_outstanding(loaded: Loaded) -> tuple[str, ...]:
     """What an entity waits for, or lately asked for, as far as its store tells without a chart."""
     found = {_DEEDS[each.type] for record in loaded.records for each in record.entry.effects if each.type in _DEEDS}
     if loaded.snapshot is not None:
@@ -46,7 +46,7 @@ def left_by(loaded: Loaded) -> tuple[str, ...]:
     return _ordered(found)
 
 
-def no_work() -> UsageError:
+def work_unsupported() -> UsageError:
     """What is said where a store must keep work and keeps none."""
     hint = "sqlite:, postgresql: and files of layout A keep it; here effects stand in the journals alone"
     return UsageError("this store keeps no work", code="store.work", hint=hint)

@@ -14,13 +14,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from interlock.effects.retry import exited
+from interlock.effects.retry import as_handler_failure
 
 G = TypeVar("G")
 T = TypeVar("T")
 
 
-async def called(function: Callable[[G], Awaitable[T]], given: G) -> T:
+async def call_in_loop(function: Callable[[G], Awaitable[T]], given: G) -> T:
     """What a coroutine of a user gives. Raises what it raises, and HandlerFailed for what would end the loop.
 
     The coroutine is made here, and not by the caller: a task that is cancelled before it begins leaves none unawaited.
@@ -30,24 +30,24 @@ async def called(function: Callable[[G], Awaitable[T]], given: G) -> T:
     except (Exception, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        raise exited(error) from error
+        raise as_handler_failure(error) from error
 
 
-def answer_of(work: asyncio.Future[T]) -> T:
-    """What work that has ended, and was not cancelled, came to. Raises as `called` does.
+def result_of(work: asyncio.Future[T]) -> T:
+    """What work that has ended, and was not cancelled, came to. Raises as `call_in_loop` does.
 
     Here nobody closes anything: a `GeneratorExit` that work ended with is one that a function raised.
     """
     error = work.exception()
     if isinstance(error, GeneratorExit):
-        raise exited(error) from error
+        raise as_handler_failure(error) from error
     return work.result()
 
 
-def failure_of(error: BaseException) -> Exception:
+def as_exception(error: BaseException) -> Exception:
     """What is told, from where there is nobody else to tell, of anything that a function raised."""
     if isinstance(error, Exception):
         return error
-    failed = exited(error)
+    failed = as_handler_failure(error)
     failed.__cause__ = error
     return failed

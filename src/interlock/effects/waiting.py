@@ -5,8 +5,8 @@ Timers are not judged here: their delay is the chart's, and only the entry that 
 
 from __future__ import annotations
 
-from interlock.effects.retry import CALL_POLICY, Policy, policy_of
-from interlock.model.journal.work import CHILD
+from interlock.effects.retry import CALL_POLICY, RetryPolicy, retry_policy
+from interlock.model.journal.work import CHILD_WORK
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.work import WorkRow
 
@@ -37,6 +37,6 @@ def _longest_ms(row: WorkRow) -> int | None:
         return SEND_BACKOFF_MS_MAX
     if not isinstance(body, dict):
         return 0
-    policy = policy_of(body, otherwise=Policy() if "id" in body else CALL_POLICY)
-    timeout_ms = body.get("timeout_ms") or 0 if row.work.name == CHILD else 0
+    policy = retry_policy(body, otherwise=RetryPolicy() if "id" in body else CALL_POLICY)
+    timeout_ms = body.get("timeout_ms") or 0 if row.work.name == CHILD_WORK else 0
     return max(policy.backoff_ms_max, timeout_ms)

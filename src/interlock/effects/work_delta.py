@@ -18,8 +18,8 @@ from interlock.model.codec import plain
 from interlock.model.effect import CHART_TYPES, Effect
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.message import changed, said
-from interlock.model.journal.work import BUS, CHILD, Lane, Left, Place, Work
+from interlock.model.journal.message import changed, message_body
+from interlock.model.journal.work import BUS_WORK, CHILD_WORK, Lane, Work, WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
@@ -27,7 +27,9 @@ CANCEL = "_cancel"
 """The event that ends a child whose parent has left it."""
 
 
-def left(before: Snapshot | None, step: Step, time_ms: int, *, told: Entry | None = None, hidden: bool = False) -> Left:
+def work_delta(
+    before: Snapshot | None, step: Step, time_ms: int, *, told: Entry | None = None, hidden: bool = False
+) -> WorkDelta:
     """The work that this step leaves. `told`: there is a bus, and this entry, unless it is `hidden`, goes out."""
     after = step.snapshot
     stood = () if before is None else before.invokes
@@ -40,7 +42,7 @@ def left(before: Snapshot | None, step: Step, time_ms: int, *, told: Entry | Non
             if effect.payload["key"] in children:
                 born.append(_cancel(after.version, effect, time_ms))
             else:
-                cancelled.append(place_of("effect", effect.payload["key"]))
+                cancelled.append(work_id_of("effect", effect.payload["key"]))
         else:
             if effect.type == "invoke":
                 invokes[effect.payload["id"]] = effect.key
@@ -48,14 +50,14 @@ def left(before: Snapshot | None, step: Step, time_ms: int, *, told: Entry | Non
     born += _closing(before, step, time_ms, None if hidden else told)
     kept = {(each.name, each.version) for each in after.timers}
     gone = () if before is None else (each for each in before.timers if (each.name, each.version) not in kept)
-    ended = tuple(Place("timer", each.version, each.ordinal) for each in gone)
-    return Left(tuple(born), ended, tuple(cancelled))
+    ended = tuple(WorkId("timer", each.version, each.ordinal) for each in gone)
+    return WorkDelta(tuple(born), ended, tuple(cancelled))
 
 
-def place_of(lane: Lane, key: str) -> Place:
+def work_id_of(lane: Lane, key: str) -> WorkId:
     """The place of the work whose effect has this key."""
     _, version, ordinal = key.rsplit("/", 2)
-    return Place(lane, int(version), int(ordinal))
+    return WorkId(lane, int(version), int(ordinal))
 
 
 def child_address(key: str) -> str:
@@ -67,21 +69,21 @@ def child_address(key: str) -> str:
 def _timers(after: Snapshot) -> Iterator[Work]:
     for timer in after.timers:
         if timer.version == after.version:
-            yield Work(Place("timer", timer.version, timer.ordinal), timer.name, {"event": timer.event}, timer.due_ms)
+            yield Work(WorkId("timer", timer.version, timer.ordinal), timer.name, {"event": timer.event}, timer.due_ms)
 
 
 def _born(
     after: Snapshot, effect: Effect, invokes: Mapping[str, str], time_ms: int, told: Entry | None
 ) -> Iterator[Work]:
-    place = Place("outbox", after.version, effect.ordinal)
+    place = WorkId("outbox", after.version, effect.ordinal)
     payload = effect.payload
     match effect.type:
         case "call":
-            yield Work(Place("effect", after.version, effect.ordinal), payload["name"], payload, time_ms)
+            yield Work(WorkId("effect", after.version, effect.ordinal), payload["name"], payload, time_ms)
         case "invoke":
             child = payload["type"] in CHART_TYPES
-            name = CHILD if child else str(payload.get("src"))
-            yield Work(Place("effect", after.version, effect.ordinal), name, payload, time_ms)
+            name = CHILD_WORK if child else str(payload.get("src"))
+            yield Work(WorkId("effect", after.version, effect.ordinal), name, payload, time_ms)
         case "send":
             address = _address(after, payload["to"], invokes)
             if address is not None:
@@ -109,7 +111,7 @@ def _address(after: Snapshot, to: str, invokes: Mapping[str, str]) -> str | None
     return None if key is None else child_address(key)
 
 
-def _sent(after: Snapshot, place: Place, payload: dict[str, Any], address: str, time_ms: int) -> Work:
+def _sent(after: Snapshot, place: WorkId, payload: dict[str, Any], address: str, time_ms: int) -> Work:
     """An event to an entity, the parent or a child. A deferred one comes back with all that it had."""
     fields: dict[str, Any] = {name: payload[name] for name in ("sendid", "id", "key", "principal") if name in payload}
     fields.setdefault("principal", _system(after.entity))
@@ -119,7 +121,7 @@ def _sent(after: Snapshot, place: Place, payload: dict[str, Any], address: str, 
     return Work(place, address, {"event": plain(event)}, time_ms)
 
 
-def _to_parent(after: Snapshot, place: Place, word: str, data: Any, time_ms: int) -> Work:
+def _to_parent(after: Snapshot, place: WorkId, word: str, data: Any, time_ms: int) -> Work:
     """The last that a parent hears of a child: its result, or that it failed."""
     assert after.parent is not None  # only what was invoked has a result to give
     event = Event(
@@ -140,7 +142,7 @@ def _closing(before: Snapshot | None, step: Step, time_ms: int, told: Entry | No
     # Entries may follow the end: a deed of a saga that turns out to be done is still answered.
     if after.ended == "failed" and after.parent is not None and (before is None or before.ended is None):
         problem = {"code": "child_failed", "message": f"`{after.entity}` failed", "attempts": 1, "done": "unknown"}
-        yield _to_parent(after, Place("outbox", after.version, ordinal), "error", problem, time_ms)
+        yield _to_parent(after, WorkId("outbox", after.version, ordinal), "error", problem, time_ms)
         ordinal += 1
     if told is not None and step.outcome == "applied":
         word, data = changed(told, after.ended)
@@ -148,12 +150,12 @@ def _closing(before: Snapshot | None, step: Step, time_ms: int, told: Entry | No
 
 
 def _message(ordinal: int, told: Entry, type: str, data: Any) -> Work:
-    return Work(Place("message", told.version, ordinal), BUS, said(told, type, data), told.event.at_ms)
+    return Work(WorkId("message", told.version, ordinal), BUS_WORK, message_body(told, type, data), told.event.at_ms)
 
 
 def _cancel(version: int, effect: Effect, time_ms: int) -> Work:
     body = {"event": plain(Event(CANCEL, type="platform"))}
-    return Work(Place("outbox", version, effect.ordinal), child_address(effect.payload["key"]), body, time_ms)
+    return Work(WorkId("outbox", version, effect.ordinal), child_address(effect.payload["key"]), body, time_ms)
 
 
 def _from(entity: str) -> dict[str, Any]:

@@ -10,15 +10,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from interlock.effects.retry import CALL_POLICY, Policy, policy_of
-from interlock.model.journal.work import CHILD
+from interlock.effects.retry import CALL_POLICY, RetryPolicy, retry_policy
+from interlock.model.journal.work import CHILD_WORK
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
-from interlock.ports.delivery import NOT_HERE
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.work import WorkRow
 
 Word = Literal["dead", "called_off", "in_hand", "retry", "due", "scheduled", "child", "behind"]
 
-TOLD: dict[Word, str] = {
+DESCRIPTIONS: dict[Word, str] = {
     "dead": "is a dead letter",
     "called_off": "was called off",
     "in_hand": "is in hand",
@@ -31,7 +31,7 @@ TOLD: dict[Word, str] = {
 """How each is told in a sentence that begins with `it`."""
 
 
-class Standing(Struct, frozen=True):
+class WorkStatus(Struct, frozen=True):
     """How work stands.
 
     | `word` | meaning | `at_ms` |
@@ -55,27 +55,27 @@ class Standing(Struct, frozen=True):
     missing: bool = False
 
 
-def standing(row: WorkRow, *, now_ms: int, handlers: Collection[str] | None = None) -> Standing:
+def work_status(row: WorkRow, *, now_ms: int, handlers: Collection[str] | None = None) -> WorkStatus:
     """How a row stands now. `handlers`: the names that are performed here; None: that is not known."""
     missing = _is_missing(row, handlers)
     if row.dead_ms is not None:
-        return Standing("dead", row.dead_ms, row.failures, missing=missing)
+        return WorkStatus("dead", row.dead_ms, row.failures, missing=missing)
     if row.cancelled:
-        return Standing("called_off", missing=missing)
+        return WorkStatus("called_off", missing=missing)
     if row.owner is not None:
-        return Standing("in_hand", row.next_ms, row.failures)
+        return WorkStatus("in_hand", row.next_ms, row.failures)
     if row.next_ms is None:
-        return Standing("child" if row.work.name == CHILD else "behind")
+        return WorkStatus("child" if row.work.name == CHILD_WORK else "behind")
     if row.failures:
-        return Standing("retry", row.next_ms, row.failures, _tries_max(row), missing)
-    return Standing("due" if row.next_ms <= now_ms else "scheduled", row.next_ms, missing=missing)
+        return WorkStatus("retry", row.next_ms, row.failures, _tries_max(row), missing)
+    return WorkStatus("due" if row.next_ms <= now_ms else "scheduled", row.next_ms, missing=missing)
 
 
 def _is_missing(row: WorkRow, handlers: Collection[str] | None) -> bool:
     if row.work.place.lane != "effect":
         return False
-    if row.work.name == CHILD:  # whoever looked last said so
-        return isinstance(row.error, dict) and row.error.get("code") in NOT_HERE
+    if row.work.name == CHILD_WORK:  # whoever looked last said so
+        return isinstance(row.error, dict) and row.error.get("code") in CHART_MISSING_CODES
     return handlers is not None and row.work.name not in handlers
 
 
@@ -83,4 +83,4 @@ def _tries_max(row: WorkRow) -> int:
     body = row.work.body
     if row.work.place.lane != "effect" or not isinstance(body, dict):
         return MESSAGE_ATTEMPTS_MAX - 1
-    return policy_of(body, otherwise=Policy() if "id" in body else CALL_POLICY).retries_max
+    return retry_policy(body, otherwise=RetryPolicy() if "id" in body else CALL_POLICY).retries_max

@@ -5,8 +5,8 @@ else.
 Rule 2: a block's function takes the run; it raises on error, and the caller decides what that means (S23).
 Rule 3: a reserved event name is allowed only as written text of an imported dialect, never as a computed value.
 Rule 4: every evaluation and every action is charged: straight code when a block begins, loops once per turn.
-Rule 5: what is written into the context is counted in bytes (`Run.keep`), unless its type keeps it small; what goes
-        elsewhere is noted with the number of values that expressions give to it (`Run.hold`).
+Rule 5: what is written into the context is counted in bytes (`StepRun.keep`), unless its type keeps it small; what goes
+        elsewhere is noted with the number of values that expressions give to it (`StepRun.hold`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from interlock.errors import UsageError
 from interlock.expression.codegen import NAMESPACE, EvaluationError
 from interlock.expression.language import Language
 from interlock.expression.metering import SHORT_TEXT
-from interlock.kernel.errors import ContentError
-from interlock.kernel.run import Run
+from interlock.kernel.errors import ActionError
+from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart
 from interlock.model.document.actions import (
     Action,
@@ -58,10 +58,10 @@ LITERAL_BYTES = 1_000
 Function = Callable[[Mapping[str, Any], Any], Any]
 """A registered guard or assign: (context, event), and the arguments as a third where the chart gives some."""
 
-Operation = Callable[[Run], Any]
+Operation = Callable[[StepRun], Any]
 
 
-class Actions:
+class ActionCompiler:
     """Makes functions of the content of one chart."""
 
     def __init__(
@@ -79,30 +79,30 @@ class Actions:
 
     def block(self, block: Block) -> tuple[Operation, bool]:
         """The block as a function of the run, and whether it asks `In()`."""
-        writer = Writer(self)
+        writer = CodeWriter(self)
         writer.lines_of(block)
         return writer.function("block", ["run"]), "active" in writer.uses
 
     def guard(self, guard: Guard) -> Operation:
         """The guard as a function of the run."""
-        writer = Writer(self)
+        writer = CodeWriter(self)
         writer.add(f"return {writer.guard(guard)}")
         return writer.function("guard", ["run"])
 
     def value(self, value: Value) -> Operation:
         """A value as a function of the run."""
-        writer = Writer(self)
+        writer = CodeWriter(self)
         writer.add(f"return {writer.value(value)}")
         return writer.function("value", ["run"])
 
 
-class Writer:
+class CodeWriter:
     """Writes the text of one function. `uses` are the run-time names it mentions."""
 
     keeper = "run.keep"
     """What the text calls for a value that goes into the context and may be large."""
 
-    def __init__(self, actions: Actions) -> None:
+    def __init__(self, actions: ActionCompiler) -> None:
         self.actions = actions
         self.namespace: dict[str, object] = {
             **NAMESPACE,
@@ -111,8 +111,8 @@ class Writer:
             "len": len,
             "str": str,
             "malformed": malformed,
-            "called": called,
-            "asked": asked,
+            "called": call_function,
+            "asked": call_guard,
             "type": type,
         }
         self.lines: list[str] = []
@@ -392,25 +392,25 @@ def references(value: Value) -> int:
     return count + size // LITERAL_BYTES
 
 
-def called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
+def call_function(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
     """What a registered function gives."""
     try:
         return function(*arguments)
     except Exception as error:
         message = f"`{name}` raised {type(error).__name__}: {shown(error)[:200]}"
-        raise ContentError("function.failed", message) from error
+        raise ActionError("function.failed", message) from error
 
 
-def asked(function: Callable[..., Any], name: str, *arguments: Any) -> bool:
+def call_guard(function: Callable[..., Any], name: str, *arguments: Any) -> bool:
     """The truth of what a registered guard gives. Asked inside, because what it gives may refuse to have one."""
-    return bool(called(lambda *given: bool(function(*given)), name, *arguments))
+    return bool(call_function(lambda *given: bool(function(*given)), name, *arguments))
 
 
 def refuse(value: Any, field: Field, charge: Charge | None = None) -> None:
     """Raise when a field does not take a value."""
     problem = refusal(value, field, charge=charge)
     if problem is not None:
-        raise ContentError("assign.refused", problem)
+        raise ActionError("assign.refused", problem)
 
 
 def malformed(message: str) -> Any:

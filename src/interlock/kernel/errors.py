@@ -21,7 +21,7 @@ class StepFailed(Exception):
         self.fault = Fault(code, message, place)
 
 
-class ContentError(Exception):
+class ActionError(Exception):
     """An error of content that has its own event (S25): `error.execution` or `error.communication`, with the sendid."""
 
     def __init__(self, code: str, message: str, *, event: str = "error.execution", sendid: str | None = None) -> None:
@@ -35,9 +35,9 @@ class ContentError(Exception):
 def text_of(value: Any, code: str, what: str, sendid: str | None = None, *, length_max: int | None = None) -> str:
     """The value, which a chart computed and which must be text. Raises ContentError for anything else, or longer."""
     if type(value) is not str:
-        raise ContentError(code, f"{what} must be a string, not {type_name(value)}", sendid=sendid)
+        raise ActionError(code, f"{what} must be a string, not {type_name(value)}", sendid=sendid)
     if length_max is not None and len(value) > length_max:
-        raise ContentError(code, f"{what} has {len(value):,} characters, more than {length_max:,}", sendid=sendid)
+        raise ActionError(code, f"{what} has {len(value):,} characters, more than {length_max:,}", sendid=sendid)
     return value
 
 
@@ -45,19 +45,19 @@ def name_of(value: Any, code: str, what: str, sendid: str | None = None, *, leng
     """The value, which a chart computed and which must be text with at least one character."""
     text = text_of(value, code, what, sendid, length_max=length_max)
     if not text:
-        raise ContentError(code, f"{what} must not be empty", sendid=sendid)
+        raise ActionError(code, f"{what} must not be empty", sendid=sendid)
     return text
 
 
-def reserved_name(name: str, sendid: str | None = None) -> ContentError:
+def reserved_name(name: str, sendid: str | None = None) -> ActionError:
     """The error for an event name that a chart computed and that belongs to the kernel."""
     message = f"the event name {name[:80]!r} is reserved; {RESERVED_HINT}"
-    return ContentError("event.reserved", message, sendid=sendid)
+    return ActionError("event.reserved", message, sendid=sendid)
 
 
-def error_facts(error: Exception) -> tuple[str, str, str, str | None]:
+def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
     """Code, message, event name and sendid of an error of content."""
-    if isinstance(error, ContentError):
+    if isinstance(error, ActionError):
         return error.code, error.message, error.event, error.sendid
     code, message = explain(error)
     return code, message, "error.execution", None

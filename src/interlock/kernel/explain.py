@@ -16,16 +16,16 @@ from msgspec import Struct
 
 from interlock.expression.metering import text_bytes, weigh
 from interlock.expression.parser import ExpressionError
-from interlock.kernel.codegen import Actions, Operation
-from interlock.kernel.errors import error_facts
+from interlock.kernel.codegen import ActionCompiler, Operation
+from interlock.kernel.errors import describe_error
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import Run, run_at
+from interlock.kernel.run import StepRun, run_at
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, Transition
 from interlock.model.document.actions import Expression, Guard, guard_expressions, guard_text
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
-from interlock.model.step import Trial
+from interlock.model.step import FailedGuard
 
 TRIALS_MAX = 100
 """Failed guards that one refusal lists. Each comes with the values that it read."""
@@ -50,7 +50,7 @@ class Candidate(Struct, frozen=True, omit_defaults=True):
 class Explainer:
     """Answers for one chart."""
 
-    def __init__(self, chart: Chart, selector: Selector, actions: Actions) -> None:
+    def __init__(self, chart: Chart, selector: Selector, actions: ActionCompiler) -> None:
         self.chart = chart
         self.selector = selector
         self.actions = actions
@@ -70,7 +70,7 @@ class Explainer:
         run = _run(snapshot, configuration, event, self.actions)
         return tuple(self._candidate(each, run) for each in transitions if each.descriptors)
 
-    def _candidate(self, transition: Transition, run: Run) -> Candidate:
+    def _candidate(self, transition: Transition, run: StepRun) -> Candidate:
         guard = transition.guard
         held, error = self._asked(transition, run)
         return Candidate(
@@ -83,11 +83,13 @@ class Explainer:
             error=error,
         )
 
-    def trials(self, snapshot: Snapshot, configuration: Configuration, event: Event) -> tuple[tuple[Trial, ...], bool]:
+    def trials(
+        self, snapshot: Snapshot, configuration: Configuration, event: Event
+    ) -> tuple[tuple[FailedGuard, ...], bool]:
         """The guards that said no to an event, and whether only roles stood in the way of a transition."""
         candidates = self.selector.candidates(configuration, self.selector.event_class(event.name))
         run = _run(snapshot, configuration, event, self.actions)
-        trials: list[Trial] = []
+        trials: list[FailedGuard] = []
         denied = False
         for number in candidates.numbers():
             transition = self.chart.transitions[number]
@@ -96,19 +98,19 @@ class Explainer:
             if guard is None or held:
                 denied = True
             elif len(trials) < TRIALS_MAX:
-                trials.append(Trial(number, guard_text(guard), self._values(guard, run), error))
+                trials.append(FailedGuard(number, guard_text(guard), self._values(guard, run), error))
         return tuple(trials), denied
 
-    def _asked(self, transition: Transition, run: Run) -> tuple[bool, str | None]:
+    def _asked(self, transition: Transition, run: StepRun) -> tuple[bool, str | None]:
         """Whether the guard holds, roles left out, or how it failed."""
         if transition.guard is None:
             return True, None
         try:
             return bool(self.selector.guard(transition, transition.guard)(run)), None
         except Exception as error:  # noqa: BLE001  # whatever a guard raises is what is to be told
-            return False, error_facts(error)[1]
+            return False, describe_error(error)[1]
 
-    def _values(self, guard: Guard, run: Run) -> dict[str, Any]:
+    def _values(self, guard: Guard, run: StepRun) -> dict[str, Any]:
         """What the expressions of a guard read: each path with its value, unless it leads nowhere or that is long."""
         found: dict[str, Any] = {}
         for expression in guard_expressions(guard):
@@ -144,7 +146,7 @@ class Explainer:
                 stack.extend(reversed(list(ast.iter_child_nodes(node))))
 
 
-def _run(snapshot: Snapshot, configuration: Configuration, event: Event | None, actions: Actions) -> Run:
+def _run(snapshot: Snapshot, configuration: Configuration, event: Event | None, actions: ActionCompiler) -> StepRun:
     run = run_at(snapshot, 0 if event is None else event.time_ms, actions.fields, raises=False)
     run.event = event
     run.active = configuration.ids

@@ -7,7 +7,7 @@ Whenever it
 raises, or answers None, the step is run again by the general path, which is harmless because a step is pure.
 
 Rule 1: nothing here has a meaning of its own: guards and assigns are written by `actions`, orders come from plans.
-Rule 2: a function is made only after `HITS` uses, because making one costs as much as hundreds of steps.
+Rule 2: a function is made only after `COMPILE_AFTER_USES` uses, because making one costs as much as hundreds of steps.
 Rule 3: a function has no meter. It is made only of content with a short text, and it accepts only short values.
         Every other step goes the general way, where everything is charged.
 """
@@ -21,7 +21,7 @@ from interlock.expression.codegen import Typed, compile_typed
 from interlock.expression.language import SAFE
 from interlock.expression.metering import SHORT_TEXT, weigh
 from interlock.expression.parser import parse
-from interlock.kernel.codegen import ACTION_WORK, Actions, Writer, references
+from interlock.kernel.codegen import ACTION_WORK, ActionCompiler, CodeWriter, references
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart
@@ -33,7 +33,7 @@ from interlock.model.limits import EFFECTS_MAX, UNMEASURED_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 
-HITS = 64
+COMPILE_AFTER_USES = 64
 """Uses of a configuration and event before a function is generated for them: about what making it costs."""
 
 WORK_MAX = 10_000
@@ -66,14 +66,14 @@ Whole = Callable[[Snapshot, Event], Step | None]
 """The same over a snapshot, for `step`: what the step gives is put together inside, which spares a hand-over."""
 
 
-class _NotFast(Exception):
+class NotPlain(Exception):
     """This step needs the general path."""
 
 
 class Accelerator:
     """Makes fast functions for one chart."""
 
-    def __init__(self, chart: Chart, planner: Planner, selector: Selector, actions: Actions) -> None:
+    def __init__(self, chart: Chart, planner: Planner, selector: Selector, actions: ActionCompiler) -> None:
         self.chart = chart
         self.planner = planner
         self.selector = selector
@@ -86,12 +86,12 @@ class Accelerator:
         if count < 0 or name not in self.selector.named or is_reserved(name):  # those have checks of their own
             return
         configuration.heat[name] = count + 1
-        if count >= HITS:
+        if count >= COMPILE_AFTER_USES:
             configuration.heat[name] = -1
             if self._is_eligible(configuration, name):
                 try:
                     configuration.fast[name], configuration.whole[name] = self._made(configuration, name)
-                except _NotFast:
+                except NotPlain:
                     return
 
     def _is_eligible(self, configuration: Configuration, name: str) -> bool:
@@ -112,13 +112,13 @@ class Accelerator:
             for number in candidates.numbers():
                 self._write_candidate(writer, configuration, number)
         else:
-            raise _NotFast
+            raise NotPlain
         return writer.made(configuration.ids, self.chart)
 
     def _write_candidate(self, writer: _FastWriter, configuration: Configuration, number: int) -> None:
         transition = self.chart.transitions[number]
         if transition.roles is not None or writer.work > WORK_MAX:
-            raise _NotFast
+            raise NotPlain
         writer.add("if True:" if transition.guard is None else f"if {writer.guard(transition.guard)}:")
         writer.indent += 1
         self._write_plan(writer, configuration, (number,))
@@ -126,10 +126,10 @@ class Accelerator:
 
     def _write_plan(self, writer: _FastWriter, configuration: Configuration, enabled: tuple[int, ...]) -> None:
         if not enabled or any(self.planner.structure.reaches[number] for number in enabled):
-            raise _NotFast
+            raise NotPlain
         plan = self.planner.plan(configuration, enabled, None)
         if plan.records or plan.ended or not plan.content or not plan.next.quiet or plan.blocks is None:
-            raise _NotFast
+            raise NotPlain
         writer.begin()
         # No block asks `In()`, or the plan would not consist of blocks alone: it sees the configuration of its moment.
         for block in plan.blocks:
@@ -137,15 +137,15 @@ class Accelerator:
         writer.finish(plan.next, plan.chosen)
 
 
-class _FastWriter(Writer):
+class _FastWriter(CodeWriter):
     """Writes content over plain arguments instead of a run. What needs a run is refused."""
 
     keeper = "need_light"
 
-    def __init__(self, actions: Actions) -> None:
+    def __init__(self, actions: ActionCompiler) -> None:
         super().__init__(actions)
         self.namespace |= {"Effect": Effect, "Step": Step, "Snapshot": Snapshot}
-        self.namespace |= {"is_refused": _is_refused, "go_general": _go_general, "assign_all": _assign_all}
+        self.namespace |= {"is_refused": _is_refused, "go_general": _fall_back, "assign_all": _assign_all}
         self.namespace |= {"need_light": _need_light}
         self.references = 0
         self.answers: dict[str, tuple[str, str]] = {}
@@ -179,7 +179,7 @@ class _FastWriter(Writer):
     def made(self, active: frozenset[str], chart: Chart) -> tuple[Fast, Whole]:
         """Both forms of the function. Long operands find no meter, raise, and so go the general way."""
         if "entity" in self.uses:
-            raise _NotFast
+            raise NotPlain
         self.namespace |= {"kind": chart.kind, "revision": chart.revision}
         names = (["    meter = None"] if "meter" in self.uses else []) + (
             [f"    active = {self.constant(active)}"] if "active" in self.uses else []
@@ -207,7 +207,7 @@ class _FastWriter(Writer):
 
     def action(self, action: Action) -> None:
         if self.work > WORK_MAX:
-            raise _NotFast  # before more of it is compiled in vain
+            raise NotPlain  # before more of it is compiled in vain
         match action:
             case Do() if not self.nested and len(self.effects) < EFFECTS_MAX:
                 given = "" if action.arguments is None else f", 'input': {self.value(action.arguments)}"
@@ -230,7 +230,7 @@ class _FastWriter(Writer):
                 super().action(action)
                 self.nested = outer
             case _:
-                raise _NotFast
+                raise NotPlain
 
     def called(self, function: str, name: str, arguments: str, *, by: str) -> str:  # noqa: ARG002  # errors go the general way
         """A plain call."""
@@ -244,7 +244,7 @@ class _FastWriter(Writer):
         """One write. Where the type is certain, no check is left but that a sum is one of machine numbers."""
         field = self.actions.fields.get(path)
         if field is None:
-            raise _NotFast
+            raise NotPlain
         typed = self.typed(value)
         if typed is None or typed.type != field.type or not _is_unbounded(field):
             super().assign(path, value)
@@ -274,10 +274,10 @@ class _FastWriter(Writer):
 def _assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field]) -> None:
     """Write what a registered function returned. Whatever is wrong with it, the general path says."""
     if type(result) is not dict or plain_refusal(result) is not None:
-        raise _NotFast
+        raise NotPlain
     for name, value in result.items():
         if refusal(value, fields[name]) is not None:
-            raise _NotFast
+            raise NotPlain
         kind = type(value)
         if kind is list or kind is dict or (kind is str and len(value) >= SHORT_TEXT):
             _need_light(value)
@@ -287,11 +287,11 @@ def _assign_all(context: dict[str, Any], result: Any, fields: Mapping[str, Field
 def _need_light(value: Any) -> None:
     """Go the general way with a long string or a large tree: nothing counts them here."""
     if type(value) is str or weigh(value, None) > LIGHT_BYTES_MAX:
-        raise _NotFast
+        raise NotPlain
 
 
-def _go_general() -> None:
-    raise _NotFast
+def _fall_back() -> None:
+    raise NotPlain
 
 
 def _is_refused(data: Any, fields: tuple[Field, ...]) -> bool:

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.errors import RejectedError, UsageError
-from interlock.kernel.codegen import Actions, Operation
+from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.operations import first_value
-from interlock.kernel.run import Run
+from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import value_expressions
 from interlock.model.document.field import UNSET, Field, copied, plain_refusal, refusal
 
 
-class Beginning:
+class FirstContext:
     """Builds the first context of entities of one chart."""
 
-    def __init__(self, chart: Chart, actions: Actions) -> None:
+    def __init__(self, chart: Chart, actions: ActionCompiler) -> None:
         self.chart = chart
         self.actions = actions
         self.fields = {field.name: field for field in chart.states[0].context}
@@ -64,7 +64,7 @@ class Beginning:
         """The first context of one entity: the constant one with what was given on top. No other entity holds it."""
         return {**(copied(constant) if self.shares else constant), **given}
 
-    def bind(self, run: Run, given: Mapping[str, Any]) -> None:
+    def bind(self, run: StepRun, given: Mapping[str, Any]) -> None:
         """Build the context in document order: early binding all of it, late only the root's (S5)."""
         late = self.chart.binding == "late"
         run.context = {}
@@ -81,14 +81,14 @@ class Beginning:
         if self.chart.script is not None:
             self._run_script(run)
 
-    def _bind_default(self, run: Run, state: State, field: Field) -> None:
+    def _bind_default(self, run: StepRun, state: State, field: Field) -> None:
         key = (state.index, field.name)
         value = self._made.get(key)
         if value is None:
             value = self._made[key] = first_value(field, self.actions)
         run.carry(value, f"{state.id}.context.{field.name}")
 
-    def _run_script(self, run: Run) -> None:
+    def _run_script(self, run: StepRun) -> None:
         script = self.actions.language.script(self.chart.script or "")
         if script is None:
             raise UsageError("scripts are refused: they run code", code="script.untrusted")

@@ -1,7 +1,7 @@
 """The loop of a step: microsteps until it settles (S7), invokes then (S8), the end of an entity (S10).
 
 Rule 1: this file changes a run and nothing else; it chooses through `select` and carries out what `plan` worked out.
-Rule 2: an error of content goes to `Run.fail`, which queues its event or ends the step.
+Rule 2: an error of content goes to `StepRun.fail`, which queues its event or ends the step.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from interlock.kernel.codegen import Actions, Operation
+from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.errors import StepFailed
 from interlock.kernel.operations import begin_invoke, output_of
 from interlock.kernel.plan import Configuration, Plan, Planner
-from interlock.kernel.run import Run
+from interlock.kernel.run import StepRun
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, State
 from interlock.model.event import Event
@@ -23,7 +23,7 @@ from interlock.model.step import Fault
 
 
 @dataclass(slots=True)
-class Result:
+class MicrostepResult:
     """Where a run stands: its configuration, how the entity ended, if it did, and its output.
 
     `handled`: a transition with target or content was taken.
@@ -35,23 +35,23 @@ class Result:
     handled: bool = False
 
 
-class Loop:
+class Microsteps:
     """Runs the microsteps of one chart."""
 
-    def __init__(self, chart: Chart, planner: Planner, selector: Selector, actions: Actions) -> None:
+    def __init__(self, chart: Chart, planner: Planner, selector: Selector, actions: ActionCompiler) -> None:
         self.chart = chart
         self.planner = planner
         self.selector = selector
         self.actions = actions
         self._made: dict[tuple[str, int, int], Operation] = {}
 
-    def choice(self, run: Run, configuration: Configuration, event: Event | None) -> Plan | None:
+    def choice(self, run: StepRun, configuration: Configuration, event: Event | None) -> Plan | None:
         enabled = self.selector.enabled(configuration, event, run)
         if not enabled:
             return None
         return self.planner.plan(configuration, enabled, run.history)
 
-    def carried(self, run: Run, plan: Plan) -> Result:
+    def carried(self, run: StepRun, plan: Plan) -> MicrostepResult:
         """One microstep: the plan's operations over the run."""
         if plan.work:
             run.spend(plan.work)
@@ -60,9 +60,9 @@ class Loop:
             run.history = {**(run.history or {}), **plan.records}
         for operation, place in plan.operations:
             run.carry(operation, place)
-        return Result(plan.next, "done" if plan.ended else None, None, plan.content)
+        return MicrostepResult(plan.next, "done" if plan.ended else None, None, plan.content)
 
-    def settled(self, run: Run, result: Result) -> Result:
+    def settled(self, run: StepRun, result: MicrostepResult) -> MicrostepResult:
         """Microsteps until no eventless transition is enabled and the internal queue is empty; then the invokes."""
         until_unchanged = self.chart.dialect.eventless == "until_unchanged"
         eventless = True
@@ -102,7 +102,7 @@ class Loop:
             self.end(run, result, result.ended)
         return result
 
-    def _begin_invokes(self, run: Run) -> None:
+    def _begin_invokes(self, run: StepRun) -> None:
         """Start the invokes of states entered and not exited since the last settling (S8)."""
         states, run.pending = sorted(run.pending.items()), {}
         for _, state in states:
@@ -113,19 +113,19 @@ class Loop:
                     begin = self._made[key] = begin_invoke(state, position, self.actions)
                 run.carry(begin, f"{state.id}.invoke")
 
-    def unhandled(self, run: Run, event: Event, place: str = "") -> None:
+    def unhandled(self, run: StepRun, event: Event, place: str = "") -> None:
         """An internal event that no transition takes is dropped; an error among them is told (S33)."""
         if event.name.startswith("error."):
             data = event.data if isinstance(event.data, dict) else {}
             run.faults.append(Fault(str(data.get("code", event.name)), str(data.get("message", "")), place))
 
-    def _cycle(self, run: Run) -> str:
+    def _cycle(self, run: StepRun) -> str:
         numbers = run.chosen[-8:]
         names = [self.chart.states[self.chart.transitions[each].source].id or "root" for each in numbers]
         loop = " -> ".join(dict.fromkeys(names))
         return f"more than {MICROSTEPS_MAX:,} microsteps in one step; it goes round in {loop}"
 
-    def end(self, run: Run, result: Result, ended: Ended) -> None:
+    def end(self, run: StepRun, result: MicrostepResult, ended: Ended) -> None:
         """The entity ends: every active state is left, timers are dropped, the parent hears last of all (S10)."""
         for event in run.queue:
             self.unhandled(run, event, run.place_of(event))
@@ -143,7 +143,7 @@ class Loop:
         if run.parent is not None and ended == "done":
             run.effect("done", {"data": result.output}, 1)
 
-    def _output(self, run: Run, state: State) -> Any:
+    def _output(self, run: StepRun, state: State) -> Any:
         if state.output is None:
             return None
         key = ("output", state.index, 0)

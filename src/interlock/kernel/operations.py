@@ -1,14 +1,14 @@
 """What a plan does besides content, each as a small function of the run: timers, invokes, fields, done events.
 
-Rule 1: an operation raises on error; `Run.carry` says what that means.
+Rule 1: an operation raises on error; `StepRun.carry` says what that means.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from interlock.kernel.codegen import Actions, Operation, references
-from interlock.kernel.run import Run
+from interlock.kernel.codegen import ActionCompiler, Operation, references
+from interlock.kernel.run import StepRun
 from interlock.model.chart import After, State
 from interlock.model.document.field import UNSET, Field
 from interlock.model.event import Event
@@ -20,17 +20,17 @@ FEW = 8
 def see(ids: frozenset[str]) -> Operation:
     """From here on `In()` sees these states."""
 
-    def seen(run: Run) -> None:
+    def seen(run: StepRun) -> None:
         run.active = ids
 
     return seen
 
 
-def set_after(after: After, actions: Actions, state: str) -> Operation:
+def set_after(after: After, actions: ActionCompiler, state: str) -> Operation:
     """Set the timer of an `after`."""
     delay = None if isinstance(after.delay, int) else actions.value(after.delay)
 
-    def timed(run: Run) -> None:
+    def timed(run: StepRun) -> None:
         run.set_after(after, None if delay is None else delay(run), state)
 
     return timed
@@ -39,7 +39,7 @@ def set_after(after: After, actions: Actions, state: str) -> Operation:
 def cancel_after(state: str) -> Operation:
     """Drop the timers that a state's `after` set."""
 
-    def cancelled(run: Run) -> None:
+    def cancelled(run: StepRun) -> None:
         if len(run.timers) > FEW:
             run.meter.charge(len(run.timers))
         run.drop_timers(tuple(each for each in run.timers if each.state == state))
@@ -50,20 +50,20 @@ def cancel_after(state: str) -> Operation:
 def wait_to_invoke(state: State) -> Operation:
     """Begin the state's invokes on settling, if it is still active then (S8)."""
 
-    def waiting(run: Run) -> None:
+    def waiting(run: StepRun) -> None:
         run.pending[state.index] = state
 
     return waiting
 
 
-def begin_invoke(state: State, position: int, actions: Actions) -> Operation:
+def begin_invoke(state: State, position: int, actions: ActionCompiler) -> Operation:
     """Evaluate an invoke's arguments and begin it."""
     invoke = state.invokes[position]
     values = (("src", invoke.src), ("type", invoke.type), ("input", invoke.input), ("key", invoke.key))
     parts = {name: actions.value(value) for name, value in values if value is not None}
     count = sum(references(value) for _, value in values)
 
-    def begun(run: Run) -> None:
+    def begun(run: StepRun) -> None:
         run.begin_invoke(state, position, {name: value(run) for name, value in parts.items()}, count)
 
     return begun
@@ -72,7 +72,7 @@ def begin_invoke(state: State, position: int, actions: Actions) -> Operation:
 def end_invokes(state: State) -> Operation:
     """Cancel or withdraw the invokes of a state that is left."""
 
-    def ended(run: Run) -> None:
+    def ended(run: StepRun) -> None:
         run.end_invokes(state)
 
     return ended
@@ -81,20 +81,20 @@ def end_invokes(state: State) -> Operation:
 def queue_done(name: str, output: Operation | None) -> Operation:
     """Queue a done event, with the output of the final state that completed it."""
 
-    def done(run: Run) -> None:
+    def done(run: StepRun) -> None:
         data = None if output is None else output(run)
         run.enqueue(Event(name, data, None, None, None, run.time_ms, "platform"))
 
     return done
 
 
-def output_of(state: State, actions: Actions) -> Operation:
+def output_of(state: State, actions: ActionCompiler) -> Operation:
     """The output of a final state; what fails of it is left out, with an error event before the done event."""
     place, count = f"{state.id}.output", references(state.output)
     if not isinstance(state.output, dict):
         whole = actions.value(state.output)
 
-        def value(run: Run) -> Any:
+        def value(run: StepRun) -> Any:
             found = run.carry(whole, place)
             run.hold(found, count)
             return found
@@ -102,7 +102,7 @@ def output_of(state: State, actions: Actions) -> Operation:
         return value
     parts = {name: actions.value(value) for name, value in state.output.items()}
 
-    def output(run: Run) -> Any:
+    def output(run: StepRun) -> Any:
         found: dict[str, Any] = {}
         for name, part in parts.items():
             value = run.carry(part, f"{place}.{name}", UNSET)
@@ -114,21 +114,21 @@ def output_of(state: State, actions: Actions) -> Operation:
     return output
 
 
-def first_value(field: Field, actions: Actions) -> Operation:
+def first_value(field: Field, actions: ActionCompiler) -> Operation:
     """Give a field its first value; when that fails it stays unbound (S5)."""
     value = actions.value(None if field.default is UNSET else field.default)
 
-    def initialised(run: Run) -> None:
+    def initialised(run: StepRun) -> None:
         run.field_init(field, value(run))
 
     return initialised
 
 
-def late_fields(state: State, actions: Actions) -> Operation:
+def late_fields(state: State, actions: ActionCompiler) -> Operation:
     """A state's own fields get their values at its first entry (late binding)."""
     made = [(first_value(each, actions), f"{state.id}.context.{each.name}") for each in state.context]
 
-    def bound(run: Run) -> None:
+    def bound(run: StepRun) -> None:
         if len(run.entered) > FEW:
             run.meter.charge(len(run.entered))
         if state.id not in run.entered:

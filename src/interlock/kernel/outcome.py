@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.kernel.explain import Explainer
-from interlock.kernel.microsteps import Result
+from interlock.kernel.microsteps import MicrostepResult
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import Run
+from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart
 from interlock.model.event import Event
 from interlock.model.limits import DEFERRED_MAX
@@ -15,7 +15,7 @@ from interlock.model.snapshot import Invocation, Snapshot, Timer
 from interlock.model.step import Fault, Step
 
 
-class Judge:
+class Outcomes:
     """Gives the verdicts for one chart."""
 
     def __init__(self, chart: Chart, explainer: Explainer) -> None:
@@ -23,7 +23,7 @@ class Judge:
         self.explainer = explainer
         self.restricted = any(each.roles is not None for each in chart.transitions)
 
-    def snapshot(self, run: Run, result: Result, version: int, deferred: tuple[Event, ...]) -> Snapshot:
+    def snapshot(self, run: StepRun, result: MicrostepResult, version: int, deferred: tuple[Event, ...]) -> Snapshot:
         configuration = result.configuration
         names = configuration.names
         if result.ended == "done":
@@ -47,7 +47,7 @@ class Judge:
             run.parent,
         )
 
-    def returned_deferred(self, snapshot: Snapshot, run: Run) -> tuple[Event, ...]:
+    def returned_deferred(self, snapshot: Snapshot, run: StepRun) -> tuple[Event, ...]:
         """The configuration changed: every kept event comes back as a send to itself (S32)."""
         for event in snapshot.deferred:
             payload: dict[str, Any] = {"event": event.name, "to": run.id}
@@ -62,11 +62,15 @@ class Judge:
             run.effect("send", payload, 1)
         return ()
 
-    def untaken(self, snapshot: Snapshot, configuration: Configuration, event: Event, run: Run, *, ours: bool) -> Step:
+    def untaken(
+        self, snapshot: Snapshot, configuration: Configuration, event: Event, run: StepRun, *, ours: bool
+    ) -> Step:
         """No transition was chosen in the whole step: what that means by the chart's mode (S32)."""
         faults = tuple(run.faults)
         if ours or event.source is not None:
-            after = self.snapshot(run, Result(configuration), run.version, snapshot.deferred) if ours else snapshot
+            after = (
+                self.snapshot(run, MicrostepResult(configuration), run.version, snapshot.deferred) if ours else snapshot
+            )
             return Step(after, (), "ignored", "no_transition", (), faults)
         mode = self.chart.unhandled
         asked = mode == "reject" or self.restricted

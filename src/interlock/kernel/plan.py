@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from interlock.errors import CorruptionError
-from interlock.kernel.codegen import Actions, Operation
+from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.operations import (
     begin_invoke,
     cancel_after,
@@ -31,7 +31,7 @@ from interlock.kernel.operations import (
     wait_to_invoke,
 )
 from interlock.kernel.run import ANOTHER_REVISION
-from interlock.kernel.state_sets import Entry, Recorded, Structure
+from interlock.kernel.state_sets import EntrySet, HistoryMemory, StateSets
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Block
 from interlock.model.limits import PLANS_MAX
@@ -104,10 +104,10 @@ class Plan:
 class Planner:
     """Makes plans for one chart, and keeps them."""
 
-    def __init__(self, chart: Chart, actions: Actions) -> None:
+    def __init__(self, chart: Chart, actions: ActionCompiler) -> None:
         self.chart = chart
         self.states = chart.states
-        self.structure = Structure(chart)
+        self.structure = StateSets(chart)
         self.actions = actions
         self.table: dict[tuple[str, ...], Configuration] = {}
         self.restless = frozenset(each.source for each in chart.transitions if not each.descriptors)
@@ -191,7 +191,7 @@ class Planner:
         self.table.clear()
         self.count = self.lookups = self.mentions = 0
 
-    def _recorded(self, history: dict[str, tuple[str, ...]] | None) -> Recorded:
+    def _recorded(self, history: dict[str, tuple[str, ...]] | None) -> HistoryMemory:
         if not history:
             return {}
         by_id = self.by_id
@@ -216,11 +216,11 @@ class Planner:
         message = f"a history remembers states that chart {chart} {wrong}: {', '.join(states)}"
         return CorruptionError(message, code="snapshot.history", hint=ANOTHER_REVISION)
 
-    def _made(self, configuration: Configuration, enabled: tuple[int, ...], recorded: Recorded) -> Plan:
+    def _made(self, configuration: Configuration, enabled: tuple[int, ...], recorded: HistoryMemory) -> Plan:
         structure = self.structure
         chosen, exits = structure.without_conflicts(enabled, configuration.active, recorded)
         records = structure.records(exits, configuration.active)
-        work = _Work(self, set(configuration.active))
+        work = PlanBuilder(self, set(configuration.active))
         for index in sorted(exits, reverse=True):
             work.leave(self.states[index])
         for number in chosen:
@@ -243,7 +243,7 @@ class Planner:
 
     def start(self) -> Plan:
         """The plan that enters the chart."""
-        work = _Work(self, set())
+        work = PlanBuilder(self, set())
         work.enter(self.structure.start_set({}))
         return work.plan((), {}, content=True)
 
@@ -252,7 +252,7 @@ class Planner:
         active = set(configuration.active)
         found = []
         for index in sorted(configuration.active, reverse=True):
-            work = _Work(self, active)
+            work = PlanBuilder(self, active)
             work.leave(self.states[index])
             found.append((self.states[index], tuple(work.operations)))
         return found
@@ -265,7 +265,7 @@ class Planner:
         return found
 
 
-class _Work:
+class PlanBuilder:
     """One plan being made: the operations so far, and which states are active at this moment."""
 
     def __init__(self, planner: Planner, active: set[int]) -> None:
@@ -328,7 +328,7 @@ class _Work:
             self.operations.append((end_invokes(state), f"{state.id}.invoke"))
         self.active.discard(state.index)
 
-    def enter(self, entry: Entry) -> None:
+    def enter(self, entry: EntrySet) -> None:
         """Enter what is not active: by SCXML 3.13 a state that was not left is not entered, though appendix D adds
         it on the way up to a history's parent. XState enters it a second time.
         """
@@ -336,7 +336,7 @@ class _Work:
         for index in sorted(entry.states if xstate else entry.states - self.active):
             self.enter_state(self.states[index], entry)
 
-    def enter_state(self, state: State, entry: Entry) -> None:
+    def enter_state(self, state: State, entry: EntrySet) -> None:
         """Join, late fields, entry blocks, timers, invokes, initial content, history content, completion (S22)."""
         self.active.add(state.index)
         actions = self.planner.actions

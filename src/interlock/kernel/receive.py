@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.errors import CorruptionError
-from interlock.kernel.codegen import Actions, references
+from interlock.kernel.codegen import ActionCompiler, references
 from interlock.kernel.errors import StepFailed
-from interlock.kernel.microsteps import Loop, Result
-from interlock.kernel.outcome import Judge, replaced
+from interlock.kernel.microsteps import MicrostepResult, Microsteps
+from interlock.kernel.outcome import Outcomes, replaced
 from interlock.kernel.plan import Configuration, Planner
-from interlock.kernel.run import ANOTHER_REVISION, Run, filled_payload, run_at
-from interlock.kernel.saga_unwind import Turning
+from interlock.kernel.run import ANOTHER_REVISION, StepRun, filled_payload, run_at
+from interlock.kernel.saga_unwind import SagaUnwinder
 from interlock.model.chart import Chart, Late, State
 from interlock.model.driver_events import TIMER_SOURCE, is_result
 from interlock.model.event import INVOKE_RESULTS, RESULT_NAMES, Event
@@ -30,13 +30,15 @@ from interlock.model.step import Fault, Outcome, Step
 class Receiver:
     """Takes events for entities of one chart by the general path: every feature, with plans."""
 
-    def __init__(self, chart: Chart, planner: Planner, actions: Actions, loop: Loop, judge: Judge) -> None:
+    def __init__(
+        self, chart: Chart, planner: Planner, actions: ActionCompiler, loop: Microsteps, judge: Outcomes
+    ) -> None:
         self.chart = chart
         self.planner = planner
         self.actions = actions
         self.loop = loop
         self.judge = judge
-        self.turning = Turning(chart, actions)
+        self.turning = SagaUnwinder(chart, actions)
         self.events = None if chart.events is None else {each.name: each for each in chart.events}
         self.raises = chart.dialect.errors == "raise"
         self.late = {
@@ -101,7 +103,7 @@ class Receiver:
             return Step(snapshot, (), "rejected", "payload", (), (Fault("event.payload", problem, event.name),))
         return event if data is event.data else _with_data(event, data)
 
-    def _run(self, snapshot: Snapshot, event: Event) -> Run:
+    def _run(self, snapshot: Snapshot, event: Event) -> StepRun:
         run = run_at(snapshot, event.time_ms, self.actions.fields, raises=self.raises)
         run.event, run.clock_ms = event, event.clock_ms
         return run
@@ -111,7 +113,7 @@ class Receiver:
         snapshot: Snapshot,
         configuration: Configuration,
         event: Event,
-        run: Run,
+        run: StepRun,
         timer: Timer | None = None,
         over: Invocation | None = None,
     ) -> Step:
@@ -126,7 +128,7 @@ class Receiver:
                     return self._ended_as(snapshot, configuration, run, "failed", over)
             if plan is None and not handled and not run.queue and configuration.quiet:
                 return self.judge.untaken(snapshot, configuration, event, run, ours=ours)
-            carried = Result(configuration) if plan is None else self.loop.carried(run, plan)
+            carried = MicrostepResult(configuration) if plan is None else self.loop.carried(run, plan)
             result = self.loop.settled(run, carried)
             result.handled |= handled
             deferred = snapshot.deferred
@@ -143,7 +145,7 @@ class Receiver:
         reason = None if outcome == "applied" else "no_content"
         return Step(after, tuple(run.effects), outcome, reason, tuple(run.chosen), tuple(run.faults))
 
-    def _before(self, run: Run, configuration: Configuration, event: Event, over: Invocation | None) -> bool:
+    def _before(self, run: StepRun, configuration: Configuration, event: Event, over: Invocation | None) -> bool:
         """Finalize and autoforward, in document order (S9); whether either did something."""
         done = False
         run.active = configuration.ids
@@ -155,7 +157,9 @@ class Receiver:
             run.invokes = tuple(each for each in run.invokes if each is not over)
         return done
 
-    def _before_invoke(self, run: Run, state: State, each: Invocation, event: Event, over: Invocation | None) -> bool:
+    def _before_invoke(
+        self, run: StepRun, state: State, each: Invocation, event: Event, over: Invocation | None
+    ) -> bool:
         if not 0 <= each.position < len(state.invokes):
             message = f"`{run.id}` has an invoke `{each.id}` that state `{state.id}` of its chart does not have"
             raise CorruptionError(message, code="snapshot.invokes", hint=ANOTHER_REVISION)
@@ -222,7 +226,7 @@ class Receiver:
             self.loop.unhandled(run, error, run.place_of(error))
         return Step(after, tuple(run.effects), "applied", "compensated", (), tuple(run.faults))
 
-    def _late_input(self, run: Run, late: Late, result: Any, state: str, version: str) -> Any:
+    def _late_input(self, run: StepRun, late: Late, result: Any, state: str, version: str) -> Any:
         """The input of a late compensation. The result stands in its field for it, and for nothing else."""
         place = f"{state}.compensation"
         if late.output is not None:
@@ -243,7 +247,7 @@ class Receiver:
         run.timers = tuple(each for each in run.timers if each is not timer)
         if timer.to is not None:
             run.send_timer(timer)
-            after = self.judge.snapshot(run, Result(configuration), run.version, snapshot.deferred)
+            after = self.judge.snapshot(run, MicrostepResult(configuration), run.version, snapshot.deferred)
             return Step(after, tuple(run.effects), "applied", "sent")
         if timer.state is not None:
             run.matched = event
@@ -275,12 +279,12 @@ class Receiver:
         self,
         snapshot: Snapshot,
         configuration: Configuration,
-        run: Run,
+        run: StepRun,
         ended: Ended,
         over: Invocation | None = None,
     ) -> Step:
         """The entity ends without reaching a final state: cancelled by its parent, or failed with an invoke (S34)."""
-        result = Result(configuration, ended)
+        result = MicrostepResult(configuration, ended)
         going_back = self.turning.under_way(run)
         try:
             self.loop.end(run, result, ended)

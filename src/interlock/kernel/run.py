@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from interlock.expression.codegen import Meter
 from interlock.expression.metering import SHORT_TEXT, VALUE_BYTES, EvaluationError, text_bytes, weigh
-from interlock.kernel.errors import ContentError, StepFailed, error_facts, name_of, reserved_name, text_of
+from interlock.kernel.errors import ActionError, StepFailed, describe_error, name_of, reserved_name, text_of
 from interlock.kernel.send_address import delay_of, send_address
 from interlock.model.chart import After, Invoke, State
 from interlock.model.document.field import UNSET, Field, fields_refusal, plain_refusal, refusal
@@ -50,7 +50,7 @@ _ENDINGS = frozenset({"timer_cancel", "invoke_cancel", "done"})
 """Effects that only let go of something: bounded by what is held, and never in the way of leaving or ending."""
 
 
-class Run(Struct, gc=False):
+class StepRun(Struct, gc=False):
     """The state of one step. `id`, `kind` and `version` make it the `entity` that expressions read."""
 
     kind: str
@@ -94,7 +94,7 @@ class Run(Struct, gc=False):
 
     # Errors
 
-    def carry(self, operation: Callable[[Run], Any], place: str, failed: Any = None) -> Any:
+    def carry(self, operation: Callable[[StepRun], Any], place: str, failed: Any = None) -> Any:
         """Do one operation. An error ends that operation only (S23), which then gives `failed`; `fail` tells it."""
         try:
             return operation(self)
@@ -106,7 +106,7 @@ class Run(Struct, gc=False):
         """What an error in a block means: an internal event, or under `errors: raise` the end of the step."""
         if isinstance(error, StepFailed):
             raise error
-        code, message, name, sendid = error_facts(error)
+        code, message, name, sendid = describe_error(error)
         sendid, self.sendid = sendid or self.sendid, None
         if code == "expression.evaluations" or self.raises:
             raise StepFailed(code, message, place) from error
@@ -197,13 +197,13 @@ class Run(Struct, gc=False):
         name = path[0]
         field = self.fields.get(name)
         if field is None and name not in context:
-            raise ContentError("assign.unknown_field", f"`{name}` is no field of the context")
+            raise ActionError("assign.unknown_field", f"`{name}` is no field of the context")
         self.keep(value)
         value = _written(context.get(name), path, 1, value, self.meter)
         if field is not None and not field.plain:
             problem = refusal(value, field, charge=self.meter.charge)
             if problem is not None:
-                raise ContentError("assign.refused", problem)
+                raise ActionError("assign.refused", problem)
         context[name] = value
 
     def put(self, path: tuple[str, ...], value: Any) -> None:
@@ -214,10 +214,10 @@ class Run(Struct, gc=False):
     def assign_all(self, result: Any, function: str) -> None:
         """Write what a registered function returned: a mapping of fields."""
         if type(result) is not dict:
-            raise ContentError("assign.function", f"`{function}` must return a mapping of fields to values")
+            raise ActionError("assign.function", f"`{function}` must return a mapping of fields to values")
         problem = plain_refusal(result)
         if problem is not None:
-            raise ContentError("assign.function", f"what `{function}` returned cannot be kept: {problem}")
+            raise ActionError("assign.function", f"what `{function}` returned cannot be kept: {problem}")
         for name, value in result.items():
             self.assign((name,), value)
 
@@ -225,9 +225,9 @@ class Run(Struct, gc=False):
         """The items a `foreach` walks: a shallow copy of a list, once the names are known to be usable."""
         for name in (item, index):
             if name is not None and not name.isidentifier():
-                raise ContentError("foreach.name", f"`{name}` cannot be a field of the context")
+                raise ActionError("foreach.name", f"`{name}` cannot be a field of the context")
         if type(value) is not list:
-            raise ContentError("foreach.items", "foreach needs a list")
+            raise ActionError("foreach.items", "foreach needs a list")
         if len(value) > FOREACH_ITEMS_MAX:
             raise StepFailed("step.foreach_items_max", f"foreach over more than {FOREACH_ITEMS_MAX:,} items")
         return value.copy()
@@ -237,7 +237,7 @@ class Run(Struct, gc=False):
         self.keep(value)
         problem = refusal(value, field, charge=self.meter.charge)
         if problem is not None:
-            raise ContentError("context.refused", problem)
+            raise ActionError("context.refused", problem)
         self.own()[field.name] = value
 
     # Effects
@@ -295,7 +295,7 @@ class Run(Struct, gc=False):
         name_of(event, "send.event", "the name of an event", sendid, length_max=NAME_BYTES_MAX)
         if type_ not in (None, "", "scxml", SCXML_PROCESSOR):
             text_of(type_, "send.type", "the type of a send", sendid)
-            raise ContentError("send.type", f"no event processor for {type_[:80]!r}", sendid=sendid)
+            raise ActionError("send.type", f"no event processor for {type_[:80]!r}", sendid=sendid)
         delay_ms = delay_of(delay, sendid)
         address = send_address(to, self.id, self.parent, self.invokes, sendid)
         if is_reserved(event) and not (written and address in (self.id, "#_internal")):
@@ -433,9 +433,9 @@ def _check_invoke(values: dict[str, Any]) -> None:
         text_of(key, "invoke.key", "the key of an invoke")
 
 
-def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> Run:
+def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> StepRun:
     """A run that begins at a snapshot and will write its next version."""
-    return Run(
+    return StepRun(
         snapshot.kind,
         snapshot.entity,
         snapshot.version + 1,
@@ -458,14 +458,14 @@ def _written(value: Any, path: tuple[str, ...], position: int, new: Any, meter: 
     key = path[position]
     if type(value) is dict:
         if key not in value and position < len(path) - 1:
-            raise ContentError("assign.path", f"there is no `{'.'.join(path[: position + 1])}`")
+            raise ActionError("assign.path", f"there is no `{'.'.join(path[: position + 1])}`")
         meter.charge(len(value))
         return {**value, key: _written(value.get(key), path, position + 1, new, meter)}
     if type(value) is list and key.isdecimal() and int(key) < len(value):
         index = int(key)
         meter.charge(len(value))
         return [*value[:index], _written(value[index], path, position + 1, new, meter), *value[index + 1 :]]
-    raise ContentError("assign.path", f"`{'.'.join(path[:position])}` has no `{key}`")
+    raise ActionError("assign.path", f"`{'.'.join(path[:position])}` has no `{key}`")
 
 
 def filled_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | None]:

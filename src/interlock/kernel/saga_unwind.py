@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.errors import CorruptionError
-from interlock.kernel.codegen import Actions, Operation
+from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.errors import StepFailed
 from interlock.kernel.operations import begin_invoke
 from interlock.kernel.outcome import replaced
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import ANOTHER_REVISION, Run, run_at
+from interlock.kernel.run import ANOTHER_REVISION, StepRun, run_at
 from interlock.model.chart import Chart, Compensation, TurnBack
 from interlock.model.driver_events import COMPENSATION_FAILED, is_result
 from interlock.model.event import Event
@@ -27,10 +27,10 @@ from interlock.model.snapshot import Invocation, Snapshot
 from interlock.model.step import Fault, Step
 
 
-class Turning:
+class SagaUnwinder:
     """Goes back for the sagas of one chart."""
 
-    def __init__(self, chart: Chart, actions: Actions) -> None:
+    def __init__(self, chart: Chart, actions: ActionCompiler) -> None:
         self.chart = chart
         self.actions = actions
         self.sagas = {each.index: each.turn_back for each in chart.states if each.turn_back is not None}
@@ -39,14 +39,14 @@ class Turning:
         }
         self._begins: dict[int, Operation] = {}
 
-    def under_way(self, run: Run) -> tuple[Invocation, ...]:
+    def under_way(self, run: StepRun) -> tuple[Invocation, ...]:
         """The compensations that have begun, taken out of the run: leaving their states does not call them off."""
         found = tuple(each for each in run.invokes if each.state in self._by_state)
         if found:
             run.invokes = tuple(each for each in run.invokes if each not in found)
         return found
 
-    def begin(self, run: Run, configuration: Configuration, under_way: tuple[Invocation, ...]) -> None:
+    def begin(self, run: StepRun, configuration: Configuration, under_way: tuple[Invocation, ...]) -> None:
         """Behind the end of an entity: begin what its sagas have to answer for."""
         run.invokes = under_way  # nothing else is waited for, nor what another revision had begun
         run.active = frozenset()  # no state is active after the end
@@ -73,7 +73,7 @@ class Turning:
         after = replaced(snapshot, self.chart.revision, invokes=run.invokes, context=run.context)
         return Step(after, tuple(run.effects), "applied", "compensated", (), tuple(run.faults))
 
-    def _take_off(self, run: Run, saga: TurnBack, answered: Compensation) -> None:
+    def _take_off(self, run: StepRun, saga: TurnBack, answered: Compensation) -> None:
         place = f"{self.chart.states[answered.state].id}.invoke"
         run.carry(lambda run: run.put((saga.field, "done", answered.step), None), place)
         output = answered.output
@@ -81,7 +81,7 @@ class Turning:
             run.carry(lambda run: run.assign(tuple(output.split(".")), None), place)
         _tell(run)
 
-    def _go_on(self, run: Run, saga: TurnBack) -> None:
+    def _go_on(self, run: StepRun, saga: TurnBack) -> None:
         """Begin the next compensation of a saga, or all of them."""
         for each in saga.compensations:
             state = self.chart.states[each.state]
@@ -91,7 +91,7 @@ class Turning:
             if busy and not saga.parallel:
                 return
 
-    def _began(self, run: Run, compensation: Compensation) -> bool:
+    def _began(self, run: StepRun, compensation: Compensation) -> bool:
         state, count = self.chart.states[compensation.state], len(run.invokes)
         begin = self._begins.get(state.index)
         if begin is None:
@@ -115,7 +115,7 @@ def _listed(context: dict[str, Any], saga: TurnBack, compensation: Compensation)
     return isinstance(done, dict) and done.get(compensation.step) is not None
 
 
-def _tell(run: Run) -> None:
+def _tell(run: StepRun) -> None:
     """Nobody takes the errors of an ended entity: they are told as faults."""
     while run.queue:
         event = run.queue.popleft()

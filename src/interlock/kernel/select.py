@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from interlock.kernel.codegen import Actions, Operation
+from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import Run
-from interlock.kernel.state_sets import Structure
+from interlock.kernel.run import StepRun
+from interlock.kernel.state_sets import StateSets
 from interlock.model.chart import Chart, Transition
 from interlock.model.document.actions import Guard
 from interlock.model.event import Event
@@ -25,7 +25,7 @@ Asked = Callable[[int], bool]
 EVENTLESS = -1
 """The event class of no event."""
 
-NOTHING = 0
+NO_MATCH = 0
 """The event class of names that no descriptor matches."""
 
 _NONE = -1
@@ -61,15 +61,15 @@ class Candidates:
 class Selector:
     """Chooses for one chart."""
 
-    def __init__(self, chart: Chart, structure: Structure, actions: Actions) -> None:
+    def __init__(self, chart: Chart, structure: StateSets, actions: ActionCompiler) -> None:
         self.chart = chart
         self.transitions = chart.transitions
         self.structure = structure
         self.actions = actions
-        self.classes: dict[frozenset[int], int] = {frozenset(): NOTHING}
+        self.classes: dict[frozenset[int], int] = {frozenset(): NO_MATCH}
         eventless = frozenset(each.index for each in chart.transitions if not each.descriptors)
-        self.members: dict[int, frozenset[int]] = {NOTHING: frozenset(), EVENTLESS: eventless}
-        self._numbers = count(NOTHING + 1)
+        self.members: dict[int, frozenset[int]] = {NO_MATCH: frozenset(), EVENTLESS: eventless}
+        self._numbers = count(NO_MATCH + 1)
         self.named: dict[str, int] = {}
         self.driven = frozenset(number for number, each in enumerate(chart.transitions) if each.driven)
         self._exact: dict[tuple[str, ...], list[int]] = {}
@@ -94,7 +94,7 @@ class Selector:
         found = self.named.get(name)
         return self._class_of(name) if found is None else found
 
-    def _class_for(self, event: Event, run: Run) -> int:
+    def _class_for(self, event: Event, run: StepRun) -> int:
         """The class of an event: without the driven transitions, unless the kernel or the driver created it."""
         found = self.event_class(event.name)
         members = self.members[found]
@@ -150,7 +150,7 @@ class Selector:
 
     # Choice
 
-    def enabled(self, configuration: Configuration, event: Event | None, run: Run) -> tuple[int, ...]:
+    def enabled(self, configuration: Configuration, event: Event | None, run: StepRun) -> tuple[int, ...]:
         """The enabled transitions for an event, or for none, before conflicts are resolved."""
         event_class = EVENTLESS if event is None else self._class_for(event, run)
         candidates = self.candidates(configuration, event_class)
@@ -209,7 +209,7 @@ class Selector:
                 return [number]
         return []
 
-    def holds(self, transition: Transition, event: Event | None, run: Run) -> bool:
+    def holds(self, transition: Transition, event: Event | None, run: StepRun) -> bool:
         """Whether a transition's roles and guard let it be taken."""
         if transition.roles is not None and not is_permitted(transition.roles, event):
             return False
@@ -226,7 +226,7 @@ class Selector:
         return found
 
 
-def _is_own(event: Event, run: Run) -> bool:
+def _is_own(event: Event, run: StepRun) -> bool:
     """Whether an event was created by the kernel, or came from the driver and matched the snapshot."""
     return event is run.matched or (event.type == "platform" and event.source is None and event.invokeid is None)
 

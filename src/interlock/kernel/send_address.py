@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.kernel.errors import ContentError, name_of
+from interlock.kernel.errors import ActionError, name_of
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.limits import DELAY_MS_MAX, ENTITY_ID_BYTES_MAX, NAME_BYTES_MAX
 from interlock.model.snapshot import Invocation, Parent
@@ -48,7 +48,7 @@ def _named(to: str, invokes: tuple[Invocation, ...], sendid: str | None) -> str:
         if not any(each.id == name for each in invokes):
             raise _undeliverable(f"no active invoke {name[:80]!r}", sendid)
         return f"#_{name}"
-    raise ContentError("send.target", f"{to[:80]!r} is not a target", sendid=sendid)
+    raise ActionError("send.target", f"{to[:80]!r} is not a target", sendid=sendid)
 
 
 def delay_of(delay: Any, sendid: str | None) -> int:
@@ -57,14 +57,14 @@ def delay_of(delay: Any, sendid: str | None) -> int:
         return 0
     ms = parse_duration(delay) if type(delay) is str else delay
     if type(ms) is not int or ms < 0:
-        raise ContentError("send.delay", "a delay is a duration such as '30s', or whole milliseconds", sendid=sendid)
+        raise ActionError("send.delay", "a delay is a duration such as '30s', or whole milliseconds", sendid=sendid)
     if ms > DELAY_MS_MAX:
-        raise ContentError("send.delay", f"a delay is at most {format_duration(DELAY_MS_MAX)}", sendid=sendid)
+        raise ActionError("send.delay", f"a delay is at most {format_duration(DELAY_MS_MAX)}", sendid=sendid)
     return ms
 
 
-def _undeliverable(message: str, sendid: str | None) -> ContentError:
-    return ContentError("send.undeliverable", message, event="error.communication", sendid=sendid)
+def _undeliverable(message: str, sendid: str | None) -> ActionError:
+    return ActionError("send.undeliverable", message, event="error.communication", sendid=sendid)
 
 
 def _is_name(text: str) -> bool:

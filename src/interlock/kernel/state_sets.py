@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from interlock.model.chart import Chart, State, Transition
 
-Recorded = Mapping[int, tuple[int, ...]]
+HistoryMemory = Mapping[int, tuple[int, ...]]
 """History memory by number: history state -> states recorded."""
 
 
 @dataclass(slots=True)
-class Entry:
+class EntrySet:
     """States to enter, those whose `initial` content runs, and parent -> history whose default was used."""
 
     states: set[int] = field(default_factory=set)
@@ -31,7 +31,7 @@ class Entry:
     """Parallel states of which every region is occupied."""
 
 
-class Structure:
+class StateSets:
     """The questions that plans are made of, asked of one chart."""
 
     def __init__(self, chart: Chart) -> None:
@@ -83,7 +83,7 @@ class Structure:
 
     # Domain (S14-S16)
 
-    def effective_targets(self, targets: tuple[int, ...], recorded: Recorded) -> list[int]:
+    def effective_targets(self, targets: tuple[int, ...], recorded: HistoryMemory) -> list[int]:
         """The targets with every history replaced by what it recorded, or by its default (S14)."""
         found: dict[int, None] = {}
         for target in targets:
@@ -96,7 +96,7 @@ class Structure:
                 found.update(dict.fromkeys(self.effective_targets(state.default, recorded)))
         return list(found)
 
-    def domain(self, transition: Transition, recorded: Recorded) -> int | None:
+    def domain(self, transition: Transition, recorded: HistoryMemory) -> int | None:
         """The state whose descendants the transition leaves and enters; None for a transition without target (S15)."""
         targets = self.effective_targets(transition.targets, recorded)
         if not targets:
@@ -128,7 +128,7 @@ class Structure:
         return ordered[bisect_right(ordered, index) : bisect_right(ordered, self.states[index].last)]
 
     def without_conflicts(
-        self, enabled: tuple[int, ...], active: frozenset[int], recorded: Recorded
+        self, enabled: tuple[int, ...], active: frozenset[int], recorded: HistoryMemory
     ) -> tuple[tuple[int, ...], frozenset[int]]:
         """The enabled transitions that are taken together (S13), and all the states they leave."""
         transitions = self.chart.transitions
@@ -175,13 +175,13 @@ class Structure:
 
     # Entry (S19-S21)
 
-    def start_set(self, recorded: Recorded) -> Entry:
+    def start_set(self, recorded: HistoryMemory) -> EntrySet:
         """The entry set of an entity that begins: the root and its initial states."""
-        entry = Entry()
+        entry = EntrySet()
         self._add_down(0, entry, recorded)
         return entry
 
-    def entry_set(self, chosen: tuple[int, ...], before: Recorded, recorded: Recorded) -> Entry:
+    def entry_set(self, chosen: tuple[int, ...], before: HistoryMemory, recorded: HistoryMemory) -> EntrySet:
         """The states that these transitions enter together (S19).
 
         Domains are those of the exit set, by the history `before` the microstep: what it records itself may lie deeper
@@ -189,7 +189,7 @@ class Structure:
         entered. A target that is the domain itself, by name or by history, stays; only what is inside it is entered
         anew (X13).
         """
-        entry = Entry()
+        entry = EntrySet()
         for number in chosen:
             transition = self.chart.transitions[number]
             domain = self.domain(transition, before)
@@ -206,7 +206,7 @@ class Structure:
                 self._add_regions(domain, entry, recorded, default=False)
         return entry
 
-    def _add_down(self, index: int, entry: Entry, recorded: Recorded, *, default: bool = True) -> None:
+    def _add_down(self, index: int, entry: EntrySet, recorded: HistoryMemory, *, default: bool = True) -> None:
         """The state and what is entered below it. XState runs no `initial` content of a state that only a history
         or a parallel ancestor brought in (`default` is False then), though it enters its initial child.
         """
@@ -219,7 +219,7 @@ class Structure:
             entry.defaults.add(index)
         self._add_inside(index, entry, recorded)
 
-    def _add_inside(self, index: int, entry: Entry, recorded: Recorded) -> None:
+    def _add_inside(self, index: int, entry: EntrySet, recorded: HistoryMemory) -> None:
         """What is entered below a state that is entered, or, for XState's self-target, below one that stays."""
         state = self.states[index]
         if state.type == "compound":
@@ -230,7 +230,7 @@ class Structure:
         elif state.type == "parallel":
             self._add_regions(index, entry, recorded, default=True)
 
-    def _add_history(self, state: State, entry: Entry, recorded: Recorded) -> None:
+    def _add_history(self, state: State, entry: EntrySet, recorded: HistoryMemory) -> None:
         targets = recorded.get(state.index)
         if targets is None:
             targets = state.default
@@ -240,14 +240,14 @@ class Structure:
         for target in targets:
             self._add_up(target, state.parent, entry, recorded)
 
-    def _add_up(self, index: int, limit: int, entry: Entry, recorded: Recorded) -> None:
+    def _add_up(self, index: int, limit: int, entry: EntrySet, recorded: HistoryMemory) -> None:
         for ancestor in self.path(index)[1:]:
             if self.is_descendant(ancestor, limit):
                 self._occupy(ancestor, entry)
                 if self.states[ancestor].type == "parallel":
                     self._add_regions(ancestor, entry, recorded, default=not self.xstate)
 
-    def _add_regions(self, index: int, entry: Entry, recorded: Recorded, *, default: bool) -> None:
+    def _add_regions(self, index: int, entry: EntrySet, recorded: HistoryMemory, *, default: bool) -> None:
         if index in entry.filled:
             return
         for child in self.states[index].children:
@@ -255,7 +255,7 @@ class Structure:
                 self._add_down(child, entry, recorded, default=default)
         entry.filled.add(index)
 
-    def _occupy(self, index: int, entry: Entry) -> None:
+    def _occupy(self, index: int, entry: EntrySet) -> None:
         """Enter a state, and note that something is entered in all that lie around it."""
         entry.states.add(index)
         while index not in entry.occupied and index > 0:

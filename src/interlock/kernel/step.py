@@ -13,16 +13,16 @@ from typing import Any
 
 from interlock.errors import CorruptionError, RejectedError, UsageError
 from interlock.expression.language import SAFE, Language
-from interlock.kernel.codegen import Actions
+from interlock.kernel.codegen import ActionCompiler
 from interlock.kernel.errors import StepFailed
 from interlock.kernel.explain import Candidate, Explainer
 from interlock.kernel.fast_path import Accelerator, Advanced
-from interlock.kernel.first_context import Beginning
-from interlock.kernel.microsteps import Loop
-from interlock.kernel.outcome import Judge
+from interlock.kernel.first_context import FirstContext
+from interlock.kernel.microsteps import Microsteps
+from interlock.kernel.outcome import Outcomes
 from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.receive import Receiver
-from interlock.kernel.run import Run, run_at
+from interlock.kernel.run import StepRun, run_at
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Value
@@ -49,15 +49,15 @@ class Kernel:
         self.chart = chart
         self.fast = fast
         self._check_names(guards or {}, assigns or {})
-        self.actions = Actions(chart, language, guards or {}, assigns or {})
+        self.actions = ActionCompiler(chart, language, guards or {}, assigns or {})
         self.planner = Planner(chart, self.actions)
         self.selector = Selector(chart, self.planner.structure, self.actions)
         self.explainer = Explainer(chart, self.selector, self.actions)
-        self.loop = Loop(chart, self.planner, self.selector, self.actions)
-        self.judge = Judge(chart, self.explainer)
+        self.loop = Microsteps(chart, self.planner, self.selector, self.actions)
+        self.judge = Outcomes(chart, self.explainer)
         self.receiver = Receiver(chart, self.planner, self.actions, self.loop, self.judge)
         self.accelerator = Accelerator(chart, self.planner, self.selector, self.actions)
-        self.beginning = Beginning(chart, self.actions)
+        self.beginning = FirstContext(chart, self.actions)
         self._kind = chart.kind
         self._revision = chart.revision
         self._table = self.planner.table
@@ -102,7 +102,7 @@ class Kernel:
 
     def _started(self, given: Mapping[str, Any], entity: str, time_ms: int, parent: Parent | None, entry: Plan) -> Step:
         raises = self.chart.dialect.errors == "raise"
-        run = Run(self._kind, entity, 1, time_ms, {}, None, (), (), (), parent, self.actions.fields, raises)
+        run = StepRun(self._kind, entity, 1, time_ms, {}, None, (), (), (), parent, self.actions.fields, raises)
         run.owned = True
         try:
             self.beginning.bind(run, given)

@@ -20,7 +20,7 @@ class Fault(Struct, frozen=True, gc=False, omit_defaults=True):
     place: str = ""
 
 
-class Trial(Struct, frozen=True, gc=False, omit_defaults=True):
+class FailedGuard(Struct, frozen=True, gc=False, omit_defaults=True):
     """A guard that was asked and said no: the transition, the guard as written, and the values it read."""
 
     transition: int
@@ -42,4 +42,4 @@ class Step(Struct, frozen=True, gc=False, omit_defaults=True):
     reason: str | None = None
     transitions: tuple[int, ...] = ()
     faults: tuple[Fault, ...] = ()
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[FailedGuard, ...] = ()

@@ -15,19 +15,19 @@ from interlock.model.diagnostics import suggestion
 from interlock.model.duration import parse_duration
 from interlock.model.event import is_reserved
 from interlock.observe.population import population, rates
-from interlock.ports.statistics import COUNT_MAX, MINUTE_MS, Minute, Sight
-from interlock.ports.store import ENDED_AS, PAGE_MAX, Query, Row
+from interlock.ports.statistics import COUNT_MAX, MINUTE_MS, MinuteRates, Statistics
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.builtin_charts import OWN_KINDS
+from interlock.runtime.builtin_charts import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
 
 ENDED_TYPES = ("final", "ended")
 """Types of states in which nobody goes on."""
 
 
-class StateSight(Struct, frozen=True):
+class StateSummary(Struct, frozen=True):
     """A state and those in it. `stuck` is None where nobody said how long is too long. `is_final`: those in it have
-    ended; they end without a final state, too, and are then told under one of `ENDED_AS`.
+    ended; they end without a final state, too, and are then told under one of `ENDED_STATES`.
     """
 
     state: str
@@ -38,7 +38,7 @@ class StateSight(Struct, frozen=True):
     is_final: bool = False
 
 
-class KindSight(Struct, frozen=True):
+class KindSummary(Struct, frozen=True):
     """The entities of a kind. `more`: counted by a walk that ended at its bound. `None`: this store does not tell."""
 
     kind: str
@@ -49,7 +49,7 @@ class KindSight(Struct, frozen=True):
     conflicts: float | None = None
     stuck: int | None = None
     stuck_more: bool = False
-    states: tuple[StateSight, ...] = ()
+    states: tuple[StateSummary, ...] = ()
 
 
 class Orphans(Struct, frozen=True):
@@ -60,10 +60,10 @@ class Orphans(Struct, frozen=True):
     hint: str | None = None
 
 
-class FleetSight(Struct, frozen=True):
+class FleetSummary(Struct, frozen=True):
     """All kinds that were asked for. `dead` is how many dead letters wait, at most `PAGE_MAX`."""
 
-    kinds: tuple[KindSight, ...]
+    kinds: tuple[KindSummary, ...]
     now_ms: int
     dead: int | None = None
 
@@ -88,13 +88,13 @@ class Stuck(Struct, frozen=True):
         return self.age_ms - self.expect_ms
 
 
-async def fleet(runtime: Runtime, kind: str | None) -> FleetSight:
+async def fleet(runtime: Runtime, kind: str | None) -> FleetSummary:
     """All kinds of the store, or one of them. Raises NotFoundError for one that is neither there nor has a chart."""
     await check_kind(runtime, kind)
-    kinds = [each for each in await runtime.store.kinds() if each not in OWN_KINDS] if kind is None else [kind]
+    kinds = [each for each in await runtime.store.kinds() if each not in BUILTIN_KINDS] if kind is None else [kind]
     known = runtime.charts.kinds()
     sights = [await _known(runtime, each) if each in known else await _unknown(runtime, each) for each in kinds]
-    return FleetSight(tuple(sights), runtime.clock.now_ms(), await _dead(runtime))
+    return FleetSummary(tuple(sights), runtime.clock.now_ms(), await _dead(runtime))
 
 
 async def check_kind(runtime: Runtime, kind: str | None) -> None:
@@ -113,11 +113,11 @@ async def orphans(runtime: Runtime) -> list[Orphans] | None:
     None: this store does not tell.
     """
     store, found = runtime.store, list[Orphans]()
-    if not isinstance(store, Sight):
+    if not isinstance(store, Statistics):
         return None
     for kind in runtime.charts.kinds():
         states = runtime.charts.current(kind).chart.states
-        final = {*ENDED_AS.values(), *(each.id for each in states if each.type == "final")}
+        final = {*ENDED_STATES.values(), *(each.id for each in states if each.type == "final")}
         counts = await store.counts(kind)
         for revision in dict.fromkeys(each.revision for each in counts if each.entities and each.state not in final):
             try:
@@ -126,7 +126,7 @@ async def orphans(runtime: Runtime) -> list[Orphans] | None:
                 if await _has_living(runtime, kind, revision):
                     found.append(Orphans(kind, revision, error.hint))
                 continue
-            has = {*ENDED_AS.values(), *(each.id for each in chart.states)}
+            has = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
             there = (each.state for each in counts if each.revision == revision and each.entities)
             for state in sorted(set(there) - has):
                 if await _has_living(runtime, kind, revision, state):
@@ -141,17 +141,17 @@ async def _has_living(runtime: Runtime, kind: str, revision: str, state: str | N
 
     Of the first page only: where that is full, one more is taken for living.
     """
-    page = await runtime.store.find(Query(kind=kind, state=state, revision=revision, limit=PAGE_MAX))
+    page = await runtime.store.find(EntityQuery(kind=kind, state=state, revision=revision, limit=PAGE_MAX))
     return page.after is not None or any(each.ended is None for each in page.rows)
 
 
-async def _known(runtime: Runtime, kind: str) -> KindSight:
+async def _known(runtime: Runtime, kind: str) -> KindSummary:
     found, chart = await population(runtime, kind), runtime.charts.current(kind).chart
     inner = {each.id for each in chart.states if each.type == "final" and each.parent != 0}  # only a region has ended
-    counted = isinstance(runtime.store, Sight)
+    counted = isinstance(runtime.store, Statistics)
     rate, conflicts = fleet_rate(await rates(runtime, kind), runtime.clock.now_ms()) if counted else (None, None)
     states = tuple(
-        StateSight(
+        StateSummary(
             each.id,
             each.entities,
             each.p95_ms,
@@ -162,7 +162,7 @@ async def _known(runtime: Runtime, kind: str) -> KindSight:
         for each in found.states
         if each.entities and _is_told(chart, each.id)
     )
-    return KindSight(
+    return KindSummary(
         kind,
         chart.revision,
         found.entities,
@@ -175,17 +175,18 @@ async def _known(runtime: Runtime, kind: str) -> KindSight:
     )
 
 
-async def _unknown(runtime: Runtime, kind: str) -> KindSight:
-    if not isinstance(runtime.store, Sight):
-        return KindSight(kind)
+async def _unknown(runtime: Runtime, kind: str) -> KindSummary:
+    if not isinstance(runtime.store, Statistics):
+        return KindSummary(kind)
     rate, conflicts = fleet_rate(await rates(runtime, kind), runtime.clock.now_ms())
     counts: dict[str, int] = {}
     for each in await runtime.store.counts(kind):
         counts[each.state] = counts.get(each.state, 0) + each.entities
     states = tuple(
-        StateSight(state, entities, is_final=state in ENDED_AS.values()) for state, entities in sorted(counts.items())
+        StateSummary(state, entities, is_final=state in ENDED_STATES.values())
+        for state, entities in sorted(counts.items())
     )
-    return KindSight(kind, steps_per_second=rate, conflicts=conflicts, states=states)
+    return KindSummary(kind, steps_per_second=rate, conflicts=conflicts, states=states)
 
 
 def _is_told(chart: Chart, name: str) -> bool:
@@ -194,7 +195,7 @@ def _is_told(chart: Chart, name: str) -> bool:
     return state is None or not state.children or state.expect is not None
 
 
-def fleet_rate(minutes: tuple[Minute, ...], now_ms: int) -> tuple[float, float]:
+def fleet_rate(minutes: tuple[MinuteRates, ...], now_ms: int) -> tuple[float, float]:
     """Steps a second over the last minute, and the share of attempts that were lost to others in it."""
     current = now_ms // MINUTE_MS * MINUTE_MS
     old = 1 - (now_ms - current) / MINUTE_MS
@@ -222,7 +223,7 @@ async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list
             within = None if state.expect is None else parse_duration(state.expect.within)
             if within is None:
                 continue
-            query = Query(kind=each, state=state.id, entered_before_ms=now_ms - within, limit=PAGE_MAX)
+            query = EntityQuery(kind=each, state=state.id, entered_before_ms=now_ms - within, limit=PAGE_MAX)
             events = _events(chart, state.index)
             roles = next((each.roles for each in chart.events or () if each.name in events[:1]), None) or ()
             for row in await _living(runtime, query, limit):
@@ -231,11 +232,11 @@ async def stuck_entities(runtime: Runtime, kind: str | None, limit: int) -> list
     return sorted(found, key=lambda each: (-each.late_ms, each.entity, each.state))[:limit]
 
 
-async def _living(runtime: Runtime, query: Query, limit: int) -> list[Row]:
+async def _living(runtime: Runtime, query: EntityQuery, limit: int) -> list[EntityRow]:
     """The first entities of a list that live; on a store without lists of its own those that were cancelled stand in it
     for ever, before all others.
     """
-    rows, looked_at = list[Row](), 0
+    rows, looked_at = list[EntityRow](), 0
     while len(rows) < limit and looked_at < COUNT_MAX:
         page = await runtime.store.find(query)
         rows += (each for each in page.rows if each.ended is None)

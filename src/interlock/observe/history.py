@@ -18,7 +18,7 @@ from interlock.model.codec import decode_snapshot, encode
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX
-from interlock.runtime.history.replay import replayed
+from interlock.runtime.history.replay import replay
 from interlock.runtime.runtime import Runtime
 
 NEAR_MAX = 1_000
@@ -31,7 +31,7 @@ KEPT_BYTES_MAX = 32 * 1_048_576
 """Bytes of all snapshots that are remembered, encoded: of a small entity some ten thousand."""
 
 
-class Past:
+class HistoryCache:
     """Snapshots of some entities of one runtime, and the way from them to others."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -91,7 +91,7 @@ class Past:
 
     def _folded(self, entity: str, found: Snapshot | None, entries: tuple[Entry, ...]) -> Snapshot | None:
         for entry in entries:
-            found = replayed(self._runtime.charts, entity, found, (entry,))
+            found = replay(self._runtime.charts, entity, found, (entry,))
             if found is not None and entry.version % EVERY == 0:
                 self.keep(found)
         return found

@@ -10,8 +10,8 @@ from msgspec import Struct
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart, State
 from interlock.model.duration import parse_duration
-from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, Minute, Sight, entities_in
-from interlock.ports.store import ENDED_AS, PAGE_MAX, Query, Row
+from interlock.ports.statistics import COUNT_MAX, DAY_MS, MINUTE_MS, MinuteRates, Statistics, entities_in
+from interlock.ports.store import ENDED_STATES, PAGE_MAX, EntityQuery, EntityRow
 from interlock.runtime.runtime import Runtime
 
 DWELL_WINDOW_MS = 7 * DAY_MS
@@ -22,7 +22,7 @@ class StateView(Struct, frozen=True):
     """A state and those in it. `stuck` is None when the chart does not say how long is too long.
 
     The type `gone` is of a state that the current chart does not have, and entities of other revisions are in; the type
-    `ended` of one of `ENDED_AS`, which is no state: there are those who ended without a final one.
+    `ended` of one of `ENDED_STATES`, which is no state: there are those who ended without a final one.
     """
 
     id: str
@@ -71,7 +71,7 @@ async def population(runtime: Runtime, kind: str) -> Population:
     views = [await _state(runtime, kind, each, totals, p95, kernel.chart) for each in kernel.chart.states[1:]]
     views = [each for each in views if each.type != "history"]
     views += [StateView(each, "gone", 1, None, totals[each]) for each in _gone(kernel.chart, totals)]
-    views += [StateView(each, "ended", 1, None, totals[each]) for each in ENDED_AS.values() if totals.get(each)]
+    views += [StateView(each, "ended", 1, None, totals[each]) for each in ENDED_STATES.values() if totals.get(each)]
     stuck = [each for each in views if each.stuck]
     revisions = _revisions(runtime, kernel, by_revision)
     return Population(
@@ -85,7 +85,7 @@ async def population(runtime: Runtime, kind: str) -> Population:
 
 
 def _gone(chart: Chart, totals: dict[str, int]) -> list[str]:
-    known = {*ENDED_AS.values(), *(each.id for each in chart.states)}
+    known = {*ENDED_STATES.values(), *(each.id for each in chart.states)}
     return sorted(each for each in totals if each not in known)
 
 
@@ -109,7 +109,7 @@ async def _state(
 ) -> StateView:
     within = None if state.expect is None else parse_duration(state.expect.within)
     stuck = None
-    if within is not None and state.type != "final" and isinstance(runtime.store, Sight):
+    if within is not None and state.type != "final" and isinstance(runtime.store, Statistics):
         stuck = 0
         if totals.get(state.id):
             stuck = await runtime.store.overdue(kind, state.id, before_ms=runtime.clock.now_ms() - within)
@@ -130,16 +130,16 @@ async def _state(
 
 async def dwell_p95(runtime: Runtime, kind: str) -> dict[str, int]:
     """The bound that 95 of 100 stays of the last week did not pass, by state."""
-    if not isinstance(runtime.store, Sight):
+    if not isinstance(runtime.store, Statistics):
         return {}
     found = await runtime.store.dwell(kind, since_ms=runtime.clock.now_ms() - DWELL_WINDOW_MS)
     quantiles = ((each.state, each.quantile_ms(0.95)) for each in found)
     return {state: ms for state, ms in quantiles if ms is not None}
 
 
-async def rates(runtime: Runtime, kind: str) -> tuple[Minute, ...]:
+async def rates(runtime: Runtime, kind: str) -> tuple[MinuteRates, ...]:
     """What each minute of the last hour brought."""
-    if not isinstance(runtime.store, Sight):
+    if not isinstance(runtime.store, Statistics):
         return ()
     return await runtime.store.rates(kind, since_ms=runtime.clock.now_ms() - SPARK_MINUTES * MINUTE_MS)
 
@@ -147,7 +147,7 @@ async def rates(runtime: Runtime, kind: str) -> tuple[Minute, ...]:
 async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]], bool]:
     """How many by revision and state, and whether a bound ended the count."""
     found: dict[str, dict[str, int]] = {}
-    if isinstance(runtime.store, Sight):
+    if isinstance(runtime.store, Statistics):
         for each in await runtime.store.counts(kind):
             found.setdefault(each.revision, {})[each.state] = each.entities
         return found, False
@@ -155,7 +155,7 @@ async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]
     current = runtime.charts.current(kind)
     seen, cursor = 0, None
     while True:  # ends with the last page, or at the bound
-        page = await runtime.store.find(Query(kind=kind, after=cursor, limit=PAGE_MAX))
+        page = await runtime.store.find(EntityQuery(kind=kind, after=cursor, limit=PAGE_MAX))
         for row in page.rows:
             kernel = charts.get(row.revision, current)
             states = found.setdefault(row.revision, {})
@@ -166,9 +166,9 @@ async def _counts(runtime: Runtime, kind: str) -> tuple[dict[str, dict[str, int]
             return found, cursor is not None
 
 
-def _standing(chart: Chart, row: Row) -> set[str]:
+def _standing(chart: Chart, row: EntityRow) -> set[str]:
     """The active states, compounds too; or, of one that ended without a final state, how it ended."""
-    return {ENDED_AS[row.ended]} if row.ended in ENDED_AS else _with_ancestors(chart, row.configuration)
+    return {ENDED_STATES[row.ended]} if row.ended in ENDED_STATES else _with_ancestors(chart, row.configuration)
 
 
 def _with_ancestors(chart: Chart, configuration: tuple[str, ...]) -> set[str]:

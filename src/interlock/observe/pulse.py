@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from interlock.ports.statistics import MINUTE_MS, Sight
+from interlock.ports.statistics import MINUTE_MS, Statistics
 from interlock.runtime.runtime import Runtime
 
 LOOK_MS = 250
 """Between two looks: half of what lies between two events of a stream, so that none waits much longer for others."""
 
 
-class Pulse:
+class ChangeMarks:
     """What streams of the fleet compare."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -35,7 +35,7 @@ class Pulse:
 
     async def _look(self, now_ms: int) -> dict[str, int]:
         store, found = self._runtime.store, {}
-        if isinstance(store, Sight):
+        if isinstance(store, Statistics):
             for kind in self._runtime.charts.kinds():
                 counts = await store.counts(kind)
                 found[kind] = hash((counts, await store.rates(kind, since_ms=now_ms - 2 * MINUTE_MS)))

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Protocol, runtime_checkable
 
 
-class Pass(Protocol):
+class AdmissionPermit(Protocol):
     """Leave to be inside, until the `with` ends."""
 
     def __enter__(self) -> object:
@@ -19,15 +19,15 @@ class Pass(Protocol):
         """Come out."""
 
 
-class Door(Protocol):
+class AdmissionGate(Protocol):
     """A lifecycle or a gate, seen from those who want in."""
 
-    def try_enter(self) -> Pass | None:
+    def try_enter(self) -> AdmissionPermit | None:
         """Leave to be inside while it is open; None once it drains."""
 
 
 @runtime_checkable
-class Draining(Door, Protocol):
+class DrainableGate(AdmissionGate, Protocol):
     """A door that whoever works behind it may close for all."""
 
     def drain(self, *, timeout: float) -> Awaitable[object]:

@@ -32,7 +32,7 @@ class Bus(Protocol):
         """Let go of everything. Publishes under way end, or raise UnavailableError."""
 
 
-class Incoming(Protocol):
+class IncomingMessage(Protocol):
     """A message as it came from a bus, until it is said what became of it."""
 
     @property
@@ -50,10 +50,10 @@ class Incoming(Protocol):
 
 
 @runtime_checkable
-class Source(Protocol):
+class MessageSource(Protocol):
     """Where messages come from: a group of readers shares them, and each is brought again until it is taken."""
 
-    def incoming(self) -> AsyncGenerator[Incoming, None]:
+    def incoming(self) -> AsyncGenerator[IncomingMessage, None]:
         """Messages as they come, in the bus's order; a bus that is away is waited for. An endless stream by intent."""
 
     async def close(self) -> None:

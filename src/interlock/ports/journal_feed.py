@@ -12,7 +12,7 @@ from msgspec import Struct
 from interlock.model.journal.entry import Entry
 
 
-class Told(Struct, frozen=True):
+class FeedEntry(Struct, frozen=True):
     """An entry, and whose it is."""
 
     entity: str
@@ -22,12 +22,12 @@ class Told(Struct, frozen=True):
 class FeedPage(Struct, frozen=True):
     """Entries in the order of their keeping, and the place of the last that was looked at."""
 
-    told: tuple[Told, ...]
+    told: tuple[FeedEntry, ...]
     after: int
 
 
 @runtime_checkable
-class Feed(Protocol):
+class JournalFeed(Protocol):
     """A store that numbers its entries over all entities."""
 
     async def feed(self, after: int, *, limit: int) -> FeedPage:

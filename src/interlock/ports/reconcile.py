@@ -30,7 +30,7 @@ NAME_BYTES_MAX = KEY_BYTES_MAX // 2
 """Bytes of a reconciler's name: it is part of the keys of its answers."""
 
 
-class Seen(Struct, frozen=True):
+class ReconcileRequest(Struct, frozen=True):
     """An entity as a reconciler finds it.
 
     `entered_ms` is since when it is in its configuration. `desired` is what the context asks for, where the reconciler
@@ -46,15 +46,15 @@ class Seen(Struct, frozen=True):
     desired: Any = None
 
 
-class Answer(Struct, frozen=True):
+class ReconcileResult(Struct, frozen=True):
     """The event that a reconciler wants an entity to have."""
 
     event: str
     payload: Any = None
 
 
-Reconcile = Callable[[Seen], Awaitable[Any]]
-"""A reconciler's function: gives an `Answer` or None; with `desired`, what it observes."""
+Reconcile = Callable[[ReconcileRequest], Awaitable[Any]]
+"""A reconciler's function: gives an `ReconcileResult` or None; with `desired`, what it observes."""
 
 
 class Reconciler(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Reconciler(Struct, frozen=True, kw_only=True):
     drift: str = ""
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class ReconcilerOptions(Struct, frozen=True, kw_only=True):
     """A reconciler as its author writes it, before anything is checked."""
 
     name: Any
@@ -87,7 +87,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     drift: Any = None
 
 
-def reconciler_of(chart: Chart, wish: Wish, function: Any) -> Reconciler:
+def reconciler_of(chart: Chart, wish: ReconcilerOptions, function: Any) -> Reconciler:
     """The reconciler of a chart that its author wishes for. Raises UsageError when it cannot be."""
     if not isinstance(wish.name, str) or not 0 < len(wish.name.encode(errors="replace")) <= NAME_BYTES_MAX:
         raise _refused("the name of a reconciler is a short text", 'write @chart.reconciler("stuck", ...)')
@@ -118,7 +118,7 @@ def reconciler_of(chart: Chart, wish: Wish, function: Any) -> Reconciler:
     )
 
 
-def _duration_ms(wish: Wish, what: str, *, least: int = 1) -> int:
+def _duration_ms(wish: ReconcilerOptions, what: str, *, least: int = 1) -> int:
     given = getattr(wish, what)
     found = parse_duration(given) if isinstance(given, str) else None
     if found is None or found < least:
@@ -126,7 +126,7 @@ def _duration_ms(wish: Wish, what: str, *, least: int = 1) -> int:
     return found
 
 
-def _desired(chart: Chart, wish: Wish) -> tuple[str, ...] | None:
+def _desired(chart: Chart, wish: ReconcilerOptions) -> tuple[str, ...] | None:
     if (wish.desired is None) != (wish.drift is None):
         hint = 'write desired="replicas", drift="replicas.drifted"'
         raise _refused(f"`{wish.name}` has one of `desired` and `drift`, and needs both", hint)

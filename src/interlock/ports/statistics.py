@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from interlock.model.chart import Chart
-from interlock.ports.store import ENDED_AS, Refusal
+from interlock.ports.store import ENDED_STATES, Refusal
 
 COUNT_MAX = 10_000
 """Where counting along an index stops: some milliseconds. One more than this means "and more"."""
@@ -45,7 +45,7 @@ DAY_MS = 86_400_000
 MINUTE_MS = 60_000
 
 
-class Count(Struct, frozen=True):
+class StateCount(Struct, frozen=True):
     """How many entities of a revision are in a state; compounds count too. Those that ended without a final state are
     in none: they are counted once, under one of `ports.store.ENDED_AS`.
     """
@@ -55,7 +55,7 @@ class Count(Struct, frozen=True):
     entities: int
 
 
-class Dwell(Struct, frozen=True):
+class DwellTimes(Struct, frozen=True):
     """How long entities stayed in a state before they left it, or ended there: how many stays in each bucket."""
 
     state: str
@@ -71,7 +71,7 @@ class Dwell(Struct, frozen=True):
         return None
 
 
-class Minute(Struct, frozen=True):
+class MinuteRates(Struct, frozen=True):
     """What one minute brought: steps kept, swaps lost, attempts refused."""
 
     minute_ms: int
@@ -87,7 +87,7 @@ class RefusalRow(Struct, frozen=True):
     refusal: Refusal
 
 
-class RefusalProof(Struct, frozen=True):
+class RefusalVerification(Struct, frozen=True):
     """How many refusals are linked, and the sequence of the first that is not."""
 
     linked: int
@@ -95,16 +95,16 @@ class RefusalProof(Struct, frozen=True):
 
 
 @runtime_checkable
-class Sight(Protocol):
+class Statistics(Protocol):
     """A store that can be seen as a whole."""
 
-    async def counts(self, kind: str) -> tuple[Count, ...]:
+    async def counts(self, kind: str) -> tuple[StateCount, ...]:
         """The population of every state, by revision."""
 
-    async def dwell(self, kind: str, *, since_ms: int) -> tuple[Dwell, ...]:
+    async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Dwell times of stays that ended since a day, by state."""
 
-    async def rates(self, kind: str, *, since_ms: int) -> tuple[Minute, ...]:
+    async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """What each minute since a time brought, in order; minutes that brought nothing are left out."""
 
     async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
@@ -112,7 +112,7 @@ class Sight(Protocol):
 
 
 @runtime_checkable
-class RefusalSight(Protocol):
+class RefusalHistory(Protocol):
     """A store whose refusals can be read back."""
 
     async def refusals_before(
@@ -120,7 +120,7 @@ class RefusalSight(Protocol):
     ) -> tuple[RefusalRow, ...]:
         """Refusals before a sequence number (None: the newest), newest first."""
 
-    async def prove_refusals(self) -> RefusalProof:
+    async def prove_refusals(self) -> RefusalVerification:
         """Follow the chain of refusals from its beginning."""
 
 
@@ -131,6 +131,6 @@ def entities_in(chart: Chart, counts: Mapping[str, int]) -> int:
     """
     tops = [counts.get(chart.states[each].id, 0) for each in chart.states[0].children]
     found = max(tops, default=0) if chart.states[0].type == "parallel" else sum(tops)
-    ended = sum(counts.get(each, 0) for each in ENDED_AS.values())
-    elsewhere = max((entities for state, entities in counts.items() if state not in ENDED_AS.values()), default=0)
+    ended = sum(counts.get(each, 0) for each in ENDED_STATES.values())
+    elsewhere = max((entities for state, entities in counts.items() if state not in ENDED_STATES.values()), default=0)
     return (found or elsewhere) + ended

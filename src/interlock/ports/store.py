@@ -17,32 +17,34 @@ from msgspec import Struct
 
 from interlock.errors import UsageError
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.record import Record
-from interlock.model.journal.work import Left, Place
+from interlock.model.journal.record import JournalRecord
+from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.snapshot import Snapshot
 
 PAGE_MAX = 1_000
 """Rows of one answer of `find` and entries of one answer of `read`: longer ones are asked for page by page."""
 
 
-ENDED_AS: Mapping[str | None, str] = {"cancelled": ":cancelled", "failed": ":failed"}
+ENDED_STATES: Mapping[str | None, str] = {"cancelled": ":cancelled", "failed": ":failed"}
 """Where an entity stands in lists and counts once it ended without a final state, by how it ended: in no state any
 more, so that states hold the living and those who are done. No chart can name a state so."""
 
 
-def stands_in(ended: str | None, states: tuple[str, ...]) -> tuple[str, ...]:
+def listed_states(ended: str | None, states: tuple[str, ...]) -> tuple[str, ...]:
     """Where an entity stands in lists and counts: in its states, or, ended without a final one, by how it ended."""
-    return (ENDED_AS[ended],) if ended in ENDED_AS else states
+    return (ENDED_STATES[ended],) if ended in ENDED_STATES else states
 
 
 class Append(Struct, frozen=True):
     """One step to keep: the entry, the snapshot it leads to, and the version it was computed on (0: creation).
 
     `states` are the ids of all active states after it, compounds too; `tags` those of the active states: for lists
-    and counts, in which an entity that ended without a final state stands in `ENDED_AS` instead, with no tag. `left` is
+    and counts, in which an entity that ended without a final state stands in `ENDED_STATES` instead, with no tag.
+    `left` is
     the work that a store which keeps work (`ports.work`) writes with it. `fence`: only if this work is still there, and
-    this its newest attempt; else the answer is `Stale`. `sent_ms` is when its sender first sent it, if that is known: a
-    store that forgets keys by their number answers `Forgotten` where it may have had this one.
+    this its newest attempt; else the answer is `StaleAttempt`. `sent_ms` is when its sender first sent it, if that is
+    known: a
+    store that forgets keys by their number answers `KeyExpired` where it may have had this one.
     """
 
     kind: str
@@ -52,8 +54,8 @@ class Append(Struct, frozen=True):
     snapshot: Snapshot
     states: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    left: Left = Left()
-    fence: tuple[Place, int] | None = None
+    left: WorkDelta = WorkDelta()
+    fence: tuple[WorkId, int] | None = None
     sent_ms: int | None = None
 
 
@@ -76,13 +78,13 @@ class Conflict(Struct, frozen=True):
     version: int
 
 
-class Stale(Struct, frozen=True):
+class StaleAttempt(Struct, frozen=True):
     """The work that the entry would answer is gone, or in newer hands; nothing was written."""
 
     version: int
 
 
-class Forgotten(Struct, frozen=True):
+class KeyExpired(Struct, frozen=True):
     """The key is not known, but the event was sent no later than entries whose keys are forgotten; nothing was written.
 
     It may have been kept before. `version` is that of the entity, `time_ms` the time up to which keys may be forgotten.
@@ -94,7 +96,7 @@ class Forgotten(Struct, frozen=True):
     time_ms: int
 
 
-Answer = Appended | Duplicate | Conflict | Stale | Forgotten
+AppendResult = Appended | Duplicate | Conflict | StaleAttempt | KeyExpired
 """What became of an append."""
 
 
@@ -107,11 +109,12 @@ class Loaded(Struct, frozen=True):
     version: int
     time_ms: int
     snapshot: Snapshot | None
-    records: tuple[Record, ...] = ()
+    records: tuple[JournalRecord, ...] = ()
 
 
-class Query(Struct, frozen=True, kw_only=True):
-    """Which entities to list: by kind, state (atomic or not; or one of `ENDED_AS`), age, tag, revision, id prefix; from
+class EntityQuery(Struct, frozen=True, kw_only=True):
+    """Which entities to list: by kind, state (atomic or not; or one of `ENDED_STATES`), age, tag, revision, id
+    prefix; from
     a cursor on.
 
     What has been in its state longest comes first; a list by prefix, where somebody looks for ids, is in their order.
@@ -134,7 +137,7 @@ class Query(Struct, frozen=True, kw_only=True):
             raise UsageError(f"limit={self.limit!r:.40} is no number of rows", code="limit.range", hint=hint)
 
 
-class Row(Struct, frozen=True):
+class EntityRow(Struct, frozen=True):
     """One entity in a list."""
 
     entity: str
@@ -147,14 +150,14 @@ class Row(Struct, frozen=True):
     ended: str | None = None
 
 
-class Page(Struct, frozen=True):
+class EntityPage(Struct, frozen=True):
     """Rows in order, and the cursor of the next page, or None when this was the last.
 
     `left_out` names what could not be read, by the store that noticed (`FileStore`): whether it belongs to the list,
     nobody knows. A database lists by its own rows, and notices nothing.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[EntityRow, ...]
     after: str | None = None
     left_out: tuple[str, ...] = ()
 
@@ -174,19 +177,19 @@ class Refusal(Struct, frozen=True):
 class Store(Protocol):
     """Where journals live. Safe for many callers at once, in one process and in several."""
 
-    async def append(self, append: Append) -> Answer:
+    async def append(self, append: Append) -> AppendResult:
         """Keep one step, if the entity still is at the expected version and its key is new."""
 
     async def load(self, entity: str, *, key: str | None = None) -> Loaded | Duplicate | None:
         """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """The verified records after a version, in order. Raises CorruptionError at the first bad link.
 
         As many as `limit` says, and `PAGE_MAX` at most; fewer only where the journal ends.
         """
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
 
     async def kinds(self) -> tuple[str, ...]:
@@ -205,7 +208,7 @@ class RefusalLog(Protocol):
 
 
 @runtime_checkable
-class Names(Protocol):
+class EntityNames(Protocol):
     """A store whose lists pass over what is damaged, and which can name that too."""
 
     async def names(self) -> tuple[str, ...]:
@@ -213,7 +216,7 @@ class Names(Protocol):
 
 
 @runtime_checkable
-class Derived(Protocol):
+class DerivedRows(Protocol):
     """A store that keeps, beside its journals, rows that lists, counts and known keys are answered from."""
 
     async def differences(self, entity: str | None = None) -> tuple[str, ...]:
@@ -221,10 +224,10 @@ class Derived(Protocol):
 
 
 @runtime_checkable
-class Archive(Protocol):
+class JournalArchive(Protocol):
     """A store that takes over journals written elsewhere."""
 
-    async def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
+    async def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
         """Keep verified records as they are, byte for byte, after those already here; give the version reached.
 
         `append` says what the last of them leads to. Records that are here already are passed over, so it may be
@@ -233,7 +236,7 @@ class Archive(Protocol):
 
 
 @runtime_checkable
-class Releasing(Protocol):
+class JournalRelease(Protocol):
     """A store that lets go of journals once an archive has them."""
 
     async def release(self, entity: str, *, version: int, archive: str) -> bool:

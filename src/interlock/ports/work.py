@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from interlock.model.journal.work import Lane, Place, Work
+from interlock.model.journal.work import Lane, Work, WorkId
 from interlock.ports.store import Refusal
 
 
@@ -34,7 +34,7 @@ class Claim(Struct, frozen=True):
         return f"{self.entity}/{place.version}/{place.ordinal}"
 
 
-class Settled(Struct, frozen=True):
+class Settlement(Struct, frozen=True):
     """What became of a claim: `done`; `again` at a time, after a failure or (`lapsed`) without one; `wait` for another
     to go on with it; `dead`. One that was not even `begun` does not count as an attempt.
 
@@ -56,7 +56,7 @@ class WorkQuery(Struct, frozen=True, kw_only=True):
     lane: Lane | None = None
     name: str | None = None
     entity: str | None = None
-    place: Place | None = None
+    place: WorkId | None = None
     dead: bool | None = None
     after: str | None = None
     limit: int = 50
@@ -95,7 +95,7 @@ class WorkStore(Protocol):
     async def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
         """Hold claims longer: each as it stands now, or None when it is no longer ours."""
 
-    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go of claims; False for each that was no longer ours to let go."""
 
     async def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
@@ -106,20 +106,20 @@ class WorkStore(Protocol):
 
 
 @runtime_checkable
-class WorkDesk(Protocol):
+class WorkAdmin(Protocol):
     """A store on which an operator can retry or drop work.
 
     `audit` says who did it. The store keeps it with the act: both are durable, or neither is. A store that cannot keep
     both in one write (`FileStore`) keeps the audit row first. When the act does nothing, no audit row is kept.
     """
 
-    async def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again under its key, from its first attempt; False when there is no such."""
 
-    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let work that is not dead be tried again, as `WorkStore.settle` does; False when it has changed since."""
 
-    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
+    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
         """Forget work; False when there is no such."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from interlock.model.chart import Chart
 from interlock.model.snapshot import Snapshot
-from interlock.render.picture import Drawn, Options, check_states, drawn, drawn_diff, text_tree
+from interlock.render.picture import Options, SvgResult, check_states, draw_diff_svg, draw_svg, text_tree
 from interlock.render.svg.theme import theme_named
 
 _OUTPUTS = count(1)
@@ -26,7 +26,7 @@ def next_prefix() -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Depiction:
+class Drawing:
     """A chart drawn with options, or, with `before`, what differs from an earlier revision of it."""
 
     chart: Chart
@@ -43,26 +43,26 @@ class Depiction:
         """The chart as an indented tree of words."""
         return text_tree(self.chart, active=self.options.active)
 
-    def against(self, before: Chart) -> Depiction:
+    def against(self, before: Chart) -> Drawing:
         """The same drawing with what differs from an earlier revision."""
         return replace(self, before=before)
 
     def __str__(self) -> str:
         return self.text
 
-    def _drawn(self, options: Options) -> Drawn:
+    def _drawn(self, options: Options) -> SvgResult:
         if self.before is None:
-            return drawn(self.chart, options)
-        return drawn_diff(self.before, self.chart, options)
+            return draw_svg(self.chart, options)
+        return draw_diff_svg(self.before, self.chart, options)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:  # noqa: ARG002 - IPython's
         options = replace(self.options, prefix=next_prefix())
         return {"image/svg+xml": self._drawn(options).svg, "text/plain": self.text}
 
 
-def depiction(
+def make_drawing(
     chart: Chart, active: Iterable[str | Snapshot], *, theme: str = "vars", collapse: int | None = None
-) -> Depiction:
+) -> Drawing:
     """A chart with states lit, given by id or by a snapshot in which they are active.
 
     Raises UsageError for a state that is not in the chart, and for an unknown theme.
@@ -71,4 +71,4 @@ def depiction(
     for each in active:
         names += each.configuration if isinstance(each, Snapshot) else (each,)
     check_states(chart, names)
-    return Depiction(chart=chart, options=Options(active=frozenset(names), theme=theme_named(theme), collapse=collapse))
+    return Drawing(chart=chart, options=Options(active=frozenset(names), theme=theme_named(theme), collapse=collapse))

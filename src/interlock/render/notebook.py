@@ -20,7 +20,7 @@ from interlock.model.codec import encode
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.snapshot import Snapshot
 from interlock.render.drawing import next_prefix
-from interlock.render.picture import Options, drawn
+from interlock.render.picture import Options, draw_svg
 
 TEXT_MAX = 120
 """Characters of a value in a table."""
@@ -34,7 +34,7 @@ FACTS = "margin:.2em 0 .6em"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownEntity:
+class EntityView:
     """An entity: its chart with the active states lit, its context, and its last entries. `left_out`: earlier ones."""
 
     chart: Chart
@@ -75,7 +75,7 @@ class ShownEntity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownKind:
+class KindView:
     """A kind: its chart, warmer where more entities are, and how many are in each state.
 
     `more`: the count ended at its bound, so there are more.
@@ -180,4 +180,4 @@ def card(title: str, facts: str, *parts: str) -> str:
 
 
 def _drawing(chart: Chart, options: Options) -> str:
-    return drawn(chart, replace(options, theme="vars")).svg
+    return draw_svg(chart, replace(options, theme="vars")).svg

@@ -14,13 +14,13 @@ from typing import Literal
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
-from interlock.render.layout.compose import composed
+from interlock.render.layout.compose import compose_picture
 from interlock.render.layout.invariants import broken_rules
 from interlock.render.layout.level import WORK_MAX, Budget, WorkSpentError
 from interlock.render.layout.outline import outline, outline_text
-from interlock.render.shapes.boxes import Tree, state_key, tree
-from interlock.render.shapes.collapse import collapsed
-from interlock.render.shapes.compare import compared
+from interlock.render.shapes.boxes import BoxTree, make_box_tree, state_key
+from interlock.render.shapes.collapse import collapse_boxes
+from interlock.render.shapes.compare import compare_trees
 from interlock.render.shapes.geometry import Picture
 from interlock.render.svg.painter import Look, svg
 from interlock.render.svg.theme import Theme
@@ -48,26 +48,26 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class SvgResult:
     """A drawing as SVG text. `trouble` is empty, or says why it is only an outline."""
 
     svg: str
     trouble: str = ""
 
 
-def drawn(chart: Chart, options: Options | None = None) -> Drawn:
+def draw_svg(chart: Chart, options: Options | None = None) -> SvgResult:
     """The chart as SVG. Raises UsageError when a state to be lit or shut is not in the chart."""
     options = options or Options()
     check_states(chart, (*options.active, *options.shut))
-    whole = tree(chart)
+    whole = make_box_tree(chart)
     return _painted(whole, options)
 
 
-def drawn_diff(old: Chart, new: Chart, options: Options | None = None) -> Drawn:
+def draw_diff_svg(old: Chart, new: Chart, options: Options | None = None) -> SvgResult:
     """Both revisions in one SVG: what was added is green with `+`, removed red with `-`, changed amber with `~`."""
     options = options or Options()
     check_states(new, (*options.active, *options.shut))
-    return _painted(compared(tree(old), tree(new)), options)
+    return _painted(compare_trees(make_box_tree(old), make_box_tree(new)), options)
 
 
 def text_tree(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
@@ -76,7 +76,7 @@ def text_tree(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
     Raises UsageError when a state to be lit is not in the chart.
     """
     check_states(chart, active)
-    whole = tree(chart)
+    whole = make_box_tree(chart)
     return outline_text(whole, active=frozenset(_lit(whole, active))) + "\n"
 
 
@@ -87,18 +87,18 @@ def check_states(chart: Chart, names: Iterable[str]) -> None:
         raise UsageError(f'no state "{name}" in chart {chart.kind}', code="state.unknown", hint=suggestion(name, known))
 
 
-def _painted(whole: Tree, options: Options) -> Drawn:
-    shown = collapsed(whole, depth=options.collapse, states=options.shut)
-    picture = depicted(shown)
+def _painted(whole: BoxTree, options: Options) -> SvgResult:
+    shown = collapse_boxes(whole, depth=options.collapse, states=options.shut)
+    picture = lay_out(shown)
     states = dict(options.classes)
     for state in _lit(whole, options.active):
         states[state] = f"{states.get(state, '')} on".strip()
     transitions = dict.fromkeys(sorted(options.visited), "path") | dict.fromkeys(sorted(options.took), "took")
     look = Look(theme=options.theme, prefix=options.prefix, role=options.role, states=states, transitions=transitions)
-    return Drawn(svg=svg(picture, look), trouble=picture.trouble)
+    return SvgResult(svg=svg(picture, look), trouble=picture.trouble)
 
 
-def _lit(whole: Tree, active: Iterable[str]) -> list[str]:
+def _lit(whole: BoxTree, active: Iterable[str]) -> list[str]:
     """The active states with all that are around them, without the root: it always is."""
     found: dict[str, None] = {}
     for name in sorted(active):
@@ -109,7 +109,9 @@ def _lit(whole: Tree, active: Iterable[str]) -> list[str]:
     return list(found)
 
 
-def depicted(shown: Tree, *, lay: Callable[[Tree, Budget], Picture] = composed, work: int = WORK_MAX) -> Picture:
+def lay_out(
+    shown: BoxTree, *, lay: Callable[[BoxTree, Budget], Picture] = compose_picture, work: int = WORK_MAX
+) -> Picture:
     """The tree laid out; as an outline when that fails, breaks a hard rule or takes more work than it may."""
     try:
         picture = lay(shown, Budget(work))

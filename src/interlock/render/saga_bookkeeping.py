@@ -19,7 +19,7 @@ _SKIPPED = re.compile(r"context\.(?P<field>\w+)\.step == null")
 _NOT_LISTED = re.compile(r"context\.(?P<field>\w+)\.done\[(?P<quote>['\"])(?P<step>.+)(?P=quote)\] == null")
 
 
-def without_notes(chart: Chart) -> Chart:
+def hide_bookkeeping(chart: Chart) -> Chart:
     """The chart for a drawing: the same states and transitions, without the assigns to fields that sagas made."""
     fields = frozenset(field.name for state in chart.states for field in state.context if _is_made(field))
     if not fields:

@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING
 from interlock.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from interlock.ports.admission import Door, Pass
+    from interlock.ports.admission import AdmissionGate, AdmissionPermit
     from interlock.ports.clock import Clock
 
 
 class Admission:
     """Lets requests in, one `with` each, and counts those inside."""
 
-    def __init__(self, door: Door | None) -> None:
+    def __init__(self, door: AdmissionGate | None) -> None:
         self._door = door
         self._inside = 0
         self._empty = asyncio.Event()
         self._draining = False
 
-    def admitted(self) -> Pass:
+    def admitted(self) -> AdmissionPermit:
         """Leave to send, used as a `with`. Raises UnavailableError once this process takes nothing more."""
-        permit: Pass | None = None
+        permit: AdmissionPermit | None = None
         if not self._draining:
             if self._door is None:
                 return self
@@ -68,7 +68,7 @@ class _Behind:
 
     __slots__ = ("_admission", "_permit")
 
-    def __init__(self, admission: Admission, permit: Pass) -> None:
+    def __init__(self, admission: Admission, permit: AdmissionPermit) -> None:
         self._admission = admission
         self._permit = permit
 

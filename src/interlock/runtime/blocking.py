@@ -27,17 +27,17 @@ from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.limits import STOP_MS_MAX
 from interlock.model.snapshot import Snapshot
 from interlock.ports.fork import after_fork, forked_error, keep_forever
-from interlock.ports.store import Page, Query
+from interlock.ports.store import EntityPage, EntityQuery
 from interlock.ports.threads import start_thread
 from interlock.runtime.history.travel import At
-from interlock.runtime.history.verify import Proof
+from interlock.runtime.history.verify import Verification
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
-from interlock.runtime.shutdown import Drained, Signals, until_heard
-from interlock.stores.threads.wakeup import Bell
+from interlock.runtime.shutdown import DrainReport, Signals, until_heard
+from interlock.stores.threads.wakeup import WakeupPipe
 
 if TYPE_CHECKING:
-    from interlock.render.notebook import ShownEntity, ShownKind
+    from interlock.render.notebook import EntityView, KindView
 
 BELLS_MAX = 64
 """Callers that wait by a pipe at once: it has two descriptors, of which a process has few. Others wait by a lock."""
@@ -51,7 +51,7 @@ class BlockingRuntime:
     def __init__(self, opened: Callable[[], Coroutine[Any, Any, Runtime]]) -> None:
         self._loop = asyncio.new_event_loop()
         self._process = os.getpid()
-        self._bells: list[Bell | None] = [None] * BELLS_MAX  # of calls that have ended, behind those not made yet
+        self._bells: list[WakeupPipe | None] = [None] * BELLS_MAX  # of calls that have ended, behind those not made yet
         self._under_way: set[_Call[Any]] = set()  # in the loop
         self._gate = RLock()
         self._ended = False
@@ -97,14 +97,14 @@ class BlockingRuntime:
         except BaseException:  # interrupted: nobody waits for it any more, and its bell will ring for nobody
             self._give_up(call)
             raise
-        if isinstance(call.bell, Bell):
+        if isinstance(call.bell, WakeupPipe):
             self._bells.append(call.bell)
         return call.result()
 
-    def _bell(self) -> Bell | _Latch:
+    def _bell(self) -> WakeupPipe | _Latch:
         """What a call rings when it has ended."""
         try:
-            bell = self._bells.pop() or Bell()
+            bell = self._bells.pop() or WakeupPipe()
         except IndexError:
             return _Latch()
         except OSError:  # no descriptor is left
@@ -113,7 +113,7 @@ class BlockingRuntime:
         return bell
 
     def _give_up(self, call: _Call[Any]) -> None:
-        if isinstance(call.bell, Bell):
+        if isinstance(call.bell, WakeupPipe):
             self._bells.insert(0, None)
         with suppress(RuntimeError):  # the loop is closed: it has ended
             self._loop.call_soon_threadsafe(call.give_up)
@@ -191,11 +191,11 @@ class BlockingRuntime:
         """As `Runtime.journal`."""
         return self._wait(self.runtime.journal(entity, after=after, limit=limit))
 
-    def show(self, what: str, *, entries: int = 10) -> ShownEntity | ShownKind:
+    def show(self, what: str, *, entries: int = 10) -> EntityView | KindView:
         """As `Runtime.show`."""
         return self._wait(self.runtime.show(what, entries=entries))
 
-    def list(self, query: Query) -> Page:
+    def list(self, query: EntityQuery) -> EntityPage:
         """As `Runtime.list`."""
         return self._wait(self.runtime.list(query))
 
@@ -207,11 +207,11 @@ class BlockingRuntime:
         """As `Runtime.watch`, as an ordinary iterator."""
         yield from self._each(self.runtime.watch(entity, after=after, poll_ms=poll_ms))
 
-    def verify(self, entity: str) -> Proof:
+    def verify(self, entity: str) -> Verification:
         """As `Runtime.verify`."""
         return self._wait(self.runtime.verify(entity))
 
-    def verify_all(self) -> Generator[Proof, None, None]:
+    def verify_all(self) -> Generator[Verification, None, None]:
         """As `Runtime.verify_all`, as an ordinary iterator."""
         yield from self._each(self.runtime.verify_all())
 
@@ -226,13 +226,13 @@ class BlockingRuntime:
             with suppress(UnavailableError, UsageError, RuntimeError):
                 self._wait(values.aclose())
 
-    def drain(self, timeout_ms: int) -> Drained:
+    def drain(self, timeout_ms: int) -> DrainReport:
         """As `Runtime.drain`."""
         return self._wait(self.runtime.drain(timeout_ms))
 
     def run_until_signal(
         self, *, drain_ms: int = SIGNAL_DRAIN_MS, told: Callable[[int], object] = lambda _: None
-    ) -> Drained:
+    ) -> DrainReport:
         """As `Runtime.run_until_signal`."""
         heard = asyncio.Event()
         with Signals(lambda _: self._loop.call_soon_threadsafe(heard.set)) as signals:
@@ -257,7 +257,7 @@ class _Call(Generic[T]):
 
     __slots__ = ("_context", "_coroutine", "_task", "_under_way", "bell")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], bell: Bell | _Latch) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], bell: WakeupPipe | _Latch) -> None:
         self.bell = bell
         self._coroutine = coroutine
         self._context = copy_context()

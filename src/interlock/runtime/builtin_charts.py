@@ -19,7 +19,7 @@ JOB_KIND = "interlock-job"
 
 CONSOLE_ROLE = "interlock.console"
 
-OWN_KINDS = frozenset({JOB_KIND})
+BUILTIN_KINDS = frozenset({JOB_KIND})
 
 JOB = """
 interlock: 1
@@ -81,7 +81,7 @@ states:
 """
 
 
-def own_kernel(kind: str) -> Kernel | None:
+def builtin_kernel(kind: str) -> Kernel | None:
     """The chart of an own kind; None for any other."""
     return _job() if kind == JOB_KIND else None
 

@@ -15,13 +15,13 @@ from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.diagnostics import suggestion
 from interlock.model.snapshot import Snapshot
-from interlock.runtime.builtin_charts import OWN_KINDS, own_kernel
+from interlock.runtime.builtin_charts import BUILTIN_KINDS, builtin_kernel
 from interlock.runtime.children import inline_kernels
 
 _BOUND = re.compile(r"(<=|>=|<|>|=)?\s*([0-9]+(?:\.[0-9]+)*)")
 
 
-class Charts:
+class ChartRegistry:
     """Kernels by kind and revision; the last one given of a kind creates new entities."""
 
     def __init__(self, kernels: Iterable[Kernel]) -> None:
@@ -34,7 +34,7 @@ class Charts:
 
     def _add(self, kernel: Kernel) -> None:
         """Know a chart and those written in place in it: entities of these go on by kind and revision, too."""
-        if kernel.chart.kind in OWN_KINDS:
+        if kernel.chart.kind in BUILTIN_KINDS:
             message = f"a chart is called `{kernel.chart.kind}`, which is a kind of the package's own"
             raise UsageError(message, code="kind.reserved", hint="give it another name")
         place = (kernel.chart.kind, kernel.chart.revision)
@@ -53,7 +53,7 @@ class Charts:
 
     def revisions(self, kind: str) -> dict[str, Kernel]:
         """The charts of a kind by revision, in the order given; the last but for inline ones creates new entities."""
-        own = own_kernel(kind)
+        own = builtin_kernel(kind)
         if own is not None:
             return {own.chart.revision: own}
         return {revision: kernel for (each, revision), kernel in self._all.items() if each == kind}
@@ -65,7 +65,7 @@ class Charts:
 
     def current(self, kind: str) -> Kernel:
         """The chart for new entities of a kind. Raises NotFoundError when there is none."""
-        found = self._current.get(kind) or own_kernel(kind)
+        found = self._current.get(kind) or builtin_kernel(kind)
         if found is None:
             known = ", ".join(self._current) or "none"
             hint = suggestion(kind, self._current) or f"the kinds here are {known}"
@@ -77,7 +77,7 @@ class Charts:
         found = self._all.get((kind, revision))
         if found is not None:
             return found
-        current = self._current.get(kind) or own_kernel(kind)
+        current = self._current.get(kind) or builtin_kernel(kind)
         if current is None:  # the entity is there: another process may have its chart
             message = f"this process has no chart of kind `{kind}`, by which its entities could go on"
             raise UnavailableError(message, code="kind.unknown", hint="load that chart too")

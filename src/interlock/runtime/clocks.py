@@ -22,14 +22,14 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.effects.retry import Policy, backoff_ms, code_of
+from interlock.effects.retry import RetryPolicy, backoff_ms, code_of
 from interlock.effects.waiting import is_put_off_too_far
 from interlock.errors import InterlockError
 from interlock.model.limits import AHEAD_ENTITIES_MAX, CLOCK_AHEAD_MS_MAX, LEASE_MS
 from interlock.ports.clock import Clock
 from interlock.ports.leases import ClockCorrection, LeaseStore, StampSight
-from interlock.ports.store import PAGE_MAX, Loaded, Query, Store
-from interlock.ports.work import Claim, Settled, WorkQuery, WorkRow, WorkStore
+from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded, Store
+from interlock.ports.work import Claim, Settlement, WorkQuery, WorkRow, WorkStore
 
 ENTITIES_WALKED_MAX = 50_000
 """Entities of a store without an index for it that are looked at, when a person asks which are ahead."""
@@ -37,7 +37,7 @@ ENTITIES_WALKED_MAX = 50_000
 PAGE_ROWS = 1_000
 """Pieces of work in one page."""
 
-_AGAIN = Policy(backoff_ms_min=200, backoff_ms_max=60_000, full_jitter=False)
+_AGAIN = RetryPolicy(backoff_ms_min=200, backoff_ms_max=60_000, full_jitter=False)
 """How long what could not be put right waits: another process performs the work, or the store is away."""
 
 _log = logging.getLogger("interlock.runtime")
@@ -87,7 +87,7 @@ async def _entities_ahead(store: Store, latest_ms: int, limit: int) -> tuple[tup
     for kind in await store.kinds():
         cursor: str | None = None
         while walked < ENTITIES_WALKED_MAX and len(names) < limit:
-            page = await store.find(Query(kind=kind, after=cursor, limit=PAGE_MAX))
+            page = await store.find(EntityQuery(kind=kind, after=cursor, limit=PAGE_MAX))
             names += [row.entity for row in page.rows if row.changed_ms > latest_ms]
             walked, cursor = walked + len(page.rows), page.after
             if cursor is None:
@@ -189,7 +189,7 @@ class ClockRepair:
         if not rows:
             return True
         now_ms = self._clock.now_ms()
-        settled = tuple(Settled(_as_claim(row), "again", now_ms, row.error, lapsed=True) for row in rows)
+        settled = tuple(Settlement(_as_claim(row), "again", now_ms, row.error, lapsed=True) for row in rows)
         kept = await self._work.settle(settled, now_ms=now_ms)
         _log.warning("work that a wrong clock had put off is due now", extra={"count": sum(kept)})
         return all(kept)

@@ -19,7 +19,7 @@ from interlock.model.keys import OWN, REQUESTS
 from interlock.ports.store import Duplicate, Store
 
 
-async def known(store: Store, entity: str, version: int, *, key: str, event: str) -> Receipt:
+async def resolve_duplicate(store: Store, entity: str, version: int, *, key: str, event: str) -> Receipt:
     """The answer to an event whose key was kept with a version. Raises UsageError when that was another event."""
     is_own = key.startswith(OWN) and not key.startswith(REQUESTS)
     kept = None if is_own else await _kept(store, entity, version)

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from interlock.effects.retry import Policy, backoff_ms, code_of, error_facts, shown_message
+from interlock.effects.retry import RetryPolicy, backoff_ms, code_of, error_facts, shown_message
 from interlock.errors import ConflictError, InterlockError, NotFoundError, UnavailableError
 from interlock.model.codec import plain
 from interlock.model.journal.entry import Receipt
@@ -36,7 +36,7 @@ from interlock.model.journal.message import Message, decode_message
 from interlock.model.keys import bus_key
 from interlock.model.limits import NAME_BYTES_MAX
 from interlock.model.storable import shown
-from interlock.ports.bus import Bus, Incoming, Source
+from interlock.ports.bus import Bus, IncomingMessage, MessageSource
 from interlock.ports.fork import after_fork, keep_forever
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.sender import EXPIRED
@@ -56,7 +56,7 @@ UNFORESEEN_FAILURES = 5
 DEAD_TYPE = "interlock.message.dead"
 """The type of the message that a dead letter is, on the bus for them."""
 
-_AGAIN = Policy(backoff_ms_min=200, backoff_ms_max=30_000)
+_AGAIN = RetryPolicy(backoff_ms_min=200, backoff_ms_max=30_000)
 _log = logging.getLogger("interlock.intake")
 
 
@@ -73,12 +73,12 @@ Route = Callable[[Message], Delivery | Awaitable[Delivery | None] | None]
 """What a message becomes; None: it is for others. It must not act, and say the same of a message that comes again."""
 
 
-class Intake:
+class Consumer:
     """Takes messages in, from `async with` to its end, or while `run` runs."""
 
     def __init__(
         self,
-        source: Source,
+        source: MessageSource,
         runtime: Runtime,
         route: Route,
         *,
@@ -94,9 +94,9 @@ class Intake:
         self._principal = principal
         self._ordered = ordered
         self._dead = dead
-        self._lines: dict[str, deque[Incoming]] = {}
+        self._lines: dict[str, deque[IncomingMessage]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unanswered: list[Incoming] = []
+        self._unanswered: list[IncomingMessage] = []
         self._room = asyncio.Semaphore(IN_HAND_MAX)
         self._last: OrderedDict[tuple[str, str], str] = OrderedDict()
         after_fork(self, keep_forever)  # finalizers of inherited connections would act on the parent's
@@ -151,7 +151,7 @@ class Intake:
             await self._clock.sleep_ms(backoff_ms(_AGAIN, failures, 0.5 + self._clock.jitter() / 2))
             failures += 1
 
-    async def _next(self, found: AsyncGenerator[Incoming, None]) -> Incoming:
+    async def _next(self, found: AsyncGenerator[IncomingMessage, None]) -> IncomingMessage:
         """The next message, asked for once there is room for it."""
         await self._room.acquire()
         try:
@@ -160,7 +160,7 @@ class Intake:
             self._room.release()
             raise
 
-    def _put_in_line(self, incoming: Incoming) -> None:
+    def _put_in_line(self, incoming: IncomingMessage) -> None:
         """Behind what its source entity said before; what is no message has a line of its own."""
         try:
             message = decode_message(incoming.body)
@@ -191,7 +191,7 @@ class Intake:
             self._unanswered += line
             del self._lines[name]
 
-    async def _returned(self, incoming: Incoming) -> None:
+    async def _returned(self, incoming: IncomingMessage) -> None:
         """Put back, after a while: a message that fails each time must not keep everybody busy."""
         with suppress(_Stopped):
             await self._wait(UNFORESEEN_FAILURES)
@@ -200,7 +200,7 @@ class Intake:
 
     # Taking
 
-    async def _take(self, incoming: Incoming) -> None:
+    async def _take(self, incoming: IncomingMessage) -> None:
         try:
             message = decode_message(incoming.body)
             delivery = await self._routed(message)
@@ -294,7 +294,7 @@ class Intake:
             if len(self._last) > SOURCES_MAX:
                 self._last.popitem(last=False)
 
-    async def _set_aside(self, incoming: Incoming, error: InterlockError) -> None:
+    async def _set_aside(self, incoming: IncomingMessage, error: InterlockError) -> None:
         """Where a person finds it, with the reason."""
         self.counts["dead"] += 1
         facts = {"code": code_of(error), "error": shown_message(error), "hint": error.hint}

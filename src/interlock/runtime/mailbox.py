@@ -21,7 +21,7 @@ from interlock.errors import UnavailableError
 from interlock.model.limits import MAILBOX_MAX, PASSED_OVER_MAX
 
 
-class Level(IntEnum):
+class Priority(IntEnum):
     """Who goes first."""
 
     RESULT = 0
@@ -35,22 +35,22 @@ class Mailbox:
     __slots__ = ("_asked", "_passed", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: tuple[deque[tuple[int, Future[None]]], ...] = tuple(deque() for _ in Level)
+        self._waiting: tuple[deque[tuple[int, Future[None]]], ...] = tuple(deque() for _ in Priority)
         self._asked = 0
         self._passed = 0
 
-    def is_full(self, level: Level) -> bool:
+    def is_full(self, level: Priority) -> bool:
         """Whether one more of this level is one too many."""
-        return level is Level.OUTSIDE and len(self._waiting[level]) >= MAILBOX_MAX
+        return level is Priority.OUTSIDE and len(self._waiting[level]) >= MAILBOX_MAX
 
-    def join(self, level: Level) -> tuple[int, Future[None]]:
+    def join(self, level: Priority) -> tuple[int, Future[None]]:
         """Wait in line: a number, and what to await."""
         self._asked += 1
         place = self._asked, get_running_loop().create_future()
         self._waiting[level].append(place)
         return place
 
-    def give_up(self, level: Level, place: tuple[int, Future[None]]) -> None:
+    def give_up(self, level: Priority, place: tuple[int, Future[None]]) -> None:
         """Leave the line, unless called and passed over meanwhile."""
         if place in self._waiting[level]:
             self._waiting[level].remove(place)
@@ -73,11 +73,11 @@ class Mailbox:
         return oldest
 
 
-Busy = dict[str, Mailbox | None]
+Mailboxes = dict[str, Mailbox | None]
 """Entities that are being stepped, with those who wait for them; None while nobody does."""
 
 
-class Turn:
+class EntityTurn:
     """`async with Turn(busy, entity)`: the only step of that entity meanwhile.
 
     Raises UnavailableError, `mailbox.full`, when too many wait for it already.
@@ -85,7 +85,7 @@ class Turn:
 
     __slots__ = ("_busy", "_entity", "_level")
 
-    def __init__(self, busy: Busy, entity: str, level: Level = Level.OUTSIDE) -> None:
+    def __init__(self, busy: Mailboxes, entity: str, level: Priority = Priority.OUTSIDE) -> None:
         self._busy = busy
         self._entity = entity
         self._level = level

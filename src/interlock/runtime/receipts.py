@@ -20,7 +20,7 @@ from interlock.model.step import Step
 _log = logging.getLogger("interlock.runtime")
 
 
-def entry_of(event: Event, before: tuple[str, ...], step: Step, key: str, trace: str | None) -> Entry:
+def build_entry(event: Event, before: tuple[str, ...], step: Step, key: str, trace: str | None) -> Entry:
     """The entry of a step. Raises RejectedError when it, or the snapshot it leads to, is too large to keep."""
     snapshot = step.snapshot
     entry = Entry(
@@ -42,14 +42,14 @@ def entry_of(event: Event, before: tuple[str, ...], step: Step, key: str, trace:
     return entry
 
 
-def tell_faults(entry: Entry, step: Step) -> None:
+def log_faults(entry: Entry, step: Step) -> None:
     """Warn of what went wrong inside a step that was kept. Without its message: that may quote what a sender gave."""
     for fault in step.faults:
         facts = {"entity_id": step.snapshot.entity, "version": entry.version, "event": entry.event.name}
         _log.warning("no transition took an error", extra={**facts, "code": fault.code, "place": fault.place})
 
 
-def receipt_of(snapshot: Snapshot, verdict: Step | str) -> Receipt:
+def build_receipt(snapshot: Snapshot, verdict: Step | str) -> Receipt:
     """The receipt of a verdict that nothing was written for: a denial, a refusal, or what a step would do."""
     entity = snapshot.entity
     if isinstance(verdict, str):

@@ -27,7 +27,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 """Categories of characters that people do not see, or see as a plain space: controls, marks of direction, no width."""
 
 
-def checked_entity(entity: str) -> str:
+def check_entity(entity: str) -> str:
     """The kind of an entity id shaped `kind/id`."""
     _check_text(entity, "entity id", ENTITY_ID_BYTES_MAX, "entity.malformed")
     kind, _, rest = entity.partition("/")
@@ -36,7 +36,7 @@ def checked_entity(entity: str) -> str:
     return kind
 
 
-def check_new(entity: str) -> None:
+def check_new_entity(entity: str) -> None:
     """The id of an entity that is to begin: no path, and nothing in it that people cannot see, or see as another.
 
     Asked of new ones only: whoever has others goes on with them. Stores keep every id apart from all others as it is.
@@ -101,7 +101,7 @@ def check_sent(sent_ms: int | None) -> None:
         raise UsageError(f"sent_ms is whole milliseconds, not {sent_ms!r:.60}", code="sent.malformed", hint=hint)
 
 
-def check_part(after: int, limit: int | None = None) -> None:
+def check_range(after: int, limit: int | None = None) -> None:
     """Which part of a journal is asked for: after a version, and how many entries, or all of them."""
     if type(after) is not int or not 0 <= after <= VERSION_MAX:
         message = f"after={after!r:.40} is no version"

@@ -19,44 +19,44 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
-from interlock.effects.lanes import Stopped
+from interlock.effects.lanes import StopReport
 from interlock.errors import CorruptionError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry, Receipt
-from interlock.model.journal.work import Left, Place
+from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.json_value import payload_refusal
 from interlock.model.keys import OwnKey
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Fault
-from interlock.ports.admission import Door, Draining
+from interlock.ports.admission import AdmissionGate, DrainableGate
 from interlock.ports.clock import Clock, wait_to_poll
-from interlock.ports.delivery import NOT_HERE
+from interlock.ports.delivery import CHART_MISSING_CODES
 from interlock.ports.fork import after_fork, keep_forever
-from interlock.ports.store import Page, Query, Store
+from interlock.ports.store import EntityPage, EntityQuery, Store
 from interlock.runtime.admission import Admission
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.travel import At, entries_after, state_at
-from interlock.runtime.history.verify import Proof, verify_entity, verify_store
-from interlock.runtime.mailbox import Level
+from interlock.runtime.history.verify import Verification, verify_entity, verify_store
+from interlock.runtime.mailbox import Priority
 from interlock.runtime.request_checks import (
+    check_entity,
     check_event,
     check_expected,
     check_key,
-    check_new,
-    check_part,
+    check_new_entity,
+    check_range,
     check_sender,
     check_sent,
-    checked_entity,
 )
-from interlock.runtime.sender import EXPIRED, Given, Steps
+from interlock.runtime.sender import EXPIRED, EntitySender, SendRequest
 from interlock.runtime.shutdown import DRAIN_MS as SIGNAL_DRAIN_MS
-from interlock.runtime.shutdown import Drained, until_signal
+from interlock.runtime.shutdown import DrainReport, until_signal
 
 if TYPE_CHECKING:
-    from interlock.render.notebook import ShownEntity, ShownKind
+    from interlock.render.notebook import EntityView, KindView
 
 DRAIN_MS = 10_000
 """How long work in hand may take to finish when a runtime closes."""
@@ -66,7 +66,13 @@ class Runtime:
     """Entities of some charts on one store."""
 
     def __init__(
-        self, store: Store, charts: Charts, clock: Clock, door: Door | None = None, *, messages: bool = False
+        self,
+        store: Store,
+        charts: ChartRegistry,
+        clock: Clock,
+        door: AdmissionGate | None = None,
+        *,
+        messages: bool = False,
     ) -> None:
         self.store = store
         self.charts = charts
@@ -74,7 +80,7 @@ class Runtime:
         self.door = door
         self.drain_ms = DRAIN_MS
         self._admission = Admission(door)
-        self._steps = Steps(store, charts, clock, messages=messages)
+        self._steps = EntitySender(store, charts, clock, messages=messages)
         self._endings: list[Callable[[], Awaitable[object]]] = []
         self._drain_listeners: list[Callable[[], None]] = []
         self._process = os.getpid()
@@ -96,12 +102,12 @@ class Runtime:
         Raises NotFoundError for an unknown kind, RejectedError when the chart refuses the context, UsageError
         (`key.reused`) when an event has the key.
         """
-        kind = checked_entity(entity)
+        kind = check_entity(entity)
         check_sender(principal, trace)
         if key is not None:
             check_key(key)
         try:
-            check_new(entity)
+            check_new_entity(entity)
         except UsageError:
             if await self.store.load(entity) is None:
                 raise
@@ -188,10 +194,10 @@ class Runtime:
         trace: str | None = None,
         expected: int | None = None,
         sent_ms: int | None = None,
-    ) -> Given:
+    ) -> SendRequest:
         """What a sender gives, once it is known to be well formed. What is not given is not looked at: most is not."""
         if type(entity) is not str or entity not in self._steps.snapshots:  # those were looked at before
-            checked_entity(entity)
+            check_entity(entity)
         check_event(event)
         if principal is not None or trace is not None:
             check_sender(principal, trace)
@@ -207,7 +213,7 @@ class Runtime:
         elif sent_ms is not None:
             problem = self._expiry(sent_ms)
         given = Event(event, payload, key, key, _plain(principal))
-        return Given(given, key or "_", expected, trace, problem, sent_ms=sent_ms)
+        return SendRequest(given, key or "_", expected, trace, problem, sent_ms=sent_ms)
 
     def _expiry(self, sent_ms: int) -> Fault | None:
         """Why an event of this age is refused if its key is not known; None when it is young enough."""
@@ -216,11 +222,11 @@ class Runtime:
     # For those who perform the work that entries leave
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, answers: Place | None = None, fence: int | None = None
+        self, entity: str, event: Event, *, key: str, answers: WorkId | None = None, fence: int | None = None
     ) -> Receipt:
         """Give an entity an event of the driver's own, under a key of the driver's own; see `ports.driver`."""
-        level = Level.SEND if answers is None else Level.RESULT
-        return await self._steps.give(entity, Given(event, key, answers=answers, fence=fence, level=level))
+        level = Priority.SEND if answers is None else Priority.RESULT
+        return await self._steps.give(entity, SendRequest(event, key, answers=answers, fence=fence, level=level))
 
     async def is_here(self, entity: str) -> bool:
         """Whether this process has the chart of an entity, in its revision; True for one that is not there at all."""
@@ -231,7 +237,7 @@ class Runtime:
         except NotFoundError:
             return True
         except UnavailableError as error:
-            if error.code not in NOT_HERE:
+            if error.code not in CHART_MISSING_CODES:
                 raise
             return False
         return True
@@ -240,7 +246,7 @@ class Runtime:
         """Create a child; creating it again is `duplicate`."""
         return await self._steps.begin(entity, kernel, context, key=None, parent=parent, token="_child")  # noqa: S106 - a key
 
-    def on_work(self, listener: Callable[[Left], None]) -> Callable[[], None]:
+    def on_work(self, listener: Callable[[WorkDelta], None]) -> Callable[[], None]:
         """Call a function with the work that each entry of this process leaves; gives what ends that."""
         self._steps.listeners.append(listener)
         return lambda: self._steps.listeners.remove(listener)
@@ -263,7 +269,7 @@ class Runtime:
 
         Raises NotFoundError when there was nothing then, or no longer is: an archive may have its journal.
         """
-        checked_entity(entity)
+        check_entity(entity)
         if at is None:
             snapshot, _ = await self._steps.loaded(entity)
             return snapshot
@@ -280,22 +286,22 @@ class Runtime:
         Raises NotFoundError when there is no such entity, or an archive has its journal; UsageError for an `after`
         below 0 or a `limit` below 1.
         """
-        checked_entity(entity)
-        check_part(after, limit)
+        check_entity(entity)
+        check_range(after, limit)
         found = await entries_after(self.store, entity, after=after, limit=limit)
         if not found:  # nothing more, or nothing at all
             await self._steps.found(entity)
         return found
 
-    async def show(self, what: str, *, entries: int = 10) -> ShownEntity | ShownKind:
+    async def show(self, what: str, *, entries: int = 10) -> EntityView | KindView:
         """An entity, `kind/id`, with its last entries, or the population of a kind: as notebooks show it."""
         from interlock.runtime.notebook import shown  # a worker never draws, and does not wait for what draws
 
         return await shown(self, what, entries=entries)
 
-    async def list(self, query: Query) -> Page:
+    async def list(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, page by page. Raises UsageError for anything but a Query."""
-        if not isinstance(cast("object", query), Query):
+        if not isinstance(cast("object", query), EntityQuery):
             hint = 'write interlock.Query(kind="order")'
             raise UsageError(f"`list` takes a Query, not {query!r:.80}", code="query.malformed", hint=hint)
         return await self.store.find(query)
@@ -305,8 +311,8 @@ class Runtime:
 
         Raises NotFoundError when there is no such entity yet: create it first.
         """
-        checked_entity(entity)
-        check_part(after)
+        check_entity(entity)
+        check_range(after)
         is_known = False
         while not self._steps.closed:
             changed = self._steps.changed.setdefault(entity, asyncio.Event())
@@ -338,12 +344,12 @@ class Runtime:
         snapshot = await self.state(entity)
         return self.charts.of(snapshot).candidates(snapshot)
 
-    async def verify(self, entity: str) -> Proof:
+    async def verify(self, entity: str) -> Verification:
         """What is proven of an entity: every link of its journal, and every entry replayed. Damage is an answer."""
-        checked_entity(entity)
+        check_entity(entity)
         return await verify_entity(self.store, self.charts, entity)
 
-    async def verify_all(self) -> AsyncGenerator[Proof, None]:
+    async def verify_all(self) -> AsyncGenerator[Verification, None]:
         """The proofs of all entities of the store, one by one."""
         async for proof in verify_store(self.store, self.charts, now_ms=self.clock.now_ms()):
             yield proof
@@ -356,7 +362,7 @@ class Runtime:
         """Call a function in the moment in which a drain begins."""
         self._drain_listeners.append(listener)
 
-    async def drain(self, timeout_ms: int) -> Drained:
+    async def drain(self, timeout_ms: int) -> DrainReport:
         """Take nothing more, let requests and work in hand finish in time, and put the rest back; tell how it went.
 
         Sends are refused from now on (`runtime.draining`); reading goes on until `close`. A lifecycle that other
@@ -366,18 +372,18 @@ class Runtime:
         for listener in self._drain_listeners:
             listener()
         began_ms = self.clock.now_ms()
-        if isinstance(self.door, Draining):
+        if isinstance(self.door, DrainableGate):
             self.door.drain(timeout=timeout_ms / 1000)  # begins at once, everywhere
         unanswered, stopped = await asyncio.gather(self._admission.drain(timeout_ms, self.clock), self._stopped())
-        if isinstance(self.door, Draining):
+        if isinstance(self.door, DrainableGate):
             left_ms = min(timeout_ms, max(0, began_ms + timeout_ms - self.clock.now_ms()))
             await self.door.drain(timeout=left_ms / 1000)
         took_ms = max(0, self.clock.now_ms() - began_ms)
-        return Drained(stopped.finished, stopped.put_back, stopped.left, unanswered, took_ms)
+        return DrainReport(stopped.finished, stopped.put_back, stopped.left, unanswered, took_ms)
 
-    async def _stopped(self) -> Stopped:
+    async def _stopped(self) -> StopReport:
         """What became of the work in hand, once everybody has ended who asked to be awaited."""
-        found = Stopped()
+        found = StopReport()
         while self._endings:
             ending, over = self._endings[-1], True
             try:
@@ -388,12 +394,12 @@ class Runtime:
             finally:
                 if over and ending in self._endings:
                     self._endings.remove(ending)
-            found = ended if isinstance(ended, Stopped) else found
+            found = ended if isinstance(ended, StopReport) else found
         return found
 
     async def run_until_signal(
         self, *, drain_ms: int = SIGNAL_DRAIN_MS, told: Callable[[int], object] = lambda _: None
-    ) -> Drained:
+    ) -> DrainReport:
         """Work until SIGTERM or SIGINT comes; then drain for so long at most, and tell how it went.
 
         A second signal ends the process at once. `told` hears the number of the first one. In the main thread only.

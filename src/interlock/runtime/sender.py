@@ -20,13 +20,13 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.effects.work_delta import left
+from interlock.effects.work_delta import work_delta
 from interlock.errors import ConflictError, RejectedError, UnavailableError
 from interlock.kernel.step import Kernel
 from interlock.model.codec import plain
 from interlock.model.event import Event
 from interlock.model.journal.entry import CREATE, Entry, Receipt
-from interlock.model.journal.work import Left, Place
+from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.model.keys import dedupe_key
 from interlock.model.limits import (
     BACKOFF_MS_MAX,
@@ -43,28 +43,28 @@ from interlock.ports.store import (
     Appended,
     Conflict,
     Duplicate,
-    Forgotten,
+    KeyExpired,
     Loaded,
     Refusal,
     RefusalLog,
-    Stale,
+    StaleAttempt,
     Store,
 )
 from interlock.ports.work import WorkStore
-from interlock.runtime.chart_registry import Charts
-from interlock.runtime.duplicates import known, known_before
-from interlock.runtime.history.replay import replayed
-from interlock.runtime.mailbox import Busy, Level, Turn
-from interlock.runtime.receipts import entry_of, receipt_of, tell_faults
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.duplicates import known_before, resolve_duplicate
+from interlock.runtime.history.replay import replay
+from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
+from interlock.runtime.receipts import build_entry, build_receipt, log_faults
 from interlock.runtime.request_checks import unknown_entity
 from interlock.trust.authorization import Authorizer
 
-NOTHING = Left()
+NOTHING = WorkDelta()
 
 EXPIRED = Fault("key.expired", "keys of that age are forgotten: it may have been taken long ago")
 
 
-class Given(Struct, frozen=True):
+class SendRequest(Struct, frozen=True):
     """An event for an entity: its key, what the sender expects, why it is refused beforehand if it is.
 
     `sent_ms` is when its sender first sent it, for stores that can tell whether its key may be forgotten.
@@ -77,26 +77,26 @@ class Given(Struct, frozen=True):
     expected: int | None = None
     trace: str | None = None
     problem: Fault | None = None
-    answers: Place | None = None
+    answers: WorkId | None = None
     fence: int | None = None
-    level: Level = Level.OUTSIDE
+    level: Priority = Priority.OUTSIDE
     sent_ms: int | None = None
     former: str | None = None
 
 
-class Steps:
+class EntitySender:
     """Steps entities of some charts on one store."""
 
-    def __init__(self, store: Store, charts: Charts, clock: Clock, *, messages: bool = False) -> None:
+    def __init__(self, store: Store, charts: ChartRegistry, clock: Clock, *, messages: bool = False) -> None:
         self.store = store
         self.charts = charts
         self.clock = clock
         self.closed = False
         self.snapshots: OrderedDict[str, tuple[Snapshot, int]] = OrderedDict()
-        self.busy: Busy = {}
+        self.busy: Mailboxes = {}
         # Kept alive by those who wait on it: with the last of them it goes.
         self.changed: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()
-        self.listeners: list[Callable[[Left], None]] = []
+        self.listeners: list[Callable[[WorkDelta], None]] = []
         # Called with an entity whose time is ahead of the clock, or None when the clock itself went back.
         self.clock_listeners: list[Callable[[str | None], None]] = []
         self._latest_ms = 0
@@ -106,11 +106,11 @@ class Steps:
         self._authorizers: dict[str, Authorizer] = {}
         self._listed: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
-    def alone(self, entity: str, level: Level = Level.OUTSIDE) -> Turn:
+    def alone(self, entity: str, level: Priority = Priority.OUTSIDE) -> EntityTurn:
         """One step of an entity at a time. Raises UnavailableError once closed."""
         if self.closed:
             raise UnavailableError("the runtime is closed", code="runtime.closed")
-        return Turn(self.busy, entity, level)
+        return EntityTurn(self.busy, entity, level)
 
     def now_ms(self) -> int:
         """The clock; those who look after wrong clocks hear when it went back by more than clocks differ."""
@@ -149,7 +149,7 @@ class Steps:
         data: dict[str, Any] = {"context": context}
         if parent is not None:
             data["parent"] = plain(parent)
-        async with self.alone(entity, Level.OUTSIDE if parent is None else Level.SEND):
+        async with self.alone(entity, Priority.OUTSIDE if parent is None else Priority.SEND):
             now = self.now_ms()
             event = Event(CREATE, data, key=key, principal=principal, time_ms=now, type="platform")
             own = key or token or f"_{self.clock.token()}"
@@ -157,10 +157,10 @@ class Steps:
                 if problem is not None:
                     raise problem
                 step = kernel.start(context, entity=entity, time_ms=now, parent=parent)
-                entry = entry_of(event, (), step, own, trace)
+                entry = build_entry(event, (), step, own, trace)
             except RejectedError as error:
                 if isinstance(found := await self.store.load(entity, key=own), Duplicate):
-                    return await known(self.store, entity, found.version, key=own, event=CREATE)
+                    return await resolve_duplicate(self.store, entity, found.version, key=own, event=CREATE)
                 if parent is None:  # a parent hears it as the error of its invoke
                     await self._tell_refusal(entity, event, "rejected", error.code, trace)
                 raise
@@ -169,14 +169,14 @@ class Steps:
             if isinstance(result, Appended):
                 self._keep(step.snapshot, now, work)
                 if step.faults:
-                    tell_faults(entry, step)
+                    log_faults(entry, step)
                 return Receipt(entity, "applied", 1, None, step.snapshot, step.effects, step.faults)
             if isinstance(result, Duplicate):
-                return await known(self.store, entity, result.version, key=own, event=CREATE)
+                return await resolve_duplicate(self.store, entity, result.version, key=own, event=CREATE)
             assert isinstance(result, Conflict)  # no work stands before an entity's first entry
             return Receipt(entity, "rejected", result.version, "entity.exists")
 
-    async def give(self, entity: str, given: Given) -> Receipt:
+    async def give(self, entity: str, given: SendRequest) -> Receipt:
         """Step an entity by an event, again on a fresh snapshot while others win."""
         async with self.alone(entity, given.level):
             for attempt in range(CONFLICT_RETRIES_MAX + 1):
@@ -188,18 +188,18 @@ class Steps:
         message = f"`{entity}`: {CONFLICT_RETRIES_MAX} swaps in a row were lost to others"
         raise ConflictError(message, code="conflict.retries", hint="nothing was written: send it again later")
 
-    async def rehearse(self, entity: str, given: Given) -> Receipt:
+    async def rehearse(self, entity: str, given: SendRequest) -> Receipt:
         """What `give` would answer now; nothing is written, not even a refusal."""
         snapshot, last_ms = await self.loaded(entity)
         kernel = self.charts.of(snapshot)
         event, key, former = self._stamped(kernel, snapshot, given, last_ms)
         verdict = self._verdict(kernel, snapshot, event, given)
         if verdict != "roles" and isinstance(found := await self.store.load(entity, key=key), Duplicate):
-            return await known(self.store, entity, found.version, key=key, event=event.name)
+            return await resolve_duplicate(self.store, entity, found.version, key=key, event=event.name)
         before = None if former is None or verdict == "roles" else await known_before(self.store, entity, former, event)
-        return receipt_of(snapshot, verdict) if before is None else before
+        return build_receipt(snapshot, verdict) if before is None else before
 
-    async def _attempt(self, entity: str, given: Given) -> Receipt | None:
+    async def _attempt(self, entity: str, given: SendRequest) -> Receipt | None:
         """One try; None when the swap was lost."""
         cached = self.snapshots.get(entity)
         snapshot, last_ms = cached if cached is not None else await self.loaded(entity)
@@ -214,7 +214,9 @@ class Steps:
             return await self._appended(kernel, snapshot, event, verdict, key, given)
         return await self._refused(snapshot, event, verdict, key, given)
 
-    def _stamped(self, kernel: Kernel, snapshot: Snapshot, given: Given, last_ms: int) -> tuple[Event, str, str | None]:
+    def _stamped(
+        self, kernel: Kernel, snapshot: Snapshot, given: SendRequest, last_ms: int
+    ) -> tuple[Event, str, str | None]:
         """The event with its time, which never goes back, the key by which it is known, and its former key if any.
 
         An answer keeps its own: under a key that a sender's event has used, a timer would never fire.
@@ -234,7 +236,7 @@ class Steps:
                     return event, *dedupe_key(event.name, value)
         return event, given.key, given.former
 
-    def _verdict(self, kernel: Kernel, snapshot: Snapshot, event: Event, given: Given) -> Step | str:
+    def _verdict(self, kernel: Kernel, snapshot: Snapshot, event: Event, given: SendRequest) -> Step | str:
         """The step, or the reason why the policy denies it.
 
         Roles come first: a stranger is denied, whatever he expects. A permit comes after `expected`: what it says of a
@@ -251,7 +253,7 @@ class Steps:
             return Step(snapshot, (), "rejected", given.problem.code, faults=(given.problem,))
         return kernel.step(snapshot, event)
 
-    def _policy(self, kernel: Kernel, given: Given) -> Authorizer | None:
+    def _policy(self, kernel: Kernel, given: SendRequest) -> Authorizer | None:
         """Who decides whether this sender may; None where everybody may.
 
         Not asked of answers: the chart itself set the timer, or invoked.
@@ -264,10 +266,10 @@ class Steps:
         return None if authorizer.is_open else authorizer
 
     async def _appended(
-        self, kernel: Kernel, snapshot: Snapshot, event: Event, step: Step, key: str, given: Given
+        self, kernel: Kernel, snapshot: Snapshot, event: Event, step: Step, key: str, given: SendRequest
     ) -> Receipt | None:
         try:
-            entry = entry_of(event, snapshot.configuration, step, key, given.trace)
+            entry = build_entry(event, snapshot.configuration, step, key, given.trace)
         except RejectedError as error:
             return await self._refused(snapshot, event, error, key, given)
         work = self._left(kernel, snapshot, step, entry, given.answers)
@@ -281,28 +283,30 @@ class Steps:
         if isinstance(result, Appended):
             self._keep(step.snapshot, event.time_ms, work)
             if step.faults:
-                tell_faults(entry, step)
+                log_faults(entry, step)
             return Receipt(
                 snapshot.entity, step.outcome, result.version, step.reason, step.snapshot, step.effects, step.faults
             )
         if isinstance(result, Duplicate):
             self.snapshots.pop(snapshot.entity, None)
-            return await known(self.store, snapshot.entity, result.version, key=key, event=event.name)
-        if isinstance(result, Stale):
+            return await resolve_duplicate(self.store, snapshot.entity, result.version, key=key, event=event.name)
+        if isinstance(result, StaleAttempt):
             return Receipt(snapshot.entity, "duplicate", result.version, "attempt.stale")
-        if isinstance(result, Forgotten):
+        if isinstance(result, KeyExpired):
             expired = Step(snapshot, (), "rejected", EXPIRED.code, faults=(EXPIRED,))
             return await self._refused(snapshot, event, expired, key, given)
         return None
 
-    def _left(self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, answers: Place | None) -> Left:
+    def _left(
+        self, kernel: Kernel, before: Snapshot | None, step: Step, entry: Entry, answers: WorkId | None
+    ) -> WorkDelta:
         if not self._keeps_work:
             return NOTHING
         work, time_ms = NOTHING, entry.event.at_ms
         if self._messages:
-            work = left(before, step, time_ms, told=entry, hidden=self._is_hidden(kernel, entry))
+            work = work_delta(before, step, time_ms, told=entry, hidden=self._is_hidden(kernel, entry))
         elif before is None or step.effects or before.timers or step.snapshot.ended is not None:
-            work = left(before, step, time_ms)
+            work = work_delta(before, step, time_ms)
         return work if answers is None else replace(work, ended=(*work.ended, answers))
 
     def _is_hidden(self, kernel: Kernel, entry: Entry) -> bool:
@@ -316,7 +320,7 @@ class Steps:
         return not hidden.isdisjoint((*entry.before, *entry.after))
 
     async def _refused(
-        self, snapshot: Snapshot, event: Event, verdict: Step | str | RejectedError, key: str, given: Given
+        self, snapshot: Snapshot, event: Event, verdict: Step | str | RejectedError, key: str, given: SendRequest
     ) -> Receipt | None:
         """A refusal, once it is known to be right: for a key never kept, on the newest snapshot. None: it is not.
 
@@ -326,7 +330,7 @@ class Steps:
         # A stranger's key is not asked for: a guessed one would answer him.
         found = await self.store.load(entity, key=None if verdict == "roles" else key)
         if isinstance(found, Duplicate):
-            return await known(self.store, entity, found.version, key=key, event=event.name)
+            return await resolve_duplicate(self.store, entity, found.version, key=key, event=event.name)
         if found is None or found.version != snapshot.version:
             return None
         if verdict == "expected":
@@ -335,7 +339,7 @@ class Steps:
             if given.answers is None:  # of an answer the work itself tells it, once it is given up
                 await self._tell_refusal(entity, event, "rejected", verdict.code, given.trace)
             raise verdict
-        receipt = receipt_of(snapshot, verdict)
+        receipt = build_receipt(snapshot, verdict)
         await self._tell_refusal(entity, event, receipt.outcome, receipt.reason or "", given.trace)
         return receipt
 
@@ -345,7 +349,7 @@ class Steps:
             who = None if event.principal is None else str(event.principal.get("id", ""))
             await self.store.refuse((Refusal(entity, event.name, outcome, reason, event.at_ms, who, trace),))
 
-    def _append(self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: Left) -> Append:
+    def _append(self, kernel: Kernel, expected: int, entry: Entry, snapshot: Snapshot, work: WorkDelta) -> Append:
         place = (snapshot.revision, snapshot.configuration)
         found = self._listed.get(place)
         if found is None:
@@ -356,7 +360,7 @@ class Steps:
             self._listed[place] = found
         return Append(snapshot.kind, snapshot.entity, expected, entry, snapshot, *found, work)
 
-    def _keep(self, snapshot: Snapshot, time_ms: int, work: Left) -> None:
+    def _keep(self, snapshot: Snapshot, time_ms: int, work: WorkDelta) -> None:
         """A step of this process is durable: the cache goes on from it, and those who wait for it hear."""
         self._cache(snapshot, time_ms)
         if self.changed and (changed := self.changed.pop(snapshot.entity, None)) is not None:
@@ -376,7 +380,7 @@ class Steps:
     async def loaded(self, entity: str) -> tuple[Snapshot, int]:
         """The snapshot as the store has it, and the time of its last entry. Raises NotFoundError."""
         found = await self.found(entity)
-        snapshot = replayed(self.charts, entity, found.snapshot, (each.entry for each in found.records))
+        snapshot = replay(self.charts, entity, found.snapshot, (each.entry for each in found.records))
         if snapshot is None:
             raise unknown_entity(entity)
         self._cache(snapshot, found.time_ms)

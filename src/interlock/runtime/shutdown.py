@@ -21,14 +21,14 @@ from typing import Any, Protocol, Self
 from msgspec import Struct
 
 from interlock.errors import UsageError
-from interlock.ports.admission import Door, Draining
+from interlock.ports.admission import AdmissionGate, DrainableGate
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DRAIN_MS = 30_000
 """How long a process that was told to stop lets work finish: as long as container platforms wait before they kill."""
 
 
-class Drained(Struct, frozen=True):
+class DrainReport(Struct, frozen=True):
     """How a drain ended: work finished, put back for others, and left running with its lease; requests without an
     answer in time; and how long it took.
     """
@@ -43,9 +43,9 @@ class Drained(Struct, frozen=True):
 class Working(Protocol):
     """A runtime, as far as its end is concerned."""
 
-    door: Door | None
+    door: AdmissionGate | None
 
-    async def drain(self, timeout_ms: int) -> Drained:
+    async def drain(self, timeout_ms: int) -> DrainReport:
         """Take nothing more, and let what is in hand finish in time."""
 
 
@@ -81,7 +81,7 @@ class Signals:
         self._heard(number)
 
 
-async def until_signal(runtime: Working, *, drain_ms: int, told: Callable[[int], object]) -> Drained:
+async def until_signal(runtime: Working, *, drain_ms: int, told: Callable[[int], object]) -> DrainReport:
     """Work until a signal comes or the shared lifecycle closes; then drain, and tell how that went.
 
     `told` is called with the number of the signal when the draining begins, or with 0 when others began it.
@@ -96,7 +96,7 @@ async def until_signal(runtime: Working, *, drain_ms: int, told: Callable[[int],
 async def until_heard(runtime: Working, heard: asyncio.Event) -> None:
     """Wait for a signal, or until the lifecycle that the runtime works behind has closed."""
     waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(heard.wait())}
-    if isinstance(runtime.door, Draining):
+    if isinstance(runtime.door, DrainableGate):
         waits.add(asyncio.ensure_future(runtime.door.closed()))
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)

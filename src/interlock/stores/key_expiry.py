@@ -25,7 +25,7 @@ MORE_MS_MAX = 1_800_000
 days to spare when a clock jumps."""
 
 
-class Boundary:
+class KeyExpiry:
     """The time up to which a process moved it, and when that was."""
 
     def __init__(self, time_ms: int) -> None:

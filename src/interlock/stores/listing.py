@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.ports.store import ENDED_AS, Append, Page, Query, Row
+from interlock.ports.store import ENDED_STATES, Append, EntityPage, EntityQuery, EntityRow
 from interlock.stores.cursor import encode_cursor
 
 Found = tuple[Any, ...]
@@ -26,9 +26,9 @@ decode_texts = msgspec.json.Decoder(tuple[str, ...]).decode
 def standing(append: Append) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The states and tags under which an entity is listed and counted after a step."""
     ended = append.snapshot.ended
-    if ended not in ENDED_AS:
+    if ended not in ENDED_STATES:
         return append.states, append.tags
-    return (ENDED_AS[ended],), ()
+    return (ENDED_STATES[ended],), ()
 
 
 def since_ms(active: Mapping[str, int], configuration: tuple[str, ...], default: int) -> int:
@@ -37,14 +37,14 @@ def since_ms(active: Mapping[str, int], configuration: tuple[str, ...], default:
     return max(times or active.values(), default=default)
 
 
-def placed(found: Found, query: Query) -> Found:
+def placed(found: Found, query: EntityQuery) -> Found:
     """The row with its place in the query's order: since when it is in that state; for a prefix, by its id alone."""
     if query.prefix:
         return (0, *found[1:])
     return found if query.state is None else (decode_active(found[9])[query.state], *found[1:])
 
 
-def matches(found: Found, query: Query) -> bool:
+def matches(found: Found, query: EntityQuery) -> bool:
     """Whether a row passes every filter, those its index has seen to included."""
     if query.prefix is not None and not found[1].startswith(query.prefix):
         return False
@@ -59,7 +59,9 @@ def matches(found: Found, query: Query) -> bool:
     return query.entered_before_ms is None or entered_ms < query.entered_before_ms
 
 
-def page(query: Query, found: list[Found], *, last: tuple[int, str] | None) -> Page:
+def page(query: EntityQuery, found: list[Found], *, last: tuple[int, str] | None) -> EntityPage:
     """These rows, with the cursor behind `last` when there may be more."""
-    rows = tuple(Row(f"{query.kind}/{each[1]}", each[2], each[3], decode_texts(each[4]), *each[5:9]) for each in found)
-    return Page(rows, None if last is None else encode_cursor(last[0], f"{query.kind}/{last[1]}"))
+    rows = tuple(
+        EntityRow(f"{query.kind}/{each[1]}", each[2], each[3], decode_texts(each[4]), *each[5:9]) for each in found
+    )
+    return EntityPage(rows, None if last is None else encode_cursor(last[0], f"{query.kind}/{last[1]}"))

@@ -17,30 +17,38 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from interlock.errors import ArchivedError, UnavailableError, UsageError
-from interlock.model.journal.record import Record, encode_record, genesis
-from interlock.model.journal.work import Lane, Place
+from interlock.model.journal.record import JournalRecord, chain_start, encode_record
+from interlock.model.journal.work import Lane, WorkId
 from interlock.model.snapshot import Snapshot
 from interlock.ports.fork import after_fork, forked_error
 from interlock.ports.leases import Downtime, Lease
-from interlock.ports.statistics import COUNT_MAX, DAY_MS, Count, Dwell, Minute, RefusalProof, RefusalRow
+from interlock.ports.statistics import (
+    COUNT_MAX,
+    DAY_MS,
+    DwellTimes,
+    MinuteRates,
+    RefusalRow,
+    RefusalVerification,
+    StateCount,
+)
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
     Appended,
     Conflict,
     Duplicate,
+    EntityPage,
+    EntityQuery,
+    EntityRow,
     Loaded,
-    Page,
-    Query,
     Refusal,
-    Row,
-    Stale,
+    StaleAttempt,
 )
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.cursor import decode_cursor, encode_cursor
 from interlock.stores.lease_table import LeaseTable
 from interlock.stores.listing import since_ms, standing
-from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, Tally
+from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, StatisticsBuffer
 from interlock.stores.work_table import WorkTable
 
 T = TypeVar("T")
@@ -65,7 +73,7 @@ class _Life(Struct):
 
     kind: str
     snapshot: Snapshot
-    records: list[Record]
+    records: list[JournalRecord]
     keys: dict[str, int]
     size: int
     created_ms: int
@@ -89,12 +97,12 @@ class MemoryStore:
         self._calls = 0
         self._work = WorkTable()
         self._leases = LeaseTable()
-        self._tally = Tally()
+        self._tally = StatisticsBuffer()
         self.refusals: list[Refusal] = []
         self._is_inherited = False
         after_fork(self, MemoryStore._inherit)
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         entry = append.entry
         await self._take_turns()
@@ -108,8 +116,8 @@ class MemoryStore:
                 self._tally.count(append.kind, CONFLICTS, entry.event.at_ms)
                 return Conflict(version)
             if append.fence is not None and self._work.fence(append.entity, append.fence[0]) != append.fence[1]:
-                return Stale(version)
-            previous = genesis(append.entity) if life is None else life.head
+                return StaleAttempt(version)
+            previous = chain_start(append.entity) if life is None else life.head
             record = encode_record(entry, durable=0 if life is None else life.size, previous=previous)
             now = entry.event.at_ms
             if life is None:
@@ -139,7 +147,7 @@ class MemoryStore:
                 return Duplicate(life.keys[key])
             return Loaded(life.snapshot.version, life.changed_ms, life.snapshot)
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """The records after a version, in order."""
         with self._lock:
             self._check_open()
@@ -151,7 +159,7 @@ class MemoryStore:
                 raise ArchivedError(entity, life.released, life.archive)
             return tuple(life.records[start : start + min(limit, PAGE_MAX)])
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
         with self._lock:
             self._check_open()
@@ -160,7 +168,7 @@ class MemoryStore:
         limit = min(query.limit, PAGE_MAX)
         rows = found[start : start + limit]
         more = len(found) > start + limit
-        return Page(tuple(self._row(entity) for _, entity in rows), encode_cursor(*rows[-1]) if more else None)
+        return EntityPage(tuple(self._row(entity) for _, entity in rows), encode_cursor(*rows[-1]) if more else None)
 
     async def kinds(self) -> tuple[str, ...]:
         """The kinds that there are entities of, sorted."""
@@ -168,7 +176,7 @@ class MemoryStore:
             self._check_open()
             return tuple(sorted({life.kind for life in self._lives.values()}))
 
-    def _matching(self, query: Query) -> Iterator[tuple[int, str]]:
+    def _matching(self, query: EntityQuery) -> Iterator[tuple[int, str]]:
         for entity, life in self._lives.items():
             if life.kind != query.kind or not entity.startswith(f"{query.kind}/{query.prefix or ''}"):
                 continue
@@ -182,10 +190,10 @@ class MemoryStore:
             if query.entered_before_ms is None or entered < query.entered_before_ms:
                 yield 0 if query.prefix else entered, entity
 
-    def _row(self, entity: str) -> Row:
+    def _row(self, entity: str) -> EntityRow:
         life = self._lives[entity]
         snapshot = life.snapshot
-        return Row(
+        return EntityRow(
             entity,
             snapshot.version,
             snapshot.revision,
@@ -210,7 +218,7 @@ class MemoryStore:
 
     # Sight: nothing is kept for it here but the tally; a memory holds few enough to count
 
-    async def counts(self, kind: str) -> tuple[Count, ...]:
+    async def counts(self, kind: str) -> tuple[StateCount, ...]:
         """The population of every state, by revision."""
         found: dict[tuple[str, str], int] = {}
         with self._lock:
@@ -219,22 +227,22 @@ class MemoryStore:
                 for state in life.entered_ms if life.kind == kind else ():
                     place = (life.snapshot.revision, state)
                     found[place] = found.get(place, 0) + 1
-        return tuple(Count(*place, entities) for place, entities in sorted(found.items()))
+        return tuple(StateCount(*place, entities) for place, entities in sorted(found.items()))
 
-    async def dwell(self, kind: str, *, since_ms: int) -> tuple[Dwell, ...]:
+    async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Dwell times of stays that ended since a day, by state."""
         found: dict[str, list[int]] = {}
         with self._lock:
             for (own, state, day_ms, bucket), stays in self._tally.stays.items():
                 if own == kind and day_ms >= since_ms // DAY_MS * DAY_MS:
                     found.setdefault(state, [0] * BUCKETS)[bucket] += stays
-        return tuple(Dwell(state, tuple(stays)) for state, stays in sorted(found.items()))
+        return tuple(DwellTimes(state, tuple(stays)) for state, stays in sorted(found.items()))
 
-    async def rates(self, kind: str, *, since_ms: int) -> tuple[Minute, ...]:
+    async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """What each minute since a time brought."""
         with self._lock:
             minutes = sorted(self._tally.minutes.items())
-            return tuple(Minute(when, *each) for (own, when), each in minutes if own == kind and when >= since_ms)
+            return tuple(MinuteRates(when, *each) for (own, when), each in minutes if own == kind and when >= since_ms)
 
     async def overdue(self, kind: str, state: str, *, before_ms: int) -> int:
         """How many entities are in a state since before a time."""
@@ -254,9 +262,9 @@ class MemoryStore:
         found = [each for each in rows if principal is None or each.refusal.principal == principal]
         return tuple(found[::-1][: max(1, min(limit, PAGE_MAX))])
 
-    async def prove_refusals(self) -> RefusalProof:
+    async def prove_refusals(self) -> RefusalVerification:
         """Memory keeps no chain: nobody else can write here."""
-        return RefusalProof(len(self.refusals))
+        return RefusalVerification(len(self.refusals))
 
     async def release(self, entity: str, *, version: int, archive: str) -> bool:
         """Drop the records of an ended entity that is still at this version; False when it is not."""
@@ -284,7 +292,7 @@ class MemoryStore:
         """Hold claims longer."""
         return await self._on_work(lambda work: work.renew(claims, until_ms=until_ms))
 
-    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go of claims."""
         return await self._on_work(lambda work: work.settle(settled, now_ms=now_ms))
 
@@ -296,15 +304,15 @@ class MemoryStore:
         """Work by lane, name and entity, page by page."""
         return await self._on_work(lambda work: work.works(query))
 
-    async def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again, from its first attempt."""
         return await self._acted(lambda work: work.revive(entity, place, now_ms=now_ms), audit)
 
-    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let work that is not dead be tried again."""
         return await self._acted(lambda work: work.settle((settled,), now_ms=now_ms)[0], audit)
 
-    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
+    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
         """Forget work."""
         return await self._acted(lambda work: work.drop(entity, place), audit)
 

@@ -53,7 +53,7 @@ def newest(store: str) -> int:
 
 
 def _sqlite(url: str) -> Schema:
-    from interlock.stores.sqlite.connection import open_reader, translated
+    from interlock.stores.sqlite.connection import open_reader, translate_error
     from interlock.stores.sqlite.files import CALLS
     from interlock.stores.sqlite.store import address
 
@@ -66,7 +66,7 @@ def _sqlite(url: str) -> Schema:
             ours = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'schema_version'").fetchone()[0]
             current = connection.execute(_SELECT_SCHEMA).fetchone()[0] if ours else 0
     except sqlite3.Error as error:
-        raise translated(error, path) from error
+        raise translate_error(error, path) from error
     return Schema("sqlite", current, newest("sqlite"))
 
 
@@ -106,15 +106,15 @@ def _unreadable(root: Path) -> InterlockError:
 
 
 async def _postgres(url: str) -> Schema:
-    from interlock.stores.postgres.address import parsed
+    from interlock.stores.postgres.address import parse_address
     from interlock.stores.postgres.opening import needing_driver
 
     with needing_driver():
-        from interlock.stores.postgres.connection import connected
+        from interlock.stores.postgres.connection import connect
         from interlock.stores.postgres.maintenance import SELECT_PLACE, SELECT_SCHEMA
 
-    place = parsed(url)
-    connection = await connected(place)
+    place = parse_address(url)
+    connection = await connect(place)
     try:
         _, has_versions = await connection.fetchrow(SELECT_PLACE, place.schema)
         current = await connection.fetchval(SELECT_SCHEMA) if has_versions else 0

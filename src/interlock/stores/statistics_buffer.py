@@ -15,7 +15,7 @@ BUCKETS = len(DWELL_BOUNDS_MS) + 1
 STEPS, CONFLICTS, REFUSALS = range(3)
 
 
-class Tally:
+class StatisticsBuffer:
     """Stays by (kind, state, day, bucket), and steps, conflicts and refusals by (kind, minute)."""
 
     __slots__ = ("minutes", "stays")
@@ -51,7 +51,7 @@ class Tally:
         self.stays = {place: count for place, count in self.stays.items() if place[2] <= now_ms}
         self.minutes = {when: counts for when, counts in self.minutes.items() if when[1] <= now_ms}
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: StatisticsBuffer) -> None:
         """Everything of another tally, too."""
         for place, count in other.stays.items():
             self.stays[place] = self.stays.get(place, 0) + count

@@ -45,9 +45,9 @@ def tenant_of(url: str) -> str:
 
             return address(url)[1]
         case "postgresql" | "postgres":
-            from interlock.stores.postgres.address import parsed
+            from interlock.stores.postgres.address import parse_address
 
-            return parsed(url).tenant
+            return parse_address(url).tenant
         case "file":
             return _of_folder(url)
         case _:
@@ -92,7 +92,7 @@ def _of_folder(url: str) -> str:
 
 
 def _sqlite(url: str, statement: str) -> tuple[str, ...]:
-    from interlock.stores.sqlite.connection import open_reader, translated
+    from interlock.stores.sqlite.connection import open_reader, translate_error
     from interlock.stores.sqlite.files import CALLS
     from interlock.stores.sqlite.store import address
 
@@ -102,25 +102,26 @@ def _sqlite(url: str, statement: str) -> tuple[str, ...]:
         with CALLS, closing(connection):
             rows = connection.execute(statement).fetchall()
     except sqlite3.Error as error:
-        raise translated(error, path) from error
+        raise translate_error(error, path) from error
     return tuple(row[0] for row in rows)
 
 
 async def _postgres(url: str, statement: str) -> tuple[str, ...]:
-    from interlock.stores.postgres.address import parsed
+    from interlock.stores.postgres.address import parse_address
     from interlock.stores.postgres.opening import needing_driver
 
     with needing_driver():
         from asyncpg import PostgresError  # type: ignore[import-untyped]  # see postgres_connect
 
-        from interlock.stores.postgres.connection import LOST, connected, translated
+        from interlock.stores.postgres.connection import CONNECTION_LOST, connect
+        from interlock.stores.postgres.connection import translate_error as translate_postgres_error
 
-    place = parsed(url)
-    connection = await connected(place)
+    place = parse_address(url)
+    connection = await connect(place)
     try:
         rows = await connection.fetch(statement)
-    except (PostgresError, *LOST) as error:
-        raise translated(error, place) from error
+    except (PostgresError, *CONNECTION_LOST) as error:
+        raise translate_postgres_error(error, place) from error
     finally:
         await connection.close()
     return tuple(row[0] for row in rows)

@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from interlock.model.journal.work import ORDERED, Lane, Left, Place, Work
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
+from interlock.model.journal.work import ORDERED_LANES, Lane, Work, WorkDelta, WorkId
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 
 
 class _Row(Struct):
@@ -34,7 +34,7 @@ class _Row(Struct):
 _Line = tuple[Lane, str]
 """Who waits together: the work of one handler, all timers, all of the outbox, all messages."""
 
-_Name = tuple[str, Place]
+_Name = tuple[str, WorkId]
 
 
 class WorkTable:
@@ -42,13 +42,13 @@ class WorkTable:
 
     def __init__(self) -> None:
         self._rows: dict[_Name, _Row] = {}
-        self._lines: dict[_Line, list[tuple[int, str, Place]]] = {}
-        self._queues: dict[tuple[str, Lane], list[Place]] = {}
+        self._lines: dict[_Line, list[tuple[int, str, WorkId]]] = {}
+        self._queues: dict[tuple[str, Lane], list[WorkId]] = {}
 
-    def keep(self, entity: str, left: Left) -> None:
+    def keep(self, entity: str, left: WorkDelta) -> None:
         """What an entry leaves, ends and calls off, in the one write of the entry."""
         for work in left.born:
-            sent = work.place.lane in ORDERED
+            sent = work.place.lane in ORDERED_LANES
             new = self._rows[entity, work.place] = _Row(entity, work, None if sent else work.due_ms)
             if sent:
                 insort(self._queues.setdefault((entity, work.place.lane), []), work.place)
@@ -64,11 +64,11 @@ class WorkTable:
                 if row.owner is None:  # it waits to be tried again: whoever takes it up sees that nobody asks
                     row.next_ms = row.work.due_ms
                     self._stand(row)
-        for lane in ORDERED:
+        for lane in ORDERED_LANES:
             if any(each.place.lane == lane for each in left.born):
                 self._let_in(entity, lane)
 
-    def fence(self, entity: str, place: Place) -> int | None:
+    def fence(self, entity: str, place: WorkId) -> int | None:
         """The number of the newest attempt at some work; None when there is no such work."""
         row = self._rows.get((entity, place))
         return None if row is None else row.attempts
@@ -100,11 +100,11 @@ class WorkTable:
             answers.append(None if row is None else _claim(row))
         return tuple(answers)
 
-    def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go of claims."""
         return tuple(self._settle(each, now_ms) for each in settled)
 
-    def _settle(self, settled: Settled, now_ms: int) -> bool:
+    def _settle(self, settled: Settlement, now_ms: int) -> bool:
         claim = settled.claim
         if settled.verdict == "done":
             return self._remove(claim.entity, claim.work.place)
@@ -143,13 +143,13 @@ class WorkTable:
         row = self._rows.get((query.entity, query.place))
         return () if row is None else (row,)
 
-    def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
         """Let dead work be tried again, from its first attempt."""
         row = self._rows.get((entity, place))
         if row is None or row.dead_ms is None:
             return False
         row.next_ms, row.dead_ms, row.attempts, row.failures, row.error = now_ms, None, 0, 0, None
-        if place.lane in ORDERED:
+        if place.lane in ORDERED_LANES:
             insort(self._queues.setdefault((entity, place.lane), []), place)
         self._stand(row)
         return True
@@ -162,7 +162,7 @@ class WorkTable:
         row.error = error
         return True
 
-    def drop(self, entity: str, place: Place) -> bool:
+    def drop(self, entity: str, place: WorkId) -> bool:
         """Forget work."""
         return self._remove(entity, place)
 
@@ -212,19 +212,19 @@ class WorkTable:
             return None
         return row if (row.attempts, row.failures) == (claim.attempt, claim.failures) else None
 
-    def _remove(self, entity: str, place: Place) -> bool:
+    def _remove(self, entity: str, place: WorkId) -> bool:
         row = self._rows.pop((entity, place), None)
         if row is None:
             return False
         if row.dead_ms is None:
             self._step_aside(entity, place)
-        elif place.lane in ORDERED:
+        elif place.lane in ORDERED_LANES:
             self._let_in(entity, place.lane)
         return True
 
-    def _step_aside(self, entity: str, place: Place) -> None:
+    def _step_aside(self, entity: str, place: WorkId) -> None:
         """A row of an ordered lane leaves the queue of its entity: the one behind it is next."""
-        if place.lane not in ORDERED:
+        if place.lane not in ORDERED_LANES:
             return
         queue = self._queues[entity, place.lane]
         queue.remove(place)

@@ -18,7 +18,7 @@ from typing import Any
 
 from interlock.assemble.charts import BoundChart
 from interlock.effects.handlers import Attempt, Handler
-from interlock.effects.retry import Failed, failed_by
+from interlock.effects.retry import Failure, failure_from
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.driver_events import call_failed, invoke_done, invoke_failed
@@ -38,7 +38,7 @@ RUN_MS_MAX = 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class SimulationRecord:
     """One step that was taken: when, by which entity, for which event (None: its creation), and the answer."""
 
     time_ms: int
@@ -80,7 +80,7 @@ class Simulation:
         self.time_ms = time_ms
         self._steps_max = steps_max
         self.snapshots: dict[str, Snapshot] = {}
-        self.trace: list[Record] = []
+        self.trace: list[SimulationRecord] = []
         self.logs: list[tuple[str, str | None, Any]] = []
         self.messages: list[tuple[str, str, Any]] = []
         self._pending: dict[str, tuple[str, Effect]] = {}
@@ -161,7 +161,7 @@ class Simulation:
     def fail(self, key: str, code: str = "failed", message: str = "") -> None:
         """Let a pending invoke or call fail for good."""
         entity, effect = self._taken(key)
-        self._failure(entity, effect, Failed(code, message, "no"))
+        self._failure(entity, effect, Failure(code, message, "no"))
 
     def children(self, entity: str) -> dict[str, str]:
         """The entities that an entity has invoked and not left: by invoke id."""
@@ -186,7 +186,7 @@ class Simulation:
     def _kept(self, entity: str, event: Event | None, step: Step) -> Step:
         before = self.snapshots.get(entity)
         self.snapshots[entity] = step.snapshot
-        self.trace.append(Record(time_ms=self.time_ms, entity=entity, event=event, step=step))
+        self.trace.append(SimulationRecord(time_ms=self.time_ms, entity=entity, event=event, step=step))
         self._queue.extend((entity, effect) for effect in step.effects)
         ends = before is None or before.ended is None
         if ends and step.snapshot.ended == "failed" and step.snapshot.parent is not None:
@@ -314,13 +314,13 @@ class Simulation:
             if iscoroutine(result):
                 result = _awaited(result)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises is its answer
-            self._failure(entity, effect, failed_by(error))
+            self._failure(entity, effect, failure_from(error))
         else:
             problem = payload_refusal(result)
             if problem is None:
                 self._result(entity, effect, result)
             else:
-                self._failure(entity, effect, Failed("result.malformed", problem))
+                self._failure(entity, effect, Failure("result.malformed", problem))
 
     def _taken(self, key: str) -> tuple[str, Effect]:
         if key not in self._pending:
@@ -331,7 +331,7 @@ class Simulation:
         if effect.type == "invoke":
             self._step(entity, invoke_done(effect.payload["id"], effect.key, result, time_ms=self.time_ms))
 
-    def _failure(self, entity: str, effect: Effect, failed: Failed) -> None:
+    def _failure(self, entity: str, effect: Effect, failed: Failure) -> None:
         code, done, now = failed.code, failed.done, self.time_ms
         if effect.type == "invoke":
             name = effect.payload["id"]
@@ -363,7 +363,7 @@ class Simulation:
             self._started(kernel, child, child_context(kernel, effect.payload.get("input")), parent)
         except InterlockError as error:
             self._children.pop(effect.key, None)
-            self._failure(entity, effect, failed_by(error))
+            self._failure(entity, effect, failure_from(error))
 
     def _chart(self, entity: str, src: Any) -> Kernel | None:
         """The kernel that a `src` means: an inline chart of the invoking one, a known one, or what `compile` makes."""

@@ -23,7 +23,7 @@ from interlock.errors import UsageError
 from interlock.model.codec import encode
 from interlock.runtime.runtime import Runtime
 from interlock.web.api import audit, entities, journals, kinds, lists, session, simulation, streams, work
-from interlock.web.auth import Access
+from interlock.web.auth import Authentication
 from interlock.web.console import Console
 from interlock.web.errors import HttpProblem, problem_of, problem_response
 from interlock.web.http.endpoint import BASE, Endpoint, route
@@ -49,7 +49,7 @@ APART = ("/api", "/static/")
 
 
 def application(
-    runtime: Runtime, access: Access, *, origins: Iterable[str], read_only: bool = False
+    runtime: Runtime, access: Authentication, *, origins: Iterable[str], read_only: bool = False
 ) -> tuple[ASGIApp, Console]:
     """The application over a runtime, for browsers that reach it by these origins (`https://console.example.org`); and
     the console behind it, to be closed.

@@ -34,7 +34,7 @@ IDLE_MS = 30 * 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
+class User:
     """Whoever asks: the principal given to charts, and their rights."""
 
     principal: Mapping[str, Any]
@@ -52,7 +52,7 @@ class Person:
 class Login:
     """A person's cookie: the token that its requests must carry, and when it began and was last used."""
 
-    person: Person
+    person: User
     csrf: str
     began_ms: int
     used_ms: int
@@ -66,10 +66,10 @@ class Login:
         return now_ms - self.began_ms >= LIFE_MS or (self.person.idles and now_ms - self.used_ms >= IDLE_MS)
 
 
-class Access:
+class Authentication:
     """Keys and logins of one server."""
 
-    def __init__(self, clock: Clock, *, keys: Mapping[str, Person] | None = None, local: Person | None = None) -> None:
+    def __init__(self, clock: Clock, *, keys: Mapping[str, User] | None = None, local: User | None = None) -> None:
         self._clock = clock
         self._keys = dict(keys or {})
         self._local = local
@@ -81,7 +81,7 @@ class Access:
         """The token of the link that gives the one login; None when it was used, or there is none."""
         return self._link
 
-    def by_key(self, key: str) -> Person | None:
+    def by_key(self, key: str) -> User | None:
         """Whose key this is; None when it is nobody's, or expired."""
         wanted, found = _digest(key), None
         for digest, person in self._keys.items():
@@ -138,7 +138,7 @@ class Access:
         self._logins.pop(_digest(cookie), None)
 
 
-def read_keys(path: Path) -> dict[str, Person]:
+def read_keys(path: Path) -> dict[str, User]:
     """The people of a key file, by the digests of their keys.
 
         [[key]]
@@ -158,7 +158,7 @@ def read_keys(path: Path) -> dict[str, Person]:
         raise NotFoundError(f"no file {path}", code="file.not_found") from None
     except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", code="keys.malformed") from None
-    found: dict[str, Person] = {}
+    found: dict[str, User] = {}
     listed = table.get("key", [])
     for number, each in enumerate(listed if isinstance(listed, list) else [listed], start=1):
         digest, person = _person(path, number, each)
@@ -170,7 +170,7 @@ def read_keys(path: Path) -> dict[str, Person]:
     return found
 
 
-def _person(path: Path, number: int, table: Any) -> tuple[str, Person]:
+def _person(path: Path, number: int, table: Any) -> tuple[str, User]:
     def wrong(what: str, hint: str | None = None) -> UsageError:
         return UsageError(f"key {number} of {path}: {what}", code="keys.malformed", hint=hint)
 
@@ -191,7 +191,7 @@ def _person(path: Path, number: int, table: Any) -> tuple[str, Person]:
         raise wrong("expires at no time with a zone", "write 2027-01-01T00:00:00Z")
     expires_ms = None if expires is None else int(expires.timestamp() * 1000)
     principal = {"id": name, "kind": kind, "roles": list(roles)}
-    return digest, Person(principal=principal, rights=frozenset(rights), expires_ms=expires_ms)
+    return digest, User(principal=principal, rights=frozenset(rights), expires_ms=expires_ms)
 
 
 def _are_texts(values: Any) -> bool:

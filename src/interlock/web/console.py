@@ -17,14 +17,14 @@ from interlock.errors import DeniedError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
-from interlock.observe.history import Past
-from interlock.observe.pulse import Pulse
+from interlock.observe.history import HistoryCache
+from interlock.observe.pulse import ChangeMarks
 from interlock.ports.clock import Clock
 from interlock.ports.store import Store
 from interlock.ports.threads import in_thread
-from interlock.runtime.builtin_charts import OWN_KINDS
+from interlock.runtime.builtin_charts import BUILTIN_KINDS
 from interlock.runtime.runtime import Runtime
-from interlock.web.auth import Access, Person
+from interlock.web.auth import Authentication, User
 from interlock.web.diagrams import diff_svg, svg
 from interlock.web.errors import HttpProblem
 from interlock.web.jobs.runner import Jobs
@@ -41,15 +41,20 @@ class Console:
     """What every request is answered from."""
 
     def __init__(
-        self, runtime: Runtime, access: Access, *, origins: frozenset[str] = frozenset(), read_only: bool = False
+        self,
+        runtime: Runtime,
+        access: Authentication,
+        *,
+        origins: frozenset[str] = frozenset(),
+        read_only: bool = False,
     ) -> None:
         self.runtime = runtime
         self.access = access
         self.origins = origins
         self.read_only = read_only
         self.jobs = Jobs(runtime, keeps=not read_only)
-        self.pulse = Pulse(runtime)
-        self.past = Past(runtime)
+        self.pulse = ChangeMarks(runtime)
+        self.past = HistoryCache(runtime)
         self.streams: Counter[str] = Counter()
         self.lab_queue = LabQueue()
         self.closing = asyncio.Event()
@@ -105,12 +110,12 @@ class Console:
             raise HttpProblem(404, "Not found", message, code="revision.unknown", hint=f"here are {known}")
         return found
 
-    def chart_for(self, person: Person, kind: str, revision: str | None = None) -> Chart:
+    def chart_for(self, person: User, kind: str, revision: str | None = None) -> Chart:
         """The chart of a kind that a person may see. Raises HttpProblem."""
         self.check_kind(person, kind)
         return self.kernel(kind, revision).chart
 
-    def may_see(self, person: Person, kind: str) -> bool:
+    def may_see(self, person: User, kind: str) -> bool:
         """Whether a person may see a kind at all. One with hidden states needs the right to see them: no list or count
         of it could be shown that does not tell more than it should. Without a chart nobody knows what is hidden.
         """
@@ -125,11 +130,11 @@ class Console:
                 self._open[kind] = found
         return found
 
-    def seen_kinds(self, person: Person) -> tuple[str, ...]:
+    def seen_kinds(self, person: User) -> tuple[str, ...]:
         """The kinds with a chart here that a person may see, sorted."""
         return tuple(each for each in self.runtime.charts.every_kind() if self.may_see(person, each))
 
-    def check_kind(self, person: Person, kind: str) -> None:
+    def check_kind(self, person: User, kind: str) -> None:
         """Raises HttpProblem for a kind that a person may not see: the same one as for a kind that does not exist.
 
         Endpoints call this before anything else that depends on the kind, so that no status tells the two apart.
@@ -137,16 +142,16 @@ class Console:
         if not self.may_see(person, kind):
             raise self._unknown_kind(person, kind)
 
-    def _unknown_kind(self, person: Person, kind: str) -> HttpProblem:
+    def _unknown_kind(self, person: User, kind: str) -> HttpProblem:
         """What is said of a kind that is not there, in terms of those that this person may see."""
         seen = [each for each in self.kinds() if self.may_see(person, each)]
         hint = suggestion(kind[:80], seen) or f"the kinds here are {', '.join(seen) or 'none'}"
         return HttpProblem(404, "Not found", f"no kind `{kind[:80]}`", code="kind.unknown", hint=hint)
 
-    def check_writable(self, person: Person, kind: str) -> None:
+    def check_writable(self, person: User, kind: str) -> None:
         """Raises HttpProblem as `check_kind` does, and DeniedError for a kind that only the console itself writes."""
         self.check_kind(person, kind)
-        if kind in OWN_KINDS:
+        if kind in BUILTIN_KINDS:
             raise DeniedError(f"`{kind}` is written by the console itself", code="kind.own")
 
     async def drawing(self, chart: Chart, other: Chart | None = None) -> str:
@@ -204,6 +209,6 @@ def _foreign() -> UsageError:
     return UsageError("this cursor is not of this list", code="cursor.foreign", hint=hint)
 
 
-def principal_of(person: Person, reason: str | None) -> Mapping[str, object]:
+def principal_of(person: User, reason: str | None) -> Mapping[str, object]:
     """Who sends, with the reason they gave: it is kept in the entry."""
     return dict(person.principal) if not reason else {**person.principal, "reason": reason}

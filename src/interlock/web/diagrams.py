@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import guard_text
-from interlock.render.picture import Options, drawn, drawn_diff
+from interlock.render.picture import Options, draw_diff_svg, draw_svg
 
 LOOK = Options(theme="bare", role="group")
 
@@ -86,9 +86,9 @@ def _transitions(chart: Chart) -> dict[str, None]:
 
 def svg(chart: Chart) -> str:
     """The drawing of a chart."""
-    return drawn(chart, LOOK).svg
+    return draw_svg(chart, LOOK).svg
 
 
 def diff_svg(before: Chart, after: Chart) -> str:
     """Two revisions in one drawing."""
-    return drawn_diff(before, after, LOOK).svg
+    return draw_diff_svg(before, after, LOOK).svg

@@ -23,7 +23,7 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.model.limits import HTTP_BACKLOG_MAX, HTTP_IDLE_MS_MAX
 from interlock.runtime.runtime import Runtime
 from interlock.web.app import application, checked_origin
-from interlock.web.auth import Access
+from interlock.web.auth import Authentication
 from interlock.web.console import Console
 from interlock.web.http.connections import Connections
 from interlock.web.http.log_repeats import limited_logs
@@ -41,7 +41,7 @@ _CURES = {
 
 async def serve(
     runtime: Runtime,
-    access: Access,
+    access: Authentication,
     *,
     host: str,
     port: int,

@@ -34,7 +34,7 @@ from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry, Receipt
-from interlock.ports.store import Append, Appended, Query
+from interlock.ports.store import Append, Appended, EntityQuery
 from interlock.runtime.runtime import Runtime
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -118,7 +118,7 @@ class Stage:
                 return await self._answered(entity, key, _json(rest))
             case ["fail", entity, key, code]:
                 effect = await self._effect(entity, key)
-                failed = interlock.failure(effect, code, done="no", time_ms=self.clock.time_ms)
+                failed = interlock.failed_event(effect, code, done="no", time_ms=self.clock.time_ms)
                 return await self._brought(entity, failed, f"_{key}~failed")
             case ["state", entity]:
                 snapshot = await runtime.state(entity, **options)
@@ -126,7 +126,7 @@ class Stage:
             case ["can", entity]:
                 return tuple(sorted({each.event for each in await runtime.can(entity) if each.accepted}))
             case ["ls", kind, state]:
-                page = await runtime.list(Query(kind=kind, state=state))
+                page = await runtime.list(EntityQuery(kind=kind, state=state))
                 return tuple(
                     f"{each.entity} v{each.version} since {each.entered_ms - BEGINNING_MS}" for each in page.rows
                 )
@@ -147,10 +147,10 @@ class Stage:
         due = sorted(ripe, key=lambda each: each.due_ms)
         if not due:
             return ("nothing is due",)
-        return await self._brought(entity, interlock.firing(due[0]), f"_timer/{due[0].name}/{due[0].version}")
+        return await self._brought(entity, interlock.timer_event(due[0]), f"_timer/{due[0].name}/{due[0].version}")
 
     async def _answered(self, entity: str, key: str, result: Any) -> tuple[str, ...]:
-        event = interlock.answer(await self._effect(entity, key), result, time_ms=self.clock.time_ms)
+        event = interlock.done_event(await self._effect(entity, key), result, time_ms=self.clock.time_ms)
         return await self._brought(entity, event, f"_{key}")
 
     async def _effect(self, entity: str, key: str) -> Effect:

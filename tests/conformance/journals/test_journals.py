@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.model.journal.record import decode_record, genesis
+from interlock.model.journal.record import chain_start, decode_record
 from interlock.ports.store import Store
-from interlock.runtime.history.archive import Rule, archive
+from interlock.runtime.history.archive import RetentionRule, archive
 from interlock.runtime.history.verify import verify_entity
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files import store as files
@@ -85,7 +85,7 @@ def _rewrite(scenario: Path, blocks: list[Block]) -> None:
 async def _is_proven(store: Store, runtime: Runtime, entity: str) -> list[bytes]:
     """The stored lines, once they are known to be a chain from its genesis that replays to the stored snapshot."""
     lines = [each.line for each in await store.read(entity)]
-    previous = genesis(entity)
+    previous = chain_start(entity)
     for version, line in enumerate(lines, start=1):
         record = decode_record(line, previous=previous, version=version)
         assert not hasattr(record, "reason"), record
@@ -103,7 +103,9 @@ async def _archive_is_the_same(stage: Stage, folder: Path) -> None:
     shelf = files.open_store(f"file://{folder}/archive")
     try:
         for entity, snapshot in ended.items():
-            rule = Rule(kind=snapshot.kind, state=snapshot.configuration[0], entered_before_ms=stage.clock.time_ms + 1)
+            rule = RetentionRule(
+                kind=snapshot.kind, state=snapshot.configuration[0], entered_before_ms=stage.clock.time_ms + 1
+            )
 
             async def opened(month: str) -> tuple[Store, str]:
                 return shelf, f"file:///archive/{month}"

@@ -15,7 +15,7 @@ from interlock.stores import lease_table, memory
 from interlock.stores.files import store as files
 from interlock.stores.sqlite import leases as sqlite_leases
 from interlock.stores.sqlite import store as sqlite
-from interlock.testing.store_suite.suite import Case, Subject, lease_cases_for
+from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases_for
 from tests.conformance.stores.test_store_suite import opened_postgres
 from tests.support.postgres_server import store_or_skip
 
@@ -29,25 +29,25 @@ def _named(case: Case) -> str:
 @pytest.mark.parametrize("case", lease_cases_for(durable=False, shared=False), ids=_named)
 async def test_the_memory_store_leases(case: Case) -> None:
     """It neither outlives its process nor is shared."""
-    await case(Subject(open=partial(memory.open_store, "memory:")))
+    await case(StoreSubject(open=partial(memory.open_store, "memory:")))
 
 
 @pytest.mark.parametrize("case", ALL, ids=_named)
 async def test_the_sqlite_store_leases(case: Case, tmp_path: Path) -> None:
     """By several handles, too."""
-    await case(Subject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
+    await case(StoreSubject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
 
 
 @pytest.mark.parametrize("case", ALL, ids=_named)
 async def test_the_file_store_leases(case: Case, tmp_path: Path) -> None:
     """By several handles, too."""
-    await case(Subject(open=partial(files.open_store, f"file://{tmp_path}/x")))
+    await case(StoreSubject(open=partial(files.open_store, f"file://{tmp_path}/x")))
 
 
 @pytest.mark.parametrize("case", ALL, ids=_named)
 async def test_the_postgres_store_leases(case: Case) -> None:
     """By the server's clock."""
-    await case(Subject(open=partial(opened_postgres, store_or_skip())))
+    await case(StoreSubject(open=partial(opened_postgres, store_or_skip())))
 
 
 async def test_a_store_without_leases_fails_the_suite() -> None:
@@ -60,7 +60,7 @@ async def test_a_store_without_leases_fails_the_suite() -> None:
             """Nothing to let go."""
 
     with pytest.raises(AssertionError, match="keeps no leases"):
-        await ALL[0](Subject(open=Narrow))  # type: ignore[arg-type]  # the point
+        await ALL[0](StoreSubject(open=Narrow))  # type: ignore[arg-type]  # the point
 
 
 class Steals(memory.MemoryStore):
@@ -167,7 +167,7 @@ async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> No
     found = []
     for case in lease_cases_for(durable=False, shared=False):
         try:
-            await case(Subject(open=faulty))
+            await case(StoreSubject(open=faulty))
         except AssertionError:
             found.append(_named(case))
 

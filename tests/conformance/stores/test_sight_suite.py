@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from interlock.ports.statistics import Count
-from interlock.ports.store import Append, Appended, Query
+from interlock.ports.statistics import StateCount
+from interlock.ports.store import Append, Appended, EntityQuery
 from interlock.stores import memory
 from interlock.stores.postgres import commit, maintenance
 from interlock.stores.postgres.opening import open_store as open_postgres
@@ -19,7 +19,7 @@ from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite import store as sqlite
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept, listed
-from interlock.testing.store_suite.suite import SIGHT_CASES, Case, Subject
+from interlock.testing.store_suite.suite import SIGHT_CASES, Case, StoreSubject
 from tests.conformance.stores.test_store_suite import opened_postgres
 from tests.support.postgres_server import asked, store_or_skip
 
@@ -31,19 +31,19 @@ def _named(case: Case) -> str:
 @pytest.mark.parametrize("case", SIGHT_CASES, ids=_named)
 async def test_the_memory_store_is_seen(case: Case) -> None:
     """It is the reference."""
-    await case(Subject(open=partial(memory.open_store, "memory:")))
+    await case(StoreSubject(open=partial(memory.open_store, "memory:")))
 
 
 @pytest.mark.parametrize("case", SIGHT_CASES, ids=_named)
 async def test_the_sqlite_store_is_seen(case: Case, tmp_path: Path) -> None:
     """From its counters and lists."""
-    await case(Subject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
+    await case(StoreSubject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
 
 
 @pytest.mark.parametrize("case", SIGHT_CASES, ids=_named)
 async def test_the_postgres_store_is_seen(case: Case) -> None:
     """From its counters and lists."""
-    await case(Subject(open=partial(opened_postgres, store_or_skip())))
+    await case(StoreSubject(open=partial(opened_postgres, store_or_skip())))
 
 
 async def test_a_store_that_cannot_be_seen_fails_the_suite() -> None:
@@ -60,7 +60,7 @@ async def test_a_store_that_cannot_be_seen_fails_the_suite() -> None:
             """Nothing to let go."""
 
     with pytest.raises(AssertionError, match="cannot be seen as a whole"):
-        await SIGHT_CASES[0](Subject(open=Narrow))  # type: ignore[arg-type]  # the point
+        await SIGHT_CASES[0](StoreSubject(open=Narrow))  # type: ignore[arg-type]  # the point
 
 
 class KeepsTheEnded(memory.MemoryStore):
@@ -105,9 +105,11 @@ class MovesTheEnded(memory.MemoryStore):
 class CallsAllCancelled(memory.MemoryStore):
     """Does not tell failures apart."""
 
-    async def counts(self, kind: str) -> tuple[Count, ...]:
+    async def counts(self, kind: str) -> tuple[StateCount, ...]:
         found = await super().counts(kind)
-        return tuple(Count(each.revision, each.state.replace("failed", "cancelled"), each.entities) for each in found)
+        return tuple(
+            StateCount(each.revision, each.state.replace("failed", "cancelled"), each.entities) for each in found
+        )
 
 
 @pytest.mark.parametrize("faulty", [KeepsTheEnded, ForgetsTheEnded, KeepsTheTags, MovesTheEnded, CallsAllCancelled])
@@ -116,7 +118,7 @@ async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> No
     found = []
     for case in SIGHT_CASES:
         try:
-            await case(Subject(open=faulty))
+            await case(StoreSubject(open=faulty))
         except AssertionError:
             found.append(_named(case))
 
@@ -180,10 +182,13 @@ async def test_a_database_of_an_earlier_release_tells_the_same_once_it_is_migrat
 
     assert await reference.counts("parcel") == tuple(sorted(await store.counts("parcel"), key=_place))
     for query in (
-        Query(kind="parcel"),
-        *(Query(kind="parcel", state=each) for each in ("moving", "moving.road", "delivered", ":cancelled", "packed")),
-        Query(kind="parcel", tag="outside"),
-        Query(kind="parcel", prefix="3"),
+        EntityQuery(kind="parcel"),
+        *(
+            EntityQuery(kind="parcel", state=each)
+            for each in ("moving", "moving.road", "delivered", ":cancelled", "packed")
+        ),
+        EntityQuery(kind="parcel", tag="outside"),
+        EntityQuery(kind="parcel", prefix="3"),
     ):
         assert await listed(reference, query) == await listed(store, query), str(query)
     assert await reference.overdue("parcel", "moving", before_ms=10**9) == await store.overdue(
@@ -240,5 +245,5 @@ async def test_a_server_keeps_nothing_that_the_migration_put_aside() -> None:
     assert (True, set()) == ("entity_state" in tables, tables & {"entity_ended", "entity_stood"})
 
 
-def _place(count: Count) -> tuple[str, str]:
+def _place(count: StateCount) -> tuple[str, str]:
     return count.revision, count.state

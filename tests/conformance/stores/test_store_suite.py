@@ -14,7 +14,7 @@ from interlock.stores.files import store
 from interlock.stores.postgres import opening
 from interlock.stores.sqlite import store as sqlite
 from interlock.testing.store_suite import appends, concurrency
-from interlock.testing.store_suite.suite import CASES, Case, Subject, cases_for
+from interlock.testing.store_suite.suite import CASES, Case, StoreSubject, cases_for
 from tests.support.postgres_server import store_or_skip
 
 WRITING = (*appends.CASES, *concurrency.CASES, *concurrency.SHARED)
@@ -28,19 +28,19 @@ def _named(case: Case) -> str:
 @pytest.mark.parametrize("case", IN_MEMORY, ids=_named)
 async def test_the_memory_store_keeps(case: Case) -> None:
     """The reference keeps every case that it can be asked: it neither outlives its process nor is shared."""
-    await case(Subject(open=partial(memory.open_store, "memory:")))
+    await case(StoreSubject(open=partial(memory.open_store, "memory:")))
 
 
 @pytest.mark.parametrize("case", CASES, ids=_named)
 async def test_the_file_store_keeps(case: Case, tmp_path: Path) -> None:
     """A folder keeps every case, by several handles and processes too."""
-    await case(Subject(open=partial(store.open_store, f"file://{tmp_path}/x")))
+    await case(StoreSubject(open=partial(store.open_store, f"file://{tmp_path}/x")))
 
 
 @pytest.mark.parametrize("case", CASES, ids=_named)
 async def test_the_sqlite_store_keeps(case: Case, tmp_path: Path) -> None:
     """A SQLite file keeps every case, by several handles and processes too."""
-    await case(Subject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
+    await case(StoreSubject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
 
 
 def opened_postgres(url: str) -> Store:
@@ -51,14 +51,14 @@ def opened_postgres(url: str) -> Store:
 @pytest.mark.parametrize("case", CASES, ids=_named)
 async def test_the_postgres_store_keeps(case: Case) -> None:
     """A server keeps every case, by several handles and processes too."""
-    await case(Subject(open=partial(opened_postgres, store_or_skip())))
+    await case(StoreSubject(open=partial(opened_postgres, store_or_skip())))
 
 
 @pytest.mark.parametrize("commit", ["one", "group"])
 @pytest.mark.parametrize("case", WRITING, ids=_named)
 async def test_the_postgres_store_keeps_whatever_the_way_to_commit(case: Case, commit: str) -> None:
     """Step by step and in batches, by load or by force: the same answers."""
-    await case(Subject(open=partial(opened_postgres, f"{store_or_skip()}&commit={commit}")))
+    await case(StoreSubject(open=partial(opened_postgres, f"{store_or_skip()}&commit={commit}")))
 
 
 def test_what_a_store_cannot_be_asked_is_left_out() -> None:

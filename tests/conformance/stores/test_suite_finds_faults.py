@@ -8,11 +8,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Page, Query, Stale
+from interlock.ports.store import (
+    Append,
+    Appended,
+    Conflict,
+    Duplicate,
+    EntityPage,
+    EntityQuery,
+    KeyExpired,
+    Loaded,
+    StaleAttempt,
+)
 from interlock.stores.memory import MemoryStore
-from interlock.testing.store_suite.suite import Subject, cases_for
+from interlock.testing.store_suite.suite import StoreSubject, cases_for
 
-Answer = Appended | Duplicate | Conflict | Stale
+Answer = Appended | Duplicate | Conflict | StaleAttempt
 
 
 class ForgetsKeys(MemoryStore):
@@ -68,9 +78,9 @@ class UsesUpKeys(MemoryStore):
 class DoubtsTheLate(MemoryStore):
     """Takes every event that is long under way for one whose key is forgotten."""
 
-    async def append(self, append: Append) -> Answer | Forgotten:  # type: ignore[override]  # memory forgets none
+    async def append(self, append: Append) -> Answer | KeyExpired:  # type: ignore[override]  # memory forgets none
         if append.sent_ms is not None and append.sent_ms < append.entry.event.time_ms:
-            return Forgotten(append.expected, append.entry.event.time_ms)
+            return KeyExpired(append.expected, append.entry.event.time_ms)
         return await super().append(append)
 
 
@@ -102,7 +112,7 @@ class BreaksTheChain(MemoryStore):
 class RepeatsTheLastRow(MemoryStore):
     """Begins each page with the row that ended the one before."""
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: EntityQuery) -> EntityPage:
         page = await super().find(query)
         if query.after is not None and page.rows:
             return replace(page, rows=(page.rows[0], *page.rows)[: query.limit])
@@ -112,7 +122,7 @@ class RepeatsTheLastRow(MemoryStore):
 class ListsByName(MemoryStore):
     """Forgets since when."""
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: EntityQuery) -> EntityPage:
         page = await super().find(query)
         return replace(page, rows=tuple(sorted(page.rows, key=lambda each: each.entity)))
 
@@ -120,7 +130,7 @@ class ListsByName(MemoryStore):
 class TakesPrefixesForPatterns(MemoryStore):
     """Reads `_` in a prefix as any character."""
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: EntityQuery) -> EntityPage:
         prefix = None if query.prefix is None else query.prefix.replace("_", "")
         return await super().find(replace(query, prefix=prefix))
 
@@ -155,7 +165,7 @@ async def test_a_faulty_store_is_found_out(mutant: type[MemoryStore]) -> None:
     found = []
     for case in cases_for(durable=False, shared=False):
         try:
-            await case(Subject(open=mutant))
+            await case(StoreSubject(open=mutant))
         except AssertionError:
             found.append(case)
 

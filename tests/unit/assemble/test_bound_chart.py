@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interlock.assemble.charts import BoundChart, answer, failure, firing, loads
+from interlock.assemble.charts import BoundChart, done_event, failed_event, loads, timer_event
 from interlock.errors import DefinitionError, UsageError
 from interlock.kernel.step import Kernel
 from interlock.model.effect import Effect
@@ -250,7 +250,7 @@ def test_a_firing_is_the_event_of_its_timer() -> None:
     """S37: id and source name the timer and the version that set it."""
     timer = Timer("t~3.1", "due", 5_000, 3, 1, "t", {"x": 1})
 
-    assert Event("due", {"x": 1}, id="timer/t~3.1/3", time_ms=5_000, sendid="t", source="timer/t~3.1/3") == firing(
+    assert Event("due", {"x": 1}, id="timer/t~3.1/3", time_ms=5_000, sendid="t", source="timer/t~3.1/3") == timer_event(
         timer
     )
 
@@ -260,7 +260,7 @@ def test_an_answer_brings_the_result_back() -> None:
     chart = order()
     step = chart.step(chart.start(entity="order/1").snapshot, "pay", 10)
     (effect,) = (each for each in step.effects if each.type == "invoke")
-    event = answer(effect, {"ok": True}, time_ms=9)
+    event = done_event(effect, {"ok": True}, time_ms=9)
 
     assert (
         Event(
@@ -281,19 +281,19 @@ def test_a_failure_brings_the_error_back() -> None:
     call, invoke = (each for each in step.effects if each.type in ("call", "invoke"))
 
     assert ("error.invoke.job", {"code": "c", "message": "m", "attempts": 1, "done": "no"}) == (
-        failure(invoke, "c", "m", done="no").name,
-        failure(invoke, "c", "m", done="no").data,
+        failed_event(invoke, "c", "m", done="no").name,
+        failed_event(invoke, "c", "m", done="no").data,
     )
     assert ("error.communication", {"effect": "send_receipt", "key": call.key, "code": "c"}) == (
-        failure(call, "c").name,
-        failure(call, "c").data,
+        failed_event(call, "c").name,
+        failed_event(call, "c").data,
     )
 
 
 def test_an_effect_that_has_no_result_has_no_answer() -> None:
     """Only an invoke is waited for."""
     with pytest.raises(UsageError) as caught:
-        answer(Effect("log", 0, "k", {}))
+        done_event(Effect("log", 0, "k", {}))
 
     assert "effect.result" == caught.value.code
 
@@ -301,21 +301,21 @@ def test_an_effect_that_has_no_result_has_no_answer() -> None:
 def test_only_effects_have_results_and_only_timers_fire() -> None:
     """The error says what was given, and what to give."""
     with pytest.raises(UsageError, match="only an effect has a result, not `str`"):
-        answer("job")  # type: ignore[arg-type]  # the mistake in question
+        done_event("job")  # type: ignore[arg-type]  # the mistake in question
     with pytest.raises(UsageError, match="only an effect has a result, not `str`"):
-        failure("job", "c")  # type: ignore[arg-type]  # the mistake in question
+        failed_event("job", "c")  # type: ignore[arg-type]  # the mistake in question
     with pytest.raises(UsageError, match="only a timer fires, not `Effect`"):
-        firing(Effect("timer", 0, "k", {}))  # type: ignore[arg-type]  # the mistake in question
+        timer_event(Effect("timer", 0, "k", {}))  # type: ignore[arg-type]  # the mistake in question
 
 
 def test_a_result_that_is_no_plain_json_is_refused() -> None:
     """It could not be kept: the exception itself, for one, instead of its code."""
     effect = Effect("invoke", 0, "k", {"id": "job"})
     with pytest.raises(UsageError, match="the result of `k` cannot be kept") as caught:
-        answer(effect, {1})
+        done_event(effect, {1})
     assert "event.payload" == caught.value.code
     with pytest.raises(UsageError, match="the result of `k` cannot be kept"):
-        failure(effect, ValueError("x"))  # type: ignore[arg-type]  # the mistake in question
+        failed_event(effect, ValueError("x"))  # type: ignore[arg-type]  # the mistake in question
 
 
 def test_a_chart_that_has_run_can_be_pickled() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.buses import memory, webhook
 from interlock.buses.address import wire_id
-from interlock.buses.registry import BUSES, opened_bus, opened_source
+from interlock.buses.registry import BUSES, open_bus_url, open_source_url
 from interlock.errors import UsageError
 from interlock.model.journal.message import Message
 from tests.support.missing import error_without
@@ -37,7 +37,7 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("url", GOOD)
 async def test_good_addresses_open_without_a_server(url: str) -> None:
     """A bus that is away when a runtime starts is no reason not to start."""
-    await opened_bus(url).close()
+    await open_bus_url(url).close()
 
 
 BAD = [
@@ -91,7 +91,7 @@ BAD = [
 def test_bad_addresses_are_refused_where_they_are_written_with_a_hint(url: str, code: str) -> None:
     """Not when the first message goes."""
     with pytest.raises(UsageError) as caught:
-        opened_bus(url)
+        open_bus_url(url)
 
     assert code == caught.value.code
     assert caught.value.hint or "neither 0 nor 1" in str(caught.value) or "`" in str(caught.value)
@@ -103,7 +103,7 @@ def test_no_error_shows_a_password(url: str) -> None:
     scheme, slashes, rest = url.partition("://")
     secret = f"{scheme}{slashes}ada:hunter2@{rest}" if slashes else url
     with pytest.raises(UsageError) as caught:
-        opened_bus(secret)
+        open_bus_url(secret)
 
     assert "hunter2" not in str(caught.value)
     assert SECRET not in str(caught.value)
@@ -112,9 +112,9 @@ def test_no_error_shows_a_password(url: str) -> None:
 def test_the_nearest_name_is_told() -> None:
     """Of a scheme, and of an option."""
     with pytest.raises(UsageError, match="nats"):
-        opened_bus("natss://127.0.0.1?stream=a")
+        open_bus_url("natss://127.0.0.1?stream=a")
     with pytest.raises(UsageError, match="stream"):
-        opened_bus("nats://127.0.0.1?streem=a")
+        open_bus_url("nats://127.0.0.1?streem=a")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_the_nearest_name_is_told() -> None:
 def test_a_reader_needs_to_say_for_whom_it_reads(url: str) -> None:
     """A group or a queue; and nothing comes from a webhook."""
     with pytest.raises(UsageError) as caught:
-        opened_source(url)
+        open_source_url(url)
 
     assert caught.value.code in {"bus.option", "bus.unknown"}
     assert caught.value.hint

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from interlock.buses.polling import answered
+from interlock.buses.polling import poll_once
 
 
 class Noting:
@@ -42,7 +42,7 @@ async def test_what_a_question_brings_is_handed_out_in_order() -> None:
     async def question() -> list[Noting]:
         return messages(noted)
 
-    async with aclosing(answered(question())) as found:
+    async with aclosing(poll_once(question())) as found:
         assert ["a", "b", "c"] == [each.name async for each in found]
     assert [] == noted
 
@@ -54,7 +54,7 @@ async def test_what_was_not_handed_out_is_put_back() -> None:
     async def question() -> list[Noting]:
         return messages(noted)
 
-    async with aclosing(answered(question())) as found:
+    async with aclosing(poll_once(question())) as found:
         first = await anext(found)
 
     assert ("a", ["b", "c"]) == (first.name, noted)
@@ -69,7 +69,7 @@ async def test_whoever_stops_waits_for_the_end_of_the_question_and_puts_back_wha
         await answer.wait()
         return messages(noted)
 
-    asking = asyncio.ensure_future(anext(answered(question())))
+    asking = asyncio.ensure_future(anext(poll_once(question())))
     await asyncio.sleep(0)
     asking.cancel()
     await asyncio.sleep(0)
@@ -89,7 +89,7 @@ async def test_a_question_that_fails_says_so_unless_nobody_waits(stopped: bool) 
         await answer.wait()
         raise ConnectionError("gone")
 
-    asking = asyncio.ensure_future(anext(answered(question())))
+    asking = asyncio.ensure_future(anext(poll_once(question())))
     await asyncio.sleep(0)
     if stopped:
         asking.cancel()

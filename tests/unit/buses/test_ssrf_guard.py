@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from interlock.buses import ssrf_guard, webhook
-from interlock.buses.ssrf_guard import is_public, reached
+from interlock.buses.ssrf_guard import connect_public, is_public
 from interlock.errors import DeniedError, UnavailableError
 from interlock.model.journal.message import Message
 from tests.support.eventually import PATIENCE_SECONDS
@@ -90,7 +90,7 @@ def test_a_name_is_asked_for_once_and_the_address_that_was_judged_is_reached(
 ) -> None:
     """A name that answers otherwise a moment later changes nothing."""
     asked = _names(monkeypatch, ["127.0.0.2"], ["127.0.0.3"])
-    with reached("hooks.example", listening.getsockname()[1], seconds=5, private=True) as own:
+    with connect_public("hooks.example", listening.getsockname()[1], seconds=5, private=True) as own:
         peer = own.getpeername()
 
     assert (["hooks.example"], "127.0.0.2") == (asked, peer[0])
@@ -104,7 +104,7 @@ def test_of_several_addresses_only_those_that_may_be_are_tried(
     with socket.create_server(("127.0.0.1", 0)) as private:
         private.setblocking(False)
         _names(monkeypatch, [f"127.0.0.1:{private.getsockname()[1]}", "127.0.0.2"])
-        with reached("x", listening.getsockname()[1], seconds=5, private=False) as own:
+        with connect_public("x", listening.getsockname()[1], seconds=5, private=False) as own:
             peer = own.getpeername()
         with pytest.raises(BlockingIOError):
             private.accept()
@@ -118,10 +118,10 @@ def test_an_address_that_nobody_answers_at_gives_way_to_the_next(
     """And when none answers, the last error is told."""
     port = listening.getsockname()[1]
     _names(monkeypatch, ["127.0.0.3", "127.0.0.2"], ["127.0.0.3"])
-    with reached("x", port, seconds=5, private=True) as own:
+    with connect_public("x", port, seconds=5, private=True) as own:
         assert "127.0.0.2" == own.getpeername()[0]
     with pytest.raises(ConnectionRefusedError):
-        reached("x", port, seconds=5, private=True)
+        connect_public("x", port, seconds=5, private=True)
 
 
 def test_when_the_time_is_over_no_other_address_is_tried(
@@ -132,7 +132,7 @@ def test_when_the_time_is_over_no_other_address_is_tried(
     late.set()
     _names(monkeypatch, ["127.0.0.3", "127.0.0.2"])
     with pytest.raises(ConnectionRefusedError):
-        reached("x", listening.getsockname()[1], seconds=5, private=True, late=late)
+        connect_public("x", listening.getsockname()[1], seconds=5, private=True, late=late)
     with pytest.raises(BlockingIOError):
         listening.accept()
 
@@ -177,7 +177,7 @@ def test_a_name_that_nobody_resolves_ends_with_the_time_of_the_attempt(silent: S
     """However long the resolver of this machine takes; and one thread is in it, however often it is tried."""
     for _ in range(5):
         with pytest.raises(TimeoutError, match=r"`hooks\.example`"):
-            reached("hooks.example", 443, seconds=5, private=True, within=0.01)
+            connect_public("hooks.example", 443, seconds=5, private=True, within=0.01)
 
     assert (1, 1) == (silent.asked, len(_asking()))
 
@@ -189,8 +189,8 @@ def test_names_that_nobody_resolves_take_no_thread_beyond_their_number(
     monkeypatch.setattr(ssrf_guard, "LOOKUPS_MAX", 2)
     for name in ("a.example", "b.example", "c.example", "d.example"):
         with pytest.raises(TimeoutError):
-            reached(name, 443, seconds=5, private=True, within=0.01)
-    with reached("127.0.0.2", listening.getsockname()[1], seconds=5, private=True) as own:
+            connect_public(name, 443, seconds=5, private=True, within=0.01)
+    with connect_public("127.0.0.2", listening.getsockname()[1], seconds=5, private=True) as own:
         peer = own.getpeername()[0]
 
     assert (2, 2, "127.0.0.2") == (silent.asked, len(_asking()), peer)
@@ -200,10 +200,10 @@ def test_a_name_that_is_resolved_at_last_is_reached_the_next_time(silent: Silent
     """What came too late is forgotten: a name may have moved since."""
     port = listening.getsockname()[1]
     with pytest.raises(TimeoutError):
-        reached("hooks.example", port, seconds=5, private=True, within=0.01)
+        connect_public("hooks.example", port, seconds=5, private=True, within=0.01)
     silent.let.set()
     _ended()
-    with reached("hooks.example", port, seconds=5, private=True) as own:
+    with connect_public("hooks.example", port, seconds=5, private=True) as own:
         peer = own.getpeername()[0]
 
     assert (2, "127.0.0.2") == (silent.asked, peer)
@@ -217,13 +217,13 @@ def test_a_name_that_is_not_there_is_told_as_the_resolver_tells_it(monkeypatch: 
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     with pytest.raises(socket.gaierror, match="not known"):
-        reached("no.example", 443, seconds=5, private=True)
+        connect_public("no.example", 443, seconds=5, private=True)
 
 
 def test_a_name_under_way_when_the_process_was_forked_is_asked_for_anew(silent: Silent) -> None:
     """No thread of the parent's lives in a child: whoever waited for it would wait in vain."""
     with pytest.raises(TimeoutError):
-        reached("hooks.example", 443, seconds=5, private=True, within=0.01)
+        connect_public("hooks.example", 443, seconds=5, private=True, within=0.01)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # newer interpreters warn of forking beside threads
         child = os.fork()
@@ -268,7 +268,7 @@ async def test_an_attempt_whose_time_is_over_when_it_has_connected_asks_for_noth
         assert late.wait(PATIENCE_SECONDS)
         return socket.create_connection(listening.getsockname())
 
-    monkeypatch.setattr(webhook, "reached", slow)
+    monkeypatch.setattr(webhook, "connect_public", slow)
     bus = webhook.open_bus("http://127.0.0.1:1/#private=1")
     try:
         with pytest.raises(UnavailableError, match="TimeoutError"):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import interlock
-from interlock.assemble.runtimes import opened_store
+from interlock.assemble.runtimes import open_store_url
 from interlock.errors import NotFoundError
 from tests.unit.cli.calls import Caller
 
@@ -69,7 +69,7 @@ def _killed(folder: Path, *, after: int) -> None:
 
 async def _journals(url: str) -> dict[str, list[bytes]]:
     """The stored lines of every job; none of one that is not there or was released."""
-    store = await opened_store(url)
+    store = await open_store_url(url)
     found: dict[str, list[bytes]] = {}
     for number in range(COUNT):
         entity = f"job/{number}"

@@ -19,9 +19,9 @@ from interlock.cli.main import _COMMANDS
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.model.effect import Effect
-from interlock.model.journal.work import Left, Place, Work
+from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.ports.store import Append, Refusal
-from interlock.ports.work import Settled
+from interlock.ports.work import Settlement
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import PARCEL, Life
 from interlock.testing.store_suite.subject import kept
@@ -73,10 +73,10 @@ def spoiled(append: Append) -> Append:
     principal = {"id": HOSTILE, "reason": HOSTILE, "kind": HOSTILE, "roles": [HOSTILE]}
     event = replace(entry.event, principal=principal, source=HOSTILE, origin=HOSTILE, sendid=HOSTILE, invokeid=HOSTILE)
     effects = (Effect("call", 0, f"{append.entity}/{entry.version}/0", {"name": HOSTILE, "src": HOSTILE}),)
-    places = (Place("effect", entry.version, 0), Place("outbox", entry.version, 1), Place("timer", entry.version, 2))
+    places = (WorkId("effect", entry.version, 0), WorkId("outbox", entry.version, 1), WorkId("timer", entry.version, 2))
     works = tuple(Work(each, HOSTILE, {"name": HOSTILE, "event": HOSTILE, "type": HOSTILE}, 0) for each in places)
     changed = replace(entry, event=event, reason=HOSTILE, trace=HOSTILE, effects=effects)
-    return replace(append, entry=changed, left=Left(born=works))
+    return replace(append, entry=changed, left=WorkDelta(born=works))
 
 
 async def fill() -> None:
@@ -95,7 +95,7 @@ async def fill() -> None:
         await kept(store, replace(odd, kind=HOSTILE, entity=f"{HOSTILE}/1", snapshot=snapshot))
         claims = await store.claim("effect", None, owner=HOSTILE, now_ms=1, until_ms=9, limit=1)
         error = {"code": HOSTILE, "message": HOSTILE, "type": HOSTILE}
-        await store.settle((Settled(claims[0], "dead", error=error),), now_ms=2)
+        await store.settle((Settlement(claims[0], "dead", error=error),), now_ms=2)
         await store.claim("effect", None, owner=HOSTILE, now_ms=1, until_ms=2**50, limit=1)
         await store.refuse((Refusal(ENTITY, HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE, HOSTILE),))
     finally:

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.assemble.charts import loads
 from interlock.cli.output import scene
-from interlock.cli.play import Play, payload
+from interlock.cli.play import Playback, payload
 from interlock.errors import UsageError
 
 EVERYTHING = """\
@@ -46,9 +46,9 @@ states:
 
 
 @pytest.fixture
-def play() -> Play:
+def play() -> Playback:
     """A chart with everything that a play shows."""
-    return Play(loads(EVERYTHING))
+    return Playback(loads(EVERYTHING))
 
 
 def text(lines: Iterable[scene.Line]) -> str:
@@ -56,13 +56,13 @@ def text(lines: Iterable[scene.Line]) -> str:
     return "\n".join("".join(part if isinstance(part, str) else part[0] for part in line) for line in lines)
 
 
-def played(play: Play, line: str) -> str:
+def played(play: Playback, line: str) -> str:
     """What a line shows."""
     before = dict(play.simulation.snapshots)
     return text(scene.record_lines(play.change(line), play.entity, before, play.chart))
 
 
-def test_back_is_the_play_without_its_last_line(play: Play) -> None:
+def test_back_is_the_play_without_its_last_line(play: Playback) -> None:
     """Everything is as it was: snapshot, clock, pending effects."""
     play.change("more n=2 code=x")
     play.change("go")
@@ -73,13 +73,13 @@ def test_back_is_the_play_without_its_last_line(play: Play) -> None:
     assert before == (play.snapshot, play.simulation.time_ms, play.pending())
 
 
-def test_back_at_the_beginning_is_refused(play: Play) -> None:
+def test_back_at_the_beginning_is_refused(play: Playback) -> None:
     """There is nothing before it."""
     with pytest.raises(UsageError, match="this is the beginning"):
         play.back()
 
 
-def test_back_forgets_a_verdict(play: Play) -> None:
+def test_back_forgets_a_verdict(play: Playback) -> None:
     """Deciding for a guard is a line like any other."""
     play.change("guard is_staff false")
     play.back()
@@ -104,7 +104,7 @@ def test_back_forgets_a_verdict(play: Play) -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_a_line_that_makes_no_sense_changes_nothing(play: Play, line: str, words: str) -> None:
+def test_a_line_that_makes_no_sense_changes_nothing(play: Playback, line: str, words: str) -> None:
     """It is told what is wrong with it, and is not remembered."""
     before = play.snapshot
     with pytest.raises(UsageError, match=words.replace("|", r"\|")):
@@ -129,12 +129,12 @@ def test_a_payload_is_json_or_pairs(typed: str, value: Any) -> None:
     assert value == payload(typed, frozenset({"code"}))
 
 
-def test_pairs_know_which_fields_are_strings(play: Play) -> None:
+def test_pairs_know_which_fields_are_strings(play: Playback) -> None:
     """A code of digits stays a text."""
     assert 'context  text: null → "7"' in played(play, "more n=2 code=7")
 
 
-def test_a_step_shows_its_effects_with_their_keys(play: Play) -> None:
+def test_a_step_shows_its_effects_with_their_keys(play: Playback) -> None:
     """Each type of effect has its words."""
     opening = text(scene.record_lines(play.simulation.trace, play.entity, {}, play.chart))
     shown = played(play, "go")
@@ -150,7 +150,7 @@ def test_a_step_shows_its_effects_with_their_keys(play: Play) -> None:
     assert "  effect   send tick to #_parent" in forwarded
 
 
-def test_leaving_shows_what_is_cancelled(play: Play) -> None:
+def test_leaving_shows_what_is_cancelled(play: Playback) -> None:
     """The timer and the invokes of the state that was left."""
     play.change("go")
     shown = played(play, "stop")
@@ -161,7 +161,7 @@ def test_leaving_shows_what_is_cancelled(play: Play) -> None:
     assert "ended    cancelled" in shown
 
 
-def test_a_failed_invoke_carries_code_and_text(play: Play) -> None:
+def test_a_failed_invoke_carries_code_and_text(play: Playback) -> None:
     """As a handler would have failed."""
     play.change("go")
     records = play.change("fail job busy come back later")
@@ -175,7 +175,7 @@ def test_a_failed_invoke_carries_code_and_text(play: Play) -> None:
     )
 
 
-def test_an_effect_is_answered_by_id_name_or_key(play: Play) -> None:
+def test_an_effect_is_answered_by_id_name_or_key(play: Playback) -> None:
     """Whatever the player has before the eyes; of a dotted id the last part will do."""
     for name in ("main.job", "job", "work.do", "stage/1/2/2"):
         play.change("go")
@@ -185,14 +185,14 @@ def test_an_effect_is_answered_by_id_name_or_key(play: Play) -> None:
         play.back()
 
 
-def test_an_unknown_effect_names_the_pending_ones(play: Play) -> None:
+def test_an_unknown_effect_names_the_pending_ones(play: Playback) -> None:
     """The player sees what could be meant."""
     play.change("go")
     with pytest.raises(UsageError, match=r'no pending invoke or call "jbo"; pending are main\.job'):
         play.change("done jbo")
 
 
-def test_what_waits_is_listed_soonest_first(play: Play) -> None:
+def test_what_waits_is_listed_soonest_first(play: Playback) -> None:
     """Timers, timeouts and answers."""
     play.change("go")
     play.change("advance 1s")
@@ -204,7 +204,7 @@ def test_what_waits_is_listed_soonest_first(play: Play) -> None:
     ] == text(scene.waiting_lines(play)).splitlines()
 
 
-def test_events_are_accepted_refused_unknown_or_not_in_question(play: Play) -> None:
+def test_events_are_accepted_refused_unknown_or_not_in_question(play: Playback) -> None:
     """With the guard that said no, and a question mark where the event itself decides."""
     play.change("guard is_staff false")
 
@@ -218,7 +218,7 @@ def test_events_are_accepted_refused_unknown_or_not_in_question(play: Play) -> N
     ] == text(scene.event_lines(play)).splitlines()
 
 
-def test_what_code_would_bring_is_said_to_be_assumed(play: Play) -> None:
+def test_what_code_would_bring_is_said_to_be_assumed(play: Playback) -> None:
     """Also what inline charts name."""
     assert [
         "  assumed  guards is_staff = true, inner_guard = true (change with: guard NAME false)",
@@ -226,7 +226,7 @@ def test_what_code_would_bring_is_said_to_be_assumed(play: Play) -> None:
     ] == text(scene.assumption_lines(play)).splitlines()
 
 
-def test_a_failing_guard_says_how(play: Play) -> None:
+def test_a_failing_guard_says_how(play: Playback) -> None:
     """An error is not the same as no."""
     failed, refused, passed = (played(play, line) for line in ("odd", "big n=2", "big n=4"))
 
@@ -235,7 +235,7 @@ def test_a_failing_guard_says_how(play: Play) -> None:
     assert "applied: one → two" in passed
 
 
-def test_an_event_that_was_meant_differently_has_a_near_name(play: Play) -> None:
+def test_an_event_that_was_meant_differently_has_a_near_name(play: Playback) -> None:
     """Events and commands are both near."""
     assert ('did you mean "staff"?', 'did you mean "advance"?', None) == (
         play.meant("staf"),
@@ -248,17 +248,17 @@ def test_undeclared_events_are_those_that_transitions_name() -> None:
     """Without a list in the chart; wildcards and the kernel's own events are none."""
     chart = "interlock: 1\nkind: k\nstates: {a: {on: {x: b, '*': b}, after: {1s: b}}, b: {}}\n"
 
-    assert ["x"] == Play(loads(chart)).events()
+    assert ["x"] == Playback(loads(chart)).events()
 
 
 def test_an_empty_context_says_so() -> None:
     """Nothing printed would look like a failure."""
-    play = Play(loads("interlock: 1\nkind: k\nstates: {a: {}}\n"))
+    play = Playback(loads("interlock: 1\nkind: k\nstates: {a: {}}\n"))
 
     assert "  the context is empty" == text(scene.context_lines(play.chart, play.snapshot))
 
 
-def test_long_values_are_cut(play: Play) -> None:
+def test_long_values_are_cut(play: Playback) -> None:
     """A megabyte in the context does not flood the screen."""
     assert len(scene.value_text("x" * 10_000)) == 200
 
@@ -283,7 +283,7 @@ def test_inside_a_mapping_only_what_differs_is_told() -> None:
 def test_a_play_that_never_settles_is_left_as_it_was() -> None:
     """Two events that cause each other for ever end the line, not the play."""
     chart = "interlock: 1\nkind: k\nstates: {a: {on: {x: {actions: [{send: {event: x}}]}}}}\n"
-    play = Play(loads(chart))
+    play = Playback(loads(chart))
     before = play.snapshot
     with pytest.raises(UsageError, match="keep each other busy"):
         play.change("x")

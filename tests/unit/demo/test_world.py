@@ -16,7 +16,7 @@ from interlock.demo.charts import DEFINITIONS, settled_in, trades
 from interlock.demo.services import REFUSED, SEED, Services
 from interlock.demo.traffic import CROWD, Traffic
 from interlock.errors import RejectedError, UnavailableError
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
 
@@ -50,7 +50,7 @@ async def configurations(runtime: Runtime) -> Counter[tuple[str, ...]]:
     for kind in runtime.charts.kinds():
         cursor = None
         while True:
-            page = await runtime.list(Query(kind=kind, after=cursor, limit=500))
+            page = await runtime.list(EntityQuery(kind=kind, after=cursor, limit=500))
             found.update(each.configuration for each in page.rows)
             cursor = page.after
             if cursor is None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from interlock.effects.handlers import Handler, Handlers
-from interlock.effects.lanes import Held
+from interlock.effects.handlers import Handler, HandlerRunner
+from interlock.effects.lanes import RunningWork
 from interlock.errors import InterlockError, NotFoundError
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
-from interlock.model.journal.work import Place, Work
+from interlock.model.journal.work import Work, WorkId
 from interlock.model.step import Outcome
-from interlock.ports.delivery import Child, Fired
-from interlock.ports.work import Claim, Settled
+from interlock.ports.delivery import Child, TimersFired
+from interlock.ports.work import Claim, Settlement
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
 
-CHARGE = Place("effect", 2, 0)
+CHARGE = WorkId("effect", 2, 0)
 NOW = 1_000_000
 ONE = {"max": 1, "backoff": "1s", "jitter": "none", "on": None}
 
@@ -27,9 +27,9 @@ class NotingDriver:
 
     def __init__(self, outcome: Outcome = "applied") -> None:
         self.outcome = outcome
-        self.given: list[tuple[str, Event, str, Place | None, int | None]] = []
-        self.fired: frozenset[Place] = frozenset()
-        self.waiting: dict[Place, int] = {}
+        self.given: list[tuple[str, Event, str, WorkId | None, int | None]] = []
+        self.fired: frozenset[WorkId] = frozenset()
+        self.waiting: dict[WorkId, int] = {}
         self.children: dict[str, Child] = {}
         self.begun: list[tuple[str, Any, int]] = []
         self.missing: set[str] = set()
@@ -42,7 +42,7 @@ class NotingDriver:
         return entity not in self.elsewhere
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, answers: Place | None = None, fence: int | None = None
+        self, entity: str, event: Event, *, key: str, answers: WorkId | None = None, fence: int | None = None
     ) -> Receipt:
         """Notes it."""
         if entity in self.missing:
@@ -52,11 +52,11 @@ class NotingDriver:
         self.given.append((entity, event, key, answers, fence))
         return Receipt(entity, self.outcome, 3)
 
-    async def fire(self, entity: str) -> Fired:
+    async def fire(self, entity: str) -> TimersFired:
         """As the test said."""
-        return Fired(self.fired, self.waiting)
+        return TimersFired(self.fired, self.waiting)
 
-    async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
+    async def begin_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
         """The child that the test put there."""
         self.begun.append((parent, payload, restarts))
         if self.refusal is not None:
@@ -66,27 +66,29 @@ class NotingDriver:
             raise NotFoundError(f"no chart `{payload['src']}`", code="kind.unknown")
         return self.children[name]
 
-    async def find_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child | None:
+    async def find_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child | None:
         """The child that the test put there, if it did."""
         return self.children.get(f"{payload['src']}/{restarts}")
 
 
-def call(**facts: Any) -> Held:
+def call(**facts: Any) -> RunningWork:
     """Work of a named action in hand."""
     return held({"name": "charge", "input": {"amount": 3}}, **facts)
 
 
 def invoke(
     *, attempt: int = 1, failures: int = 0, cancelled: bool = False, name: str = "charge", **payload: Any
-) -> Held:
+) -> RunningWork:
     """Work of an invoke in hand."""
     body = {"id": "pay", "src": name, "type": "handler", "state": "a", "input": 3, **payload}
     return held(body, attempt=attempt, failures=failures, cancelled=cancelled, name=name)
 
 
-def held(body: Any, *, attempt: int = 1, failures: int = 0, cancelled: bool = False, name: str = "charge") -> Held:
+def held(
+    body: Any, *, attempt: int = 1, failures: int = 0, cancelled: bool = False, name: str = "charge"
+) -> RunningWork:
     """Work in hand."""
-    return Held(Claim("order/1", Work(CHARGE, name, body, 0), attempt, failures, cancelled))
+    return RunningWork(Claim("order/1", Work(CHARGE, name, body, 0), attempt, failures, cancelled))
 
 
 class Scene:
@@ -96,9 +98,11 @@ class Scene:
         self.driver = NotingDriver()
         self.clock = VirtualClock(NOW)
 
-    async def performed(self, function: Handler, held: Held, *, advance_ms: int = 0, **settings: Any) -> Settled | None:
+    async def performed(
+        self, function: Handler, held: RunningWork, *, advance_ms: int = 0, **settings: Any
+    ) -> Settlement | None:
         """How the work was settled, once the clock has moved."""
-        handlers = Handlers({"charge": function}, self.driver, self.clock, **settings)
+        handlers = HandlerRunner({"charge": function}, self.driver, self.clock, **settings)
         work = asyncio.ensure_future(handlers.perform(held))
         await self.clock.advance(advance_ms)
         return await asyncio.wait_for(work, PATIENCE_SECONDS)

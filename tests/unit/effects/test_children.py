@@ -8,15 +8,15 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.effects.children import Children, restarted
-from interlock.effects.lanes import Held
-from interlock.effects.retry import Failed
+from interlock.effects.lanes import RunningWork
+from interlock.effects.retry import Failure
 from interlock.effects.timers import Timers
 from interlock.errors import RejectedError, UnavailableError
-from interlock.model.journal.work import CHILD, Left, Place
+from interlock.model.journal.work import CHILD_WORK, WorkDelta, WorkId
 from interlock.model.limits import LOOK_MS_MAX
 from interlock.model.step import Outcome
 from interlock.ports.delivery import Child
-from interlock.ports.work import Settled
+from interlock.ports.work import Settlement
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 from tests.unit.effects.scene import CHARGE, NotingDriver, held
@@ -24,9 +24,9 @@ from tests.unit.effects.scene import CHARGE, NotingDriver, held
 NOW = 1_000_000
 
 
-def child_work(**payload: Any) -> Held:
+def child_work(**payload: Any) -> RunningWork:
     """The work that stands for a child."""
-    return held({"id": "net", "src": "network", "type": "chart", "state": "a", **payload}, name=CHILD)
+    return held({"id": "net", "src": "network", "type": "chart", "state": "a", **payload}, name=CHILD_WORK)
 
 
 def driver_with(child: Child | None = None) -> NotingDriver:
@@ -37,7 +37,7 @@ def driver_with(child: Child | None = None) -> NotingDriver:
     return driver
 
 
-async def performed(driver: NotingDriver, work: Held) -> Settled | None:
+async def performed(driver: NotingDriver, work: RunningWork) -> Settlement | None:
     """How the work was settled."""
     return await Children(driver, VirtualClock(NOW)).perform(work)
 
@@ -46,7 +46,9 @@ async def test_a_child_is_begun_and_waited_for() -> None:
     """Its answer will end the work."""
     work = child_work()
 
-    assert Settled(work.claim, "wait") == await performed(driver_with(Child("network/net-1", NOW, ended=False)), work)
+    assert Settlement(work.claim, "wait") == await performed(
+        driver_with(Child("network/net-1", NOW, ended=False)), work
+    )
 
 
 async def test_a_child_with_a_time_limit_is_looked_at_again() -> None:
@@ -54,7 +56,7 @@ async def test_a_child_with_a_time_limit_is_looked_at_again() -> None:
     work = child_work(timeout_ms=500)
     settled = await performed(driver_with(Child("network/net-1", NOW - 100, ended=False)), work)
 
-    assert Settled(work.claim, "again", NOW + 400, lapsed=True) == settled
+    assert Settlement(work.claim, "again", NOW + 400, lapsed=True) == settled
 
 
 async def test_a_child_whose_time_is_up_is_ended_before_its_parent_hears() -> None:
@@ -73,7 +75,7 @@ async def test_a_child_that_ended_has_an_answer_under_way() -> None:
     """Its time limit no longer counts."""
     work = child_work(timeout_ms=500)
 
-    assert Settled(work.claim, "wait") == await performed(driver_with(Child("network/n", 0, ended=True)), work)
+    assert Settlement(work.claim, "wait") == await performed(driver_with(Child("network/n", 0, ended=True)), work)
 
 
 async def test_a_chart_that_is_not_here_leaves_the_child_to_others() -> None:
@@ -82,7 +84,7 @@ async def test_a_chart_that_is_not_here_leaves_the_child_to_others() -> None:
     settled = await performed(driver, work)
     why = {"code": "kind.unknown", "message": "no chart `network`"}
 
-    assert Settled(work.claim, "again", NOW + LOOK_MS_MAX, error=why, lapsed=True, begun=False) == settled
+    assert Settlement(work.claim, "again", NOW + LOOK_MS_MAX, error=why, lapsed=True, begun=False) == settled
     assert [] == driver.given
 
 
@@ -123,17 +125,17 @@ async def test_a_parent_that_ended_lets_the_work_go(outcome: Outcome) -> None:
     driver.outcome = outcome
     work = child_work()
 
-    assert Settled(work.claim, "done") == await performed(driver, work)
+    assert Settlement(work.claim, "done") == await performed(driver, work)
 
 
 def test_a_failed_child_is_begun_again_while_tries_are_left() -> None:
     """Then its parent hears."""
     retry = {"max": 1, "backoff": "1s", "jitter": "none", "on": None}
     first = child_work(retry=retry).claim
-    second = held(first.work.body, attempt=2, failures=1, name=CHILD).claim
-    failed = Failed("child_failed", "it broke")
+    second = held(first.work.body, attempt=2, failures=1, name=CHILD_WORK).claim
+    failed = Failure("child_failed", "it broke")
 
-    assert Settled(first, "again", NOW + 1_000) == restarted(first, failed, now_ms=NOW, jitter=0.0)
+    assert Settlement(first, "again", NOW + 1_000) == restarted(first, failed, now_ms=NOW, jitter=0.0)
     assert restarted(second, failed, now_ms=NOW, jitter=0.0) is None
 
 
@@ -141,10 +143,10 @@ async def test_a_due_row_rings_for_all_timers_of_its_entity() -> None:
     """Those that fired ended with their entries; one that is gone is dropped."""
     driver, work = NotingDriver(), held({"event": "late"}, name="t")
     gone = await Timers(driver, VirtualClock(NOW)).perform(work)
-    driver.fired = frozenset({CHARGE, Place("timer", 2, 1)})
+    driver.fired = frozenset({CHARGE, WorkId("timer", 2, 1)})
     fired = await Timers(driver, VirtualClock(NOW)).perform(work)
 
-    assert (Settled(work.claim, "done"), None) == (gone, fired)
+    assert (Settlement(work.claim, "done"), None) == (gone, fired)
 
 
 async def test_a_timer_that_still_stands_is_never_dropped() -> None:
@@ -155,8 +157,8 @@ async def test_a_timer_that_still_stands_is_never_dropped() -> None:
     driver.waiting = {CHARGE: NOW}
     kept = await Timers(driver, VirtualClock(NOW)).perform(work)
 
-    assert Settled(work.claim, "again", NOW + 3, lapsed=True) == early
-    assert Settled(work.claim, "again", NOW + LOOK_MS_MAX, lapsed=True) == kept
+    assert Settlement(work.claim, "again", NOW + 3, lapsed=True) == early
+    assert Settlement(work.claim, "again", NOW + LOOK_MS_MAX, lapsed=True) == kept
 
 
 async def test_the_time_of_a_child_from_the_future_counts_from_when_it_is_noticed() -> None:
@@ -165,11 +167,11 @@ async def test_the_time_of_a_child_from_the_future_counts_from_when_it_is_notice
     driver = driver_with(Child("network/net-1", NOW + 10**9, ended=False))
     work = child_work(timeout_ms=500)
     store = MemoryStore()
-    store._work.keep("order/1", Left((work.claim.work,)))
+    store._work.keep("order/1", WorkDelta((work.claim.work,)))
     children = Children(driver, clock, store=store)
     for _ in range(2):
         (claim,) = await store.claim("effect", None, owner="w", now_ms=clock.time_ms, until_ms=clock.time_ms, limit=1)
-        settled = await children.perform(Held(claim))
+        settled = await children.perform(RunningWork(claim))
         assert settled is not None
         assert (NOW + 500, NOW) == (settled.next_ms, settled.error["since_ms"])
         await store.settle((replace(settled, next_ms=clock.time_ms),), now_ms=clock.time_ms)
@@ -177,7 +179,7 @@ async def test_the_time_of_a_child_from_the_future_counts_from_when_it_is_notice
     clock.time_ms = NOW + 500
     (claim,) = await store.claim("effect", None, owner="w", now_ms=clock.time_ms, until_ms=clock.time_ms, limit=1)
 
-    assert None is await children.perform(Held(claim))
+    assert None is await children.perform(RunningWork(claim))
     assert ["_cancel", "error.invoke.net"] == [event.name for _, event, *_ in driver.given]
 
 

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from interlock.effects.children import Children
-from interlock.effects.handlers import Attempt, Handlers
-from interlock.effects.lanes import Held, LaneLoop, Perform
-from interlock.effects.outbox import Relay
+from interlock.effects.handlers import Attempt, HandlerRunner
+from interlock.effects.lanes import LaneWorker, Perform, RunningWork
+from interlock.effects.outbox import OutboxRelay
 from interlock.effects.timers import Timers
 from interlock.errors import RejectedError
 from interlock.model.codec import plain
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
-from interlock.model.journal.work import CHILD, Place, Work
-from interlock.ports.delivery import Child, Fired
-from interlock.ports.work import Settled, WorkQuery
+from interlock.model.journal.work import CHILD_WORK, Work, WorkId
+from interlock.ports.delivery import Child, TimersFired
+from interlock.ports.work import Settlement, WorkQuery
 from interlock.testing.clock import VirtualClock
 from tests.unit.effects.scene import NotingDriver
 from tests.unit.effects.test_lanes import LEASE_MS, TableStore
@@ -43,14 +43,14 @@ class SlowDriver(NotingDriver):
         await self._kept(fields.get("answers"))
         return receipt
 
-    async def fire(self, entity: str) -> Fired:
+    async def fire(self, entity: str) -> TimersFired:
         """Ends every timer at once."""
         rows = self.store.table.works(WorkQuery(lane="timer")).rows
         for row in rows:
             await self._kept(row.work.place)
-        return Fired(frozenset(row.work.place for row in rows), {})
+        return TimersFired(frozenset(row.work.place for row in rows), {})
 
-    async def _kept(self, answers: Place | None) -> None:
+    async def _kept(self, answers: WorkId | None) -> None:
         if answers is None:
             return
         self.store.table.drop("order/1", answers)
@@ -62,14 +62,14 @@ def _paid(driver: SlowDriver) -> Perform:
     async def charge(attempt: Attempt) -> str:
         return "paid"
 
-    return Handlers({"charge": charge}, driver, driver.clock).perform
+    return HandlerRunner({"charge": charge}, driver, driver.clock).perform
 
 
 def _refused(driver: SlowDriver) -> Perform:
     async def charge(attempt: Attempt) -> str:
         raise RejectedError("no", code="card.refused")
 
-    return Handlers({"charge": charge}, driver, driver.clock).perform
+    return HandlerRunner({"charge": charge}, driver, driver.clock).perform
 
 
 def _late(driver: SlowDriver) -> Perform:
@@ -79,7 +79,7 @@ def _late(driver: SlowDriver) -> Perform:
 
 def _unknown(driver: SlowDriver) -> Perform:
     driver.missing.add("door/7")
-    return Relay(driver.store, driver, driver.clock).perform
+    return OutboxRelay(driver.store, driver, driver.clock).perform
 
 
 def _fired(driver: SlowDriver) -> Perform:
@@ -87,14 +87,14 @@ def _fired(driver: SlowDriver) -> Perform:
 
 
 def _invoke(name: str, body: dict[str, Any]) -> Work:
-    return Work(Place("effect", 2, 0), name, body, 0)
+    return Work(WorkId("effect", 2, 0), name, body, 0)
 
 
 @asynccontextmanager
-async def _working(store: TableStore, work: Work, perform: Perform, clock: VirtualClock) -> AsyncIterator[LaneLoop]:
+async def _working(store: TableStore, work: Work, perform: Perform, clock: VirtualClock) -> AsyncIterator[LaneWorker]:
     lane = work.place.lane
     names = (work.name,) if lane == "effect" else None
-    loop = LaneLoop(store, lane, perform, clock, owner="w1", running_max=4, names=names, lease_ms=LEASE_MS)
+    loop = LaneWorker(store, lane, perform, clock, owner="w1", running_max=4, names=names, lease_ms=LEASE_MS)
     task = asyncio.ensure_future(loop.run())
     try:
         yield loop
@@ -106,13 +106,13 @@ async def _working(store: TableStore, work: Work, perform: Perform, clock: Virtu
 @pytest.mark.parametrize(
     ("work", "performer"),
     [
-        (Work(Place("timer", 2, 0), "due", {}, 0), _fired),
+        (Work(WorkId("timer", 2, 0), "due", {}, 0), _fired),
         (_invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), _paid),
         (_invoke("charge", {"id": "pay", "src": "charge", "type": "handler"}), _refused),
         (_invoke("charge", {"id": "pay", "src": "charge", "type": "handler", "late": True}), _paid),
         (_invoke("charge", {"name": "charge"}), _refused),
-        (_invoke(CHILD, INVOKE), _late),
-        (Work(Place("outbox", 2, 0), "entity/door/7", NOBODY, 0), _unknown),
+        (_invoke(CHILD_WORK, INVOKE), _late),
+        (Work(WorkId("outbox", 2, 0), "entity/door/7", NOBODY, 0), _unknown),
     ],
     ids=["timer", "answer", "failure", "step of a saga", "call", "child", "send"],
 )
@@ -136,7 +136,7 @@ async def test_a_renewal_that_meets_the_settlement_stops_nothing(settled: bool) 
     store = TableStore(work)
     settle, renew = store.settle, store.renew
 
-    async def slow_settle(those: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def slow_settle(those: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         kept = await settle(those, now_ms=now_ms)
         await clock.sleep_ms(LEASE_MS)
         ends.append("settled")
@@ -146,13 +146,13 @@ async def test_a_renewal_that_meets_the_settlement_stops_nothing(settled: bool) 
         await clock.sleep_ms(LEASE_MS / 3)
         return await renew(claims, until_ms=until_ms)
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         try:
             await clock.sleep_ms(LEASE_MS / 2 if settled else 10 * LEASE_MS)
         except asyncio.CancelledError:
             ends.append("stopped")
             raise
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     store.settle = slow_settle  # type: ignore[method-assign,assignment]  # a store far away
     store.renew = slow_renew  # type: ignore[method-assign]  # a store far away
@@ -178,7 +178,7 @@ async def test_an_attempt_whose_work_another_has_is_stopped_before_it_has_a_resu
             ends.append(clock.now_ms())
         return "paid"
 
-    async with _working(store, work, Handlers({"charge": charge}, driver, clock).perform, clock):
+    async with _working(store, work, HandlerRunner({"charge": charge}, driver, clock).perform, clock):
         await clock.advance()
         store.table.claim("effect", ("charge",), owner="w2", now_ms=10**9, until_ms=2 * 10**9, limit=1)
         await clock.advance(LEASE_MS)
@@ -193,7 +193,7 @@ async def test_an_answer_under_way_is_held_on_to() -> None:
     driver = SlowDriver(store, clock)
     kept = driver._kept
 
-    async def slow(answers: Place | None) -> None:
+    async def slow(answers: WorkId | None) -> None:
         await clock.sleep_ms(3 * LEASE_MS)
         await kept(answers)
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.effects.handlers import Attempt, Handler, Handlers, check_functions
-from interlock.effects.lanes import Held
-from interlock.effects.results import ANSWER_TRIES_MAX
+from interlock.effects.handlers import Attempt, Handler, HandlerRunner, check_functions
+from interlock.effects.lanes import RunningWork
+from interlock.effects.results import RESULT_TRIES_MAX
 from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, PAYLOAD_BYTES_MAX
 from interlock.model.step import Outcome
-from interlock.ports.work import Settled
+from interlock.ports.work import Settlement
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.effects.scene import CHARGE, NOW, ONE, NotingDriver, Scene, call, invoke
@@ -47,7 +47,7 @@ async def test_a_result_that_made_no_entry_lets_the_work_go(scene: Scene, outcom
     """The entity has ended, or another attempt answered first."""
     scene.driver.outcome = outcome
 
-    assert Settled(invoke().claim, "done") == await scene.performed(_fine, invoke())
+    assert Settlement(invoke().claim, "done") == await scene.performed(_fine, invoke())
 
 
 AWAY = UnavailableError("the store is away", code="store.away")
@@ -71,7 +71,7 @@ async def test_a_result_that_cannot_be_brought_now_is_brought_again_and_the_deed
 
 @pytest.mark.parametrize(
     "troubles",
-    [[AWAY] * ANSWER_TRIES_MAX, [UnavailableError("another process has it", code="revision.unknown")]],
+    [[AWAY] * RESULT_TRIES_MAX, [UnavailableError("another process has it", code="revision.unknown")]],
     ids=["away", "elsewhere"],
 )
 async def test_a_result_that_cannot_be_brought_at_all_puts_the_work_off(
@@ -88,7 +88,7 @@ async def test_a_result_that_cannot_be_brought_at_all_puts_the_work_off(
 async def test_a_failure_is_brought_by_whichever_attempt_is_the_newest_then(scene: Scene) -> None:
     """The work was taken up once more, by the process that has it, while its answer waited."""
     scene.driver.troubles, held = [AWAY], invoke()
-    handlers = Handlers({"charge": _lost}, scene.driver, scene.clock)
+    handlers = HandlerRunner({"charge": _lost}, scene.driver, scene.clock)
     work = asyncio.ensure_future(handlers.perform(held))
     await scene.clock.advance()  # the first try has failed, and the next one waits
     held.stands(invoke(attempt=2).claim)
@@ -123,7 +123,7 @@ async def test_a_call_that_succeeds_is_done_without_an_entry(scene: Scene) -> No
     """Nobody waits for it."""
     held = call()
 
-    assert Settled(held.claim, "done") == await scene.performed(_fine, held)
+    assert Settlement(held.claim, "done") == await scene.performed(_fine, held)
     assert [] == scene.told()
 
 
@@ -178,7 +178,7 @@ async def test_a_failure_is_tried_again_as_the_chart_says(scene: Scene) -> None:
 
     why = {"code": "ConnectionError", "message": "gone", "attempts": 1, "done": "unknown"}
 
-    assert Settled(held.claim, "again", NOW + 1_000, error=why) == await scene.performed(_lost, held)
+    assert Settlement(held.claim, "again", NOW + 1_000, error=why) == await scene.performed(_lost, held)
     assert [] == scene.told()
 
 
@@ -229,7 +229,7 @@ async def test_an_invoke_whose_entity_ended_is_let_go(scene: Scene) -> None:
     scene.driver.outcome = "rejected"
     held = invoke()
 
-    assert Settled(held.claim, "done") == await scene.performed(_lost, held)
+    assert Settlement(held.claim, "done") == await scene.performed(_lost, held)
 
 
 async def _hang(attempt: Attempt) -> None:
@@ -261,9 +261,9 @@ async def test_a_thread_that_takes_too_long_is_the_last_attempt(scene: Scene) ->
     assert [("timeout", "unknown")] == [(data["code"], data["done"]) for _, data, _ in scene.told()]
 
 
-async def _called_off(scene: Scene, function: Handler, held: Held) -> Settled | None:
+async def _called_off(scene: Scene, function: Handler, held: RunningWork) -> Settlement | None:
     """How work is settled whose state is left while it runs."""
-    handlers = Handlers({"charge": function}, scene.driver, scene.clock)
+    handlers = HandlerRunner({"charge": function}, scene.driver, scene.clock)
     work = asyncio.ensure_future(handlers.perform(held))
     await scene.clock.advance()
     held.claim = type(held.claim)(held.claim.entity, held.claim.work, held.claim.attempt, 0, cancelled=True)
@@ -277,7 +277,7 @@ async def test_a_coroutine_that_nobody_waits_for_is_cancelled(scene: Scene) -> N
     held = invoke()
     settled = await _called_off(scene, _hang, held)
 
-    assert (Settled(held.claim, "done"), []) == (settled, scene.told())
+    assert (Settlement(held.claim, "done"), []) == (settled, scene.told())
 
 
 async def test_a_result_that_comes_all_the_same_is_told(scene: Scene) -> None:
@@ -303,7 +303,7 @@ async def test_a_saga_step_goes_on_to_its_end(scene: Scene) -> None:
         await gate.wait()
         return attempt.cancelled
 
-    handlers = Handlers({"charge": step}, scene.driver, scene.clock)
+    handlers = HandlerRunner({"charge": step}, scene.driver, scene.clock)
     held = invoke(late=True)
     work = asyncio.ensure_future(handlers.perform(held))
     held.called_off.set()
@@ -327,7 +327,7 @@ async def test_a_thread_that_was_called_off_is_waited_for(scene: Scene, fails: b
         return attempt.cancelled
 
     held = invoke(timeout_ms=60_000)
-    work = asyncio.ensure_future(Handlers({"charge": slow}, scene.driver, scene.clock).perform(held))
+    work = asyncio.ensure_future(HandlerRunner({"charge": slow}, scene.driver, scene.clock).perform(held))
     await asyncio.to_thread(began.wait, 20)
     held.stands(replace(held.claim, cancelled=True))
     await scene.clock.advance()
@@ -337,7 +337,7 @@ async def test_a_thread_that_was_called_off_is_waited_for(scene: Scene, fails: b
 
     assert waited
     if fails:
-        assert (Settled(held.claim, "done"), []) == (settled, scene.told())
+        assert (Settlement(held.claim, "done"), []) == (settled, scene.told())
     else:
         assert [("done.invoke.pay", True, False)] == scene.told()
 
@@ -346,7 +346,7 @@ async def test_work_called_off_whose_worker_died_is_not_begun_again(scene: Scene
     """Nobody asks any more."""
     held = invoke(attempt=2, cancelled=True)
 
-    assert (Settled(held.claim, "done"), []) == (await scene.performed(_fine, held), scene.told())
+    assert (Settlement(held.claim, "done"), []) == (await scene.performed(_fine, held), scene.told())
 
 
 async def test_a_saga_step_called_off_whose_worker_died_is_perhaps_done(scene: Scene) -> None:
@@ -393,7 +393,7 @@ async def test_a_result_that_cannot_be_kept_is_an_error_that_says_so(scene: Scen
 
 def test_handlers_know_their_names_and_must_be_functions() -> None:
     """Work for others waits."""
-    handlers = Handlers({"charge": _fine}, NotingDriver(), VirtualClock())
+    handlers = HandlerRunner({"charge": _fine}, NotingDriver(), VirtualClock())
 
     assert ("charge",) == handlers.names
     check_functions({"charge": _fine})
@@ -421,4 +421,4 @@ async def test_a_process_without_the_chart_does_not_begin(scene: Scene) -> None:
     scene.driver.elsewhere.add("order/1")
     settled = await scene.performed(_fine, held)
 
-    assert Settled(held.claim, "again", NOW + LOOK_MS_MAX, lapsed=True, begun=False) == settled
+    assert Settlement(held.claim, "again", NOW + LOOK_MS_MAX, lapsed=True, begun=False) == settled

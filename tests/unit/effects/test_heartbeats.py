@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from interlock.effects.handler_threads import Threads
-from interlock.effects.handlers import Attempt, Handler, Handlers
-from interlock.effects.lanes import Held
+from interlock.effects.handler_threads import HandlerThreads
+from interlock.effects.handlers import Attempt, Handler, HandlerRunner
+from interlock.effects.lanes import RunningWork
 from interlock.errors import UnavailableError
-from interlock.model.journal.work import Left
+from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import DETAILS_BYTES_MAX, STOP_MS_MAX
-from interlock.ports.work import Settled
+from interlock.ports.work import Settlement
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
@@ -97,7 +97,7 @@ async def test_a_thread_gives_signs_of_life_too_and_its_silence_is_its_end(scene
         told.set()
         gate.wait(PATIENCE_SECONDS)
 
-    handlers = Handlers({"charge": work}, scene.driver, scene.clock, heartbeats={"charge": 1_000})
+    handlers = HandlerRunner({"charge": work}, scene.driver, scene.clock, heartbeats={"charge": 1_000})
     held = invoke(retry=ONE)
     performing = asyncio.ensure_future(handlers.perform(held))
     try:
@@ -147,7 +147,7 @@ async def test_what_is_told_is_kept_as_it_was_when_it_was_told(scene: Scene) -> 
 async def test_the_next_attempt_is_given_what_the_last_one_told(scene: Scene) -> None:
     """Whether that failed or died; and what stood beside the work stays there when this one fails too."""
     store, seen = MemoryStore(), list[Any]()
-    store._work.keep("order/1", Left(born=(invoke().claim.work,)))
+    store._work.keep("order/1", WorkDelta(born=(invoke().claim.work,)))
     (first,) = await store.claim("effect", ("charge",), owner="w1", now_ms=NOW, until_ms=NOW + 1, limit=1)
     await store.note(first, {"code": "lost", "details": {"page": 7}})
     (second,) = await store.claim("effect", ("charge",), owner="w2", now_ms=NOW + 1, until_ms=NOW + 9, limit=1)
@@ -156,7 +156,7 @@ async def test_the_next_attempt_is_given_what_the_last_one_told(scene: Scene) ->
         seen.append(attempt.details)
         raise ConnectionError("gone")
 
-    held = Held(replace(second, work=invoke(retry=ONE).claim.work))
+    held = RunningWork(replace(second, work=invoke(retry=ONE).claim.work))
     settled = await scene.performed(work, held, store=store)
 
     assert [{"page": 7}] == seen
@@ -167,12 +167,12 @@ async def test_the_next_attempt_is_given_what_the_last_one_told(scene: Scene) ->
 async def test_work_that_goes_elsewhere_takes_its_details_along(scene: Scene) -> None:
     """This process does not have the chart: what it found is put back as it was."""
     store = MemoryStore()
-    store._work.keep("order/1", Left(born=(invoke().claim.work,)))
+    store._work.keep("order/1", WorkDelta(born=(invoke().claim.work,)))
     (first,) = await store.claim("effect", ("charge",), owner="w1", now_ms=NOW, until_ms=NOW + 1, limit=1)
     await store.note(first, {"details": 7})
     (second,) = await store.claim("effect", ("charge",), owner="w2", now_ms=NOW + 1, until_ms=NOW + 9, limit=1)
     scene.driver.elsewhere.add("order/1")
-    settled = await scene.performed(_fine, Held(second), store=store)
+    settled = await scene.performed(_fine, RunningWork(second), store=store)
 
     assert settled is not None
     assert ({"details": 7}, False) == (settled.error, settled.begun)
@@ -212,7 +212,7 @@ async def test_a_coroutine_that_fails_when_it_is_stopped_is_heard_by_nobody(
             raise RuntimeError("in the middle")
 
     held = invoke()
-    handlers = Handlers({"charge": sore}, scene.driver, scene.clock)
+    handlers = HandlerRunner({"charge": sore}, scene.driver, scene.clock)
     performing = asyncio.ensure_future(handlers.perform(held))
     await scene.clock.advance()
     performing.cancel()
@@ -231,8 +231,8 @@ async def test_no_thread_is_begun_beyond_their_number(scene: Scene) -> None:
     def block(attempt: Attempt) -> None:
         gate.wait(PATIENCE_SECONDS)
 
-    handlers = Handlers({"charge": block, "quick": _fine}, scene.driver, scene.clock)
-    handlers._threads = Threads(threads_max=1)
+    handlers = HandlerRunner({"charge": block, "quick": _fine}, scene.driver, scene.clock)
+    handlers._threads = HandlerThreads(threads_max=1)
     try:
         given_up = asyncio.ensure_future(handlers.perform(invoke(timeout_ms=500)))
         await scene.clock.advance(500)
@@ -245,7 +245,7 @@ async def test_no_thread_is_begun_beyond_their_number(scene: Scene) -> None:
         gate.set()
     await asyncio.wait_for(free, PATIENCE_SECONDS)
 
-    assert settled == Settled(held.claim, "again", settled.next_ms if settled else 0, lapsed=True, begun=False)
+    assert settled == Settlement(held.claim, "again", settled.next_ms if settled else 0, lapsed=True, begun=False)
     assert quick is None
     assert 0 == len(handlers._threads)
 
@@ -255,7 +255,7 @@ async def test_an_attempt_that_gets_no_thread_was_not_begun(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, restore: str
 ) -> None:
     """The work waits, and the attempt does not count: also where it must not be begun twice."""
-    handlers = Handlers({"charge": lambda attempt: attempt.input}, scene.driver, scene.clock)
+    handlers = HandlerRunner({"charge": lambda attempt: attempt.input}, scene.driver, scene.clock)
     held = invoke(restore=restore)
 
     def refuse(thread: threading.Thread) -> None:
@@ -266,7 +266,7 @@ async def test_an_attempt_that_gets_no_thread_was_not_begun(
         settled = await handlers.perform(held)
     again = await handlers.perform(invoke(restore=restore))
 
-    assert settled == Settled(held.claim, "again", settled.next_ms if settled else 0, lapsed=True, begun=False)
+    assert settled == Settlement(held.claim, "again", settled.next_ms if settled else 0, lapsed=True, begun=False)
     assert (None, 0) == (again, len(handlers._threads))
 
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from interlock.effects.lanes import Held, LaneLoop, Stopped
+from interlock.effects.lanes import LaneWorker, RunningWork, StopReport
 from interlock.errors import RejectedError, UnavailableError
-from interlock.model.journal.work import Lane, Left, Place, Work
+from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX, STOP_MS_MAX
 from interlock.ports.clock import Clock
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.work_table import WorkTable
 from interlock.testing.clock import VirtualClock
 
@@ -25,7 +25,7 @@ class TableStore:
 
     def __init__(self, *works: Work) -> None:
         self.table = WorkTable()
-        self.table.keep("order/1", Left(born=works))
+        self.table.keep("order/1", WorkDelta(born=works))
         self.broken = False
         self.looks = 0
 
@@ -47,7 +47,7 @@ class TableStore:
         self.check()
         return self.table.renew(claims, until_ms=until_ms)
 
-    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """As the table does."""
         self.check()
         return self.table.settle(settled, now_ms=now_ms)
@@ -64,19 +64,19 @@ class TableStore:
 
 def work(version: int, *, due_ms: int = 0) -> Work:
     """Work for the handler `charge`."""
-    return Work(Place("effect", version, 0), "charge", {}, due_ms)
+    return Work(WorkId("effect", version, 0), "charge", {}, due_ms)
 
 
 @asynccontextmanager
 async def running(
     store: TableStore,
-    perform: Callable[[Held], Awaitable[Settled | None]],
+    perform: Callable[[RunningWork], Awaitable[Settlement | None]],
     clock: Clock,
     *,
     side_by_side: int = 4,
-) -> AsyncIterator[LaneLoop]:
+) -> AsyncIterator[LaneWorker]:
     """A lane that works until the test is over."""
-    loop = LaneLoop(
+    loop = LaneWorker(
         store, "effect", perform, clock, owner="w1", running_max=side_by_side, names=("charge",), lease_ms=LEASE_MS
     )
     task = asyncio.ensure_future(loop.run())
@@ -87,7 +87,7 @@ async def running(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def drained(loop: LaneLoop, timeout_ms: int = 1_000) -> Stopped:
+async def drained(loop: LaneWorker, timeout_ms: int = 1_000) -> StopReport:
     """How a lane ended that was told to."""
     await loop.stop(timeout_ms)
     return await loop.put_back()
@@ -97,9 +97,9 @@ async def test_due_work_is_performed_and_settled() -> None:
     """Each once."""
     store, clock, seen = TableStore(work(2), work(3)), VirtualClock(), []
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         seen.append(held.claim.work.place.version)
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance()
@@ -112,9 +112,9 @@ async def test_work_is_taken_up_when_it_is_due() -> None:
     clock = VirtualClock(0)
     store, seen = TableStore(work(2, due_ms=300)), []
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         seen.append(clock.now_ms())
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance(LOOK_MS_MAX)
@@ -126,13 +126,13 @@ async def test_work_of_this_process_is_taken_up_at_once() -> None:
     """A signal, no look."""
     clock, store, seen = VirtualClock(0), TableStore(), []
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         seen.append(clock.now_ms())
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock) as loop:
         await clock.advance(10)
-        store.table.keep("order/1", Left(born=(work(2),)))
+        store.table.keep("order/1", WorkDelta(born=(work(2),)))
         loop.wake()
         await clock.advance()
 
@@ -143,13 +143,13 @@ async def test_work_of_another_process_is_found_at_the_next_look() -> None:
     """Within a second."""
     clock, store, seen = VirtualClock(0), TableStore(), []
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         seen.append(clock.now_ms())
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance(10)
-        store.table.keep("order/1", Left(born=(work(2),)))
+        store.table.keep("order/1", WorkDelta(born=(work(2),)))
         await clock.advance(LOOK_MS_MAX)
 
     assert [LOOK_MS_MAX] == seen
@@ -159,7 +159,7 @@ async def test_an_idle_lane_looks_once_a_second() -> None:
     """On a clock that takes every wait alike, as the system's clock does."""
     clock, store = VirtualClock(0), TableStore()
 
-    async def perform(held: Held) -> Settled | None:
+    async def perform(held: RunningWork) -> Settlement | None:
         return None
 
     async with running(store, perform, PlainClock(clock)):
@@ -180,11 +180,11 @@ async def test_no_more_work_is_in_hand_than_allowed() -> None:
     store, clock, gate = TableStore(*(work(n) for n in range(2, 10))), VirtualClock(), asyncio.Event()
     most = 0
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         nonlocal most
         most = max(most, loop.in_hand)
         await gate.wait()
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock, side_by_side=3) as loop:
         await clock.advance()
@@ -200,10 +200,10 @@ async def test_work_in_hand_is_renewed() -> None:
     """However long it takes, nobody else gets it."""
     store, clock, gate, begun = TableStore(work(2)), VirtualClock(0), asyncio.Event(), []
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         begun.append(held.claim.attempt)
         await gate.wait()
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance(LEASE_MS * 10)
@@ -217,7 +217,7 @@ async def test_work_that_another_has_is_stopped() -> None:
     """It was paused past its lease; the newer attempt goes on alone."""
     store, clock, stopped = TableStore(work(2)), VirtualClock(0), asyncio.Event()
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         try:
             await asyncio.Event().wait()
         finally:
@@ -237,11 +237,11 @@ async def test_a_process_that_stood_still_goes_on_with_what_it_has() -> None:
     """Its lease lapsed and nobody came: taken up by the same process, the work does not begin beside itself."""
     store, clock, begun, let = TableStore(work(2)), VirtualClock(0), [], asyncio.Event()
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         first = held.claim
         begun.append(first.attempt)
         await let.wait()
-        return Settled(first, "again", clock.now_ms() + 60_000)
+        return Settlement(first, "again", clock.now_ms() + 60_000)
 
     async with running(store, perform, clock) as loop:
         await clock.advance()
@@ -260,16 +260,16 @@ async def test_work_let_go_at_the_last_moment_begins_anew() -> None:
     store, clock, begun = TableStore(work(2)), VirtualClock(0), []
     settle, told = store.settle, asyncio.Event()
 
-    async def slow(settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def slow(settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         kept = await settle(settled, now_ms=now_ms)
         await told.wait()
         return kept
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         begun.append(held.claim.attempt)
         if len(begun) == 1:
-            return Settled(held.claim, "again", clock.now_ms(), lapsed=True)
-        return Settled(held.claim, "done")
+            return Settlement(held.claim, "again", clock.now_ms(), lapsed=True)
+        return Settlement(held.claim, "done")
 
     store.settle = slow  # type: ignore[method-assign]  # its answer takes a while
     async with running(store, perform, clock):
@@ -284,14 +284,14 @@ async def test_work_that_was_called_off_hears_of_it() -> None:
     """At the next renewal."""
     store, clock, heard = TableStore(work(2)), VirtualClock(0), []
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         await held.called_off.wait()
         heard.append(clock.now_ms())
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance()
-        store.table.keep("order/1", Left(cancelled=(Place("effect", 2, 0),)))
+        store.table.keep("order/1", WorkDelta(cancelled=(WorkId("effect", 2, 0),)))
         await clock.advance(LEASE_MS)
 
     assert [LEASE_MS / 3] == heard
@@ -301,11 +301,11 @@ async def test_work_called_off_before_it_was_claimed_again_knows_at_once() -> No
     """Its worker died after the state was left."""
     store, clock, known = TableStore(work(2)), VirtualClock(0), []
     store.table.claim("effect", ("charge",), owner="w0", now_ms=0, until_ms=5, limit=1)
-    store.table.keep("order/1", Left(cancelled=(Place("effect", 2, 0),)))
+    store.table.keep("order/1", WorkDelta(cancelled=(WorkId("effect", 2, 0),)))
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         known.append(held.called_off.is_set())
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance(10)
@@ -317,10 +317,10 @@ async def test_a_store_out_of_order_ends_nothing() -> None:
     """The lane looks again, renews again, and goes on when it can."""
     store, clock, done = TableStore(work(2), work(3, due_ms=LEASE_MS)), VirtualClock(0), []
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         await clock.sleep_ms(LEASE_MS / 2)
         done.append(held.claim.work.place.version)
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance(10)
@@ -337,11 +337,11 @@ async def test_an_entity_that_cannot_answer_puts_its_work_off_without_a_failure(
     """The store was away; the handler is not to blame."""
     store, clock, tries = TableStore(work(2)), VirtualClock(0), []
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         tries.append((held.claim.attempt, held.claim.failures))
         if len(tries) == 1:
             raise UnavailableError("away", code="store.away")
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance(LOOK_MS_MAX)
@@ -353,9 +353,9 @@ async def test_draining_lets_work_finish_and_takes_up_no_more() -> None:
     """What is due stays for others."""
     store, clock, gate = TableStore(work(2), work(3, due_ms=50)), VirtualClock(0), asyncio.Event()
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         await gate.wait()
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock) as loop:
         await clock.advance()
@@ -364,7 +364,7 @@ async def test_draining_lets_work_finish_and_takes_up_no_more() -> None:
         gate.set()
         await clock.advance()
 
-        assert Stopped(finished=1) == await draining
+        assert StopReport(finished=1) == await draining
     assert [3] == [row.work.place.version for row in store.table.works(WorkQuery()).rows]
 
 
@@ -372,7 +372,7 @@ async def test_draining_puts_back_what_does_not_finish() -> None:
     """At once, under its key, without a failure: another may take it up."""
     store, clock = TableStore(work(2)), VirtualClock(0)
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -381,7 +381,7 @@ async def test_draining_puts_back_what_does_not_finish() -> None:
         draining = asyncio.ensure_future(drained(loop))
         await clock.advance(1_000)
 
-        assert Stopped(put_back=1) == await draining
+        assert StopReport(put_back=1) == await draining
     (row,) = store.table.works(WorkQuery()).rows
     assert (1_000, None, 0) == (row.next_ms, row.owner, row.failures)
 
@@ -394,7 +394,7 @@ async def test_a_store_that_can_be_read_and_not_written_is_not_asked_without_end
         store.looks += 1
         raise UnavailableError("full", code="store.full")
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         raise AssertionError
 
     store.claim = refuse  # type: ignore[method-assign]  # only claims fail
@@ -419,10 +419,10 @@ async def test_a_door_that_drains_is_not_asked_without_end() -> None:
     """However much is due behind it."""
     store, clock, door = TableStore(work(2)), VirtualClock(0), Shut()
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         raise AssertionError
 
-    loop = LaneLoop(store, "effect", perform, clock, owner="w1", running_max=4, names=("charge",), door=door)
+    loop = LaneWorker(store, "effect", perform, clock, owner="w1", running_max=4, names=("charge",), door=door)
     task = asyncio.ensure_future(loop.run())
     await clock.advance(5 * LOOK_MS_MAX)
     await drained(loop, 0)
@@ -435,11 +435,11 @@ async def test_a_bug_in_what_performs_ends_neither_the_lane_nor_the_work(caplog:
     """It is told with its traceback and the key of the work, which is put off without a failure."""
     store, clock, tries = TableStore(work(2)), VirtualClock(0), []
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         tries.append(held.claim.failures)
         if len(tries) == 1:
             raise ZeroDivisionError
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock):
         await clock.advance(LOOK_MS_MAX)
@@ -451,9 +451,9 @@ async def test_work_in_hand_is_renewed_while_the_lane_drains() -> None:
     """However much longer than its lease that takes: nobody begins it a second time."""
     store, clock, gate = TableStore(work(2)), VirtualClock(0), asyncio.Event()
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         await gate.wait()
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock) as loop:
         await clock.advance()
@@ -463,14 +463,14 @@ async def test_work_in_hand_is_renewed_while_the_lane_drains() -> None:
         gate.set()
         await clock.advance()
 
-        assert ((), Stopped(finished=1)) == (others, await draining)
+        assert ((), StopReport(finished=1)) == (others, await draining)
 
 
 async def test_work_that_cannot_be_stopped_is_not_put_back_while_it_runs() -> None:
     """A thread goes on: its lease lapses, and only then may another begin."""
     store, clock = TableStore(work(2)), VirtualClock(0)
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         held.ended = asyncio.get_running_loop().create_future()
         await asyncio.Event().wait()
         raise AssertionError
@@ -480,7 +480,7 @@ async def test_work_that_cannot_be_stopped_is_not_put_back_while_it_runs() -> No
         draining = asyncio.ensure_future(drained(loop, 500))
         await clock.advance(500)
 
-        assert Stopped(left=1) == await draining
+        assert StopReport(left=1) == await draining
     (row,) = store.table.works(WorkQuery()).rows
     assert ("w1", LEASE_MS) == (row.owner, row.next_ms)
 
@@ -489,21 +489,21 @@ async def test_what_swallows_its_cancellation_does_not_hold_the_drain_up() -> No
     """It is given a little time, and then left to itself with its lease."""
     store, clock, gate = TableStore(work(2), work(3)), VirtualClock(0), asyncio.Event()
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         while not gate.is_set():
             try:
                 await gate.wait()
             except asyncio.CancelledError:
                 if held.claim.work.place.version == 3:
                     raise
-        return Settled(held.claim, "done")
+        return Settlement(held.claim, "done")
 
     async with running(store, perform, clock) as loop:
         await clock.advance()
         draining = asyncio.ensure_future(drained(loop))
         await clock.advance(1_000 + STOP_MS_MAX)
 
-        assert Stopped(put_back=1, left=1) == await draining
+        assert StopReport(put_back=1, left=1) == await draining
         gate.set()
         await clock.advance()
 
@@ -512,7 +512,7 @@ async def test_what_an_attempt_tells_is_kept_at_its_renewals_and_when_it_is_put_
     """Beside the reason of the failure before it."""
     store, clock = NotingStore(work(2)), VirtualClock(0)
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         held.known = {"code": "ConnectionError"}
         held.told = b'{"page":1}'
         await clock.sleep_ms(LEASE_MS)
@@ -550,7 +550,7 @@ async def test_details_that_cannot_be_kept_now_are_kept_with_the_next_renewal() 
     """The lane goes on."""
     store, clock = NotingStore(work(2)), VirtualClock(0)
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         held.told = b'"here"'
         await asyncio.Event().wait()
         raise AssertionError
@@ -580,7 +580,7 @@ async def test_work_that_nobody_can_make_sense_of_is_a_dead_letter_in_the_end(er
     """With the reason; it holds nothing up, and is not tried for ever."""
     store, clock = TableStore(work(2)), VirtualClock(0)
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         raise error
 
     async with running(store, perform, clock):
@@ -598,7 +598,7 @@ async def test_work_that_another_has_a_hand_on_is_not_asked_for_without_end() ->
         store.looks += 1
         return ()
 
-    async def perform(held: Held) -> Settled:
+    async def perform(held: RunningWork) -> Settlement:
         raise AssertionError
 
     store.claim = none  # type: ignore[method-assign]  # all that is due is locked

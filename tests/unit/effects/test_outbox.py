@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from interlock.effects.lanes import Held
-from interlock.effects.outbox import Relay
-from interlock.effects.work_status import standing
+from interlock.effects.lanes import RunningWork
+from interlock.effects.outbox import OutboxRelay
+from interlock.effects.work_status import work_status
 from interlock.errors import UnavailableError
 from interlock.model.codec import plain
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
-from interlock.model.journal.work import CHILD, Left, Place, Work
+from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
 from interlock.ports.delivery import Child
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 from interlock.stores.work_table import WorkTable
 from interlock.testing.clock import VirtualClock
 from tests.unit.effects.scene import CHARGE, NotingDriver
 
 NOW = 1_000_000
-SENT = Place("outbox", 3, 1)
+SENT = WorkId("outbox", 3, 1)
 
 
 class Books:
@@ -31,7 +31,7 @@ class Books:
     def __init__(self) -> None:
         self.table = WorkTable()
 
-    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """As the table does."""
         return self.table.settle(settled, now_ms=now_ms)
 
@@ -46,16 +46,18 @@ class Scene:
     def __init__(self) -> None:
         self.driver = NotingDriver()
         self.books = Books()
-        self.relay = Relay(self.books, self.driver, VirtualClock(NOW))  # type: ignore[arg-type]  # two methods
+        self.relay = OutboxRelay(self.books, self.driver, VirtualClock(NOW))  # type: ignore[arg-type]  # two methods
 
-    async def relayed(self, address: str, body: Any, *, failures: int = 0, sender: str = "order/1") -> Settled | None:
+    async def relayed(
+        self, address: str, body: Any, *, failures: int = 0, sender: str = "order/1"
+    ) -> Settlement | None:
         """How a row was settled."""
-        return await self.relay.perform(Held(claimed(address, body, failures=failures, sender=sender)))
+        return await self.relay.perform(RunningWork(claimed(address, body, failures=failures, sender=sender)))
 
     def child(self, *, begun: bool = True, **payload: Any) -> None:
         """An invoke of a chart stands in the sender's books."""
         body = {"id": "net", "src": "network", "type": "chart", **payload}
-        self.books.table.keep("order/1", Left(born=(Work(CHARGE, CHILD, body, 0),)))
+        self.books.table.keep("order/1", WorkDelta(born=(Work(CHARGE, CHILD_WORK, body, 0),)))
         if begun:
             self.books.table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=1)
             self.driver.children["network/0"] = Child("network/net-1", NOW, ended=False)
@@ -81,7 +83,7 @@ async def test_a_send_is_delivered_under_its_own_key() -> None:
     settled = await scene.relayed("entity/door/7", event("open", sendid="s1"))
     ((entity, given, key, answers, fence),) = scene.driver.given
 
-    assert Settled(claimed("entity/door/7", event("open", sendid="s1")), "done") == settled
+    assert Settlement(claimed("entity/door/7", event("open", sendid="s1")), "done") == settled
     assert ("door/7", "open", "s1") == (entity, given.name, given.sendid)
     assert ("_sent/order/1/3/1", None, None) == (key, answers, fence)
 
@@ -190,7 +192,7 @@ async def test_a_child_that_is_being_begun_is_ended_afterwards() -> None:
 async def test_an_event_for_a_handler_does_not_wait_for_its_end(forwarded: bool, told: list[str]) -> None:
     """Nobody there hears it: its sender is told of a send, and nobody of what was only passed on."""
     scene = Scene()
-    scene.books.table.keep("order/1", Left(born=(Work(CHARGE, "charge", {"id": "pay", "src": "charge"}, 0),)))
+    scene.books.table.keep("order/1", WorkDelta(born=(Work(CHARGE, "charge", {"id": "pay", "src": "charge"}, 0),)))
     settled = await scene.relayed("child/2/0", event("up", forwarded=forwarded))
 
     assert told == [name for _, name in scene.given()]
@@ -314,7 +316,7 @@ async def test_a_relay_killed_while_it_ended_a_child_ends_it_the_next_time() -> 
     scene.driver.deliver = deliver  # type: ignore[method-assign]  # the next one lives
     await scene.relayed("child/2/0", event("_cancel", type="platform"))
 
-    assert [("child.ending", "child")] == [(each.error["code"], standing(each, now_ms=NOW).word) for each in rows]
+    assert [("child.ending", "child")] == [(each.error["code"], work_status(each, now_ms=NOW).word) for each in rows]
     assert ([("network/net-1", "_cancel")], ()) == (scene.given(), scene.books.table.works(WorkQuery()).rows)
 
 
@@ -390,7 +392,7 @@ async def test_a_child_that_failed_while_it_was_begun_is_begun_again() -> None:
     scene.driver.children["network/0"] = Child("network/net-1", NOW, ended=True)
     failed = event("error.invoke.net", data={"code": "child_failed"}, **ANSWER)
     await scene.relayed("entity/order/1", failed, sender="network/net-1")
-    settled = scene.books.table.settle((Settled(beginning, "wait"),), now_ms=NOW)
+    settled = scene.books.table.settle((Settlement(beginning, "wait"),), now_ms=NOW)
 
     assert ((False,), NOW + 1_000) == (settled, scene.books.table.soonest("effect", None))
 

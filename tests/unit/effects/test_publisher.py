@@ -6,14 +6,14 @@ from contextlib import nullcontext
 
 import pytest
 
-from interlock.effects.lanes import Held
-from interlock.effects.publisher import Messages
+from interlock.effects.lanes import RunningWork
+from interlock.effects.publisher import BusPublisher
 from interlock.errors import DeniedError, InterlockError, NotFoundError, RejectedError, UnavailableError
 from interlock.model.journal.message import Message
-from interlock.model.journal.work import BUS, Place, Work
+from interlock.model.journal.work import BUS_WORK, Work, WorkId
 from interlock.model.limits import MESSAGE_ATTEMPTS_MAX
-from interlock.ports.admission import Pass
-from interlock.ports.work import Claim, Settled
+from interlock.ports.admission import AdmissionPermit
+from interlock.ports.work import Claim, Settlement
 from interlock.testing.clock import VirtualClock
 
 NOW = 1_000_000
@@ -40,7 +40,7 @@ class NotingBus:
 class Shut:
     """A door that is shut."""
 
-    def try_enter(self) -> Pass | None:
+    def try_enter(self) -> AdmissionPermit | None:
         """Nobody comes in."""
         return None
 
@@ -51,17 +51,17 @@ class Scene:
     def __init__(self) -> None:
         self.bus = NotingBus()
         self.clock = VirtualClock(NOW)
-        self.messages = Messages(self.bus, self.clock, source="/shop")
+        self.messages = BusPublisher(self.bus, self.clock, source="/shop")
 
-    async def settled(self, *, failures: int = 0, problem: InterlockError | None = None) -> Settled:
+    async def settled(self, *, failures: int = 0, problem: InterlockError | None = None) -> Settlement:
         """How one message was settled."""
         self.bus.problem = problem
-        return await self.messages.perform(Held(claimed(failures)))
+        return await self.messages.perform(RunningWork(claimed(failures)))
 
 
 def claimed(failures: int = 0) -> Claim:
     """A message in hand."""
-    work = Work(Place("message", 3, 1), BUS, {"type": "order.paid", "time_ms": 5}, 0)
+    work = Work(WorkId("message", 3, 1), BUS_WORK, {"type": "order.paid", "time_ms": 5}, 0)
     return Claim("order/1", work, failures + 1, failures)
 
 
@@ -69,7 +69,7 @@ async def test_a_message_is_done_once_the_bus_has_it() -> None:
     """It carries the place of its work as id and sequence."""
     scene = Scene()
 
-    assert Settled(claimed(), "done") == await scene.settled()
+    assert Settlement(claimed(), "done") == await scene.settled()
     assert [("order/1/3/1", "/shop/order", "000000000003.0001")] == [
         (each.id, each.source, each.sequence) for each in scene.bus.taken
     ]
@@ -117,8 +117,8 @@ async def test_behind_the_bus_stands_the_door_of_the_runtime() -> None:
     """A process that drains takes no messages up."""
     clock = VirtualClock(NOW)
 
-    assert Messages(NotingBus(), clock, door=Shut()).try_enter() is None
-    assert isinstance(Messages(NotingBus(), clock).try_enter(), nullcontext)
+    assert BusPublisher(NotingBus(), clock, door=Shut()).try_enter() is None
+    assert isinstance(BusPublisher(NotingBus(), clock).try_enter(), nullcontext)
 
 
 @pytest.mark.parametrize("problem", [DeniedError("no right"), NotFoundError("no stream")])

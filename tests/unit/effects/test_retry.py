@@ -5,40 +5,40 @@ from __future__ import annotations
 import pytest
 
 from interlock.effects.retry import (
-    Again,
-    Failed,
-    Policy,
-    Spent,
+    Failure,
+    GiveUp,
+    RetryAt,
+    RetryPolicy,
     backoff_ms,
-    decided,
+    decide_retry,
     error_facts,
-    failed_by,
-    policy_of,
+    failure_from,
+    retry_policy,
 )
 from interlock.errors import RejectedError, UnavailableError
 from interlock.model.codec import encode
 from interlock.model.limits import ATTEMPTS_MAX
 
-LOST = Failed("ConnectionError", "gone")
-THREE = Policy(retries_max=3, backoff_ms_min=100, backoff_ms_max=1_000, full_jitter=False)
+LOST = Failure("ConnectionError", "gone")
+THREE = RetryPolicy(retries_max=3, backoff_ms_min=100, backoff_ms_max=1_000, full_jitter=False)
 
 
 def test_an_effect_without_a_policy_takes_the_one_given() -> None:
     """Calls have one of their own, invokes are tried once."""
-    assert THREE == policy_of({}, otherwise=THREE)
+    assert THREE == retry_policy({}, otherwise=THREE)
 
 
 @pytest.mark.parametrize(
     ("stated", "policy"),
     [
-        ({"max": 2, "backoff": "1s..30s", "jitter": "full", "on": None}, Policy(2, 1_000, 30_000)),
-        ({"max": 2, "backoff": "250ms", "jitter": "none", "on": ["E1"]}, Policy(2, 250, 250, False, ("E1",))),
-        ({"max": 1, "backoff": None, "jitter": None, "on": None}, Policy(1, 1_000, 60_000)),
+        ({"max": 2, "backoff": "1s..30s", "jitter": "full", "on": None}, RetryPolicy(2, 1_000, 30_000)),
+        ({"max": 2, "backoff": "250ms", "jitter": "none", "on": ["E1"]}, RetryPolicy(2, 250, 250, False, ("E1",))),
+        ({"max": 1, "backoff": None, "jitter": None, "on": None}, RetryPolicy(1, 1_000, 60_000)),
     ],
 )
-def test_a_policy_reads_as_the_chart_wrote_it(stated: dict[str, object], policy: Policy) -> None:
+def test_a_policy_reads_as_the_chart_wrote_it(stated: dict[str, object], policy: RetryPolicy) -> None:
     """Backoff as a range or one wait; full jitter unless the chart says none."""
-    assert policy == policy_of({"retry": stated}, otherwise=Policy())
+    assert policy == retry_policy({"retry": stated}, otherwise=RetryPolicy())
 
 
 def test_waits_double_up_to_the_longest() -> None:
@@ -48,42 +48,42 @@ def test_waits_double_up_to_the_longest() -> None:
 
 def test_full_jitter_waits_anywhere_below_that() -> None:
     """So that a thousand who failed together do not come back together."""
-    policy = Policy(retries_max=1, backoff_ms_min=100, backoff_ms_max=100)
+    policy = RetryPolicy(retries_max=1, backoff_ms_min=100, backoff_ms_max=100)
 
     assert [0, 25, 100] == [backoff_ms(policy, 0, each) for each in (0.0, 0.25, 1.0)]
 
 
 def test_a_failure_is_tried_again_while_tries_are_left() -> None:
     """Then it is spent, and perhaps done."""
-    answers = [decided(THREE, LOST, failures=n, attempts=n + 1, now_ms=5, jitter=1.0) for n in range(4)]
+    answers = [decide_retry(THREE, LOST, failures=n, attempts=n + 1, now_ms=5, jitter=1.0) for n in range(4)]
 
-    assert [Again(105), Again(205), Again(405), Spent(LOST)] == answers
+    assert [RetryAt(105), RetryAt(205), RetryAt(405), GiveUp(LOST)] == answers
 
 
 def test_what_the_handler_did_not_do_is_final_at_once() -> None:
     """Trying again would give the same answer."""
-    refused = failed_by(RejectedError("no such card", code="card.unknown"))
+    refused = failure_from(RejectedError("no such card", code="card.unknown"))
 
-    assert Failed("card.unknown", "no such card", "no") == refused
-    assert Spent(refused) == decided(THREE, refused, failures=0, attempts=1, now_ms=0, jitter=1.0)
+    assert Failure("card.unknown", "no such card", "no") == refused
+    assert GiveUp(refused) == decide_retry(THREE, refused, failures=0, attempts=1, now_ms=0, jitter=1.0)
 
 
 def test_what_may_pass_is_perhaps_done() -> None:
     """An unavailable service, or anything else that a handler raises."""
-    assert Failed("unavailable", "later", "unknown") == failed_by(UnavailableError("later", code="unavailable"))
-    assert Failed("KeyError", "'x'", "unknown") == failed_by(KeyError("x"))
+    assert Failure("unavailable", "later", "unknown") == failure_from(UnavailableError("later", code="unavailable"))
+    assert Failure("KeyError", "'x'", "unknown") == failure_from(KeyError("x"))
 
 
 def test_a_policy_may_name_the_codes_it_is_for() -> None:
     """Others are final."""
-    policy = Policy(retries_max=3, codes=("Timeout",))
+    policy = RetryPolicy(retries_max=3, codes=("Timeout",))
 
-    assert Spent(LOST) == decided(policy, LOST, failures=0, attempts=1, now_ms=0, jitter=0.0)
+    assert GiveUp(LOST) == decide_retry(policy, LOST, failures=0, attempts=1, now_ms=0, jitter=0.0)
 
 
 def test_what_keeps_killing_its_workers_ends() -> None:
     """Lapses cost no try, yet attempts have a limit."""
-    assert Spent(LOST) == decided(THREE, LOST, failures=0, attempts=ATTEMPTS_MAX, now_ms=0, jitter=0.0)
+    assert GiveUp(LOST) == decide_retry(THREE, LOST, failures=0, attempts=ATTEMPTS_MAX, now_ms=0, jitter=0.0)
 
 
 class Sealed(RejectedError):
@@ -122,11 +122,11 @@ def _coded(code: object) -> RejectedError:
 )
 def test_a_final_rejection_is_final_whatever_its_code(error: RejectedError, code: str) -> None:
     """Its code is made storable; what cannot be a code is replaced by that of its class."""
-    failed = failed_by(error)
+    failed = failure_from(error)
 
     assert (code, "no") == (failed.code, failed.done)
     assert encode(failed)
-    assert Spent(failed) == decided(THREE, failed, failures=0, attempts=1, now_ms=0, jitter=1.0)
+    assert GiveUp(failed) == decide_retry(THREE, failed, failures=0, attempts=1, now_ms=0, jitter=1.0)
 
 
 def test_what_is_stored_of_an_error_is_bounded() -> None:

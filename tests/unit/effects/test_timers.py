@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from interlock.effects.timers import Moved, moved_by
+from interlock.effects.timers import TimerShift, shift_for_downtime
 from interlock.model.snapshot import Timer
 from interlock.ports.leases import Downtime
 
@@ -18,7 +18,7 @@ REMAINING, RESTART = replace(TIMER, restore="remaining"), replace(TIMER, restore
 
 def test_a_deadline_is_never_moved() -> None:
     """The moment counts."""
-    assert None is moved_by((Downtime(1_010, 1_500),), TIMER, SET)
+    assert None is shift_for_downtime((Downtime(1_010, 1_500),), TIMER, SET)
 
 
 @pytest.mark.parametrize(
@@ -37,20 +37,22 @@ def test_what_was_left_is_left(gaps: list[tuple[int, int]], due_ms: int) -> None
     """The time in which nobody was there, and the timer was, does not count."""
     downtimes = tuple(Downtime(*each) for each in gaps)
 
-    assert Moved(due_ms, downtimes[-1].ended_ms) == moved_by(downtimes, REMAINING, SET)
+    assert TimerShift(due_ms, downtimes[-1].ended_ms) == shift_for_downtime(downtimes, REMAINING, SET)
 
 
 def test_a_delay_begins_anew_with_the_end_of_the_last_downtime() -> None:
     """The whole of it, however little was left."""
-    assert Moved(1_600, 1_500) == moved_by((Downtime(1_099, 1_500),), RESTART, SET)
-    assert Moved(2_100, 2_000) == moved_by((Downtime(1_010, 1_500), Downtime(1_550, 2_000)), RESTART, SET)
+    assert TimerShift(1_600, 1_500) == shift_for_downtime((Downtime(1_099, 1_500),), RESTART, SET)
+    assert TimerShift(2_100, 2_000) == shift_for_downtime(
+        (Downtime(1_010, 1_500), Downtime(1_550, 2_000)), RESTART, SET
+    )
 
 
 @pytest.mark.parametrize("timer", [REMAINING, RESTART])
 @pytest.mark.parametrize("gap", [(1_100, 2_000), (1_101, 2_000), (500, 1_000), (500, 900)])
 def test_a_downtime_after_it_was_due_or_before_it_was_set_does_nothing(timer: Timer, gap: tuple[int, int]) -> None:
     """It was late for another reason, or not there."""
-    assert None is moved_by((Downtime(*gap),), timer, SET)
+    assert None is shift_for_downtime((Downtime(*gap),), timer, SET)
 
 
 @given(
@@ -66,11 +68,13 @@ def test_no_downtime_is_counted_twice(times: list[int], restore: str, since_ms: 
     """
     gaps = tuple(Downtime(*pair) for pair in zip(times[::2], times[1::2], strict=False) if pair[0] < pair[1])
     timer = Timer("t", "due", since_ms + delay_ms, 1, 0, restore=restore)
-    moved = moved_by(gaps, timer, since_ms)
+    moved = shift_for_downtime(gaps, timer, since_ms)
     if moved is None:
         return
 
-    assert None is moved_by(gaps, replace(timer, due_ms=moved.due_ms, since_ms=moved.since_ms), moved.since_ms)
+    assert None is shift_for_downtime(
+        gaps, replace(timer, due_ms=moved.due_ms, since_ms=moved.since_ms), moved.since_ms
+    )
     assert moved.due_ms >= timer.due_ms
     if restore == "remaining":
         up = sum(1 for ms in range(since_ms, moved.due_ms) if not any(g.began_ms <= ms < g.ended_ms for g in gaps))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import interlock
-from interlock.effects.unsupported_work import asked_by, asked_for, left_by
+from interlock.effects.unsupported_work import work_outstanding, work_requested, work_used_by
 from interlock.ports.store import Loaded
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import runtime
@@ -34,14 +34,14 @@ def test_a_chart_tells_what_its_entities_may_ask_for(states: str) -> None:
     """At any depth; what stays inside the step is asked of nobody."""
     chart = interlock.loads(f"{HEAD}states: {states}").chart
 
-    assert ({"lamp": CHARTS[states]} if CHARTS[states] else {}) == asked_by([chart])
+    assert ({"lamp": CHARTS[states]} if CHARTS[states] else {}) == work_used_by([chart])
 
 
 def test_what_was_put_off_comes_back_as_a_send() -> None:
     """A chart that defers asks for it."""
     chart = interlock.loads(f"{HEAD}unhandled: defer\nstates: {{dark: {{on: {{press: bright}}}}, bright: {{}}}}").chart
 
-    assert {"lamp": ("sends",)} == asked_by([chart])
+    assert {"lamp": ("sends",)} == work_used_by([chart])
 
 
 def test_revisions_of_a_kind_are_told_once() -> None:
@@ -49,7 +49,7 @@ def test_revisions_of_a_kind_are_told_once() -> None:
     texts = ("{dark: {after: {10m: bright}}, bright: {}}", "{dark: {entry: [ring]}}")
     charts = [interlock.loads(f"{HEAD}states: {each}").chart for each in texts]
 
-    assert {"lamp": ("timers", "handlers")} == asked_by(charts)
+    assert {"lamp": ("timers", "handlers")} == work_used_by(charts)
 
 
 def test_a_step_tells_what_it_asks_for() -> None:
@@ -60,9 +60,9 @@ def test_a_step_tells_what_it_asks_for() -> None:
     begun = lamp.start(entity="lamp/1")
     pressed = lamp.step(begun.snapshot, "press")
 
-    assert ("timers", "handlers") == asked_for(begun.effects)
+    assert ("timers", "handlers") == work_requested(begun.effects)
     assert ["timer_cancel"] == [each.type for each in pressed.effects]
-    assert () == asked_for(pressed.effects)
+    assert () == work_requested(pressed.effects)
 
 
 async def test_an_entity_tells_what_it_waits_for_without_a_chart() -> None:
@@ -74,6 +74,6 @@ async def test_an_entity_tells_what_it_waits_for_without_a_chart() -> None:
     assert isinstance(loaded, Loaded)
     records = await store.read("lamp/1")
 
-    assert ("timers",) == left_by(Loaded(1, 0, loaded.snapshot))
-    assert ("timers", "handlers") == left_by(Loaded(1, 0, None, records))
-    assert () == left_by(Loaded(1, 0, None))
+    assert ("timers",) == work_outstanding(Loaded(1, 0, loaded.snapshot))
+    assert ("timers", "handlers") == work_outstanding(Loaded(1, 0, None, records))
+    assert () == work_outstanding(Loaded(1, 0, None))

@@ -14,8 +14,8 @@ import pytest
 
 from interlock.effects.handlers import Attempt
 from interlock.effects.retry import HandlerFailed
-from interlock.effects.user_functions import answer_of, called
-from interlock.ports.work import Settled
+from interlock.effects.user_functions import call_in_loop, result_of
+from interlock.ports.work import Settlement
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.effects.scene import NOW, ONE, Scene, invoke
 
@@ -62,7 +62,7 @@ async def test_a_handler_that_wants_to_leave_is_tried_again() -> None:
     settled = await scene.performed(leave, held)
 
     assert settled is not None
-    assert Settled(held.claim, "again", NOW + 1_000, settled.error) == settled
+    assert Settlement(held.claim, "again", NOW + 1_000, settled.error) == settled
     assert "SystemExit" == settled.error["code"]
 
 
@@ -74,7 +74,7 @@ async def test_a_called_coroutine_that_is_cancelled_is_cancelled() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(called(wait, None))
+    task = asyncio.ensure_future(call_in_loop(wait, None))
     await begun.wait()
     task.cancel()
     await asyncio.wait({task})
@@ -91,7 +91,7 @@ async def test_a_call_that_is_cancelled_before_it_begins_never_was() -> None:
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        task = asyncio.ensure_future(called(begin, "now"))
+        task = asyncio.ensure_future(call_in_loop(begin, "now"))
         task.cancel()
         await asyncio.wait({task})
         gc.collect()
@@ -109,7 +109,7 @@ async def test_a_called_coroutine_that_is_closed_is_closed() -> None:
         finally:
             ends.append("closed")
 
-    call = called(wait, None)
+    call = call_in_loop(wait, None)
     call.send(None)
     call.close()
 
@@ -125,12 +125,12 @@ async def test_what_a_function_gives_or_raises_comes_back_as_it_is() -> None:
         return value
 
     lost = LookupError("lost")
-    found = [asyncio.ensure_future(called(give, value)) for value in (3, lost)]
+    found = [asyncio.ensure_future(call_in_loop(give, value)) for value in (3, lost)]
     await asyncio.wait(found)
 
-    assert 3 == answer_of(found[0])
+    assert 3 == result_of(found[0])
     with pytest.raises(LookupError) as raised:
-        answer_of(found[1])
+        result_of(found[1])
     assert lost is raised.value
 
 
@@ -142,20 +142,20 @@ async def test_an_exit_keeps_its_cause() -> None:
         raise error
 
     with pytest.raises(HandlerFailed) as raised:
-        await called(leave, None)
+        await call_in_loop(leave, None)
 
     assert (error, "SystemExit") == (raised.value.__cause__, raised.value.failed.code)
 
 
 INTERRUPTED = """
 import asyncio
-from interlock.effects.user_functions import called
+from interlock.effects.user_functions import call_in_loop
 
 async def handler(given):
     raise KeyboardInterrupt
 
 async def main():
-    asyncio.ensure_future(called(handler, None))
+    asyncio.ensure_future(call_in_loop(handler, None))
     await asyncio.sleep(60)
 
 try:

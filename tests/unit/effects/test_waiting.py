@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interlock.effects.waiting import ENDING, is_lease_too_long, is_put_off_too_far
-from interlock.model.journal.work import CHILD, Lane, Place, Work
+from interlock.model.journal.work import CHILD_WORK, Lane, Work, WorkId
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX, SEND_BACKOFF_MS_MAX
 from interlock.ports.work import WorkRow
 
@@ -17,7 +17,7 @@ HOUR = 3_600_000
 
 def row(longest_ms: int, lane: Lane = "effect", body: Any = None, name: str = "charge", **facts: Any) -> WorkRow:
     """Work that is due just as late as it may be, if this is the longest that it may wait."""
-    work = Work(Place(lane, 2, 0), name, {"id": "x"} if body is None else body, NOW)
+    work = Work(WorkId(lane, 2, 0), name, {"id": "x"} if body is None else body, NOW)
     return WorkRow("order/1", work, 1, 1, **{"next_ms": NOW + CLOCK_AHEAD_MS_MAX + longest_ms, **facts})
 
 
@@ -25,7 +25,7 @@ ROWS = [
     row(60_000),
     row(60_000, body={"name": "mail"}),
     row(2 * HOUR, body={"id": "x", "retry": {"max": 3, "backoff": "1s..2h", "jitter": "full", "on": None}}),
-    row(5 * HOUR, body={"id": "x", "timeout_ms": 5 * HOUR}, name=CHILD),
+    row(5 * HOUR, body={"id": "x", "timeout_ms": 5 * HOUR}, name=CHILD_WORK),
     row(60_000, body={"id": "x", "timeout_ms": 5 * HOUR}),
     row(0, body="cannot be read"),
     row(SEND_BACKOFF_MS_MAX, "outbox"),
@@ -59,7 +59,7 @@ def test_the_longest_wait_is_believed_and_no_longer_one(longest: WorkRow) -> Non
     "unbounded",
     [
         row(100 * HOUR, "timer"),
-        row(100 * HOUR, name=CHILD, error={"code": ENDING}),
+        row(100 * HOUR, name=CHILD_WORK, error={"code": ENDING}),
         row(100 * HOUR, dead_ms=5),
         row(0, next_ms=None),
     ],

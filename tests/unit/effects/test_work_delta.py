@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from interlock.effects.work_delta import child_address, left, place_of
+from interlock.effects.work_delta import child_address, work_delta, work_id_of
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.work import Left, Place, Work
+from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 from tests.unit.kernel.charts import ENTITY, kernel_of
@@ -21,7 +21,7 @@ TO_A = {"event": "go", "from": (), "to": ("a",), "version": 1}
 
 def left_by(
     text: str, *events: Event | str, parent: Parent | None = None, messages: bool = False, hidden: bool = False
-) -> Left:
+) -> WorkDelta:
     """What the last step leaves: creation, or that of the last event."""
     kernel = kernel_of(text)
     before: Snapshot | None = None
@@ -29,7 +29,7 @@ def left_by(
     for each in events:
         before = step.snapshot
         step = kernel.step(before, Event(each, time_ms=NOW) if isinstance(each, str) else each)
-    return left(before, step, NOW, told=told(before, step) if messages else None, hidden=hidden)
+    return work_delta(before, step, NOW, told=told(before, step) if messages else None, hidden=hidden)
 
 
 def told(before: Snapshot | None, step: Step) -> Entry:
@@ -50,27 +50,27 @@ def test_a_named_action_is_work_for_its_handler() -> None:
     """Known by version and ordinal, due at once."""
     found = left_by("initial: a\nstates: {a: {entry: [{do: charge, with: {amount: 3}}]}}")
 
-    place = Place("effect", 1, 0)
+    place = WorkId("effect", 1, 0)
     assert (Work(place, "charge", {"name": "charge", "input": {"amount": 3}}, NOW),) == found.born
 
 
 def test_a_log_leaves_nothing() -> None:
     """It is written once the entry is kept, and may be lost."""
-    assert Left() == left_by("initial: a\nstates: {a: {entry: [{log: hello}]}}")
+    assert WorkDelta() == left_by("initial: a\nstates: {a: {entry: [{log: hello}]}}")
 
 
 def test_an_invoke_is_work_for_its_handler() -> None:
     """By the name of its `src`."""
     (work,) = left_by("initial: a\nstates: {a: {invoke: {id: pay, src: payment.charge}}}").born
 
-    assert (Place("effect", 1, 0), "payment.charge", NOW) == (work.place, work.name, work.due_ms)
+    assert (WorkId("effect", 1, 0), "payment.charge", NOW) == (work.place, work.name, work.due_ms)
 
 
 def test_a_state_that_is_left_calls_its_invoke_off() -> None:
     """The work goes or is told to stop; a handler hears of it by its lease, not by an event."""
     found = left_by("initial: a\nstates: {a: {invoke: {id: pay, src: charge}, on: {go: b}}, b: {}}", "go")
 
-    assert Left(cancelled=(Place("effect", 1, 0),)) == found
+    assert WorkDelta(cancelled=(WorkId("effect", 1, 0),)) == found
 
 
 CHILD = "{id: net, type: chart, src: network}"
@@ -80,7 +80,7 @@ def test_a_child_is_work_that_begins_it_and_waits_for_its_answer() -> None:
     """One row stands for it as long as it lives."""
     (work,) = left_by(f"initial: a\nstates: {{a: {{invoke: {CHILD}}}}}").born
 
-    assert (Place("effect", 1, 0), "_child", "network", NOW) == (work.place, work.name, work.body["src"], work.due_ms)
+    assert (WorkId("effect", 1, 0), "_child", "network", NOW) == (work.place, work.name, work.body["src"], work.due_ms)
 
 
 def test_a_child_whose_parent_left_is_told_after_all_that_was_sent_to_it() -> None:
@@ -116,7 +116,7 @@ def test_an_invoke_that_is_left_ends_as_what_it_was_and_not_as_its_successor(fir
     found = left_by(text, "go")
 
     assert (first == "chart") == ("child/1/0" in {each.name for each in found.born})
-    assert (first == "handler") == (found.cancelled == (Place("effect", 1, 0),))
+    assert (first == "handler") == (found.cancelled == (WorkId("effect", 1, 0),))
 
 
 def test_what_a_state_sends_on_its_way_out_reaches_the_child_it_had() -> None:
@@ -144,35 +144,35 @@ def test_a_send_to_an_invoke_that_was_withdrawn_in_the_same_step_goes_nowhere() 
       b: {}
     """
 
-    assert Left() == left_by(text)
+    assert WorkDelta() == left_by(text)
 
 
 def test_a_timer_is_work_for_the_clock() -> None:
     """Due when its snapshot says."""
     (work,) = left_by("initial: a\nstates: {a: {after: {5s: b}}, b: {}}").born
 
-    assert (Place("timer", 1, 0), NOW + 5_000) == (work.place, work.due_ms)
+    assert (WorkId("timer", 1, 0), NOW + 5_000) == (work.place, work.due_ms)
 
 
 def test_a_cancelled_timer_ends_with_its_state() -> None:
     """By the place of the work that set it."""
     found = left_by("initial: a\nstates: {a: {after: {5s: b}, on: {go: b}}, b: {}}", "go")
 
-    assert Left(ended=(Place("timer", 1, 0),)) == found
+    assert WorkDelta(ended=(WorkId("timer", 1, 0),)) == found
 
 
 def test_a_timer_that_goes_on_is_not_born_again() -> None:
     """Only the step that set it leaves it."""
     text = "initial: a\nstates: {a: {after: {5s: b}, on: {stay: {actions: [{log: x}]}}}, b: {}}"
 
-    assert Left() == left_by(text, "stay")
+    assert WorkDelta() == left_by(text, "stay")
 
 
 def test_a_timer_set_and_cancelled_in_one_step_was_never_there() -> None:
     """The net difference of two snapshots counts."""
     text = "initial: a\nstates: {a: {after: {5s: c}, always: b}, b: {}, c: {}}"
 
-    assert Left() == left_by(text)
+    assert WorkDelta() == left_by(text)
 
 
 def test_a_send_goes_to_its_entity_from_the_system() -> None:
@@ -232,7 +232,7 @@ def test_a_child_that_failed_tells_its_parent() -> None:
     kernel = kernel_of(text)
     before = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=PARENT).snapshot
     failed = Step(snapshot_ended(before, "failed"), (), "applied")
-    (work,) = left(before, failed, NOW).born
+    (work,) = work_delta(before, failed, NOW).born
 
     event = the_event(work)
     assert ("error.invoke.net", "child_failed") == (event["name"], event["data"]["code"])
@@ -244,7 +244,7 @@ def test_a_child_that_failed_before_tells_nothing_more() -> None:
     before = kernel.start(None, entity=ENTITY, time_ms=NOW, parent=Parent("vm/1", "net", "vm/1/1/0")).snapshot
     ended = snapshot_ended(before, "failed")
 
-    assert () == left(ended, Step(ended, (), "applied", "compensated"), NOW).born
+    assert () == work_delta(ended, Step(ended, (), "applied", "compensated"), NOW).born
 
 
 def snapshot_ended(snapshot: Snapshot, how: Any) -> Snapshot:
@@ -265,7 +265,7 @@ def test_messages_leave_work_only_when_there_is_a_bus() -> None:
     """Else they would pile up; the journal holds them."""
     text = "initial: a\nstates: {a: {entry: [{emit: {type: order.opened, data: {n: 1}}}]}}"
 
-    assert Left() == left_by(text)
+    assert WorkDelta() == left_by(text)
     assert [("order.opened", 0, {"n": 1}), (f"{ENTITY.partition('/')[0]}.state.changed", 1, TO_A)] == [
         (each.body["type"], each.place.ordinal, each.body["data"]) for each in left_by(text, messages=True).born
     ]
@@ -291,7 +291,7 @@ def test_an_ignored_event_sends_no_message() -> None:
     before = kernel.start(None, entity=ENTITY, time_ms=NOW).snapshot
     step = kernel.step(before, Event("what", time_ms=NOW))
 
-    assert Left() == left(before, step, NOW, told=told(before, step))
+    assert WorkDelta() == work_delta(before, step, NOW, told=told(before, step))
 
 
 def test_a_deferred_event_comes_back_as_it_was() -> None:
@@ -312,5 +312,5 @@ def test_a_deferred_event_comes_back_as_it_was() -> None:
 
 def test_places_and_addresses_come_from_keys() -> None:
     """An id may hold slashes of its own."""
-    assert Place("effect", 4, 2) == place_of("effect", "vm/rack/1/4/2")
+    assert WorkId("effect", 4, 2) == work_id_of("effect", "vm/rack/1/4/2")
     assert "child/4/2" == child_address("vm/rack/1/4/2")

@@ -13,7 +13,7 @@ from interlock.assemble.charts import compiled, read
 from interlock.errors import RejectedError
 from interlock.kernel import explain, fast_path
 from interlock.kernel.errors import StepFailed
-from interlock.kernel.run import Run, run_at
+from interlock.kernel.run import StepRun, run_at
 from interlock.kernel.step import Kernel
 from interlock.model.document.actions import Expression
 from interlock.model.event import Event
@@ -36,7 +36,7 @@ WIDE = "\U0001d54f" * STRING_LENGTH_MAX
 """As many characters, four bytes each."""
 
 
-def run_of(kernel: Kernel, snapshot: Snapshot, event: Event | str) -> Run:
+def run_of(kernel: Kernel, snapshot: Snapshot, event: Event | str) -> StepRun:
     """The run of one step, as it stands when the step has settled."""
     event = event_of(event)
     configuration = kernel.planner.configuration(snapshot.configuration)
@@ -555,7 +555,7 @@ def test_both_tiers_agree_about_what_is_heavy(name: str, value: Any) -> None:
     chart = acting(HEAVY[name])
     quick, slow = kernel_of(chart), kernel_of(chart, fast=False)
     snapshot = started(quick)
-    for _ in range(fast_path.HITS + 1):
+    for _ in range(fast_path.COMPILE_AFTER_USES + 1):
         quick.step(snapshot, Event("go", "x"))
     configuration = quick.planner.configuration(snapshot.configuration)
     assert configuration is not None
@@ -571,7 +571,7 @@ def test_content_that_is_long_by_its_text_gets_no_function() -> None:
     for chart, expected in ((short, True), (long, False)):
         kernel = kernel_of(chart)
         snapshot = started(kernel)
-        for _ in range(fast_path.HITS + 1):
+        for _ in range(fast_path.COMPILE_AFTER_USES + 1):
             kernel.step(snapshot, Event("go"))
         configuration = kernel.planner.configuration(snapshot.configuration)
         assert configuration is not None

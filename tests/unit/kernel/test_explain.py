@@ -2,7 +2,7 @@
 
 from interlock.kernel.explain import Candidate
 from interlock.model.event import Event
-from interlock.model.step import Trial
+from interlock.model.step import FailedGuard
 from tests.unit.kernel.charts import kernel_of, last_step, started
 
 CHART = """
@@ -92,7 +92,7 @@ def test_trials_name_each_guard_once() -> None:
         states: {a: {on: {go: {actions: [x], guard: "= len(context) == 5"}}}, b: {}}
     """)
 
-    assert (Trial(1, "len(context) == 5", {}), Trial(0, "context.n == 2", {"context.n": 1})) == last_step(
+    assert (FailedGuard(1, "len(context) == 5", {}), FailedGuard(0, "context.n == 2", {"context.n": 1})) == last_step(
         kernel, "go"
     ).trials
 
@@ -114,7 +114,7 @@ def test_arguments_of_a_registered_guard_are_read_too() -> None:
         guards={"over": lambda context, event, given: given["limit"] > 5},
     )
 
-    assert (Trial(0, "over", {"context.n": 1}),) == last_step(kernel, "go").trials
+    assert (FailedGuard(0, "over", {"context.n": 1}),) == last_step(kernel, "go").trials
 
 
 def test_asking_changes_nothing() -> None:

@@ -87,7 +87,7 @@ def is_fast(kernel: Kernel, snapshot: Snapshot, name: str = "go") -> bool:
 
 def warm(kernel: Kernel, snapshot: Snapshot, name: str = "go") -> None:
     """Use a configuration and event as often as it takes."""
-    for _ in range(fast_path.HITS + 1):
+    for _ in range(fast_path.COMPILE_AFTER_USES + 1):
         kernel.step(snapshot, Event(name, 1))
 
 
@@ -106,7 +106,7 @@ def test_a_plain_step_gets_a_function_after_enough_uses(name: str) -> None:
     """P8: not before, because making one costs as much as hundreds of steps."""
     kernel, _ = both(named(name))
     snapshot = started(kernel)
-    for _ in range(fast_path.HITS):
+    for _ in range(fast_path.COMPILE_AFTER_USES):
         kernel.step(snapshot, Event("go", 1))
     assert not is_fast(kernel, snapshot)
 
@@ -128,7 +128,7 @@ def test_any_other_step_never_gets_one(name: str) -> None:
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_payload_is_treated_alike(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Numbers at the limits, long operands, wrong types, nothing at all."""
-    monkeypatch.setattr(fast_path, "HITS", 1)
+    monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 1)
     quick, slow = both(named(name))
     snapshot = started(quick)
     warm(quick, snapshot)
@@ -142,7 +142,7 @@ def test_every_payload_is_treated_alike(monkeypatch: pytest.MonkeyPatch, name: s
 @pytest.mark.parametrize("name", ALL)
 def test_the_fast_tier_is_never_seen(monkeypatch: pytest.MonkeyPatch, name: str, seed: int) -> None:
     """The same bytes for every step: outcomes, errors, effects, snapshots."""
-    monkeypatch.setattr(fast_path, "HITS", 2)
+    monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 2)
     quick, slow = both(named(name))
     random = Random(f"{name} {seed}")
     snapshot = started(slow)
@@ -157,7 +157,7 @@ def test_the_fast_tier_is_never_seen(monkeypatch: pytest.MonkeyPatch, name: str,
 
 def test_the_table_of_plain_charts_is_run_by_the_fast_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison compares something: fast functions are called, and most of them answer."""
-    monkeypatch.setattr(fast_path, "HITS", 2)
+    monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 2)
     answered = {}
     for name in PLAIN:
         kernel, _ = both(named(name))
@@ -359,7 +359,7 @@ def folded(kernel: Kernel, snapshot: Snapshot, events: list[Event]) -> Snapshot:
 @pytest.mark.parametrize("name", ALL)
 def test_folding_equals_stepping(monkeypatch: pytest.MonkeyPatch, name: str, hits: int) -> None:
     """Replay: with the fast tier and without, through effects, refusals, errors and ends."""
-    monkeypatch.setattr(fast_path, "HITS", hits)
+    monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", hits)
     quick, slow = both(named(name))
     random = Random(name)
     first = started(slow)
@@ -384,7 +384,7 @@ states:
 
 def test_folding_keeps_what_is_between_fast_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain steps, then one with a timer, an event kept back that comes back, and the end."""
-    monkeypatch.setattr(fast_path, "HITS", 1)
+    monkeypatch.setattr(fast_path, "COMPILE_AFTER_USES", 1)
     quick, slow = both(chart_of(LIFE))
     first = started(slow)
     names = ["go"] * 9 + ["wait", "go", "go", "later", "go", "go", "go", "end", "go", "go"]
@@ -414,7 +414,7 @@ def test_folding_from_states_that_do_not_fit_is_corruption() -> None:
 def test_an_entity_of_another_kind_is_refused_however_often_the_step_was_made() -> None:
     """The short way asks for the kind as the long one does; so does replay."""
     kernel = kernel_of("states: {a: {on: {go: b}}, b: {on: {go: a}}}")
-    snapshot = last_step(kernel, *["go"] * (4 * fast_path.HITS)).snapshot
+    snapshot = last_step(kernel, *["go"] * (4 * fast_path.COMPILE_AFTER_USES)).snapshot
     foreign = Snapshot("other", ENTITY, 1, snapshot.revision, snapshot.configuration, {})
 
     assert "go" in kernel.planner.table[snapshot.configuration].whole
@@ -434,5 +434,6 @@ def test_a_reserved_name_stays_refused_however_often_it_comes() -> None:
     snapshot = started(kernel)
 
     assert {("rejected", "reserved")} == {
-        (step.outcome, step.reason) for step in (kernel.step(snapshot, Event("_go")) for _ in range(4 * fast_path.HITS))
+        (step.outcome, step.reason)
+        for step in (kernel.step(snapshot, Event("_go")) for _ in range(4 * fast_path.COMPILE_AFTER_USES))
     }

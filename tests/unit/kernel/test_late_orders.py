@@ -57,8 +57,8 @@ def _after(world: World, step: Step, *, without: tuple[Effect | str, ...]) -> Wo
 
 def _result(effect: Effect, answer: str) -> interlock.Event:
     if answer == "done":
-        return interlock.answer(effect, f"of {effect.key}")
-    return interlock.failure(effect, "x", done="unknown" if answer == "unknown" else "no")
+        return interlock.done_event(effect, f"of {effect.key}")
+    return interlock.failed_event(effect, "x", done="unknown" if answer == "unknown" else "no")
 
 
 def _moves(trip: interlock.BoundChart, world: World) -> Iterator[tuple[World, Step, Effect | None, str]]:

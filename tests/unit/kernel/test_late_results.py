@@ -42,7 +42,7 @@ def _left_during(number: int) -> tuple[interlock.BoundChart, Step, Effect]:
     trip = interlock.loads(TRIP)
     step = trip.start(entity="trip/1")
     for result in ("r-1", "f-1")[:number]:
-        step = trip.step(step.snapshot, interlock.answer(_asked(step), result))
+        step = trip.step(step.snapshot, interlock.done_event(_asked(step), result))
     asked = _asked(step)
     return trip, trip.step(step.snapshot, "trip.cancelled"), asked
 
@@ -58,7 +58,7 @@ def _calls(step: Step) -> list[tuple[str | None, Any]]:
 def test_a_late_good_result_is_compensated_with_the_result_in_its_field() -> None:
     """The compensation sees the result; the context does not change; the entry is kept."""
     trip, left, asked = _left_during(0)
-    step = trip.step(left.snapshot, interlock.answer(asked, "r-9"))
+    step = trip.step(left.snapshot, interlock.done_event(asked, "r-9"))
 
     assert ("applied", "compensated") == (step.outcome, step.reason)
     assert [("hotel.free", {"compensates": "trip/1/1/booking_pending.room", "room": "r-9"})] == _calls(step)
@@ -69,7 +69,7 @@ def test_a_late_good_result_is_compensated_with_the_result_in_its_field() -> Non
 def test_a_late_perhaps_is_compensated_without_a_result() -> None:
     """A deed that perhaps happened counts as done."""
     trip, left, asked = _left_during(0)
-    step = trip.step(left.snapshot, interlock.failure(asked, "lapsed"))
+    step = trip.step(left.snapshot, interlock.failed_event(asked, "lapsed"))
 
     assert [("hotel.free", {"compensates": "trip/1/1/booking_pending.room", "room": None})] == _calls(step)
 
@@ -77,7 +77,7 @@ def test_a_late_perhaps_is_compensated_without_a_result() -> None:
 def test_a_late_failure_that_did_nothing_is_only_journaled() -> None:
     """There is nothing to answer."""
     trip, left, asked = _left_during(0)
-    step = trip.step(left.snapshot, interlock.failure(asked, "declined", done="no"))
+    step = trip.step(left.snapshot, interlock.failed_event(asked, "declined", done="no"))
 
     assert ("ignored", "invoke_gone", []) == (step.outcome, step.reason, _calls(step))
     assert left.snapshot.version + 1 == step.snapshot.version
@@ -86,7 +86,7 @@ def test_a_late_failure_that_did_nothing_is_only_journaled() -> None:
 def test_a_broken_compensation_is_asked_for_with_its_key_and_told() -> None:
     """The deed is named by the author's own key; what could not be evaluated is a fault."""
     trip, left, asked = _left_during(1)
-    step = trip.step(left.snapshot, interlock.answer(asked, "f-9"))
+    step = trip.step(left.snapshot, interlock.done_event(asked, "f-9"))
 
     assert [("flight.free", {"compensates": "fl-trip/1"})] == _calls(step)
     assert ["expression.zero_division"] == [each.code for each in step.faults]
@@ -96,7 +96,7 @@ def test_a_broken_compensation_is_asked_for_with_its_key_and_told() -> None:
 def test_a_step_without_compensation_has_none_when_late(data: Any) -> None:
     """The last step of the saga names no compensation."""
     trip, left, asked = _left_during(2)
-    step = trip.step(left.snapshot, interlock.answer(asked, data))
+    step = trip.step(left.snapshot, interlock.done_event(asked, data))
 
     assert ("ignored", "invoke_gone") == (step.outcome, step.reason)
 
@@ -106,9 +106,9 @@ def _late(text: str, number: int, event: interlock.Event | None = None) -> Step:
     trip = interlock.loads(text)
     step = trip.start(entity="trip/1")
     for result in ("r-1", "f-1")[:number]:
-        step = trip.step(step.snapshot, interlock.answer(_asked(step), result))
+        step = trip.step(step.snapshot, interlock.done_event(_asked(step), result))
     left = trip.step(step.snapshot, "trip.cancelled")
-    return trip.step(left.snapshot, event or interlock.answer(_asked(step), "r-9"))
+    return trip.step(left.snapshot, event or interlock.done_event(_asked(step), "r-9"))
 
 
 def test_a_broken_compensation_ends_the_step_under_errors_raise() -> None:
@@ -160,7 +160,7 @@ def _ended_during(number: int, text: str = TRIP) -> tuple[interlock.BoundChart, 
     trip = interlock.loads(text)
     step = trip.start(entity="trip/1")
     for result in ("r-1", "f-1")[:number]:
-        step = trip.step(step.snapshot, interlock.answer(_asked(step), result))
+        step = trip.step(step.snapshot, interlock.done_event(_asked(step), result))
     asked = _asked(step)
     left = trip.step(step.snapshot, "trip.cancelled")
     return trip, trip.step(left.snapshot, "forgotten"), asked
@@ -169,7 +169,7 @@ def _ended_during(number: int, text: str = TRIP) -> tuple[interlock.BoundChart, 
 def test_a_deed_that_turns_out_to_be_done_after_the_end_is_compensated() -> None:
     """The entity stays as it ended; the entry is kept, and its one effect answers the deed."""
     trip, over, asked = _ended_during(0)
-    step = trip.step(over.snapshot, interlock.answer(asked, "r-9"))
+    step = trip.step(over.snapshot, interlock.done_event(asked, "r-9"))
 
     assert "done" == over.snapshot.ended
     assert ("applied", "compensated") == (step.outcome, step.reason)
@@ -181,7 +181,7 @@ def test_a_deed_that_turns_out_to_be_done_after_the_end_is_compensated() -> None
 def test_a_lapse_after_the_end_is_compensated_without_a_result() -> None:
     """Nobody knows whether it was done, and the end of the entity does not make it undone."""
     trip, over, asked = _ended_during(0)
-    step = trip.step(over.snapshot, interlock.failure(asked, "lapsed"))
+    step = trip.step(over.snapshot, interlock.failed_event(asked, "lapsed"))
 
     assert [("hotel.free", {"compensates": "trip/1/1/booking_pending.room", "room": None})] == _calls(step)
 
@@ -190,7 +190,7 @@ def test_a_lapse_after_the_end_is_compensated_without_a_result() -> None:
 def test_a_result_after_the_end_that_has_no_answer_changes_nothing(number: int) -> None:
     """A deed that certainly was not done, and one without compensation: no entry, no version."""
     trip, over, asked = _ended_during(number)
-    step = trip.step(over.snapshot, interlock.failure(asked, "declined", done="no"))
+    step = trip.step(over.snapshot, interlock.failed_event(asked, "declined", done="no"))
 
     assert ("ignored", "ended", over.snapshot) == (step.outcome, step.reason, step.snapshot)
 
@@ -208,7 +208,7 @@ def test_no_state_is_active_for_a_compensation_after_the_end() -> None:
     """S10: every state was left, the final one too."""
     text = TRIP.replace('input: {room: "= context.room"}', "input: {over: \"= In('gone')\"}")
     trip, over, asked = _ended_during(0, text)
-    step = trip.step(over.snapshot, interlock.answer(asked, "r-9"))
+    step = trip.step(over.snapshot, interlock.done_event(asked, "r-9"))
 
     assert False is step.effects[0].input["over"]
 
@@ -220,7 +220,7 @@ def test_replay_meets_the_same_compensation_after_the_end() -> None:
     events = [
         interlock.Event("trip.cancelled"),
         interlock.Event("forgotten"),
-        interlock.answer(_asked(first), "r-9"),
+        interlock.done_event(_asked(first), "r-9"),
         interlock.Event("trip.cancelled"),
     ]
     live = first.snapshot
@@ -236,6 +236,6 @@ def test_a_cancelled_child_makes_up_for_its_deeds_as_well() -> None:
     trip = interlock.loads(TRIP)
     first = trip.start(entity="trip/1")
     over = trip.step(first.snapshot, interlock.Event("_cancel", type="platform"))
-    step = trip.step(over.snapshot, interlock.answer(_asked(first), "r-9"))
+    step = trip.step(over.snapshot, interlock.done_event(_asked(first), "r-9"))
 
     assert ("cancelled", ["hotel.free"]) == (step.snapshot.ended, [each.name for each in step.effects])

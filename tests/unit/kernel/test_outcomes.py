@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from interlock.errors import UsageError
 from interlock.model.driver_events import call_failed
 from interlock.model.event import Event
-from interlock.model.step import Fault, Step, Trial
+from interlock.model.step import FailedGuard, Fault, Step
 from tests.unit.kernel.charts import ENTITY, kernel_of, last_step, payloads
 
 
@@ -64,8 +64,8 @@ def test_a_rejection_by_guard_tells_each_guard_and_what_it_read() -> None:
     step = last_step(kernel_of(CHART), Event("more", None))
 
     assert (
-        Trial(3, "context.n > 5", {"context.n": 1}),
-        Trial(4, "event.data.k == 'x'", {}, "null has no fields or items"),
+        FailedGuard(3, "context.n > 5", {"context.n": 1}),
+        FailedGuard(4, "event.data.k == 'x'", {}, "null has no fields or items"),
     ) == step.trials
 
 

@@ -57,7 +57,7 @@ def _after_two(trip: interlock.BoundChart) -> Step:
     """The room and the flight are booked, the taxi is asked for."""
     step = trip.start(entity="trip/1")
     for result in ("r-1", "f-1"):
-        step = trip.step(step.snapshot, interlock.answer(_asked(step)[0], result))
+        step = trip.step(step.snapshot, interlock.done_event(_asked(step)[0], result))
     return step
 
 
@@ -65,8 +65,8 @@ def test_a_cancelled_saga_answers_its_steps_behind_the_end_the_last_first() -> N
     """Each compensation begins when the one after it has answered; the entity has ended all the while."""
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
-    flight = trip.step(ended.snapshot, interlock.answer(_asked(ended)[0], None))
-    room = trip.step(flight.snapshot, interlock.answer(_asked(flight)[0], None))
+    flight = trip.step(ended.snapshot, interlock.done_event(_asked(ended)[0], None))
+    room = trip.step(flight.snapshot, interlock.done_event(_asked(flight)[0], None))
 
     assert ("applied", "cancelled", "cancelled") == (ended.outcome, ended.reason, ended.snapshot.ended)
     assert ["free.flight"] == _names(ended)
@@ -83,8 +83,8 @@ def test_compensations_side_by_side_all_begin_with_the_end() -> None:
     """As the saga says; their answers come in any order."""
     trip = _trip("parallel")
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
-    room = trip.step(ended.snapshot, interlock.answer(_asked(ended)[1], None))
-    flight = trip.step(room.snapshot, interlock.answer(_asked(ended)[0], None))
+    room = trip.step(ended.snapshot, interlock.done_event(_asked(ended)[1], None))
+    flight = trip.step(room.snapshot, interlock.done_event(_asked(ended)[0], None))
 
     assert ["free.flight", "free.room"] == _names(ended)
     assert ([], []) == (_names(room), _names(flight))
@@ -95,7 +95,7 @@ def test_the_policy_of_a_step_holds_for_its_compensation_after_the_end() -> None
     """Retries and timeout are those of the saga."""
     trip = _trip()
     step = trip.start(entity="trip/1")
-    step = trip.step(step.snapshot, interlock.answer(_asked(step)[0], "r-1"))
+    step = trip.step(step.snapshot, interlock.done_event(_asked(step)[0], "r-1"))
     ended = trip.step(step.snapshot, CANCEL)
 
     assert (2, 60_000) == (_asked(ended)[0].payload["retry"]["max"], _asked(ended)[0].payload["timeout_ms"])
@@ -105,9 +105,9 @@ def test_a_compensation_that_is_under_way_goes_on_behind_the_end() -> None:
     """It is neither called off nor asked for a second time; the next begins with its answer."""
     trip = _trip()
     step = _after_two(trip)
-    back = trip.step(step.snapshot, interlock.failure(_asked(step)[0], "full", done="no"))
+    back = trip.step(step.snapshot, interlock.failed_event(_asked(step)[0], "full", done="no"))
     ended = trip.step(back.snapshot, CANCEL)
-    flight = trip.step(ended.snapshot, interlock.answer(_asked(back)[0], None))
+    flight = trip.step(ended.snapshot, interlock.done_event(_asked(back)[0], None))
 
     assert ["free.flight"] == _names(back)
     assert () == ended.effects
@@ -120,8 +120,8 @@ def test_a_compensation_that_fails_after_the_end_is_refused_and_can_be_answered_
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
     asked = _asked(ended)[0]
-    failed = trip.step(ended.snapshot, interlock.failure(asked, "gone", done="unknown"))
-    done = trip.step(failed.snapshot, interlock.answer(asked, None))
+    failed = trip.step(ended.snapshot, interlock.failed_event(asked, "gone", done="unknown"))
+    done = trip.step(failed.snapshot, interlock.done_event(asked, None))
 
     assert ("rejected", "compensation_failed", ended.snapshot) == (failed.outcome, failed.reason, failed.snapshot)
     assert ["free.room"] == _names(done)
@@ -131,7 +131,7 @@ def test_an_answer_that_comes_twice_takes_one_step_off() -> None:
     """The second is for an invoke that is gone."""
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
-    answer = interlock.answer(_asked(ended)[0], None)
+    answer = interlock.done_event(_asked(ended)[0], None)
     once = trip.step(ended.snapshot, answer)
     twice = trip.step(once.snapshot, answer)
 
@@ -142,7 +142,7 @@ def test_an_answer_of_another_compensation_of_the_same_name_takes_nothing_off() 
     """The saga may have been entered and left before: its key says which invoke is meant."""
     trip = _trip()
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
-    other = replace(interlock.answer(_asked(ended)[0], None), source="invoke/trip/1/2/7")
+    other = replace(interlock.done_event(_asked(ended)[0], None), source="invoke/trip/1/2/7")
     stray = trip.step(ended.snapshot, other)
 
     assert ("ignored", "ended", ended.snapshot) == (stray.outcome, stray.reason, stray.snapshot)
@@ -167,7 +167,7 @@ def test_a_saga_that_was_completed_has_nothing_to_turn_back_for() -> None:
         text.replace("onDone: booked", """onDone: {target: booked, guard: "= context.room == 'none'"}""")
     )
     step = _after_two(trip)
-    done = trip.step(step.snapshot, interlock.answer(_asked(step)[0], None))
+    done = trip.step(step.snapshot, interlock.done_event(_asked(step)[0], None))
     ended = trip.step(done.snapshot, CANCEL)
 
     assert ("booking.completed",) == done.snapshot.configuration
@@ -188,7 +188,7 @@ def test_an_answer_to_a_compensation_that_a_compatible_chart_does_not_have_is_to
     ended = trip.step(_after_two(trip).snapshot, CANCEL)
     renamed = interlock.loads(TRIP.replace("COMPENSATION", "reverse").replace("id: flight", "id: plane"))
     with pytest.raises(interlock.CorruptionError, match="flight_compensation") as caught:
-        renamed.step(ended.snapshot, interlock.answer(_asked(ended)[0], None))
+        renamed.step(ended.snapshot, interlock.done_event(_asked(ended)[0], None))
 
     assert "snapshot.invokes" == caught.value.code
 
@@ -208,7 +208,7 @@ states:
     newer = interlock.loads(text.replace("invoke: {id: search, src: search, onDone: over}", "expect: {within: 1h}"))
     began = older.start(entity="trip/1")
     ended = newer.step(began.snapshot, end)
-    answered = newer.step(ended.snapshot, interlock.answer(_asked(began)[0], None))
+    answered = newer.step(ended.snapshot, interlock.done_event(_asked(began)[0], None))
 
     assert (True, ()) == (ended.snapshot.ended is not None, ended.snapshot.invokes)
     assert ("ignored", "ended") == (answered.outcome, answered.reason)
@@ -244,14 +244,14 @@ def _moves(trip: interlock.BoundChart, world: World) -> Iterator[World]:
         if effect.type == "call":  # nobody hears when it is done
             done = Step(world.snapshot, (), "applied")
         else:
-            done = trip.step(world.snapshot, interlock.answer(effect, f"of {effect.key}"))
+            done = trip.step(world.snapshot, interlock.done_event(effect, f"of {effect.key}"))
         if str(effect.name).startswith("free."):
             yield _moved(world, done, effect, stands=world.stands - {key})
             continue
         yield _moved(world, done, effect, stands=world.stands | {key})
-        unknown = trip.step(world.snapshot, interlock.failure(effect, "x", done="unknown"))
+        unknown = trip.step(world.snapshot, interlock.failed_event(effect, "x", done="unknown"))
         yield _moved(world, unknown, effect, stands=world.stands | {key})
-        yield _moved(world, trip.step(world.snapshot, interlock.failure(effect, "x", done="no")), effect)
+        yield _moved(world, trip.step(world.snapshot, interlock.failed_event(effect, "x", done="no")), effect)
 
 
 @BOTH

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.assemble.charts import firing
+from interlock.assemble.charts import timer_event
 from interlock.model.driver_events import timer_moved
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot, Timer
@@ -108,7 +108,7 @@ def test_the_package_makes_the_same_firing() -> None:
     kernel = kernel_of(SENDS)
     before = last_step(kernel, "named").snapshot
 
-    assert kernel.step(before, fired(before, "reminder")) == kernel.step(before, firing(before.timers[0]))
+    assert kernel.step(before, fired(before, "reminder")) == kernel.step(before, timer_event(before.timers[0]))
 
 
 def test_a_firing_nobody_takes_still_removes_its_timer() -> None:

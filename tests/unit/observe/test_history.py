@@ -9,8 +9,8 @@ from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.observe import history
-from interlock.observe.history import EVERY, NEAR_MAX, Past
-from interlock.runtime.history.replay import replayed
+from interlock.observe.history import EVERY, NEAR_MAX, HistoryCache
+from interlock.runtime.history.replay import replay
 from interlock.testing.clock import VirtualClock
 from tests.unit.web.consoles import Client, opened
 
@@ -37,9 +37,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(charts: Any, entity: str, snapshot: Snapshot | None, entries: tuple[Entry, ...]) -> Snapshot | None:
         versions.extend(each.version for each in entries)
-        return replayed(charts, entity, snapshot, entries)
+        return replay(charts, entity, snapshot, entries)
 
-    monkeypatch.setattr(history, "replayed", counted)
+    monkeypatch.setattr(history, "replay", counted)
     return versions
 
 
@@ -146,7 +146,7 @@ async def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -
     """The snapshot that was used longest ago makes room, and is replayed if it is wanted again."""
     async with opened(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, 30)
-        remembered = Past(client.runtime)
+        remembered = HistoryCache(client.runtime)
         size = len(encode(await client.runtime.state("counter/1")))
         monkeypatch.setattr(history, "KEPT_BYTES_MAX", 3 * size)
         for version in range(1, 31):

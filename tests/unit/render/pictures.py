@@ -2,9 +2,9 @@
 
 from interlock.model.chart import Chart
 from interlock.model.document.document import Document, State
-from interlock.render.layout.compose import composed
+from interlock.render.layout.compose import compose_picture
 from interlock.render.layout.level import Budget
-from interlock.render.shapes.boxes import tree
+from interlock.render.shapes.boxes import make_box_tree
 from interlock.render.shapes.geometry import Frame, Path, Picture
 from tests.unit.render.charts import compiled
 
@@ -16,7 +16,7 @@ def chart_of(*states: State, **root: object) -> Chart:
 
 def picture_of(*states: State, **root: object) -> Picture:
     """Lays a chart of these states out."""
-    return composed(tree(chart_of(*states, **root)), Budget())
+    return compose_picture(make_box_tree(chart_of(*states, **root)), Budget())
 
 
 def frame_of(picture: Picture, key: str) -> Frame:

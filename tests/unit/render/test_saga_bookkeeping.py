@@ -7,7 +7,7 @@ from interlock.model.chart import DIALECTS, Chart, State
 from interlock.model.document.actions import Assign, Expression, GuardName, If
 from interlock.model.document.field import Field
 from interlock.render.diagram.mermaid import mermaid
-from interlock.render.saga_bookkeeping import without_notes
+from interlock.render.saga_bookkeeping import hide_bookkeeping
 
 SAGA = """\
 interlock: 1
@@ -68,7 +68,7 @@ def test_a_chart_without_sagas_is_drawn_as_it_is() -> None:
     """A field that only sounds like one is the author's."""
     chart = loads("interlock: 1\nkind: k\ncontext: {saga_x: {type: any}}\nstates: {a: {}}\n").chart
 
-    assert chart is without_notes(chart)
+    assert chart is hide_bookkeeping(chart)
 
 
 def test_only_notes_are_left_out() -> None:
@@ -96,7 +96,7 @@ def test_only_notes_are_left_out() -> None:
         exit=(block,),
     )
     chart = Chart(kind="k", revision="0", dialect=DIALECTS["interlock"], states=(root,), transitions=())
-    shown = without_notes(chart).states[0]
+    shown = hide_bookkeeping(chart).states[0]
 
     expected = (
         Assign(values=(said,)),

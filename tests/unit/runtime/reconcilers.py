@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import interlock
-from interlock import BoundChart, Runtime, Seen
-from interlock.runtime.chart_registry import Charts
-from interlock.runtime.reconcile.runner import Reconciling
+from interlock import BoundChart, ReconcileRequest, Runtime
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.reconcile.runner import ReconcilerGroup
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 
@@ -31,7 +31,7 @@ states:
   charged: {}
 """
 
-Function = Callable[[Seen], Awaitable[Any]]
+Function = Callable[[ReconcileRequest], Awaitable[Any]]
 
 
 class Asked:
@@ -40,9 +40,9 @@ class Asked:
     def __init__(self, clock: VirtualClock, answer: Any = None) -> None:
         self.clock = clock
         self.answer = answer
-        self.seen: list[Seen] = []
+        self.seen: list[ReconcileRequest] = []
 
-    async def look(self, seen: Seen) -> Any:
+    async def look(self, seen: ReconcileRequest) -> Any:
         """What it was told to answer; an exception is raised."""
         self.seen.append(seen)
         if isinstance(self.answer, BaseException):
@@ -70,13 +70,13 @@ def orders(function: Function, **wishes: Any) -> BoundChart:
 
 def runtime_of(chart: BoundChart, clock: VirtualClock, store: MemoryStore | None = None) -> Runtime:
     """A runtime that performs nothing."""
-    return Runtime(store or MemoryStore(), Charts((chart.kernel,)), clock)
+    return Runtime(store or MemoryStore(), ChartRegistry((chart.kernel,)), clock)
 
 
 @asynccontextmanager
-async def reconciling(chart: BoundChart, runtime: Runtime) -> AsyncIterator[Reconciling]:
+async def reconciling(chart: BoundChart, runtime: Runtime) -> AsyncIterator[ReconcilerGroup]:
     """The reconcilers of a chart at work."""
-    loops = Reconciling(runtime, tuple(chart.reconcilers.values()))
+    loops = ReconcilerGroup(runtime, tuple(chart.reconcilers.values()))
     await loops.start()
     yield loops
     await loops.stop()

@@ -8,8 +8,8 @@ from itertools import count
 
 from interlock.assemble.charts import loads
 from interlock.kernel.step import Kernel
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale, Store
-from interlock.runtime.chart_registry import Charts
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt, Store
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 
@@ -108,7 +108,7 @@ class Interrupted(MemoryStore):
         super().__init__()
         self.before: list[Callable[[], Awaitable[object]]] = []
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """As the memory store, after the next interruption."""
         if self.before:
             await self.before.pop(0)()
@@ -122,7 +122,7 @@ class Watched(MemoryStore):
         super().__init__()
         self.conflicts = 0
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """As the memory store, slowly."""
         await asyncio.sleep(0)
         answer = await super().append(append)
@@ -138,4 +138,4 @@ def kernel(text: str) -> Kernel:
 def runtime(*texts: str, store: MemoryStore | Store | None = None, clock: StillClock | None = None) -> Runtime:
     """A runtime for these charts, the door and the order unless told."""
     kernels = [kernel(each) for each in texts or (DOOR, ORDER)]
-    return Runtime(store or MemoryStore(), Charts(kernels), clock or StillClock())
+    return Runtime(store or MemoryStore(), ChartRegistry(kernels), clock or StillClock())

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from interlock.errors import NotFoundError, UnavailableError, UsageError
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime import blocking
 from interlock.runtime.blocking import BlockingRuntime
 from interlock.runtime.runtime import Runtime
@@ -40,7 +40,7 @@ class Endless(MemoryStore):
         self.cancelled = Event()
         self.seen = ""
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """As the memory store, until it is told to be stuck."""
         self.seen = ABOUT.get()
         if self.stuck:

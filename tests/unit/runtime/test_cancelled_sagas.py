@@ -10,9 +10,9 @@ import pytest
 
 import interlock
 from interlock.effects.handlers import Attempt
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.worker.work_operations import Desk
+from interlock.runtime.worker.work_operations import WorkOperations
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
@@ -104,7 +104,7 @@ async def _works(trips: Any, **query: Any) -> Any:
 
 
 async def _child(trips: Any) -> str:
-    return str((await trips.store.find(Query(kind="booking"))).rows[0].entity)
+    return str((await trips.store.find(EntityQuery(kind="booking"))).rows[0].entity)
 
 
 async def _settled(trips: Any, bank: Bank) -> None:
@@ -185,7 +185,7 @@ async def test_a_refund_that_fails_for_good_waits_for_a_person_and_the_rest_wait
         bank.closed = False
         bank.let.set()
         assert isinstance(trips.store, WorkStore)
-        await Desk(trips.store, clock).act("retry", row, principal="ann")
+        await WorkOperations(trips.store, clock).act("retry", row, principal="ann")
         await clock.advance(10_000)
 
         assert ("refund", "bank.closed", []) == (row.work.name, row.error["code"], blocked)
@@ -208,7 +208,7 @@ async def test_a_refund_that_others_wait_for_is_not_dropped_unless_somebody_insi
             await trips.send("trip/1", "trip.dropped")
         await eventually(lambda: _works(trips, dead=True, name="refund"))
         (row,) = await _works(trips, dead=True, name="refund")
-        desk = Desk(trips.store, trips.clock)
+        desk = WorkOperations(trips.store, trips.clock)
         with pytest.raises(interlock.RejectedError, match="behind the end") as caught:
             await desk.act("drop", row, principal="ann")
         kept = await _works(trips, dead=True, name="refund")

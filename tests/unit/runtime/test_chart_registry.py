@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.errors import NotFoundError
-from interlock.runtime.chart_registry import Charts, is_within
+from interlock.runtime.chart_registry import ChartRegistry, is_within
 from tests.unit.runtime.scene import DOOR, kernel
 
 
@@ -34,13 +34,13 @@ def test_a_range_is_compared_number_by_number(label: str, bounds: str, expected:
 def test_without_charts_no_kind_is_known() -> None:
     """The message says that there is none at all."""
     with pytest.raises(NotFoundError, match="none"):
-        Charts([]).current("door")
+        ChartRegistry([]).current("door")
 
 
 def test_the_last_chart_of_a_kind_creates() -> None:
     """Order decides between editions of one kind."""
     older, newer = kernel(DOOR), kernel(DOOR.replace("1.0.0", "2.0.0"))
-    charts = Charts([older, newer])
+    charts = ChartRegistry([older, newer])
 
     assert newer is charts.current("door")
     assert older is charts.revision("door", older.chart.revision)

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.assemble.runtimes import opened_store
+from interlock.assemble.runtimes import open_store_url
 from interlock.effects.handlers import Attempt
 from interlock.errors import UnavailableError
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX, LEASE_MS_MAX
 from interlock.ports.clock import SystemClock
 from interlock.ports.leases import LeaseStore
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkStore
-from interlock.runtime.chart_registry import Charts
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkStore
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.clocks import ClockRepair, found_ahead
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
@@ -123,7 +123,7 @@ async def test_one_event_from_the_future_stops_neither_timers_nor_work(url: str)
         await jobs.send("job/1", "work")
         await reached(jobs, "done")
         entries, proof = await jobs.journal("job/1"), await jobs.verify("job/1")
-        (row,) = (await jobs.list(interlock.Query(kind="job"))).rows
+        (row,) = (await jobs.list(interlock.EntityQuery(kind="job"))).rows
 
     now_ms = clock.now_ms()
     times = [each.event.time_ms for each in entries]
@@ -137,7 +137,7 @@ async def test_one_event_from_the_future_stops_neither_timers_nor_work(url: str)
 async def test_a_clock_that_is_right_leaves_no_mark() -> None:
     """Journals are as they were: only an event behind its entity's time carries the clock."""
     clock = VirtualClock(DAY)
-    runtime = Runtime(MemoryStore(), Charts((interlock.loads(CHART).kernel,)), clock)
+    runtime = Runtime(MemoryStore(), ChartRegistry((interlock.loads(CHART).kernel,)), clock)
     await runtime.create("job/1")
     await runtime.send("job/1", "ping")
     clock.time_ms -= 1
@@ -198,7 +198,7 @@ async def _claimed(url: str, ahead_ms: int) -> AsyncIterator[tuple[Any, Claim]]:
     async with interlock.open(url, charts=[chart()], work=False) as jobs:
         await jobs.create("job/1")
         await jobs.send("job/1", "work")
-    store: Any = await opened_store(url)
+    store: Any = await open_store_url(url)
     try:
         now_ms = SystemClock().now_ms() + ahead_ms
         await store.alive(now_ms=now_ms, gap_ms=30_000)
@@ -224,7 +224,9 @@ async def test_a_next_try_in_the_future_is_not_waited_for(kept: str) -> None:
     attempts: list[int] = []
     async with _claimed(kept, DAY) as (store, claim):
         now_ms = SystemClock().now_ms() + DAY
-        again = Settled(claim, "again", now_ms + 1, {"code": "lost", "message": "", "attempts": 1, "done": "unknown"})
+        again = Settlement(
+            claim, "again", now_ms + 1, {"code": "lost", "message": "", "attempts": 1, "done": "unknown"}
+        )
         assert (True,) == await store.settle((again,), now_ms=now_ms)
     async with interlock.open(kept, charts=[chart(attempts)], lease_ms=500) as jobs:
         await reached(jobs, "done")
@@ -258,7 +260,7 @@ class Held:
 
     async def begin(self) -> Claim:
         """An entity with work that a worker a day ahead has claimed."""
-        runtime = Runtime(self.store, Charts((interlock.loads(CHART).kernel,)), self.clock)
+        runtime = Runtime(self.store, ChartRegistry((interlock.loads(CHART).kernel,)), self.clock)
         await runtime.create("job/1")
         await runtime.send("job/1", "work")
         ahead_ms = self.clock.time_ms + DAY
@@ -297,7 +299,7 @@ async def test_a_holder_that_is_gone_loses_it_after_the_time_of_a_lease() -> Non
     row = await scene.row()
     now_ms = scene.clock.now_ms()
     (next_one,) = await scene.store.claim("effect", None, owner="v", now_ms=now_ms, until_ms=now_ms + 1, limit=1)
-    late = await scene.store.settle((Settled(claim, "dead"),), now_ms=now_ms)
+    late = await scene.store.settle((Settlement(claim, "dead"),), now_ms=now_ms)
     await scene.repair.end()
 
     assert (None, now_ms, 2, (False,)) == (row.owner, row.next_ms, next_one.attempt, late)
@@ -320,7 +322,7 @@ class Reluctant(MemoryStore):
 
     reluctance = 1
 
-    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         if self.reluctance:
             self.reluctance -= 1
             return (False,) * len(settled)
@@ -376,7 +378,7 @@ async def test_what_is_in_the_future_is_found_and_not_changed() -> None:
     store, now_ms = scene.store, scene.clock.now_ms()
     assert isinstance(store, WorkStore)
     assert isinstance(store, LeaseStore)
-    runtime = Runtime(store, Charts((interlock.loads(CHART).kernel,)), VirtualClock(now_ms + YEARS))
+    runtime = Runtime(store, ChartRegistry((interlock.loads(CHART).kernel,)), VirtualClock(now_ms + YEARS))
     for name, event in (("2", "go"), ("3", "work")):
         await runtime.create(f"job/{name}")
         await runtime.send(f"job/{name}", event)
@@ -387,7 +389,7 @@ async def test_what_is_in_the_future_is_found_and_not_changed() -> None:
 
     assert (("job/2", "job/3"), 1, False) == (found.entities, found.downtimes, found.is_partial)
     assert [claim.key] == [f"{each.entity}/2/0" for each in found.leases]
-    assert [("job/3", Place("effect", 2, 0))] == [(each.entity, each.work.place) for each in found.work]
+    assert [("job/3", WorkId("effect", 2, 0))] == [(each.entity, each.work.place) for each in found.work]
     assert ["job/2"] == [each.entity for each in found.timers]
     assert (("job/2",), True) == (few.entities, few.is_partial)
     assert "w" == (await scene.row()).owner
@@ -411,7 +413,7 @@ async def test_a_downtime_in_the_future_moves_no_timer(caplog: pytest.LogCapture
     clock = VirtualClock(DAY)
     store = MemoryStore()
     text = CHART.replace("{50ms: fired}", "{10m: {target: fired, onRestore: remaining}}")
-    runtime = Runtime(store, Charts((interlock.loads(text).kernel,)), clock)
+    runtime = Runtime(store, ChartRegistry((interlock.loads(text).kernel,)), clock)
     worker = Worker(runtime, {})
     await worker.start()
     await runtime.create("job/1")

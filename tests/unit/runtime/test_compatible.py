@@ -7,7 +7,7 @@ import pytest
 import interlock
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.model.limits import ATTEMPTS_MAX
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
@@ -32,7 +32,7 @@ states: {black: {on: {pressed: bright}}, bright: {}}
 
 def lamps(store: MemoryStore, clock: VirtualClock, *texts: str) -> Runtime:
     """A runtime with these charts."""
-    return Runtime(store, Charts([interlock.loads(each).kernel for each in texts]), clock)
+    return Runtime(store, ChartRegistry([interlock.loads(each).kernel for each in texts]), clock)
 
 
 async def test_an_entity_in_a_state_that_is_gone_waits_and_is_no_damage() -> None:
@@ -111,7 +111,7 @@ async def test_a_snapshot_that_its_own_chart_does_not_have_is_damage() -> None:
     receipt = await older.create("lamp/1")
     assert receipt.snapshot is not None
     kernel = interlock.loads(OLD.replace("dark", "black")).kernel
-    charts = Charts([kernel])
+    charts = ChartRegistry([kernel])
     false = interlock.decode_snapshot(
         interlock.encode(receipt.snapshot).replace(receipt.snapshot.revision.encode(), kernel.chart.revision.encode())
     )
@@ -128,8 +128,8 @@ async def test_an_entity_that_ended_in_a_state_that_is_gone_is_not_shown_by_the_
     await older.create("lamp/1")
     ended = (await older.send("lamp/1", "broken")).snapshot
     assert ended is not None
-    kept = Charts([interlock.loads(NEW.replace("bright: {}}", "bright: {}, lost: {type: final}}")).kernel])
+    kept = ChartRegistry([interlock.loads(NEW.replace("bright: {}}", "bright: {}, lost: {type: final}}")).kernel])
 
     assert "1.1.0" == kept.of(ended).chart.revision.partition("+")[0]
     with pytest.raises(UnavailableError):
-        Charts([interlock.loads(NEW).kernel]).of(ended)
+        ChartRegistry([interlock.loads(NEW).kernel]).of(ended)

@@ -13,10 +13,10 @@ import interlock
 from interlock.errors import UnavailableError
 from interlock.model.limits import ALIVE_MS, DOWNTIME_MS_MIN
 from interlock.ports.leases import Downtime
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.worker.delivery import Deliveries
-from interlock.runtime.worker.downtime import Alive
+from interlock.runtime.worker.delivery import EntityDelivery
+from interlock.runtime.worker.downtime import DowntimeMonitor
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.stores.sqlite.store import SqliteStore
@@ -38,7 +38,7 @@ states:
 
 def oven(store: MemoryStore | SqliteStore, clock: VirtualClock, policy: str) -> Runtime:
     """A runtime for ovens whose timers have this policy."""
-    return Runtime(store, Charts((interlock.loads(OVEN.replace("POLICY", policy)).kernel,)), clock)
+    return Runtime(store, ChartRegistry((interlock.loads(OVEN.replace("POLICY", policy)).kernel,)), clock)
 
 
 @asynccontextmanager
@@ -206,7 +206,7 @@ async def test_a_driver_without_signs_of_life_goes_by_deadlines() -> None:
     runtime = oven(MemoryStore(), clock, "remaining")
     await runtime.create("oven/1")
     await clock.advance(HOUR)
-    await Deliveries(runtime).fire("oven/1")
+    await EntityDelivery(runtime).fire("oven/1")
 
     assert ("done",) == await states(runtime)
 
@@ -220,7 +220,7 @@ async def test_firing_again_after_a_move_moves_nothing(policy: str, tmp_path: Pa
     await store.alive(now_ms=clock.now_ms(), gap_ms=DOWNTIME_MS_MIN)
     await runtime.create("oven/1")
     clock.time_ms += HOUR
-    drivers = [Deliveries(runtime, Alive(store, clock)) for _ in range(3)]
+    drivers = [EntityDelivery(runtime, DowntimeMonitor(store, clock)) for _ in range(3)]
     found = [await each.fire("oven/1") for each in drivers]
 
     assert [frozenset()] * 3 == [each.fired for each in found]
@@ -259,10 +259,10 @@ async def test_downtime_is_told_when_it_is_over(caplog: pytest.LogCaptureFixture
     clock = VirtualClock()
     store = MemoryStore()
     began = clock.now_ms()
-    await Alive(store, clock).downtimes(since_ms=0)
+    await DowntimeMonitor(store, clock).downtimes(since_ms=0)
     clock.time_ms += HOUR
     with caplog.at_level(logging.WARNING):
-        await Alive(store, clock).downtimes(since_ms=0)
+        await DowntimeMonitor(store, clock).downtimes(since_ms=0)
     (record,) = caplog.records
 
     assert "no worker was alive for a while" == record.getMessage()

@@ -12,7 +12,7 @@ import pytest
 import interlock
 from interlock.errors import ConflictError, RejectedError, UsageError
 from interlock.model.event import Event
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Parent
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
@@ -60,7 +60,7 @@ class Counted(MemoryStore):
         super().__init__()
         self.reads = 0
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = 1_000) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = 1_000) -> tuple[JournalRecord, ...]:
         """As the memory store."""
         self.reads += 1
         return await super().read(entity, after=after, limit=limit)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 import interlock
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
@@ -28,7 +28,7 @@ CARELESS = CAREFUL.replace("on: {error.execution: low}", "on: {set: {actions: [{
 async def told(text: str, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """What the log says of faults once the timer has fired."""
     clock = VirtualClock()
-    runtime = Runtime(MemoryStore(), Charts([interlock.loads(text).kernel]), clock)
+    runtime = Runtime(MemoryStore(), ChartRegistry([interlock.loads(text).kernel]), clock)
     worker = Worker(runtime, {})
     await worker.start()
     await runtime.create("count/1")

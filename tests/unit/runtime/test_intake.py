@@ -12,10 +12,10 @@ import pytest
 
 import interlock
 from interlock.buses.memory import MemoryBus
-from interlock.buses.registry import opened_bus
+from interlock.buses.registry import open_bus_url
 from interlock.errors import NotFoundError, UnavailableError, UsageError
 from interlock.model.journal.message import Message, encode_message
-from interlock.runtime.intake import DEAD_TYPE, Delivery, Intake
+from interlock.runtime.intake import DEAD_TYPE, Consumer, Delivery
 from interlock.runtime.runtime import Runtime
 from tests.support.eventually import eventually
 
@@ -54,7 +54,7 @@ async def test_a_message_becomes_an_event_of_an_entity() -> None:
     """With its id as key, its source as sender and its trace; an invoice that is not there is begun."""
     bus = MemoryBus()
     trace = f"00-{'a' * 32}-{'b' * 16}-01"
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         await bus.publish(message(trace=trace))
         await bus.publish(message(2, type="order.state.changed"))
         await eventually(lambda: intake.counts.total() == 2)
@@ -72,7 +72,7 @@ async def test_a_message_that_comes_again_is_a_duplicate() -> None:
     async with invoices() as runtime:
         counts = []
         for _ in range(2):
-            async with Intake(bus, runtime, to_invoice) as intake:
+            async with Consumer(bus, runtime, to_invoice) as intake:
                 counts.append(intake.counts)
                 await bus.publish(message())
                 await eventually(lambda: counts[-1].total() == 1)
@@ -84,7 +84,7 @@ async def test_a_message_that_comes_again_is_a_duplicate() -> None:
 async def test_where_order_matters_an_old_message_after_a_newer_one_is_dropped() -> None:
     """Of each source entity by itself; without a sequence nothing is known, and nothing dropped."""
     bus = MemoryBus()
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice, ordered=True) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice, ordered=True) as intake:
         for each in (
             message(5),
             message(3),
@@ -116,7 +116,7 @@ async def test_messages_of_one_source_entity_are_taken_in_order_also_while_the_f
         runtime.submit = send  # type: ignore[method-assign]  # a store that is away for one entity
         for entity in ("invoice/1", "invoice/2"):
             await runtime.create(entity)
-        async with Intake(bus, runtime, to_invoice) as intake:
+        async with Consumer(bus, runtime, to_invoice) as intake:
             for each in (message(1), message(2), message(1, subject="order/2")):
                 await bus.publish(each)
             await eventually(lambda: len(taken) == 1)
@@ -129,7 +129,7 @@ async def test_messages_of_one_source_entity_are_taken_in_order_also_while_the_f
 async def test_a_refused_message_is_told_and_done_with(caplog: pytest.LogCaptureFixture) -> None:
     """The chart said no: again it would say no again."""
     bus = MemoryBus()
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         await runtime.create("invoice/1")
         await runtime.send("invoice/1", "closed")
         await bus.publish(message())
@@ -162,7 +162,7 @@ async def test_what_can_never_be_taken_is_set_aside_with_the_reason_and_the_next
 ) -> None:
     """On the bus for such, whole; so that it can be sent again when the cause is mended."""
     bus, dead = MemoryBus(), MemoryBus()
-    async with invoices() as runtime, Intake(bus, runtime, route, dead=dead) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, route, dead=dead) as intake:
         bus.put(body)
         bus.put(encode_message(message(2, type="for.others")))
         await eventually(lambda: intake.counts.total() == 2)
@@ -180,7 +180,7 @@ async def test_another_message_under_a_source_and_id_that_are_known_is_set_aside
     def route(found: Message) -> Delivery:
         return Delivery("invoice/1", found.type.rpartition(".")[2], create={})
 
-    async with invoices() as runtime, Intake(bus, runtime, route, dead=dead) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, route, dead=dead) as intake:
         for number, kind in enumerate(("order.paid", "order.closed", "order.paid"), 1):
             bus.put(encode_message(message(number, id="same", type=kind)))
         await eventually(lambda: intake.counts.total() == 3)
@@ -192,7 +192,7 @@ async def test_another_message_under_a_source_and_id_that_are_known_is_set_aside
 async def test_a_message_whose_key_may_be_forgotten_is_set_aside() -> None:
     """It may be new: acknowledged like other refusals, it would be lost."""
     bus, dead = MemoryBus(), MemoryBus()
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice, dead=dead) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice, dead=dead) as intake:
         bus.put(encode_message(message(1)))
         bus.put(encode_message(message(2, time_ms=1)))
         await eventually(lambda: intake.counts.total() == 2)
@@ -206,7 +206,7 @@ async def test_without_a_bus_for_them_dead_letters_go_where_the_source_keeps_suc
 ) -> None:
     """And are told with what to do."""
     bus = MemoryBus()
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         bus.put(b"{")
         await eventually(lambda: intake.counts.total() == 1)
     (record,) = caplog.records
@@ -262,7 +262,7 @@ async def test_a_message_is_acknowledged_after_its_receipt() -> None:
     async with invoices() as runtime:
         await runtime.create("invoice/1")
         spy = Spy(encode_message(message()), runtime)
-        async with Intake(Handing(spy), runtime, to_invoice):
+        async with Consumer(Handing(spy), runtime, to_invoice):
             await eventually(lambda: bool(spy.answers))
 
     assert [("taken", 2)] == spy.answers
@@ -274,7 +274,7 @@ async def test_an_acknowledgement_that_is_lost_costs_nothing_but_a_duplicate(cap
         await runtime.create("invoice/1")
         spies = [Spy(encode_message(message(number)), runtime) for number in (1, 1, 2)]
         spies[0].deaf = True
-        async with Intake(Handing(*spies), runtime, to_invoice) as intake:
+        async with Consumer(Handing(*spies), runtime, to_invoice) as intake:
             await eventually(lambda: bool(spies[2].answers))
 
     assert {"applied": 2, "duplicate": 1} == intake.counts
@@ -291,11 +291,11 @@ async def test_what_waits_when_the_intake_ends_is_put_back() -> None:
             raise UnavailableError("away", code="store.away")
 
         runtime.submit = away  # type: ignore[method-assign]  # a store that is away
-        async with Intake(bus, runtime, to_invoice):
+        async with Consumer(bus, runtime, to_invoice):
             await bus.publish(message())
             await eventually(lambda: not bus._waiting)
         runtime.submit = real  # type: ignore[method-assign]  # and is back
-        async with Intake(bus, runtime, to_invoice) as intake:
+        async with Consumer(bus, runtime, to_invoice) as intake:
             await eventually(lambda: intake.counts.total() == 1)
 
     assert {"applied": 1} == intake.counts
@@ -316,7 +316,7 @@ async def test_what_does_not_end_in_time_is_put_back_with_all_that_stands_behind
             await asyncio.Event().wait()
 
         runtime.submit = hang  # type: ignore[method-assign]  # a store that never answers
-        async with Intake(Handing(*spies), runtime, to_invoice) as intake:
+        async with Consumer(Handing(*spies), runtime, to_invoice) as intake:
             await begun.wait()
             await eventually(lambda: bool(intake._lines) and len(next(iter(intake._lines.values()))) == 2)
 
@@ -336,7 +336,7 @@ async def test_a_bus_that_fails_is_asked_again(caplog: pytest.LogCaptureFixture)
                 yield each
 
     bus = Moody()
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         await bus.publish(message())
         await eventually(lambda: intake.counts.total() == 1)
 
@@ -347,7 +347,7 @@ async def test_an_intake_can_be_run_until_it_is_cancelled() -> None:
     """As a service of its own."""
     bus = MemoryBus()
     async with invoices() as runtime:
-        intake = Intake(bus, runtime, to_invoice)
+        intake = Consumer(bus, runtime, to_invoice)
         running = asyncio.ensure_future(intake.run())
         await bus.publish(message())
         await eventually(lambda: intake.counts.total() == 1)
@@ -359,7 +359,7 @@ async def test_an_intake_can_be_run_until_it_is_cancelled() -> None:
 async def test_two_sources_never_share_a_key() -> None:
     """Where a source ends and an id begins is part of the key: `a` and `b#c` are not `a#b` and `c`."""
     bus = MemoryBus()
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         for source, name in (("a", "b#c"), ("a#b", "c"), ("1:a", "b"), ("1", ":a#b")):
             await bus.publish(Message(id=name, source=source, type="order.paid", subject="order/1"))
         await eventually(lambda: intake.counts.total() == 4)
@@ -371,7 +371,7 @@ async def test_two_sources_never_share_a_key() -> None:
 async def test_no_sender_can_take_the_key_of_a_message() -> None:
     """Neither the one that releases before this one gave it, nor the one that it has."""
     bus = MemoryBus()
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         await runtime.create("invoice/1")
         taken = await runtime.send(
             "invoice/1", "paid", {"n": 0}, key="/shop/order#order/1/1/0", principal={"id": "eve"}
@@ -395,7 +395,7 @@ async def test_no_sender_can_take_the_key_of_a_message() -> None:
 async def test_a_message_that_an_earlier_release_took_is_a_duplicate(payload: Any, principal: Any) -> None:
     """It was kept as `source#id`; brought again after an upgrade it is not taken again."""
     bus = MemoryBus()
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice) as intake:
         await runtime.create("invoice/1")
         await runtime.send("invoice/1", "paid", payload, key="/shop/order#order/1/1/0", principal=principal)
         await bus.publish(message())
@@ -439,7 +439,7 @@ ODD = [
 async def test_poison_leaves_the_intake_alive_and_every_message_is_counted() -> None:
     """What is no message is set aside, what is only odd is taken, and the next message goes."""
     bus, dead = MemoryBus(), MemoryBus()
-    async with invoices() as runtime, Intake(bus, runtime, to_invoice, dead=dead) as intake:
+    async with invoices() as runtime, Consumer(bus, runtime, to_invoice, dead=dead) as intake:
         for body in (*NO_MESSAGES, *ODD):
             bus.put(body)
         await bus.publish(message())
@@ -453,8 +453,8 @@ async def test_poison_leaves_the_intake_alive_and_every_message_is_counted() -> 
 async def test_an_intake_is_asked_for_by_an_address() -> None:
     """Of a bus from which messages come, with a runtime whose methods are awaited, and a route."""
     async with invoices() as runtime:
-        async with interlock.intake("memory:asked", runtime, to_invoice, dead="memory:dead") as intake:
-            await opened_bus("memory:asked").publish(message())
+        async with interlock.consume("memory:asked", runtime, to_invoice, dead="memory:dead") as intake:
+            await open_bus_url("memory:asked").publish(message())
             await eventually(lambda: intake.counts.total() == 1)
         wrong: list[tuple[Any, Any, Any]] = [
             ("https://hooks.example", runtime, to_invoice),
@@ -463,7 +463,7 @@ async def test_an_intake_is_asked_for_by_an_address() -> None:
         ]
         for source, of, route in wrong:
             with pytest.raises(UsageError) as caught:
-                interlock.intake(source, of, route)
+                interlock.consume(source, of, route)
             assert caught.value.hint
 
     assert {"applied": 1} == intake.counts
@@ -479,10 +479,10 @@ async def test_what_fails_in_a_way_that_nobody_foresaw_is_put_back() -> None:
         return Delivery("invoice/1", "paid", create=[1])  # type: ignore[arg-type]  # that is what is wrong with it
 
     async with invoices() as runtime:
-        async with Intake(bus, runtime, wrong) as first:
+        async with Consumer(bus, runtime, wrong) as first:
             await bus.publish(message())
             await eventually(lambda: bool(asked))
-        async with Intake(bus, runtime, to_invoice) as second:
+        async with Consumer(bus, runtime, to_invoice) as second:
             await eventually(lambda: second.counts.total() == 1)
 
     assert ({}, {"applied": 1}) == (first.counts, second.counts)

@@ -11,10 +11,10 @@ import pytest
 
 import interlock
 from interlock.effects.handlers import Attempt
-from interlock.model.journal.work import Place, Work
-from interlock.ports.store import Releasing
+from interlock.model.journal.work import Work, WorkId
+from interlock.ports.store import JournalRelease
 from interlock.ports.work import Claim, WorkQuery, WorkStore
-from interlock.runtime.worker.delivery import Deliveries
+from interlock.runtime.worker.delivery import EntityDelivery
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
 
@@ -114,9 +114,9 @@ async def test_a_deed_may_turn_out_to_be_done_after_its_journal_went_to_an_archi
     async with interlock.open(address.format(tmp_path), charts=[_trip(Hotel())], work=False) as trips:
         receipt = await trips.create("trip/1")
         await trips.send("trip/1", "trip.cancelled")
-        assert isinstance(trips.store, Releasing)
+        assert isinstance(trips.store, JournalRelease)
         assert await trips.store.release("trip/1", version=2, archive="file:///elsewhere")
-        booked = interlock.answer(receipt.effects[0], "r-9")
+        booked = interlock.done_event(receipt.effects[0], "r-9")
         late = await trips.deliver("trip/1", booked, key="_effect/1/0")
         again = await trips.deliver("trip/1", booked, key="_effect/1/0")
 
@@ -131,11 +131,11 @@ async def test_whether_work_answers_a_deed_is_told_by_who_asked_for_it() -> None
     """Its name and its input say nothing; where who asked can no longer be known, it counts as an answer."""
     async with interlock.open("memory:", charts=[_trip(Hotel())], work=False) as trips:
         await trips.create("trip/1")
-        driver = Deliveries(trips)
+        driver = EntityDelivery(trips)
 
         async def answers(entity: str, version: int, **body: Any) -> bool:
             return await driver.is_compensation(
-                Claim(entity, Work(Place("effect", version, 0), "hotel.free", body, 0), 1)
+                Claim(entity, Work(WorkId("effect", version, 0), "hotel.free", body, 0), 1)
             )
 
         assert not await answers("trip/1", 1, id="x", state="booking_pending.room")
@@ -146,6 +146,6 @@ async def test_whether_work_answers_a_deed_is_told_by_who_asked_for_it() -> None
         assert await answers("trip/1", 9, name="hotel.free")
         assert await answers("trip/7", 1, name="hotel.free")
         await trips.send("trip/1", "trip.cancelled")
-        assert isinstance(trips.store, Releasing)
+        assert isinstance(trips.store, JournalRelease)
         assert await trips.store.release("trip/1", version=2, archive="file:///elsewhere")
         assert await answers("trip/1", 1, name="hotel.free")

@@ -9,8 +9,8 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.model.limits import MAILBOX_MAX, PASSED_OVER_MAX
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.runtime.mailbox import Busy, Level, Turn
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.runtime.mailbox import EntityTurn, Mailboxes, Priority
 from interlock.stores.memory import MemoryStore
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.runtime.scene import runtime
@@ -24,7 +24,7 @@ class Held(MemoryStore):
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """As the memory store, when it may."""
         await self.gate.wait()
         return await super().append(append)
@@ -32,11 +32,11 @@ class Held(MemoryStore):
 
 async def test_callers_of_one_entity_take_turns_in_order() -> None:
     """Whoever asks first is served first, and nobody is served beside another."""
-    busy: Busy = {}
+    busy: Mailboxes = {}
     told: list[str] = []
 
     async def step(name: str) -> None:
-        async with Turn(busy, "door/1"):
+        async with EntityTurn(busy, "door/1"):
             told.append(f"{name} in")
             await asyncio.sleep(0)
             told.append(f"{name} out")
@@ -49,8 +49,8 @@ async def test_callers_of_one_entity_take_turns_in_order() -> None:
 
 async def test_entities_do_not_wait_for_each_other() -> None:
     """A turn of one entity is no turn of another."""
-    busy: Busy = {}
-    async with Turn(busy, "door/1"), asyncio.timeout(PATIENCE_SECONDS), Turn(busy, "door/2"):
+    busy: Mailboxes = {}
+    async with EntityTurn(busy, "door/1"), asyncio.timeout(PATIENCE_SECONDS), EntityTurn(busy, "door/2"):
         assert {"door/1", "door/2"} == set(busy)
 
     assert {} == busy
@@ -58,11 +58,11 @@ async def test_entities_do_not_wait_for_each_other() -> None:
 
 async def test_an_error_ends_a_turn() -> None:
     """The next caller is served."""
-    busy: Busy = {}
+    busy: Mailboxes = {}
     with pytest.raises(ValueError, match="broken"):
-        async with Turn(busy, "door/1"):
+        async with EntityTurn(busy, "door/1"):
             raise ValueError("broken")
-    async with asyncio.timeout(PATIENCE_SECONDS), Turn(busy, "door/1"):
+    async with asyncio.timeout(PATIENCE_SECONDS), EntityTurn(busy, "door/1"):
         pass
 
     assert {} == busy
@@ -70,14 +70,14 @@ async def test_an_error_ends_a_turn() -> None:
 
 async def test_a_caller_that_gives_up_leaves_the_queue() -> None:
     """Cancelled while it waited: those behind it are served, and the table is empty at the end."""
-    busy: Busy = {}
+    busy: Mailboxes = {}
     served: list[int] = []
 
     async def step(number: int) -> None:
-        async with Turn(busy, "door/1"):
+        async with EntityTurn(busy, "door/1"):
             served.append(number)
 
-    async with Turn(busy, "door/1"):
+    async with EntityTurn(busy, "door/1"):
         waiting = [asyncio.create_task(step(number)) for number in range(3)]
         await asyncio.sleep(0)
         waiting[1].cancel()
@@ -88,12 +88,12 @@ async def test_a_caller_that_gives_up_leaves_the_queue() -> None:
     assert {} == busy
 
 
-def waiting(busy: Busy, served: list[str], *names: str) -> list[asyncio.Task[None]]:
+def waiting(busy: Mailboxes, served: list[str], *names: str) -> list[asyncio.Task[None]]:
     """Callers that wait in the order given; the level is the first letter: result, send or outside."""
-    levels = {"r": Level.RESULT, "s": Level.SEND, "o": Level.OUTSIDE}
+    levels = {"r": Priority.RESULT, "s": Priority.SEND, "o": Priority.OUTSIDE}
 
     async def step(name: str) -> None:
-        async with Turn(busy, "door/1", levels[name[0]]):
+        async with EntityTurn(busy, "door/1", levels[name[0]]):
             served.append(name)
 
     return [asyncio.create_task(step(name)) for name in names]
@@ -101,9 +101,9 @@ def waiting(busy: Busy, served: list[str], *names: str) -> list[asyncio.Task[Non
 
 async def test_results_go_before_sends_and_sends_before_events_from_outside() -> None:
     """And within a level, whoever asked first."""
-    busy: Busy = {}
+    busy: Mailboxes = {}
     served: list[str] = []
-    async with Turn(busy, "door/1"):
+    async with EntityTurn(busy, "door/1"):
         tasks = waiting(busy, served, "o1", "s1", "r1", "o2", "r2", "s2")
         await asyncio.sleep(0)
     await asyncio.gather(*tasks)
@@ -113,17 +113,17 @@ async def test_results_go_before_sends_and_sends_before_events_from_outside() ->
 
 async def test_nobody_waits_for_ever_behind_those_who_go_first() -> None:
     """An entity that keeps answering itself: an event from outside has its turn after a bounded number of others."""
-    busy: Busy = {}
+    busy: Mailboxes = {}
     served: list[str] = []
 
     async def outside() -> None:
-        async with Turn(busy, "door/1"):
+        async with EntityTurn(busy, "door/1"):
             served.append("outside")
 
     async def answering(left: int) -> None:
         """Each turn asks for the next one before it ends: some result always waits."""
         following = None
-        async with Turn(busy, "door/1", Level.RESULT):
+        async with EntityTurn(busy, "door/1", Priority.RESULT):
             served.append("result")
             if left:
                 following = asyncio.create_task(answering(left - 1))
@@ -131,7 +131,7 @@ async def test_nobody_waits_for_ever_behind_those_who_go_first() -> None:
         if following is not None:
             await following
 
-    async with Turn(busy, "door/1"):
+    async with EntityTurn(busy, "door/1"):
         waits = [asyncio.create_task(outside()), asyncio.create_task(answering(3 * PASSED_OVER_MAX))]
         await asyncio.sleep(0)
     await asyncio.gather(*waits)
@@ -142,13 +142,13 @@ async def test_nobody_waits_for_ever_behind_those_who_go_first() -> None:
 
 async def test_a_full_mailbox_refuses_a_sender_and_no_delivery() -> None:
     """What is refused was not kept; those who wait are served, results at once."""
-    busy: Busy = {}
+    busy: Mailboxes = {}
     served: list[str] = []
-    async with Turn(busy, "door/1"):
+    async with EntityTurn(busy, "door/1"):
         tasks = waiting(busy, served, *(f"o{number}" for number in range(MAILBOX_MAX)))
         await asyncio.sleep(0)
         with pytest.raises(UnavailableError, match="1,000 events wait for `door/1`") as refused:
-            async with Turn(busy, "door/1"):
+            async with EntityTurn(busy, "door/1"):
                 raise AssertionError
         tasks += waiting(busy, served, *(f"s{number}" for number in range(MAILBOX_MAX + 1)), "r1")
         await asyncio.sleep(0)
@@ -160,9 +160,9 @@ async def test_a_full_mailbox_refuses_a_sender_and_no_delivery() -> None:
 
 async def test_a_caller_cancelled_in_the_moment_of_its_turn_passes_it_on() -> None:
     """Called, and gone before it could begin: the next one is served."""
-    busy: Busy = {}
+    busy: Mailboxes = {}
     served: list[str] = []
-    async with Turn(busy, "door/1"):
+    async with EntityTurn(busy, "door/1"):
         tasks = waiting(busy, served, "o1", "o2")
         await asyncio.sleep(0)
     tasks[0].cancel()
@@ -173,15 +173,15 @@ async def test_a_caller_cancelled_in_the_moment_of_its_turn_passes_it_on() -> No
 
 async def test_a_turn_is_not_given_to_somebody_who_is_about_to_go() -> None:
     """Cancelled, and not yet gone when the turn before ends."""
-    busy: Busy = {}
+    busy: Mailboxes = {}
     served: list[str] = []
-    async with Turn(busy, "door/1"):
+    async with EntityTurn(busy, "door/1"):
         tasks = waiting(busy, served, "o1", "o2")
         await asyncio.sleep(0)
         for each in tasks:
             each.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    async with asyncio.timeout(PATIENCE_SECONDS), Turn(busy, "door/1"):
+    async with asyncio.timeout(PATIENCE_SECONDS), EntityTurn(busy, "door/1"):
         served.append("after")
 
     assert (["after"], {}) == (served, busy)

@@ -13,7 +13,7 @@ import pytest
 
 import interlock
 from interlock.errors import NotFoundError, UsageError
-from interlock.render.notebook import FIELDS_MAX, TEXT_MAX, ShownEntity, ShownKind
+from interlock.render.notebook import FIELDS_MAX, TEXT_MAX, EntityView, KindView
 from interlock.testing.clock import VirtualClock
 
 PROBE = "\"><img src=x onerror=alert(1)><script>alert(2)</script><b data-xss=1>'"
@@ -87,7 +87,7 @@ async def test_an_entity_is_shown_lit_with_its_context_and_its_last_entries() ->
     (found,) = await shown("note/2")
     html = found._repr_html_()
 
-    assert isinstance(found, ShownEntity)
+    assert isinstance(found, EntityView)
     assert re.search(r'<g id="il\d+-s-shut" class="[^"]*\bon\b', html)
     assert not re.search(r'<g id="il\d+-s-open" class="[^"]*\bon\b', html)
     assert [
@@ -105,7 +105,7 @@ async def test_a_kind_is_shown_by_its_population_and_warmer_where_more_are() -> 
     (found,) = await shown("note")
     html = found._repr_html_()
 
-    assert isinstance(found, ShownKind)
+    assert isinstance(found, KindView)
     assert (2, (("open", 1), ("shut", 1)), False) == (found.entities, found.states, found.more)
     assert 2 == len(re.findall(r'<g id="il\d+-s-\w+" class="[^"]*heat-9', html))
     assert found.text.splitlines()[1:] == ["  open  1", "  shut  1"]

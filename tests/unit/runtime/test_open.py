@@ -40,7 +40,7 @@ def test_a_runtime_waits_where_there_is_no_event_loop(tmp_path: Path) -> None:
         assert ("open",) == doors.state("door/1").configuration
         assert ("closed",) == doors.state("door/1", at=1).configuration
         assert [1, 2] == [each.version for each in doors.journal("door/1")]
-        assert 1 == len(doors.list(interlock.Query(kind="door")).rows)
+        assert 1 == len(doors.list(interlock.EntityQuery(kind="door")).rows)
         assert doors.can("door/1")
         watching = doors.watch("door/1")
         assert [1, 2] == [next(watching).version for _ in range(2)]

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from interlock.errors import CorruptionError, NotFoundError, UsageError
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
-from interlock.ports.store import PAGE_MAX, Append, Loaded, Query
-from interlock.runtime.history.replay import replayed
+from interlock.ports.store import PAGE_MAX, Append, EntityQuery, Loaded
+from interlock.runtime.history.replay import replay
 from interlock.runtime.history.travel import EPOCH
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
@@ -136,9 +136,9 @@ async def test_an_entity_that_is_not_there_has_no_journal() -> None:
 async def test_a_list_of_no_rows_cannot_be_asked_for(limit: Any) -> None:
     """An empty page would look like no entities; no store is asked."""
     with pytest.raises(UsageError) as raised:
-        Query(kind="door", limit=limit)
+        EntityQuery(kind="door", limit=limit)
     with pytest.raises(UsageError):
-        replace(Query(kind="door"), limit=limit)
+        replace(EntityQuery(kind="door"), limit=limit)
 
     assert "limit.range" == raised.value.code
 
@@ -157,7 +157,7 @@ async def test_entities_are_listed_by_state() -> None:
     for name in "ab":
         await doors.create(f"door/{name}")
     await doors.send("door/a", "opened")
-    page = await doors.list(Query(kind="door", state="open"))
+    page = await doors.list(EntityQuery(kind="door", state="open"))
 
     assert ["door/a"] == [each.entity for each in page.rows]
 
@@ -283,7 +283,7 @@ async def test_a_journal_that_leads_elsewhere_is_corruption() -> None:
     entries = [each.entry for each in await doors.store.read("door/1")]
     lying = Entry(2, Event("noted", {"text": "x"}), "applied", ("closed",), ("open",), entries[0].revision, "k")
     with pytest.raises(CorruptionError) as raised:
-        replayed(doors.charts, "door/1", None, [entries[0], lying])
+        replay(doors.charts, "door/1", None, [entries[0], lying])
 
     assert "journal.divergence" == raised.value.code
 
@@ -295,10 +295,10 @@ async def test_a_journal_that_does_not_begin_with_the_creation_is_corruption() -
     await doors.send("door/1", "opened")
     entries = [each.entry for each in await doors.store.read("door/1")]
     with pytest.raises(CorruptionError) as raised:
-        replayed(doors.charts, "door/1", None, entries[1:])
+        replay(doors.charts, "door/1", None, entries[1:])
 
     assert "journal.beginning" == raised.value.code
-    assert replayed(doors.charts, "door/1", None, []) is None
+    assert replay(doors.charts, "door/1", None, []) is None
 
 
 async def test_the_append_of_a_step_names_states_and_tags_for_lists() -> None:

@@ -11,7 +11,7 @@ import pytest
 import interlock
 from interlock.errors import DeniedError, RejectedError, UsageError
 from interlock.model.event import Event
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.model.limits import PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import runtime
@@ -99,7 +99,7 @@ async def test_an_answer_to_the_entity_itself_needs_no_role() -> None:
     orders = runtime()
     await orders.create("order/1")
     sent = await orders.deliver("order/1", Event("payment.confirmed"), key="_sent/1")
-    fired = await orders.deliver("order/1", Event("payment.confirmed"), key="_timer/1", answers=Place("timer", 1, 0))
+    fired = await orders.deliver("order/1", Event("payment.confirmed"), key="_timer/1", answers=WorkId("timer", 1, 0))
 
     assert [("denied", "roles"), ("applied", None)] == [(each.outcome, each.reason) for each in (sent, fired)]
 

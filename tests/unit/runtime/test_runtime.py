@@ -13,7 +13,7 @@ from interlock.model.limits import (
     BACKOFF_MS_MIN,
     CONFLICT_RETRIES_MAX,
 )
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
 from interlock.runtime import sender as driver
 from interlock.runtime.runtime import Runtime
 from interlock.runtime.sender import backoff_ms
@@ -246,7 +246,7 @@ class _Lossy(MemoryStore):
         super().__init__()
         self.failing = False
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         answer = await super().append(append)
         if self.failing:
             self.failing = False

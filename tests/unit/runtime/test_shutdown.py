@@ -14,11 +14,11 @@ import pytest
 
 import interlock
 from interlock.effects.handlers import Attempt, Handler
-from interlock.effects.lanes import Stopped
+from interlock.effects.lanes import StopReport
 from interlock.errors import UnavailableError, UsageError
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.worker.worker import Worker
-from interlock.shm.lifecycle.asgi import shared_life
+from interlock.shm.lifecycle.asgi import shared_lifecycle
 from interlock.shm.memory.file import region_directory
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
@@ -219,7 +219,7 @@ async def test_work_in_a_process_of_the_pool_is_put_back_once_that_has_ended(tmp
         assert isinstance(orders.store, WorkStore)
         (row,) = (await orders.store.works(WorkQuery())).rows
 
-        assert (Stopped(put_back=1), None) == (stopped, row.owner)
+        assert (StopReport(put_back=1), None) == (stopped, row.owner)
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
 
@@ -293,10 +293,10 @@ async def test_a_heartbeat_is_registered_with_the_handler_and_ends_a_silent_atte
 async def test_a_shared_life_is_joined_by_name_and_used_anew() -> None:
     """Whoever names it is in it; once it has closed, the name begins another, and with the last process it is gone."""
     name = f"test-serving-{os.getpid()}"
-    with shared_life(name) as one, shared_life(name) as two:
+    with shared_lifecycle(name) as one, shared_lifecycle(name) as two:
         report = await one.drain(timeout=20)
         phases = [two.phase]
-    with shared_life(name) as again:
+    with shared_lifecycle(name) as again:
         phases.append(again.phase)
 
     assert report.closed

@@ -12,7 +12,7 @@ import pytest
 from interlock.errors import MissingExtraError, UsageError
 from interlock.shm.memory.modes import MODES, chosen_mode
 from interlock.shm.queue.inbox import Inbox
-from interlock.shm.queue.notifier import EventBell
+from interlock.shm.queue.notifier import EventNotifier
 from tests.support.eventually import PATIENCE_SECONDS, eventually_blocking
 
 EVENTFD_MAX = (1 << 64) - 2
@@ -72,7 +72,7 @@ def taken(inbox: Inbox) -> list[bytes]:
     return found
 
 
-def rings(bell: EventBell) -> int:
+def rings(bell: EventNotifier) -> int:
     """How often it was rung since it was read."""
     try:
         return os.eventfd_read(bell.fd)

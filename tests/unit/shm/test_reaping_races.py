@@ -14,8 +14,8 @@ import pytest
 
 from interlock.shm.memory.region import Region
 from interlock.shm.pool.layout import DONE, HAND, TAKEN, Shape
-from interlock.shm.pool.task_table import Slab, open_slab
-from interlock.shm.pool.task_table_plain import PlainSlab
+from interlock.shm.pool.task_table import TaskTable, open_task_table
+from interlock.shm.pool.task_table_plain import PlainTaskTable
 from interlock.shm.queue.deque import DEQUE_HEAD, Deque
 from interlock.shm.queue.ring import LINE
 
@@ -45,7 +45,7 @@ class Mortal:
         return perform
 
 
-def run_all(seat: Slab) -> list[bytes]:
+def run_all(seat: TaskTable) -> list[bytes]:
     """Runs everything that waits, as an echo."""
     payloads = []
     while (task := seat.take()) > 0:
@@ -56,12 +56,12 @@ def run_all(seat: Slab) -> list[bytes]:
     return payloads
 
 
-def fresh(region: Region, name: str) -> tuple[int, list[Slab]]:
+def fresh(region: Region, name: str) -> tuple[int, list[TaskTable]]:
     """A slab of its own, as each of its seats has it, all of them taken."""
     offset = region.area(name, SHAPE.bytes)
     for seat in range(SHAPE.seats):
         region.words.store(offset + SHAPE.seats_at + seat * LINE + TAKEN, 1)
-    return offset, [open_slab(region, offset, SHAPE, seat) for seat in range(SHAPE.seats)]
+    return offset, [open_task_table(region, offset, SHAPE, seat) for seat in range(SHAPE.seats)]
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_a_reaper_killed_at_any_operation_loses_no_task(mode: str) -> None:
             task = owner.submit(b"work", 0, True)
             assert task == worker.take()  # and is killed
             words: Any = Mortal(region.words, operations)
-            reaper = PlainSlab(words, memoryview(region.buffer), offset, SHAPE, 2)
+            reaper = PlainTaskTable(words, memoryview(region.buffer), offset, SHAPE, 2)
             finished = True
             try:
                 reaper.reap(1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from interlock.model.journal.work import Lane, Left, Place
+from interlock.model.journal.work import Lane, WorkDelta, WorkId
 from interlock.ports.store import Appended
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
-from interlock.stores.files.direct_layout import Journals
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.journal.durable_io import Settings
 from tests.crash.life import opened, step
 from tests.crash.simulated import Simulated, World
@@ -32,18 +32,18 @@ class FilesTable:
         """The process dies, and another takes over."""
         self.fs.die()
         self.fs = Simulated(self.world, process=self.fs.process + 1)
-        self.journals: Journals = opened(self.fs, self.SETTINGS)
+        self.journals: DirectLayout = opened(self.fs, self.SETTINGS)
         self.dispatch = self.journals.dispatch()
         self.dispatch.claim("timer", None, owner="", now_ms=-1, until_ms=0, limit=0)
 
-    def keep(self, entity: str, left: Left) -> None:
+    def keep(self, entity: str, left: WorkDelta) -> None:
         """What an entry leaves: the append of a step."""
         version = self._versions[entity] = self._versions.get(entity, 0) + 1
         answer = self.journals.append(replace(step(version, f"k{version}", entity=entity), left=left))
 
         assert isinstance(answer, Appended), answer
 
-    def fence(self, entity: str, place: Place) -> int | None:
+    def fence(self, entity: str, place: WorkId) -> int | None:
         """The newest attempt."""
         page = self.dispatch.works(WorkQuery(entity=entity, place=place))
         return page.rows[0].attempts if page.rows else None
@@ -58,7 +58,7 @@ class FilesTable:
         """Hold."""
         return self.dispatch.renew(claims, until_ms=until_ms)
 
-    def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go."""
         return self.dispatch.settle(settled, now_ms=now_ms)
 
@@ -70,10 +70,10 @@ class FilesTable:
         """List."""
         return self.dispatch.works(query)
 
-    def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
         """Try dead work again."""
         return self.dispatch.revive(entity, place, now_ms=now_ms)
 
-    def drop(self, entity: str, place: Place) -> bool:
+    def drop(self, entity: str, place: WorkId) -> bool:
         """Forget."""
         return self.dispatch.drop(entity, place)

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 from msgspec.structs import replace
 
-from interlock.model.journal.work import Lane, Left, Place, Work
+from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.store import Append
 from interlock.ports.work import Claim
 from interlock.stores.postgres.store import PostgresStore
@@ -18,7 +18,7 @@ from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
 from tests.support.eventually import eventually
 
-CHARGE = Place("effect", 2, 0)
+CHARGE = WorkId("effect", 2, 0)
 LEASE_MS = 30_000
 
 
@@ -33,19 +33,19 @@ async def raw(url: str, **settings: str) -> AsyncIterator[Any]:
         await connection.close()
 
 
-def effect(place: Place = CHARGE, *, due_ms: int = 0, name: str = "charge") -> Work:
+def effect(place: WorkId = CHARGE, *, due_ms: int = 0, name: str = "charge") -> Work:
     """Work for a handler."""
     return Work(place, name, {"name": name}, due_ms)
 
 
 def sent(version: int) -> Work:
     """Something in an outbox."""
-    return Work(Place("outbox", version, 0), "entity/door/1", {}, 0)
+    return Work(WorkId("outbox", version, 0), "entity/door/1", {}, 0)
 
 
 def leaving(append: Append, *born: Work, **others: Any) -> Append:
     """The same append, with work."""
-    return replace(append, left=Left(born=born), **others)
+    return replace(append, left=WorkDelta(born=born), **others)
 
 
 async def taken(

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.stores import key_expiry
-from interlock.stores.key_expiry import MORE_MS_MAX, Boundary, window_begin_ms
+from interlock.stores.key_expiry import MORE_MS_MAX, KeyExpiry, window_begin_ms
 
 NOW = 1_800_000_000_000
 BEGIN = NOW - KEY_WINDOW_MS
@@ -38,7 +38,7 @@ def test_the_window_is_that_of_the_earlier_of_two_clocks(now_ms: int, newest_ms:
 
 def test_a_boundary_keeps_to_the_window_while_time_passes(ticks: Ticks) -> None:
     """The clock is right: every hour lets go of an hour."""
-    kept, reached = Boundary(BEGIN), list[int]()
+    kept, reached = KeyExpiry(BEGIN), list[int]()
     for hours in range(1, 4):
         ticks.ms += HOUR
         reached.append(kept.moved(BEGIN + hours * HOUR))
@@ -48,7 +48,7 @@ def test_a_boundary_keeps_to_the_window_while_time_passes(ticks: Ticks) -> None:
 
 def test_a_clock_that_jumps_moves_nothing(ticks: Ticks) -> None:
     """However far ahead it says the window begins; a second later it is a second and a quarter."""
-    kept = Boundary(BEGIN)
+    kept = KeyExpiry(BEGIN)
     at_once = kept.moved(FAR)
     ticks.ms += 1_000
     later = kept.moved(FAR)
@@ -58,7 +58,7 @@ def test_a_clock_that_jumps_moves_nothing(ticks: Ticks) -> None:
 
 def test_after_a_jump_the_boundary_waits_until_the_window_is_there(ticks: Ticks) -> None:
     """What was moved too far lets go of nothing more, and what the window says counts."""
-    kept = Boundary(BEGIN)
+    kept = KeyExpiry(BEGIN)
     ticks.ms += HOUR
     too_far = kept.moved(FAR)
     back = kept.moved(BEGIN + HOUR)
@@ -71,7 +71,7 @@ def test_after_a_jump_the_boundary_waits_until_the_window_is_there(ticks: Ticks)
 
 def test_a_clock_that_falls_back_does_not_move_the_boundary_back(ticks: Ticks) -> None:
     """A machine that starts in 1970 would need decades to make up for it."""
-    kept = Boundary(BEGIN)
+    kept = KeyExpiry(BEGIN)
     fallen = kept.moved(-KEY_WINDOW_MS)
     ticks.ms += HOUR
     risen = kept.moved(BEGIN + HOUR)
@@ -81,7 +81,7 @@ def test_a_clock_that_falls_back_does_not_move_the_boundary_back(ticks: Ticks) -
 
 def test_time_that_the_clock_held_back_is_not_saved_up(ticks: Ticks) -> None:
     """After a year at the window, a jump finds no quarter of a year to spend."""
-    kept = Boundary(BEGIN)
+    kept = KeyExpiry(BEGIN)
     for hours in range(1, 365 * 24 + 1):
         ticks.ms += HOUR
         kept.moved(BEGIN + hours * HOUR)
@@ -91,7 +91,7 @@ def test_time_that_the_clock_held_back_is_not_saved_up(ticks: Ticks) -> None:
 
 def test_a_writer_without_a_quiet_moment_saves_up_little(ticks: Ticks) -> None:
     """A month between two looks adds half an hour, not a week."""
-    kept = Boundary(BEGIN)
+    kept = KeyExpiry(BEGIN)
     ticks.ms += KEY_WINDOW_MS
 
     assert BEGIN + KEY_WINDOW_MS + MORE_MS_MAX == kept.moved(FAR)
@@ -100,7 +100,7 @@ def test_a_writer_without_a_quiet_moment_saves_up_little(ticks: Ticks) -> None:
 def test_a_boundary_that_is_behind_catches_up_by_a_quarter(ticks: Ticks) -> None:
     """After a day in which nobody had the store open: in four."""
     day = 24 * HOUR
-    kept, reached = Boundary(BEGIN - day), list[int]()
+    kept, reached = KeyExpiry(BEGIN - day), list[int]()
     for hours in range(1, 5 * 24):
         ticks.ms += HOUR
         reached.append(BEGIN + hours * HOUR - kept.moved(BEGIN + hours * HOUR))

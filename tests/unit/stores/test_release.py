@@ -9,10 +9,10 @@ from typing import Protocol, cast
 import pytest
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import opened_store
+from interlock.assemble.runtimes import open_store_url
 from interlock.errors import ArchivedError, NotFoundError, UnavailableError, UsageError
 from interlock.model.journal.record import decode_record
-from interlock.ports.store import Append, Conflict, Duplicate, Loaded, Query, Releasing, Store
+from interlock.ports.store import Append, Conflict, Duplicate, EntityQuery, JournalRelease, Loaded, Store
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept, listed
@@ -21,7 +21,7 @@ from tests.support.postgres_server import store_or_skip
 AWAY = "file:///archive/2026-05"
 
 
-class Storing(Store, Releasing, Protocol):
+class Storing(Store, JournalRelease, Protocol):
     """What every store here is: one that also lets go of journals."""
 
 
@@ -34,7 +34,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         "files": f"file://{tmp_path}/x",
         "files in layout C": f"file://{tmp_path}/x?layout=C",
     }.get(request.param)
-    made = await opened_store(url or store_or_skip())
+    made = await open_store_url(url or store_or_skip())
     yield cast("Storing", made)
     await made.close()
 
@@ -56,7 +56,7 @@ async def test_released_records_are_gone_and_the_archive_is_named(store: Storing
     """Whoever reads them is told where they are."""
     await _delivered(store)
 
-    assert isinstance(store, Releasing)
+    assert isinstance(store, JournalRelease)
     assert await store.release("parcel/1", version=4, archive=AWAY)
     for after in (0, 1, 3):
         with pytest.raises(ArchivedError) as raised:
@@ -70,10 +70,14 @@ async def test_released_records_are_gone_and_the_archive_is_named(store: Storing
 async def test_the_entity_stays_with_snapshot_keys_and_its_place_in_lists(store: Storing) -> None:
     """Only its records go."""
     await _delivered(store)
-    before = await store.load("parcel/1"), await listed(store, Query(kind="parcel")), await store.kinds()
+    before = await store.load("parcel/1"), await listed(store, EntityQuery(kind="parcel")), await store.kinds()
     await store.release("parcel/1", version=4, archive=AWAY)
 
-    assert before == (await store.load("parcel/1"), await listed(store, Query(kind="parcel")), await store.kinds())
+    assert before == (
+        await store.load("parcel/1"),
+        await listed(store, EntityQuery(kind="parcel")),
+        await store.kinds(),
+    )
     assert Duplicate(2) == await store.load("parcel/1", key="n")
     assert Conflict(4) == await store.append(Life("parcel/1").created(key="again"))
 

@@ -14,18 +14,18 @@ from interlock.ports.statistics import (
     COUNT_MAX,
     DAY_MS,
     DWELL_BOUNDS_MS,
-    Dwell,
-    Minute,
+    DwellTimes,
+    MinuteRates,
+    RefusalHistory,
     RefusalRow,
-    RefusalSight,
-    Sight,
+    Statistics,
 )
 from interlock.runtime.runtime import Runtime
 from interlock.stores import memory
 from interlock.stores.sqlite import lists, statistics, work
 from interlock.stores.sqlite import store as sqlite
 from interlock.stores.sqlite.connection import open_writer
-from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, Tally
+from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, StatisticsBuffer
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
@@ -67,7 +67,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def seen(store: Any) -> dict[str, Any]:
     """Gives all that a store tells of lamps, once it has written what it sums."""
 
-    async def written() -> tuple[Minute, ...] | None:
+    async def written() -> tuple[MinuteRates, ...] | None:
         minutes = await store.rates("lamp", since_ms=0)
         return minutes if sum(each.steps for each in minutes) >= 6 else None
 
@@ -94,7 +94,7 @@ async def test_a_store_tells_who_is_where_and_how_long_they_stayed(url: str) -> 
     async with lamps(url, clock) as runtime:
         await play(runtime, clock)
         told = await seen(runtime.store)
-        assert isinstance(runtime.store, Sight)
+        assert isinstance(runtime.store, Statistics)
 
     stays = {
         state: [at for at, count in enumerate(buckets) for _ in range(count)]
@@ -173,9 +173,9 @@ async def test_refusals_come_back_newest_first(url: str) -> None:
             await runtime.create(f"lamp/{who}", key=f"k{who}")
             await runtime.send(f"lamp/{who}", "nothing", principal={"id": who})
         store: Any = runtime.store
-        assert isinstance(store, RefusalSight)
+        assert isinstance(store, RefusalHistory)
 
-        async def refused(store: RefusalSight = store) -> tuple[RefusalRow, ...] | None:
+        async def refused(store: RefusalHistory = store) -> tuple[RefusalRow, ...] | None:
             rows = await store.refusals_before(None)
             return rows if len(rows) == 3 else None
 
@@ -236,7 +236,7 @@ async def test_old_statistics_are_forgotten(tmp_path: Path) -> None:
 
 def test_a_tally_adds_up_and_is_empty_when_cleared() -> None:
     """Two tallies are their sum; a clock that went back makes no negative stay."""
-    one, other = Tally(), Tally()
+    one, other = StatisticsBuffer(), StatisticsBuffer()
     one.step("lamp", {"on": 100}, {"off": 50}, 50)
     other.step("lamp", {"on": 0}, {"off": 50}, 50)
     other.count("lamp", CONFLICTS, 70_000)
@@ -260,7 +260,7 @@ def test_a_tally_adds_up_and_is_empty_when_cleared() -> None:
 )
 def test_a_quantile_is_the_bound_that_it_did_not_pass(stays: list[int], p95: int | None) -> None:
     """None when there were no stays, or longer ones than any bound."""
-    assert p95 == Dwell("on", tuple(stays)).quantile_ms(0.95)
+    assert p95 == DwellTimes("on", tuple(stays)).quantile_ms(0.95)
 
 
 LISTS = ("BY_AGE", "BY_STATE", "BY_ID", "BY_TAG", "NEXT_KIND")

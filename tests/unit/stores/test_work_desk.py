@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import opened_store
+from interlock.assemble.runtimes import open_store_url
 from interlock.errors import UnavailableError, UsageError
-from interlock.model.journal.work import Left, Place, Work
-from interlock.ports.statistics import RefusalSight
+from interlock.model.journal.work import Work, WorkDelta, WorkId
+from interlock.ports.statistics import RefusalHistory
 from interlock.ports.store import Refusal, Store
-from interlock.ports.work import Claim, Settled, WorkDesk, WorkQuery, WorkStore
-from interlock.runtime.worker.work_operations import Desk
+from interlock.ports.work import Claim, Settlement, WorkAdmin, WorkQuery, WorkStore
+from interlock.runtime.worker.work_operations import WorkOperations
 from interlock.testing.clock import VirtualClock
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
 from tests.support.postgres_server import store_or_skip
 
-CHARGE = Place("effect", 2, 0)
+CHARGE = WorkId("effect", 2, 0)
 ENTITY = "parcel/1"
 STORES = ("memory", "sqlite", "postgres", "file")
 ROW = Refusal(ENTITY, "_work.dropped", "applied", "parcel/1/2/0 charge", 7, "ada")
@@ -37,18 +37,18 @@ def address(name: str, folder: Path) -> str:
 async def failed(store: Store, *, dies: bool = True) -> Claim:
     """Leave one piece of work that has failed: for good, or until its next attempt in an hour."""
     assert isinstance(store, WorkStore)
-    assert isinstance(store, WorkDesk)
+    assert isinstance(store, WorkAdmin)
     life = Life(ENTITY)
     await kept(store, life.created())
-    await kept(store, replace(life.stepped(key="first"), left=Left(born=(Work(CHARGE, "charge", {}, 0),))))
+    await kept(store, replace(life.stepped(key="first"), left=WorkDelta(born=(Work(CHARGE, "charge", {}, 0),))))
     (claim,) = await store.claim("effect", ("charge",), owner="w", now_ms=5, until_ms=60_000, limit=1)
-    await store.settle((Settled(claim, "dead" if dies else "again", 3_600_000, {"code": "no"}),), now_ms=5)
+    await store.settle((Settlement(claim, "dead" if dies else "again", 3_600_000, {"code": "no"}),), now_ms=5)
     return claim
 
 
 async def recorded(store: Store, folder: Path) -> list[tuple[str, str | None]]:
     """The events and principals that the store keeps."""
-    if isinstance(store, RefusalSight):
+    if isinstance(store, RefusalHistory):
         found = await store.refusals_before(None)
         return [(each.refusal.event, each.refusal.principal) for each in found]
     log = folder / "store" / "refusals.log"
@@ -60,11 +60,11 @@ async def recorded(store: Store, folder: Path) -> list[tuple[str, str | None]]:
 @pytest.mark.parametrize("act", ["drop", "revive", "requeue"])
 async def test_an_act_keeps_its_row_and_a_second_one_does_not(tmp_path: Path, name: str, act: str) -> None:
     """The second act finds nothing to do, so that nothing is recorded of it."""
-    store = await opened_store(address(name, tmp_path))
+    store = await open_store_url(address(name, tmp_path))
     try:
         claim = await failed(store, dies=act != "requeue")
         assert isinstance(store, WorkStore)
-        assert isinstance(store, WorkDesk)
+        assert isinstance(store, WorkAdmin)
         done = []
         for _ in range(2):
             if act == "drop":
@@ -73,7 +73,7 @@ async def test_an_act_keeps_its_row_and_a_second_one_does_not(tmp_path: Path, na
                 done.append(await store.revive(ENTITY, CHARGE, now_ms=9, audit=ROW))
             else:
                 found = replace(claim, failures=1 if not done else 7)
-                again = Settled(found, "again", 9, {"code": "no"}, lapsed=True)
+                again = Settlement(found, "again", 9, {"code": "no"}, lapsed=True)
                 done.append(await store.requeue(again, now_ms=9, audit=ROW))
         rows = (await store.works(WorkQuery(entity=ENTITY))).rows
         rows_kept = await recorded(store, tmp_path)
@@ -88,10 +88,10 @@ async def test_an_act_keeps_its_row_and_a_second_one_does_not(tmp_path: Path, na
 @pytest.mark.parametrize("name", STORES)
 async def test_an_act_without_a_row_is_an_act_all_the_same(tmp_path: Path, name: str) -> None:
     """A program that uses the port by itself need not say who it is."""
-    store = await opened_store(address(name, tmp_path))
+    store = await open_store_url(address(name, tmp_path))
     try:
         await failed(store)
-        assert isinstance(store, WorkDesk)
+        assert isinstance(store, WorkAdmin)
         done = await store.revive(ENTITY, CHARGE, now_ms=9), await store.drop(ENTITY, CHARGE)
         rows = await recorded(store, tmp_path)
     finally:
@@ -102,11 +102,11 @@ async def test_an_act_without_a_row_is_an_act_all_the_same(tmp_path: Path, name:
 
 async def test_on_files_an_act_that_cannot_be_recorded_is_not_done(tmp_path: Path) -> None:
     """The dead letter stays, and the operator hears why."""
-    store = await opened_store(address("file", tmp_path))
+    store = await open_store_url(address("file", tmp_path))
     try:
         await failed(store)
         (tmp_path / "store" / "refusals.log").mkdir()
-        assert isinstance(store, WorkDesk)
+        assert isinstance(store, WorkAdmin)
         assert isinstance(store, WorkStore)
         with pytest.raises(UnavailableError) as caught:
             await store.drop(ENTITY, CHARGE, audit=ROW)
@@ -119,12 +119,12 @@ async def test_on_files_an_act_that_cannot_be_recorded_is_not_done(tmp_path: Pat
 
 async def test_on_files_a_row_never_ends_the_line_of_another(tmp_path: Path) -> None:
     """A full disk may have left part of a line: the row begins a new one."""
-    store = await opened_store(address("file", tmp_path))
+    store = await open_store_url(address("file", tmp_path))
     log = tmp_path / "store" / "refusals.log"
     try:
         await failed(store)
         log.write_bytes(b'{"entity":"parc')
-        assert isinstance(store, WorkDesk)
+        assert isinstance(store, WorkAdmin)
         await store.drop(ENTITY, CHARGE, audit=ROW)
     finally:
         await store.close()
@@ -136,16 +136,16 @@ async def test_on_files_a_row_never_ends_the_line_of_another(tmp_path: Path) -> 
 async def test_on_files_another_process_sees_what_was_requeued(tmp_path: Path) -> None:
     """The journal says so: whoever performs may be another process than the operator's."""
     url = address("file", tmp_path)
-    store = await opened_store(url)
+    store = await open_store_url(url)
     await failed(store, dies=False)
     await store.close()
-    store = await opened_store(url)
+    store = await open_store_url(url)
     try:
-        desk = Desk(store, VirtualClock(1_000))
+        desk = WorkOperations(store, VirtualClock(1_000))
         await desk.act("retry", await desk.at(ENTITY, CHARGE), principal="ada", force=True)
     finally:
         await store.close()
-    store = await opened_store(url)
+    store = await open_store_url(url)
     try:
         assert isinstance(store, WorkStore)
         claims = await store.claim("effect", ("charge",), owner="w", now_ms=1_000, until_ms=2_000, limit=1)
@@ -159,9 +159,9 @@ async def test_on_files_another_process_sees_what_was_requeued(tmp_path: Path) -
 @pytest.mark.parametrize("principal", ["\ud800", "a" * 400_000])
 async def test_an_operator_whose_name_cannot_be_kept_does_nothing(principal: str) -> None:
     """It is an error of the call, before anything is done."""
-    store = await opened_store("memory:")
+    store = await open_store_url("memory:")
     await failed(store)
-    desk = Desk(store, VirtualClock())
+    desk = WorkOperations(store, VirtualClock())
     row = await desk.at(ENTITY, CHARGE)
     with pytest.raises(UsageError) as caught:
         await desk.act("drop", row, principal=principal)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from interlock.model.journal.work import Lane, Left, Place, Work
+from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.store import Store
-from interlock.ports.work import Settled, WorkNotes, WorkQuery, WorkStore
+from interlock.ports.work import Settlement, WorkNotes, WorkQuery, WorkStore
 from interlock.stores.memory import MemoryStore
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
@@ -28,11 +28,11 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 def charge(ordinal: int, lane: Lane = "effect") -> Work:
     """Work for the handler `charge`."""
-    return Work(Place(lane, 1, ordinal), "charge", {"n": ordinal}, 5)
+    return Work(WorkId(lane, 1, ordinal), "charge", {"n": ordinal}, 5)
 
 
 async def _left(store: Store, *born: Work) -> None:
-    await store.append(replace(Life("order/1").created(), left=Left(born)))
+    await store.append(replace(Life("order/1").created(), left=WorkDelta(born)))
 
 
 async def test_a_note_stands_beside_the_work_until_the_next_one(store: Store) -> None:
@@ -65,10 +65,10 @@ async def test_a_note_of_an_old_attempt_is_not_kept(store: Store) -> None:
     (old,) = await store.claim("effect", ("charge",), owner="w1", now_ms=5, until_ms=10, limit=9)
     (new,) = await store.claim("effect", ("charge",), owner="w2", now_ms=10, until_ms=20, limit=9)
     late = await store.note(old, "old")
-    await store.settle((Settled(new, "dead", error="why"),), now_ms=11)
+    await store.settle((Settlement(new, "dead", error="why"),), now_ms=11)
     dead = await store.note(new, "dead")
     (row,) = (await store.works(WorkQuery())).rows
-    await store.settle((Settled(new, "done"),), now_ms=12)
+    await store.settle((Settlement(new, "done"),), now_ms=12)
 
     assert (False, False, "why", False) == (late, dead, row.error, await store.note(new, "gone"))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.model.journal.work import Left, Place, Work
+from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.ports.work import WorkQuery
 from interlock.stores.sqlite import work as sqlite_work
 from interlock.stores.sqlite.connection import open_writer
@@ -53,8 +53,8 @@ def test_the_work_of_one_entity_is_found_by_its_name(tmp_path: Path) -> None:
     asked: list[str] = []
     for number in range(3):
         for own in ("1", "2", "3"):
-            work = Work(Place("effect", number + 1, 0), "charge", {}, 0)
-            sqlite_work.keep(connection, ("", "order", own), Left(born=(work,)))
+            work = Work(WorkId("effect", number + 1, 0), "charge", {}, 0)
+            sqlite_work.keep(connection, ("", "order", own), WorkDelta(born=(work,)))
     found: list[int] = []
     after = None
     connection.set_trace_callback(asked.append)
@@ -75,8 +75,8 @@ def test_work_of_one_name_is_looked_for_in_a_walk_with_an_end(tmp_path: Path, mo
     connection = open_writer(tmp_path / "plans.db")
     for number in range(10):
         name = "refund" if number in (6, 9) else "charge"
-        work = Work(Place("effect", 1, 0), name, {}, 0)
-        sqlite_work.keep(connection, ("", "order", str(number)), Left(born=(work,)))
+        work = Work(WorkId("effect", 1, 0), name, {}, 0)
+        sqlite_work.keep(connection, ("", "order", str(number)), WorkDelta(born=(work,)))
     pages: list[list[str]] = []
     after: str | None = None
     while not pages or after is not None:

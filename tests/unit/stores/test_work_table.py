@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.model.journal.work import BUS, Lane, Left, Place, Work
-from interlock.ports.work import Claim, Settled, WorkQuery
+from interlock.model.journal.work import BUS_WORK, Lane, Work, WorkDelta, WorkId
+from interlock.ports.work import Claim, Settlement, WorkQuery
 from interlock.stores.work_table import WorkTable
 from tests.unit.stores.work_tables import TABLES, PostgresTable, SqliteTable, Table, opened
 
-CHARGE = Place("effect", 2, 0)
+CHARGE = WorkId("effect", 2, 0)
 
 
 def effect(version: int = 2, *, name: str = "charge", due_ms: int | None = 0) -> Work:
     """Work for a handler."""
-    return Work(Place("effect", version, 0), name, {"name": name}, due_ms)
+    return Work(WorkId("effect", version, 0), name, {"name": name}, due_ms)
 
 
 def sent(version: int, ordinal: int = 0, *, lane: Lane = "outbox") -> Work:
     """Something in an outbox, or a message."""
-    return Work(Place(lane, version, ordinal), "entity/door/1" if lane == "outbox" else BUS, {}, 0)
+    return Work(WorkId(lane, version, ordinal), "entity/door/1" if lane == "outbox" else BUS_WORK, {}, 0)
 
 
 Tabled = Callable[..., Table]
@@ -36,7 +36,7 @@ def table(request: pytest.FixtureRequest) -> Iterator[Tabled]:
     with opened(request.param) as found:
 
         def made(*works: Work, entity: str = "order/1") -> Table:
-            found.keep(entity, Left(born=works))
+            found.keep(entity, WorkDelta(born=works))
             return found
 
         yield made
@@ -95,16 +95,16 @@ def test_what_an_entry_ends_is_gone(table: Tabled) -> None:
     """Even while somebody holds it."""
     work = table(effect())
     (claim,) = taken(work)
-    work.keep("order/1", Left(ended=(CHARGE,)))
+    work.keep("order/1", WorkDelta(ended=(CHARGE,)))
 
     assert ((None,), None) == (work.renew((claim,), until_ms=99), work.soonest("effect", None))
-    assert (False,) == work.settle((Settled(claim, "again", 7),), now_ms=1)
+    assert (False,) == work.settle((Settlement(claim, "again", 7),), now_ms=1)
 
 
 def test_a_cancelled_invoke_that_nobody_holds_is_gone(table: Tabled) -> None:
     """It never began."""
     work = table(effect())
-    work.keep("order/1", Left(cancelled=(CHARGE,)))
+    work.keep("order/1", WorkDelta(cancelled=(CHARGE,)))
 
     assert [] == taken(work)
 
@@ -113,12 +113,12 @@ def test_a_cancelled_invoke_in_hand_is_told_at_the_next_renewal(table: Tabled) -
     """And goes when it is let go, whatever came of it."""
     work = table(effect())
     (claim,) = taken(work)
-    work.keep("order/1", Left(cancelled=(CHARGE,)))
+    work.keep("order/1", WorkDelta(cancelled=(CHARGE,)))
     (renewed,) = work.renew((claim,), until_ms=99)
 
     assert renewed is not None
     assert renewed.cancelled
-    assert (True,) == work.settle((Settled(renewed, "again", 7),), now_ms=1)
+    assert (True,) == work.settle((Settlement(renewed, "again", 7),), now_ms=1)
     assert (None, ()) == (work.soonest("effect", None), work.works(WorkQuery()).rows)
 
 
@@ -126,8 +126,8 @@ def test_a_cancelled_invoke_that_waits_to_be_tried_again_is_due_at_once(table: T
     """Whoever takes it up knows that nobody asks; what was perhaps done can be made up for."""
     work = table(effect())
     (claim,) = taken(work)
-    work.settle((Settled(claim, "again", 5_000),), now_ms=1)
-    work.keep("order/1", Left(cancelled=(CHARGE,)))
+    work.settle((Settlement(claim, "again", 5_000),), now_ms=1)
+    work.keep("order/1", WorkDelta(cancelled=(CHARGE,)))
 
     assert [(2, 1, True)] == [(each.attempt, each.failures, each.cancelled) for each in taken(work, now_ms=1)]
 
@@ -137,8 +137,8 @@ def test_a_step_of_a_saga_that_was_left_stays_until_it_is_answered(table: Tabled
     """Put back or failed, it was perhaps done."""
     work = table(Work(CHARGE, "charge", {"id": "pay", "late": True}, 0))
     (claim,) = taken(work)
-    work.keep("order/1", Left(cancelled=(CHARGE,)))
-    work.settle((Settled(claim, "again", 7, lapsed=lapsed),), now_ms=1)
+    work.keep("order/1", WorkDelta(cancelled=(CHARGE,)))
+    work.settle((Settlement(claim, "again", 7, lapsed=lapsed),), now_ms=1)
 
     assert [(2, True)] == [(each.attempt, each.cancelled) for each in taken(work, now_ms=7)]
 
@@ -147,7 +147,7 @@ def test_work_that_was_not_begun_was_not_attempted(table: Tabled) -> None:
     """Whoever takes it up next has the first attempt."""
     work = table(effect())
     (claim,) = taken(work)
-    work.settle((Settled(claim, "again", 7, lapsed=True, begun=False),), now_ms=1)
+    work.settle((Settlement(claim, "again", 7, lapsed=True, begun=False),), now_ms=1)
 
     assert [(1, 0)] == [(each.attempt, each.failures) for each in taken(work, now_ms=7)]
 
@@ -156,11 +156,11 @@ def test_work_that_has_failed_since_is_no_longer_held(table: Tabled) -> None:
     """Of a child that failed another tells: whoever began it has nothing more to say."""
     work = table(effect())
     (claim,) = taken(work)
-    work.settle((Settled(claim, "again", 70),), now_ms=1)
+    work.settle((Settlement(claim, "again", 70),), now_ms=1)
 
     assert ((None,), (False,)) == (
         work.renew((claim,), until_ms=99),
-        work.settle((Settled(claim, "wait"),), now_ms=1),
+        work.settle((Settlement(claim, "wait"),), now_ms=1),
     )
     assert 70 == work.soonest("effect", ("charge",))
 
@@ -168,7 +168,7 @@ def test_work_that_has_failed_since_is_no_longer_held(table: Tabled) -> None:
 def test_cancelling_what_is_not_there_changes_nothing(table: Tabled) -> None:
     """Its answer came first."""
     work = table()
-    work.keep("order/1", Left(ended=(CHARGE,), cancelled=(CHARGE,)))
+    work.keep("order/1", WorkDelta(ended=(CHARGE,), cancelled=(CHARGE,)))
 
     assert () == work.works(WorkQuery()).rows
 
@@ -177,7 +177,7 @@ def test_a_failure_counts_and_waits(table: Tabled) -> None:
     """The row remembers how often, and why last."""
     work = table(effect())
     (claim,) = taken(work)
-    work.settle((Settled(claim, "again", 70, error={"code": "gone"}),), now_ms=1)
+    work.settle((Settlement(claim, "again", 70, error={"code": "gone"}),), now_ms=1)
     (row,) = work.works(WorkQuery()).rows
 
     assert (70, 1, {"code": "gone"}, None) == (row.next_ms, row.failures, row.error, row.owner)
@@ -188,7 +188,7 @@ def test_what_was_put_back_without_a_failure_counts_none(table: Tabled) -> None:
     """Its worker was told to stop."""
     work = table(effect())
     (claim,) = taken(work)
-    work.settle((Settled(claim, "again", 5, lapsed=True),), now_ms=1)
+    work.settle((Settlement(claim, "again", 5, lapsed=True),), now_ms=1)
 
     assert [(2, 0)] == [(each.attempt, each.failures) for each in taken(work, now_ms=5)]
 
@@ -199,8 +199,8 @@ def test_an_old_attempt_can_succeed_but_not_fail(table: Tabled) -> None:
     (old,) = taken(work)
     (new,) = taken(work, now_ms=10)
 
-    assert (False, False) == work.settle((Settled(old, "again", 5), Settled(old, "dead")), now_ms=11)
-    assert (True, False) == work.settle((Settled(old, "done"), Settled(new, "done")), now_ms=12)
+    assert (False, False) == work.settle((Settlement(old, "again", 5), Settlement(old, "dead")), now_ms=11)
+    assert (True, False) == work.settle((Settlement(old, "done"), Settlement(new, "done")), now_ms=12)
 
 
 def test_renewing_holds_on(table: Tabled) -> None:
@@ -216,10 +216,10 @@ def test_work_may_wait_for_another_to_go_on_with_it(table: Tabled) -> None:
     """A child's: it is in no line, and still there."""
     work = table(effect())
     (claim,) = taken(work)
-    work.settle((Settled(claim, "wait"),), now_ms=1)
+    work.settle((Settlement(claim, "wait"),), now_ms=1)
 
     assert ([], 1) == (taken(work, now_ms=10**9), len(work.works(WorkQuery()).rows))
-    assert (True,) == work.settle((Settled(claim, "again", 20),), now_ms=2)
+    assert (True,) == work.settle((Settlement(claim, "again", 20),), now_ms=2)
     assert [(2, 1)] == [(each.attempt, each.failures) for each in taken(work, now_ms=20)]
 
 
@@ -230,7 +230,7 @@ def test_an_entity_sends_in_order(table: Tabled) -> None:
     for _ in range(3):
         (claim,) = taken(work, "outbox")
         seen.append((claim.work.place.version, claim.work.place.ordinal))
-        work.settle((Settled(claim, "done"),), now_ms=0)
+        work.settle((Settlement(claim, "done"),), now_ms=0)
 
     assert ([(2, 0), (2, 1), (3, 0)], []) == (seen, taken(work, "outbox"))
 
@@ -240,7 +240,7 @@ def test_messages_go_in_order_and_hold_back_no_sends(table: Tabled) -> None:
     work = table(sent(2, lane="message"), sent(2, 1), sent(3, lane="message"), sent(3, 1))
     (message,) = taken(work, "message")
     (first,) = taken(work, "outbox")
-    work.settle((Settled(message, "again", 99), Settled(first, "done")), now_ms=0)
+    work.settle((Settlement(message, "again", 99), Settlement(first, "done")), now_ms=0)
     (second,) = taken(work, "outbox")
 
     assert (2, 3) == (message.work.place.version, second.work.place.version)
@@ -251,10 +251,10 @@ def test_messages_go_in_order_and_hold_back_no_sends(table: Tabled) -> None:
 def test_entities_do_not_wait_for_each_other(table: Tabled) -> None:
     """A failing row holds back its own entity only."""
     work = table(sent(2), sent(3))
-    work.keep("order/2", Left(born=(sent(2),)))
+    work.keep("order/2", WorkDelta(born=(sent(2),)))
     first, other = taken(work, "outbox")
-    work.settle((Settled(first, "again", 99),), now_ms=0)
-    work.settle((Settled(other, "done"),), now_ms=0)
+    work.settle((Settlement(first, "again", 99),), now_ms=0)
+    work.settle((Settlement(other, "done"),), now_ms=0)
 
     assert [] == taken(work, "outbox")
     assert [2] == [each.work.place.version for each in taken(work, "outbox", now_ms=99)]
@@ -264,7 +264,7 @@ def test_a_dead_letter_lets_the_next_go(table: Tabled) -> None:
     """It stays for a person, out of the line."""
     work = table(sent(2), sent(3))
     (claim,) = taken(work, "outbox")
-    work.settle((Settled(claim, "dead", error="refused"),), now_ms=7)
+    work.settle((Settlement(claim, "dead", error="refused"),), now_ms=7)
     (row,) = work.works(WorkQuery(dead=True)).rows
 
     assert (7, "refused") == (row.dead_ms, row.error)
@@ -276,7 +276,7 @@ def test_a_revived_letter_is_tried_from_the_beginning(table: Tabled, lane: Lane)
     """Under its key, and for the outbox in its place."""
     work = table(effect() if lane == "effect" else sent(2, lane=lane))
     (claim,) = taken(work, lane)
-    work.settle((Settled(claim, "dead"),), now_ms=7)
+    work.settle((Settlement(claim, "dead"),), now_ms=7)
 
     assert work.revive("order/1", claim.work.place, now_ms=8)
     assert [(1, 0)] == [(each.attempt, each.failures) for each in taken(work, lane, now_ms=8)]
@@ -296,8 +296,8 @@ def test_work_is_listed_page_by_page(table: Tabled) -> None:
     first = work.works(WorkQuery(limit=2))
     second = work.works(WorkQuery(limit=2, after=first.after))
 
-    assert [CHARGE, Place("effect", 3, 0)] == [each.work.place for each in first.rows]
-    assert ([Place("outbox", 2, 0)], None) == ([each.work.place for each in second.rows], second.after)
+    assert [CHARGE, WorkId("effect", 3, 0)] == [each.work.place for each in first.rows]
+    assert ([WorkId("outbox", 2, 0)], None) == ([each.work.place for each in second.rows], second.after)
     assert 1 == len(work.works(WorkQuery(lane="outbox")).rows)
     assert 0 == len(work.works(WorkQuery(entity="order/2")).rows)
     assert 1 == len(work.works(WorkQuery(place=CHARGE)).rows)
@@ -308,13 +308,13 @@ def test_the_newest_attempt_is_the_fence(table: Tabled) -> None:
     work = table(effect())
     taken(work)
 
-    assert (1, None) == (work.fence("order/1", CHARGE), work.fence("order/1", Place("effect", 9, 9)))
+    assert (1, None) == (work.fence("order/1", CHARGE), work.fence("order/1", WorkId("effect", 9, 9)))
 
 
 LANES = st.sampled_from(get_args(Lane))
 ENTITIES = st.sampled_from(("order/1", "order/2"))
 NAMES = st.sampled_from(("charge", "ship"))
-PLACES = st.builds(Place, LANES, st.integers(1, 3), st.integers(0, 1))
+PLACES = st.builds(WorkId, LANES, st.integers(1, 3), st.integers(0, 1))
 TIMES = st.integers(0, 60)
 
 
@@ -344,7 +344,7 @@ def test_memory_and_a_server_do_the_same(name: str) -> None:
 def hold_against_each_other(data: st.DataObject, *tables: Table) -> None:
     """Do the same to both, and compare every answer and what stands there after it."""
     claims: list[Claim] = []
-    born: set[tuple[str, Place]] = set()
+    born: set[tuple[str, WorkId]] = set()
     now = 0
     for _ in range(data.draw(st.integers(1, 25))):
         now += data.draw(st.integers(0, 5))
@@ -359,7 +359,7 @@ def hold_against_each_other(data: st.DataObject, *tables: Table) -> None:
             assert tables[0].soonest(lane, None) == tables[1].soonest(lane, None)
 
 
-def _drawn(data: st.DataObject, claims: list[Claim], born: set[tuple[str, Place]]) -> tuple[object, ...]:
+def _drawn(data: st.DataObject, claims: list[Claim], born: set[tuple[str, WorkId]]) -> tuple[object, ...]:
     """The next thing to do; work is born once only, as entries are written once."""
     what = data.draw(st.sampled_from(("keep", "keep", "claim", "claim", "renew", "settle", "settle", "revive", "drop")))
     entity, place = data.draw(ENTITIES), data.draw(PLACES)
@@ -369,7 +369,7 @@ def _drawn(data: st.DataObject, claims: list[Claim], born: set[tuple[str, Place]
         if (entity, place) not in born:
             born.add((entity, place))
             works.append(Work(place, data.draw(NAMES), {}, data.draw(TIMES)))
-        return (what, entity, Left(tuple(works), tuple(ended), tuple(off)))
+        return (what, entity, WorkDelta(tuple(works), tuple(ended), tuple(off)))
     if what == "claim":
         names = (data.draw(NAMES),) if place.lane == "effect" else None
         return (what, place.lane, names)
@@ -392,7 +392,7 @@ def _played(table: Table, act: tuple[Any, ...], now: int) -> object:
         case ("renew", claim, _, until, _):
             return table.renew((claim,), until_ms=now + until)
         case ("settle", claim, verdict, next_ms, lapsed):
-            return table.settle((Settled(claim, verdict, next_ms, lapsed=lapsed),), now_ms=now)
+            return table.settle((Settlement(claim, verdict, next_ms, lapsed=lapsed),), now_ms=now)
         case ("revive", entity, place):
             return table.revive(entity, place, now_ms=now)
         case ("drop", entity, place):

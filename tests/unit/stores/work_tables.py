@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeVar
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 from msgspec.structs import replace
 
-from interlock.model.journal.work import Lane, Left, Place
+from interlock.model.journal.work import Lane, WorkDelta, WorkId
 from interlock.ports.store import Appended
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.sqlite import work as sqlite_work
 from interlock.stores.work_table import WorkTable
@@ -28,10 +28,10 @@ T = TypeVar("T")
 class Table(Protocol):
     """What both can do."""
 
-    def keep(self, entity: str, left: Left) -> None:
+    def keep(self, entity: str, left: WorkDelta) -> None:
         """What an entry leaves."""
 
-    def fence(self, entity: str, place: Place) -> int | None:
+    def fence(self, entity: str, place: WorkId) -> int | None:
         """The newest attempt."""
 
     def claim(
@@ -42,7 +42,7 @@ class Table(Protocol):
     def renew(self, claims: tuple[Claim, ...], *, until_ms: int) -> tuple[Claim | None, ...]:
         """Hold."""
 
-    def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go."""
 
     def soonest(self, lane: Lane, names: tuple[str, ...] | None) -> int | None:
@@ -51,10 +51,10 @@ class Table(Protocol):
     def works(self, query: WorkQuery) -> WorkPage:
         """List."""
 
-    def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
         """Try dead work again."""
 
-    def drop(self, entity: str, place: Place) -> bool:
+    def drop(self, entity: str, place: WorkId) -> bool:
         """Forget."""
 
 
@@ -66,12 +66,12 @@ class SqliteTable:
         text = files("interlock.stores").joinpath("migrations/sqlite/0003_work.sql").read_text(encoding="utf-8")
         self.connection.executescript(text)
 
-    def keep(self, entity: str, left: Left) -> None:
+    def keep(self, entity: str, left: WorkDelta) -> None:
         """What an entry leaves."""
         kind, _, own = entity.partition("/")
         sqlite_work.keep(self.connection, ("", kind, own), left)
 
-    def fence(self, entity: str, place: Place) -> int | None:
+    def fence(self, entity: str, place: WorkId) -> int | None:
         """The newest attempt."""
         kind, _, own = entity.partition("/")
         return sqlite_work.fence(self.connection, ("", kind, own), place)
@@ -92,7 +92,7 @@ class SqliteTable:
         """Hold."""
         return sqlite_work.renew(self.connection, "", claims, until_ms)
 
-    def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go."""
         return sqlite_work.settle(self.connection, "", settled, now_ms)
 
@@ -104,11 +104,11 @@ class SqliteTable:
         """List."""
         return sqlite_work.works(self.connection, "", query)
 
-    def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
         """Try dead work again."""
         return sqlite_work.revive(self.connection, "", entity, place, now_ms)
 
-    def drop(self, entity: str, place: Place) -> bool:
+    def drop(self, entity: str, place: WorkId) -> bool:
         """Forget."""
         return sqlite_work.drop(self.connection, "", entity, place)
 
@@ -143,7 +143,7 @@ class PostgresTable:
         self._done(self._raw.close())
         self._runner.close()
 
-    def keep(self, entity: str, left: Left) -> None:
+    def keep(self, entity: str, left: WorkDelta) -> None:
         """What an entry leaves: the append of a real step."""
         life = self._lives.get(entity)
         if life is None:
@@ -157,7 +157,7 @@ class PostgresTable:
 
         assert isinstance(answer, Appended), answer
 
-    def fence(self, entity: str, place: Place) -> int | None:
+    def fence(self, entity: str, place: WorkId) -> int | None:
         """The newest attempt."""
         kind, _, own = entity.partition("/")
         statement = "SELECT attempts FROM work WHERE (kind, id, lane, version, ordinal) = ($1, $2, $3, $4, $5)"
@@ -175,7 +175,7 @@ class PostgresTable:
         """Hold."""
         return self._done(self._store.renew(claims, until_ms=until_ms))
 
-    def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go."""
         self._at(now_ms)
         return self._done(self._store.settle(settled, now_ms=now_ms))
@@ -188,12 +188,12 @@ class PostgresTable:
         """List."""
         return self._done(self._store.works(query))
 
-    def revive(self, entity: str, place: Place, *, now_ms: int) -> bool:
+    def revive(self, entity: str, place: WorkId, *, now_ms: int) -> bool:
         """Try dead work again."""
         self._at(now_ms)
         return self._done(self._store.revive(entity, place, now_ms=now_ms))
 
-    def drop(self, entity: str, place: Place) -> bool:
+    def drop(self, entity: str, place: WorkId) -> bool:
         """Forget."""
         return self._done(self._store.drop(entity, place))
 

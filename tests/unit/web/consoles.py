@@ -17,7 +17,7 @@ from interlock.ports.clock import Clock
 from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import application
-from interlock.web.auth import RIGHTS, Access, Person, key_digest
+from interlock.web.auth import RIGHTS, Authentication, User, key_digest
 from interlock.web.console import Console
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 
@@ -65,9 +65,9 @@ def order(text: str = ORDER) -> BoundChart:
     return chart
 
 
-def person(name: str = "ada", *, roles: tuple[str, ...] = ROLES, rights: tuple[str, ...] = RIGHTS) -> Person:
+def person(name: str = "ada", *, roles: tuple[str, ...] = ROLES, rights: tuple[str, ...] = RIGHTS) -> User:
     """Gives somebody with these roles and rights."""
-    return Person(principal={"id": name, "kind": "user", "roles": list(roles)}, rights=frozenset(rights))
+    return User(principal={"id": name, "kind": "user", "roles": list(roles)}, rights=frozenset(rights))
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ async def opened(
     url: str = "memory:",
     *,
     charts: tuple[BoundChart, ...] | None = None,
-    who: Person | None = None,
+    who: User | None = None,
     clock: Clock | None = None,
     read_only: bool = False,
     work: bool = False,
@@ -128,7 +128,7 @@ async def opened(
     given = charts or (order(),)
     async with interlock.open(url, charts=given, clock=clock, work=work) as runtime:
         key = {key_digest(KEY): person("robot", roles=("payments",), rights=("read", "send"))}
-        access = Access(clock, keys=key, local=who or person())
+        access = Authentication(clock, keys=key, local=who or person())
         app, console = application(runtime, access, origins=[ORIGIN], read_only=read_only)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=ORIGIN) as http:
             client = Client(app, console, runtime, http)

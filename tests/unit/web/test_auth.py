@@ -7,14 +7,14 @@ import pytest
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.limits import LOGINS_MAX, LOGINS_PERSON_MAX
 from interlock.testing.clock import VirtualClock
-from interlock.web.auth import IDLE_MS, LIFE_MS, Access, Person, key_digest, read_keys
+from interlock.web.auth import IDLE_MS, LIFE_MS, Authentication, User, key_digest, read_keys
 from tests.unit.web.consoles import person
 
 
-def access(clock: VirtualClock, *, expires_ms: int | None = None) -> Access:
+def access(clock: VirtualClock, *, expires_ms: int | None = None) -> Authentication:
     """Gives one key, `secret`, of ada."""
-    ada = Person(principal={"id": "ada", "roles": []}, rights=frozenset({"read"}), expires_ms=expires_ms)
-    return Access(clock, keys={key_digest("secret"): ada})
+    ada = User(principal={"id": "ada", "roles": []}, rights=frozenset({"read"}), expires_ms=expires_ms)
+    return Authentication(clock, keys={key_digest("secret"): ada})
 
 
 def test_a_key_is_known_by_its_digest_alone() -> None:
@@ -70,7 +70,7 @@ def test_a_login_ends_after_eight_hours_however_busy() -> None:
 
 def test_the_link_gives_one_login() -> None:
     """Whoever finds it in a log later finds nothing."""
-    doors = Access(VirtualClock(), local=person())
+    doors = Authentication(VirtualClock(), local=person())
     link = doors.link
     assert link is not None
 
@@ -90,10 +90,10 @@ def test_each_login_has_a_cookie_and_a_token_of_its_own() -> None:
     assert 4 == len({one[0], one[1].csrf, other[0], other[1].csrf})
 
 
-def crowd(clock: VirtualClock, names: list[str]) -> Access:
+def crowd(clock: VirtualClock, names: list[str]) -> Authentication:
     """Gives a key to each of these people: their name."""
-    people = {name: Person(principal={"id": name, "roles": []}, rights=frozenset({"read"})) for name in names}
-    return Access(clock, keys={key_digest(name): each for name, each in people.items()})
+    people = {name: User(principal={"id": name, "roles": []}, rights=frozenset({"read"})) for name in names}
+    return Authentication(clock, keys={key_digest(name): each for name, each in people.items()})
 
 
 def test_who_logs_in_too_often_ends_logins_of_their_own() -> None:

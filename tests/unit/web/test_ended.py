@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.ports.store import Query, Row
+from interlock.ports.store import EntityQuery, EntityRow
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import eventually
 from tests.unit.web.consoles import KEY, Client, opened
@@ -58,15 +58,15 @@ async def visits(url: str) -> AsyncIterator[Client]:
         yield client
 
 
-async def stays(client: Client, clock: VirtualClock, count: int, ends: list[str | None]) -> tuple[Row, ...]:
+async def stays(client: Client, clock: VirtualClock, count: int, ends: list[str | None]) -> tuple[EntityRow, ...]:
     """Gives the stays, once there are so many, and they ended in these ways."""
 
     async def found() -> Any:
         await clock.advance(10)
-        rows = (await client.runtime.store.find(Query(kind="stay"))).rows
+        rows = (await client.runtime.store.find(EntityQuery(kind="stay"))).rows
         return rows if (count, set(ends)) == (len(rows), {each.ended for each in rows}) else None
 
-    rows: tuple[Row, ...] = await eventually(found, f"{count} stays that ended as {ends}")
+    rows: tuple[EntityRow, ...] = await eventually(found, f"{count} stays that ended as {ends}")
     return rows
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.model.journal.work import Place
-from interlock.ports.store import Query
-from interlock.ports.work import Settled, WorkQuery, WorkStore
+from interlock.model.journal.work import WorkId
+from interlock.ports.store import EntityQuery
+from interlock.ports.work import Settlement, WorkQuery, WorkStore
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import ENDPOINTS
 from interlock.web.auth import RIGHTS
@@ -50,14 +50,14 @@ async def lives(client: Client, clock: VirtualClock, kind: str) -> None:
     now_ms = clock.now_ms()
     claims = await store.claim("effect", ("send_receipt",), owner="w", now_ms=now_ms, until_ms=now_ms + 9, limit=9)
     assert 2 == len(claims)
-    await store.settle(tuple(Settled(each, "dead", error={"code": "no"}) for each in claims), now_ms=now_ms)
+    await store.settle(tuple(Settlement(each, "dead", error={"code": "no"}) for each in claims), now_ms=now_ms)
 
 
 async def jobs_over_it(client: Client) -> None:
     """Jobs over what is hidden: one of somebody else, and one of the caller, who could see it once."""
     jobs = client.console.jobs
     for who in ("eve", "ada"):
-        bulk = Bulk(Query(kind=HIDDEN), "order.cancelled", None, PAYER, b"")
+        bulk = Bulk(EntityQuery(kind=HIDDEN), "order.cancelled", None, PAYER, b"")
         await jobs.begin_bulk(who, bulk, reason=None)
     await jobs.begin_verify("ada", f"{HIDDEN}/1", may_see=lambda _: True)
     while jobs._runs:  # noqa: ASYNC110 - they run by themselves
@@ -334,7 +334,7 @@ async def test_a_visible_entity_does_not_name_the_hidden_one_that_sent_to_it_or_
         children: list[str] = []
         async with asyncio.timeout(20):
             while len(children) < 1 or (await client.runtime.state("case/other")).version < 2:
-                rows = (await client.runtime.store.find(Query(kind="case"))).rows
+                rows = (await client.runtime.store.find(EntityQuery(kind="case"))).rows
                 children = [each.entity for each in rows if each.entity != "case/other"]
                 await asyncio.sleep(0.005)
         texts = [
@@ -350,4 +350,4 @@ async def test_a_visible_entity_does_not_name_the_hidden_one_that_sent_to_it_or_
 
 def test_a_place_is_what_the_walk_says() -> None:
     """The dead letters of this test are where its requests look for them."""
-    assert Place("effect", VALUES["version"], VALUES["ordinal"]) == Place("effect", 2, 0)
+    assert WorkId("effect", VALUES["version"], VALUES["ordinal"]) == WorkId("effect", 2, 0)

@@ -21,7 +21,7 @@ from interlock.model.document.document import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedFile:
     """A definition with all that is known about it; no chart when a finding is an error."""
 
     source: Source
@@ -30,11 +30,13 @@ class Checked:
     findings: tuple[Diagnostic, ...]
 
 
-def checked(source: Source) -> Checked:
+def checked(source: Source) -> CheckedFile:
     """Read and compile a definition, and keep every finding of both."""
     reading = source.reading()
     compilation = compiled(reading)
-    return Checked(source=source, document=reading.document, chart=compilation.chart, findings=compilation.diagnostics)
+    return CheckedFile(
+        source=source, document=reading.document, chart=compilation.chart, findings=compilation.diagnostics
+    )
 
 
 @example("interlock check", "interlock check order.interlock.yaml", "interlock check --strict charts/*.yaml")
@@ -94,9 +96,9 @@ def _of_project() -> tuple[str, ...]:
 
 def _read(
     files: tuple[str, ...], source_format: str | None, *, allow_src: bool
-) -> tuple[list[Checked], list[NotFoundError]]:
+) -> tuple[list[CheckedFile], list[NotFoundError]]:
     """What could be read, checked, and the files that are not there."""
-    results: list[Checked] = []
+    results: list[CheckedFile] = []
     unread: list[NotFoundError] = []
     for name in files:
         try:
@@ -106,7 +108,7 @@ def _read(
     return results, unread
 
 
-def _document(results: list[Checked]) -> str:
+def _document(results: list[CheckedFile]) -> str:
     """Everything found, as one JSON document."""
     counts = counted(finding for result in results for finding in result.findings)
     said = {
@@ -127,7 +129,7 @@ def _document(results: list[Checked]) -> str:
     return msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n"
 
 
-def _show(terminal: Terminal, results: list[Checked]) -> None:
+def _show(terminal: Terminal, results: list[CheckedFile]) -> None:
     """The findings for a person; with -q one line each, with -v the notes too."""
     findings = []
     for result in results:

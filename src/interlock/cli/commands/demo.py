@@ -31,7 +31,7 @@ from interlock.cli.commands.history import duration_ms
 from interlock.cli.commands.serve import PORT, everybody, web_module
 from interlock.cli.options import common, example, pass_terminal
 from interlock.cli.output import values
-from interlock.cli.output.log_handler import Told
+from interlock.cli.output.log_handler import LogHandler
 from interlock.cli.output.progress import Progress
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.session import run
@@ -42,7 +42,7 @@ from interlock.demo.traffic import RATE_MAX, Traffic
 from interlock.errors import MissingExtraError, UnavailableError
 from interlock.ports.clock import SystemClock
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.shutdown import Drained, Signals
+from interlock.runtime.shutdown import DrainReport, Signals
 
 FOLDER = "interlock-demo"
 PORTS = 20
@@ -56,7 +56,7 @@ HOST = "127.0.0.1"
 _log = logging.getLogger("interlock")
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class DemoOptions(Struct, frozen=True, kw_only=True):
     """How the demo is to be shown."""
 
     folder: Path
@@ -68,14 +68,14 @@ class Plan(Struct, frozen=True, kw_only=True):
     duration_ms: int | None
 
 
-class Story(Struct, frozen=True, kw_only=True):
+class DemoReport(Struct, frozen=True, kw_only=True):
     """What happened from the start to the end."""
 
     before: Census
     after: Census
     sent: int
     done: int
-    drained: Drained
+    drained: DrainReport
 
 
 @example("interlock demo", "interlock demo --no-browser --rate 20 --duration 30s")
@@ -114,7 +114,7 @@ def demo(
     """
     if math.isnan(rate):  # it compares with nothing, so that every range lets it pass
         raise click.BadParameter("nan is no number", param_hint="'--rate'")
-    plan = Plan(
+    plan = DemoOptions(
         folder=folder,
         console=not no_console,
         browser=not no_browser and sys.stdout.isatty(),
@@ -144,8 +144,8 @@ def _server() -> Any:
 
 
 async def _lived(
-    terminal: Terminal, plan: Plan, server: Any, address: str, charts: list[BoundChart], services: Services
-) -> Story:
+    terminal: Terminal, plan: DemoOptions, server: Any, address: str, charts: list[BoundChart], services: Services
+) -> DemoReport:
     """From the start to the end: a signal, or the end of the duration."""
     loop, heard = asyncio.get_running_loop(), asyncio.Event()
     with Signals(lambda _: loop.call_soon_threadsafe(heard.set)), Progress(terminal, "") as progress:
@@ -166,7 +166,7 @@ async def _lived(
             drained = await runtime.drain(DRAIN_MS)
             after = await census(runtime)
     sent = sum(traffic.sent.values()) - traffic.sent["missed"]
-    return Story(before=before, after=after, sent=sent, done=sum(services.done.values()), drained=drained)
+    return DemoReport(before=before, after=after, sent=sent, done=sum(services.done.values()), drained=drained)
 
 
 @asynccontextmanager
@@ -187,7 +187,7 @@ async def _side_by_side(works: list[Any]) -> AsyncIterator[list[asyncio.Task[Any
 async def _console(
     terminal: Terminal,
     progress: Progress,
-    plan: Plan,
+    plan: DemoOptions,
     server: Any,
     runtime: Runtime,
     charts: list[BoundChart],
@@ -195,7 +195,7 @@ async def _console(
 ) -> None:
     """Serve the console at the wanted port, or at the next one that is free, until the end is heard."""
     access = web_module("interlock.web.auth")
-    doors = access.Access(runtime.clock, local=everybody(access, None, charts, read_only=False))
+    doors = access.Authentication(runtime.clock, local=everybody(access, None, charts, read_only=False))
 
     def ready(address: str) -> None:
         progress.wipe()
@@ -238,7 +238,7 @@ def _has_screen() -> bool:
 @contextmanager
 def _hushed(terminal: Terminal) -> Iterator[None]:
     """Services fail here all the time: only those who ask are told."""
-    handler = Told(terminal) if terminal.verbose else logging.NullHandler()
+    handler = LogHandler(terminal) if terminal.verbose else logging.NullHandler()
     _log.addHandler(handler)
     try:
         yield
@@ -246,7 +246,7 @@ def _hushed(terminal: Terminal) -> Iterator[None]:
         _log.removeHandler(handler)
 
 
-def _say_begun(terminal: Terminal, plan: Plan, before: Census) -> None:
+def _say_begun(terminal: Terminal, plan: DemoOptions, before: Census) -> None:
     what = "goes on" if before.entities else "begins"
     known = f" with {values.counted(before.entities, 'entity', 'entities')}" if before.entities else ""
     terminal.message((what, "bold green"), f"{known}: orders and virtual machines on {plan.folder}/demo.db")
@@ -262,7 +262,7 @@ def _activated() -> str:
     return f". {shlex.quote(os.path.relpath(script))} && "
 
 
-def _say_ended(terminal: Terminal, plan: Plan, story: Story) -> None:
+def _say_ended(terminal: Terminal, plan: DemoOptions, story: DemoReport) -> None:
     before, after = story.before, story.after
     new = values.counted(after.entities - before.entities, "new entity", "new entities")
     events = values.counted(story.sent, "event", "events")

@@ -29,12 +29,12 @@ from interlock.cli.output import values
 from interlock.cli.output.terminal import Part, Terminal
 from interlock.cli.session import chart_option, default_store, known_charts, opened, run, split_words, words
 from interlock.cli.tenants import empty_tenant
-from interlock.effects.unsupported_work import asked_by, left_by
+from interlock.effects.unsupported_work import work_outstanding, work_used_by
 from interlock.errors import InterlockError, UsageError
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.observe.fleet import orphans, stuck_entities
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import PAGE_MAX, Loaded, Query
+from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.ports.work import WorkStore
 from interlock.runtime.clocks import found_ahead
 from interlock.runtime.runtime import Runtime
@@ -65,7 +65,7 @@ Mark = Literal["ok", "look", "bad"]
 _SIGNS: dict[Mark, tuple[str, str]] = {"ok": ("✓", "green"), "look": ("!", "yellow"), "bad": ("✗", "bold red")}
 
 
-class Checked(Struct, frozen=True):
+class Check(Struct, frozen=True):
     """One thing that was looked at. `fix` says what to do where it is not well."""
 
     name: str
@@ -114,7 +114,7 @@ def _store(words: Sequence[str]) -> str | None:
     return split_words(words)[0]
 
 
-def _lines(checks: Sequence[Checked]) -> Iterator[tuple[Part, ...]]:
+def _lines(checks: Sequence[Check]) -> Iterator[tuple[Part, ...]]:
     width = max(len(each.name) for each in checks)
     for each in checks:
         yield (_SIGNS[each.mark], f" {each.name:<{width}}  {each.told}")
@@ -125,10 +125,10 @@ def _lines(checks: Sequence[Checked]) -> Iterator[tuple[Part, ...]]:
 # The machine
 
 
-def machine_checks(url: str | None) -> Iterator[Checked]:
+def machine_checks(url: str | None) -> Iterator[Check]:
     """What can be said without a store; its address only says which extra it needs."""
-    yield Checked("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    yield Checked("interlock", "ok", _version())
+    yield Check("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield Check("interlock", "ok", _version())
     yield from _extras("" if url is None else url.partition(":")[0])
     yield _sqlite()
     yield _shared_memory()
@@ -141,15 +141,15 @@ def _version() -> str:
         return "not installed as a package"
 
 
-def _extras(scheme: str) -> Iterator[Checked]:
+def _extras(scheme: str) -> Iterator[Check]:
     """One line for what is there, and one for each that this store cannot do without."""
     present = [name for name, (module, _) in EXTRAS.items() if _is_installed(module)]
     absent = [name for name in EXTRAS if name not in present]
     told = ", ".join(present) or "none"
-    yield Checked("extras", "ok", f"{told} (not installed: {', '.join(absent)})" if absent else told)
+    yield Check("extras", "ok", f"{told} (not installed: {', '.join(absent)})" if absent else told)
     for name in absent:
         if scheme in EXTRAS[name][1]:
-            yield Checked("extra", "bad", f"{scheme}: needs `{name}`", f"pip install 'interlock[{name}]'")
+            yield Check("extra", "bad", f"{scheme}: needs `{name}`", f"pip install 'interlock[{name}]'")
 
 
 def _is_installed(module: str) -> bool:
@@ -157,32 +157,32 @@ def _is_installed(module: str) -> bool:
     return PathFinder.find_spec(module) is not None
 
 
-def _sqlite() -> Checked:
+def _sqlite() -> Check:
     if sqlite3.sqlite_version_info < LIBRARY_MIN:
         wanted = ".".join(map(str, LIBRARY_MIN))
-        return Checked(
+        return Check(
             "sqlite", "bad", f"library {sqlite3.sqlite_version}", f"use a Python with SQLite {wanted} or newer"
         )
-    return Checked("sqlite", "ok", f"library {sqlite3.sqlite_version}")
+    return Check("sqlite", "ok", f"library {sqlite3.sqlite_version}")
 
 
-def _shared_memory() -> Checked:
+def _shared_memory() -> Check:
     try:
         mode = chosen_mode()
     except InterlockError as error:
-        return Checked("shared memory", "look", error.message, error.hint)
+        return Check("shared memory", "look", error.message, error.hint)
     if mode == "native":
-        return Checked("shared memory", "ok", "C core")
+        return Check("shared memory", "ok", "C core")
     fix = "install a wheel, or a compiler, for the C core"
-    return Checked("shared memory", "look", f"fallback {mode}: correct, and slower", fix)
+    return Check("shared memory", "look", f"fallback {mode}: correct, and slower", fix)
 
 
 # A store
 
 
-async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Checked]:
+async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Check]:
     """What can be said of a store. Once it cannot be opened, no more."""
-    found: list[Checked] = []
+    found: list[Check] = []
     try:
         schema = await schema_of(url)
         found.append(_schema(url, schema))
@@ -194,28 +194,28 @@ async def store_checks(url: str, charts: Sequence[BoundChart]) -> list[Checked]:
         async with opened(url, charts) as runtime:
             nobody = await empty_tenant(url, runtime.store)
             if nobody is not None:
-                found.append(Checked("tenant", "look", nobody.message, nobody.hint))
+                found.append(Check("tenant", "look", nobody.message, nobody.hint))
             found += [each async for each in _work(runtime, judged=bool(charts))]
     except InterlockError as error:
-        found.append(Checked("store", "bad", error.message, error.hint))
+        found.append(Check("store", "bad", error.message, error.hint))
     except OSError as error:
-        found.append(Checked("store", "bad", f"{error.filename}: {error.strerror}"))
+        found.append(Check("store", "bad", f"{error.filename}: {error.strerror}"))
     return found
 
 
-def _schema(url: str, schema: Schema | None) -> Checked:
+def _schema(url: str, schema: Schema | None) -> Check:
     where = without_password(url)
     if schema is None:
-        return Checked("store", "ok", f"{where}, without a schema")
+        return Check("store", "ok", f"{where}, without a schema")
     if schema.current == 0:
-        return Checked("store", "look", f"{where} is not there yet", "interlock create, or db upgrade, makes it")
+        return Check("store", "look", f"{where} is not there yet", "interlock create, or db upgrade, makes it")
     told = f"{where}, schema {schema.current}"
     if schema.current < schema.newest:
-        return Checked("store", "look", f"{told} of {schema.newest}", "interlock db upgrade")
+        return Check("store", "look", f"{told} of {schema.newest}", "interlock db upgrade")
     if schema.current > schema.newest:
         fix = f"upgrade interlock: this release knows schema {schema.newest}"
-        return Checked("store", "bad", f"{told} is of a newer release", fix)
-    return Checked("store", "ok", told)
+        return Check("store", "bad", f"{told} is of a newer release", fix)
+    return Check("store", "ok", told)
 
 
 def _place(url: str) -> Path | None:
@@ -229,25 +229,25 @@ def _place(url: str) -> Path | None:
             return None
 
 
-def _disk(place: Path) -> Iterator[Checked]:
+def _disk(place: Path) -> Iterator[Check]:
     """The file system, its space, and whether the clock went back since the store was written."""
     folder = next(each for each in (place, *place.parents) if each.is_dir())
     kind = file_system(folder / "any")
     if kind in NETWORK_FILE_SYSTEMS:
-        yield Checked("file system", "bad", f"{kind}: locks of other machines are not seen", "use a local disk")
+        yield Check("file system", "bad", f"{kind}: locks of other machines are not seen", "use a local disk")
     else:
-        yield Checked("file system", "ok", kind or "unknown")
+        yield Check("file system", "ok", kind or "unknown")
     free = shutil.disk_usage(folder).free
     told = f"{free / 2**30:,.1f} GiB free"
     mark: Mark = "bad" if free < FREE_BYTES_MIN else "look" if free < FREE_BYTES_LOW else "ok"
-    yield Checked("disk", mark, told, None if mark == "ok" else "make room, or interlock archive what has ended")
+    yield Check("disk", mark, told, None if mark == "ok" else "make room, or interlock archive what has ended")
     written_ms = max((_written_ms(each) for each in (place, place.with_name(f"{place.name}-wal"))), default=0)
     ahead_ms = written_ms - SystemClock().now_ms()
     if ahead_ms > CLOCK_AHEAD_MS_MAX:
         told = f"the store was written {values.age_text(ahead_ms)} from now"
-        yield Checked("clock", "bad", told, "set this machine's clock, and keep it by NTP: timers go by it")
+        yield Check("clock", "bad", told, "set this machine's clock, and keep it by NTP: timers go by it")
     else:
-        yield Checked("clock", "ok", values.time_text(SystemClock().now_ms()))
+        yield Check("clock", "ok", values.time_text(SystemClock().now_ms()))
 
 
 def _written_ms(path: Path) -> int:
@@ -257,7 +257,7 @@ def _written_ms(path: Path) -> int:
         return 0
 
 
-async def _work(runtime: Runtime, *, judged: bool) -> AsyncIterator[Checked]:
+async def _work(runtime: Runtime, *, judged: bool) -> AsyncIterator[Check]:
     """What nobody takes up, what lapsed in somebody's hands, what nobody can do, and who cannot go on or rests."""
     if isinstance(runtime.store, WorkStore):
         async for each in _kept_work(runtime):
@@ -269,15 +269,15 @@ async def _work(runtime: Runtime, *, judged: bool) -> AsyncIterator[Checked]:
         left = await orphans(runtime)
         if left:
             told = ", ".join(f"{each.kind} {each.revision}" for each in left)
-            yield Checked("revisions", "look", f"entities of {told} have no chart here", left[0].hint)
+            yield Check("revisions", "look", f"entities of {told} have no chart here", left[0].hint)
         elif left is not None:
-            yield Checked("revisions", "ok", "none without a chart that goes on with it")
+            yield Check("revisions", "ok", "none without a chart that goes on with it")
         late = len(await stuck_entities(runtime, None, PAGE_MAX))
         many = "+" if late >= PAGE_MAX else ""
         yield _counted("entities", late, many, "longer in a state than expected", "interlock stuck")
 
 
-async def _kept_work(runtime: Runtime) -> AsyncIterator[Checked]:
+async def _kept_work(runtime: Runtime) -> AsyncIterator[Check]:
     waiting, is_partial = await waiting_work(runtime, None)
     lapsed = [row for row in waiting if row.owner is not None]
     more = "+" if is_partial else ""
@@ -290,7 +290,7 @@ async def _kept_work(runtime: Runtime) -> AsyncIterator[Checked]:
     yield _counted("dead letters", dead, many, "for a person", "interlock effects ls --dead, then retry or drop")
 
 
-async def _times(runtime: Runtime) -> Checked:
+async def _times(runtime: Runtime) -> Check:
     """What is stamped in the future: a clock was ahead when it was written, or is behind now."""
     ahead = await found_ahead(runtime.store, now_ms=runtime.clock.now_ms())
     more = "+" if ahead.is_partial else ""
@@ -303,37 +303,37 @@ async def _times(runtime: Runtime) -> Checked:
     }
     found = [f"{count:,}{more} {name}" for name, count in counts.items() if count]
     if not found:
-        return Checked("times", "ok", "none in the future")
+        return Check("times", "ok", "none in the future")
     rows = (*ahead.leases, *ahead.timers, *ahead.work)
     which = key_of(rows[0]) if rows else ahead.entities[0] if ahead.entities else ""
     told = f"in the future: {', '.join(found)}{f', such as {which}' if which else ''}: a clock was ahead"
     fix = "set the clock by NTP, then start a worker, which takes up what the wrong clock put off"
     if rows:
         fix = f"{fix}; or, for one: interlock effects retry {which} --force"
-    return Checked("times", "look", told, fix)
+    return Check("times", "look", told, fix)
 
 
-async def _work_of_nobody(runtime: Runtime) -> Checked:
+async def _work_of_nobody(runtime: Runtime) -> Check:
     """A store that keeps no work, and what its charts or entities ask for all the same."""
     charts = runtime.charts
-    asked = asked_by(each.chart for kind in charts.kinds() for each in charts.revisions(kind).values())
+    asked = work_used_by(each.chart for kind in charts.kinds() for each in charts.revisions(kind).values())
     told = "; ".join(f"the {', '.join(deeds)} of {kind}" for kind, deeds in asked.items()) or await _asked_here(runtime)
     if not told:
-        return Checked("work", "ok", "this store keeps none, and none is asked for")
+        return Check("work", "ok", "this store keeps none, and none is asked for")
     fix = "keep these entities in sqlite:, postgresql: or files of layout A"
-    return Checked("work", "bad", f"this store keeps none: nobody performs {told}", fix)
+    return Check("work", "bad", f"this store keeps none: nobody performs {told}", fix)
 
 
 async def _asked_here(runtime: Runtime) -> str:
     """What the first entity waits for that waits for anything; nothing where none of those looked at does."""
     for kind in await runtime.store.kinds():
-        for row in (await runtime.store.find(Query(kind=kind, limit=LOOKED_MAX))).rows:
+        for row in (await runtime.store.find(EntityQuery(kind=kind, limit=LOOKED_MAX))).rows:
             found = await runtime.store.load(row.entity)
-            deeds = left_by(found) if isinstance(found, Loaded) else ()
+            deeds = work_outstanding(found) if isinstance(found, Loaded) else ()
             if deeds:
                 return f"the {', '.join(deeds)} of {row.entity}"
     return ""
 
 
-def _counted(name: str, count: int, more: str, what: str, fix: str) -> Checked:
-    return Checked(name, "look", f"{count:,}{more} {what}", fix) if count else Checked(name, "ok", f"none {what}")
+def _counted(name: str, count: int, more: str, what: str, fix: str) -> Check:
+    return Check(name, "look", f"{count:,}{more} {what}", fix) if count else Check(name, "ok", f"none {what}")

@@ -44,7 +44,7 @@ _LOOK_S = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class DrawOptions:
     """What is to be drawn, and how."""
 
     file: str
@@ -100,7 +100,7 @@ def draw(
     allow_src: bool,
 ) -> int:
     """Draw a chart as a picture (svg, png), as a tree of words (text), or as text for another tool's diagrams."""
-    wish = Wish(
+    wish = DrawOptions(
         file=file,
         source_format=source_format,
         allow_src=allow_src,
@@ -132,7 +132,7 @@ def _format(drawn_format: str | None, output: str | None) -> str:
     return drawn_format or _SUFFIXES.get(suffix, "mermaid")
 
 
-def _check(wish: Wish, *, watch: bool) -> None:
+def _check(wish: DrawOptions, *, watch: bool) -> None:
     """Refuse what cannot be meant, before anything is read."""
     drawn = wish.format in ("svg", "png")
     if not drawn and (wish.collapse is not None or wish.theme is not None):
@@ -147,7 +147,7 @@ def _check(wish: Wish, *, watch: bool) -> None:
         raise UsageError(message, code="draw.watch", hint="name both: interlock draw FILE -o FILE --watch")
 
 
-def _draw(terminal: Terminal, wish: Wish) -> None:
+def _draw(terminal: Terminal, wish: DrawOptions) -> None:
     """Make one drawing and put it where it belongs."""
     document, chart = sound(read_source(wish.file, wish.source_format, allow_src=wish.allow_src), terminal)
     if wish.format == "png":
@@ -164,7 +164,7 @@ def _draw(terminal: Terminal, wish: Wish) -> None:
     put(terminal, text, wish.output)
 
 
-def _text(terminal: Terminal, wish: Wish, document: Document, chart: Chart) -> str:
+def _text(terminal: Terminal, wish: DrawOptions, document: Document, chart: Chart) -> str:
     """The drawing in a format that is text, imported now. Smcat is a format of definitions, and its writer draws."""
     match wish.format:
         case "svg":
@@ -191,12 +191,12 @@ def _text(terminal: Terminal, wish: Wish, document: Document, chart: Chart) -> s
             return mermaid(chart, active=wish.active)
 
 
-def _picture(terminal: Terminal, chart: Chart, wish: Wish, *, theme: str) -> str:
+def _picture(terminal: Terminal, chart: Chart, wish: DrawOptions, *, theme: str) -> str:
     """The chart as SVG; says so when it is only an outline."""
-    from interlock.render.picture import Options, drawn
+    from interlock.render.picture import Options, draw_svg
     from interlock.render.svg.theme import theme_named
 
-    made = drawn(chart, Options(active=wish.active, collapse=wish.collapse, theme=theme_named(theme)))
+    made = draw_svg(chart, Options(active=wish.active, collapse=wish.collapse, theme=theme_named(theme)))
     if made.trouble:
         terminal.message((f"drawn as an outline: {made.trouble}", "yellow"))
     return made.svg

@@ -14,22 +14,22 @@ from typing import Any, cast
 import click
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import opened_store
+from interlock.assemble.runtimes import open_store_url
 from interlock.cli import exit_codes
 from interlock.cli.options import common, example, json_option, pass_terminal
 from interlock.cli.output import values
 from interlock.cli.output.scene import Line
 from interlock.cli.output.terminal import Part, Terminal
 from interlock.cli.session import chart_option, check_store, loaded_charts, run, split_names, split_words, words
-from interlock.effects.work_status import Standing, standing
+from interlock.effects.work_status import WorkStatus, work_status
 from interlock.errors import RejectedError
-from interlock.model.journal.work import CHILD, Lane
+from interlock.model.journal.work import CHILD_WORK, Lane
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import PAGE_MAX
 from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.children import child_entity
-from interlock.runtime.request_checks import checked_entity
-from interlock.runtime.worker.work_operations import Act, Desk, checked_key, key_of
+from interlock.runtime.request_checks import check_entity
+from interlock.runtime.worker.work_operations import Act, WorkOperations, checked_key, key_of
 
 LANES = ("effect", "timer", "outbox", "message")
 OVERDUE_MS = 10_000
@@ -90,7 +90,7 @@ def ls(
     """
     url, _ = split_words(words)
     if entity is not None:
-        checked_entity(entity)
+        check_entity(entity)
     handlers = _handlers(charts)
     query = WorkQuery(
         lane=cast("Lane | None", lane),
@@ -110,7 +110,7 @@ def ls(
 
     page, now_ms = run(work())
     if as_json:
-        rows = [work_json(row, standing(row, now_ms=now_ms, handlers=handlers)) for row in page.rows]
+        rows = [work_json(row, work_status(row, now_ms=now_ms, handlers=handlers)) for row in page.rows]
         terminal.data(values.json_text({"rows": rows, "after": page.after}))
         return exit_codes.OK
     for line in work_lines(page.rows, now_ms, handlers):
@@ -135,7 +135,7 @@ def _acting(act: Act, verb: str) -> Callable[..., int]:
         for key in keys:
             checked_key(key)
         if options["entity"] is not None:
-            checked_entity(options["entity"])
+            check_entity(options["entity"])
         who = options["principal"] or _user()
 
         async def work() -> int:
@@ -159,7 +159,7 @@ def _acting(act: Act, verb: str) -> Callable[..., int]:
 
 
 async def _each(
-    terminal: Terminal, desk: Desk, query: WorkQuery, done: Callable[[WorkRow], Awaitable[None]], verb: str
+    terminal: Terminal, desk: WorkOperations, query: WorkQuery, done: Callable[[WorkRow], Awaitable[None]], verb: str
 ) -> int:
     # Read first: what is retried leaves the list while it is walked.
     rows, kept = [row async for row in desk.all(query)], 0
@@ -240,11 +240,11 @@ def _user() -> str:
 
 
 @asynccontextmanager
-async def _desk(url: str) -> AsyncIterator[tuple[Desk, WorkStore, SystemClock]]:
+async def _desk(url: str) -> AsyncIterator[tuple[WorkOperations, WorkStore, SystemClock]]:
     await check_store(url)
-    store, clock = await opened_store(url), SystemClock()
+    store, clock = await open_store_url(url), SystemClock()
     try:
-        desk = Desk(store, clock)
+        desk = WorkOperations(store, clock)
         assert isinstance(store, WorkStore)  # else there is no desk
         yield desk, store, clock
     finally:
@@ -253,7 +253,7 @@ async def _desk(url: str) -> AsyncIterator[tuple[Desk, WorkStore, SystemClock]]:
 
 def _advise(terminal: Terminal, rows: Sequence[WorkRow], now_ms: int, handlers: frozenset[str] | None) -> None:
     """What to do next about what does not go on by itself."""
-    stand = [(row, standing(row, now_ms=now_ms, handlers=handlers)) for row in rows]
+    stand = [(row, work_status(row, now_ms=now_ms, handlers=handlers)) for row in rows]
     dead = sum(each.word == "dead" for _, each in stand)
     if dead:
         letters = values.counted(dead, "dead letter waits", "dead letters wait")
@@ -269,7 +269,7 @@ def _advise(terminal: Terminal, rows: Sequence[WorkRow], now_ms: int, handlers: 
 
 def work_lines(rows: Sequence[WorkRow], now_ms: int, handlers: frozenset[str] | None) -> Iterator[Line]:
     """A line for each: key, what it is, how it stands, age, and why it failed."""
-    told = [(row, standing(row, now_ms=now_ms, handlers=handlers)) for row in rows]
+    told = [(row, work_status(row, now_ms=now_ms, handlers=handlers)) for row in rows]
     texts = [(key_of(row), _what(row), _state(row, stands, now_ms)) for row, stands in told]
     widths = [max((len(each[column]) for each in texts), default=0) for column in range(3)]
     for (row, stands), (key, what, state) in zip(told, texts, strict=True):
@@ -285,7 +285,7 @@ def work_lines(rows: Sequence[WorkRow], now_ms: int, handlers: frozenset[str] | 
 
 def troubled_lines(entity: str, rows: Sequence[WorkRow], now_ms: int) -> Iterator[Line]:
     """Work of one entity that failed, is dead, or that nobody takes up, and where to go on."""
-    stand = [(row, standing(row, now_ms=now_ms)) for row in rows]
+    stand = [(row, work_status(row, now_ms=now_ms)) for row in rows]
     found = [row for row, each in stand if _is_troubled(row, each, now_ms)]
     for line in work_lines(found, now_ms, None):
         yield (("  work     ", "bold yellow"), *line)
@@ -293,20 +293,20 @@ def troubled_lines(entity: str, rows: Sequence[WorkRow], now_ms: int) -> Iterato
         yield ((f"  next     interlock effects ls --entity {entity}", "dim"),)
 
 
-def _is_troubled(row: WorkRow, stands: Standing, now_ms: int) -> bool:
+def _is_troubled(row: WorkRow, stands: WorkStatus, now_ms: int) -> bool:
     overdue = stands.word in ("due", "scheduled", "in_hand") and overdue_ms(row, stands, now_ms) > OVERDUE_MS
     return stands.word in ("dead", "retry") or stands.missing or overdue
 
 
 def _what(row: WorkRow) -> str:
     lane, name = row.work.place.lane, row.work.name
-    if name == CHILD:
+    if name == CHILD_WORK:
         src = row.work.body.get("src") if isinstance(row.work.body, dict) else None
         return f"child {src}"
     return name if lane == "effect" else f"{lane} {name}"
 
 
-def overdue_ms(row: WorkRow, stands: Standing, now_ms: int) -> int:
+def overdue_ms(row: WorkRow, stands: WorkStatus, now_ms: int) -> int:
     """For how long somebody should have taken it up, or renewed it; below zero where its time has not come.
 
     What is put off by every process that looks at it, for want of its chart, comes due again and again without being
@@ -314,13 +314,13 @@ def overdue_ms(row: WorkRow, stands: Standing, now_ms: int) -> int:
     """
     at_ms = now_ms if stands.at_ms is None else stands.at_ms
     first_ms, is_timer = row.work.due_ms, row.work.place.lane == "timer"
-    never_begun = row.error is None and (row.attempts == 0 or is_timer) and row.work.name != CHILD
+    never_begun = row.error is None and (row.attempts == 0 or is_timer) and row.work.name != CHILD_WORK
     if stands.word in ("due", "scheduled") and never_begun and first_ms is not None and at_ms <= now_ms + OVERDUE_MS:
         at_ms = min(at_ms, first_ms)
     return now_ms - at_ms
 
 
-def _state(row: WorkRow, stands: Standing, now_ms: int) -> str:
+def _state(row: WorkRow, stands: WorkStatus, now_ms: int) -> str:
     at_ms = stands.at_ms or 0
     late_ms = overdue_ms(row, stands, now_ms)
     if stands.word in ("due", "scheduled") and late_ms > OVERDUE_MS:
@@ -371,7 +371,7 @@ def _why(row: WorkRow) -> str:
     return f"{why} ({hint})" if hint else why
 
 
-def work_json(row: WorkRow, stands: Standing) -> dict[str, Any]:
+def work_json(row: WorkRow, stands: WorkStatus) -> dict[str, Any]:
     """A row for programs. What it was given is left out: it may be secret, and stands in the journal."""
     return {
         "key": key_of(row),

@@ -18,7 +18,7 @@ from interlock.cli.output.scene import Line
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.play import NOT_JSON
 from interlock.cli.session import chart_option, known_kind, loaded_charts, opened, run, split_words, words
-from interlock.effects.unsupported_work import asked_for
+from interlock.effects.unsupported_work import work_requested
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.codec import plain
@@ -26,11 +26,11 @@ from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
 from interlock.model.limits import PAYLOAD_BYTES_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import PAGE_MAX, Loaded, Query
+from interlock.ports.store import PAGE_MAX, EntityQuery, Loaded
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.travel import At
-from interlock.runtime.request_checks import check_new, checked_entity
+from interlock.runtime.request_checks import check_entity, check_new_entity
 from interlock.runtime.runtime import Runtime
 from interlock.trust.authorization import Authorizer
 
@@ -73,8 +73,8 @@ def create(
     if given is not None and not isinstance(given, dict):
         raise UsageError("--context is not a JSON object", code="context.type", hint="""write '{"amount": 5}'""")
     bound = loaded_charts(charts)
-    Charts(each.kernel for each in bound).current(checked_entity(entity))  # before a store is made for nothing
-    check_new(entity)
+    ChartRegistry(each.kernel for each in bound).current(check_entity(entity))  # before a store is made for nothing
+    check_new_entity(entity)
 
     async def work() -> tuple[Receipt, bool]:
         async with opened(url, bound, create=True) as runtime:
@@ -247,7 +247,7 @@ def _told(
 
 def _tell_unperformed(terminal: Terminal, receipt: Receipt, *, keeps_work: bool) -> None:
     """Say so where what a step asks for stands in the journal, and nobody will ever do it."""
-    deeds = () if keeps_work else asked_for(receipt.effects)
+    deeds = () if keeps_work else work_requested(receipt.effects)
     if deeds:
         told = f"this store keeps no work: nobody performs the {', '.join(deeds)} of this step"
         terminal.message((told, "yellow"))
@@ -265,7 +265,7 @@ def _chart(runtime: Runtime, receipt: Receipt) -> Chart | None:
 async def _since(runtime: Runtime, snapshot: Snapshot) -> str:
     """Since when the entity is where it is, for the line at the top."""
     kind, _, own = snapshot.entity.partition("/")
-    page = await runtime.store.find(Query(kind=kind, prefix=own, limit=PAGE_MAX))
+    page = await runtime.store.find(EntityQuery(kind=kind, prefix=own, limit=PAGE_MAX))
     found = next((each.entered_ms for each in page.rows if each.entity == snapshot.entity), None)
     if found is None:  # more than a page of ids begin like this one: the time of its last entry is near enough
         loaded = await runtime.store.load(snapshot.entity)

@@ -17,11 +17,11 @@ from interlock.model.duration import parse_duration
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Fault
-from interlock.ports.store import PAGE_MAX, Page, Query, Row
-from interlock.runtime.history.replay import repeated
+from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, EntityRow
+from interlock.runtime.history.replay import repeat_step
 from interlock.runtime.history.travel import pages
 from interlock.runtime.history.verify import difference
-from interlock.runtime.request_checks import checked_entity
+from interlock.runtime.request_checks import check_entity
 from interlock.runtime.runtime import Runtime
 
 LEFT_OUT_SHOWN_MAX = 20
@@ -53,7 +53,7 @@ def journal(
 
     async def work() -> None:
         async with opened(url) as runtime:
-            checked_entity(entity)
+            check_entity(entity)
             await _print(terminal, runtime, entity, after, limit, follow=follow, as_json=as_json)
 
     run(work())
@@ -140,16 +140,16 @@ def ls(
         raise click.UsageError("--after goes on with one kind; name it")
     older_ms = None if older is None else duration_ms(older, "--older")
 
-    async def work() -> tuple[Page, list[str], int, str]:
+    async def work() -> tuple[EntityPage, list[str], int, str]:
         async with opened(url) as runtime:
             now_ms = runtime.clock.now_ms()
-            rows: list[Row] = []
+            rows: list[EntityRow] = []
             left_out: dict[str, None] = {}
             cursor: str | None = None
             left = [kind] if kind is not None else list(await runtime.store.kinds())
             while left and len(rows) < limit:
                 each = left.pop(0)
-                query = Query(
+                query = EntityQuery(
                     kind=each,
                     state=state,
                     entered_before_ms=None if older_ms is None else now_ms - older_ms,
@@ -167,7 +167,7 @@ def ls(
             if nobody is not None:
                 terminal.note(f"warning: {nobody}")
             why = "" if rows or nobody is not None else await kind_note(runtime, kind)
-            return Page(tuple(rows), cursor, tuple(left_out)), left, now_ms, why
+            return EntityPage(tuple(rows), cursor, tuple(left_out)), left, now_ms, why
 
     page, left, now_ms, why = run(work())
     code = exit_codes.FINDINGS if page.left_out else exit_codes.OK
@@ -197,12 +197,12 @@ def _tell_left_out(terminal: Terminal, entities: tuple[str, ...]) -> None:
         terminal.note(("hint: ", "green"), f"interlock verify {shown if is_named else ''}".rstrip(), " tells why")
 
 
-async def _found(runtime: Runtime, query: Query) -> Page:
+async def _found(runtime: Runtime, query: EntityQuery) -> EntityPage:
     """A page with something in it, if there is anything: a store may answer a narrow question in several parts."""
     page = await runtime.list(query)
     while not page.rows and page.after is not None:
         fields = {name: getattr(query, name) for name in query.__struct_fields__}
-        page = await runtime.list(Query(**{**fields, "after": page.after}))
+        page = await runtime.list(EntityQuery(**{**fields, "after": page.after}))
     return page
 
 
@@ -236,7 +236,7 @@ def replay(
 
     async def work() -> int:
         async with opened(url, bound) as runtime:
-            checked_entity(entity)
+            check_entity(entity)
             snapshot: Snapshot | None = None
             with Progress(terminal, "entries", last) as progress:
                 async for page in pages(runtime.store, entity):
@@ -264,7 +264,7 @@ def _again(
     after: Snapshot | None = None
     faults: tuple[Fault, ...] = ()
     try:
-        step = repeated(kernel, entity, before, entry)
+        step = repeat_step(kernel, entity, before, entry)
         after, faults = step.snapshot, step.faults
         problem = difference(entry, before, step)
     except InterlockError as error:

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import click
 
-from interlock.assemble.runtimes import opened_store, schema_of
+from interlock.assemble.runtimes import open_store_url, schema_of
 from interlock.cli import exit_codes
 from interlock.cli.commands.history import duration_ms
 from interlock.cli.options import common, example, json_option, pass_terminal
@@ -22,13 +22,20 @@ from interlock.cli.tenants import empty_tenant
 from interlock.errors import InterlockError, NotFoundError, UsageError
 from interlock.model.codec import plain
 from interlock.observe.fleet import fleet
-from interlock.ports.statistics import Sight
+from interlock.ports.statistics import Statistics
 from interlock.ports.store import Store
-from interlock.runtime.chart_registry import Charts
-from interlock.runtime.history.archive import Archived, Rule
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.history.archive import ArchivedEntity, RetentionRule
 from interlock.runtime.history.archive import archive as archived
-from interlock.runtime.history.verify import UNKNOWN, UNREAD, Problem, Proof, verify_entity, verify_store
-from interlock.runtime.request_checks import checked_entity
+from interlock.runtime.history.verify import (
+    UNKNOWN,
+    UNREAD,
+    Verification,
+    VerificationProblem,
+    verify_entity,
+    verify_store,
+)
+from interlock.runtime.request_checks import check_entity
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files.names import tenant_folder
 from interlock.stores.tenants import all_tenants, tenant_of
@@ -65,13 +72,13 @@ def verify(
     """
     url, named = split_names(words)
     for each in named:
-        checked_entity(each)
+        check_entity(each)
     otherwise = "check the links alone with --chains-only"
     bound = [] if chains_only else loaded_charts(charts, otherwise=otherwise, imports=False)
     counts: Counter[str] = Counter()
     archives: Counter[str] = Counter()
 
-    def judged(proof: Proof) -> None:
+    def judged(proof: Verification) -> None:
         if proof.archive is not None:
             archives[proof.archive] += 1
         _judged(terminal, proof, counts, as_json=as_json)
@@ -106,17 +113,19 @@ def verify(
     return exit_codes.NOT_FOUND if counts["missing"] else exit_codes.OK
 
 
-async def _verified(store: Store, charts: Charts | None, entity: str, *, alone: bool) -> Proof:
+async def _verified(store: Store, charts: ChartRegistry | None, entity: str, *, alone: bool) -> Verification:
     """The proof of an entity that was named; one that is not there does not keep the others from being looked at."""
     try:
         return await verify_entity(store, charts, entity)
     except NotFoundError as error:
         if alone or error.code != UNKNOWN:
             raise
-        return Proof(entity, problem=Problem(error.code, f"{error.message}; check its name: interlock ls"))
+        return Verification(
+            entity, problem=VerificationProblem(error.code, f"{error.message}; check its name: interlock ls")
+        )
 
 
-def _judged(terminal: Terminal, proof: Proof, counts: Counter[str], *, as_json: bool) -> None:
+def _judged(terminal: Terminal, proof: Verification, counts: Counter[str], *, as_json: bool) -> None:
     problem = proof.problem
     counts["entities"] += problem is None or problem.code != UNKNOWN
     counts["entries"] += proof.entries
@@ -161,7 +170,7 @@ def _tell_archives(terminal: Terminal, archives: Counter[str]) -> None:
 
 async def _how_many(runtime: Runtime) -> int | None:
     """How many entities there are, where counters and charts tell; nothing that is damaged may hold up the proof."""
-    if not isinstance(runtime.store, Sight):
+    if not isinstance(runtime.store, Statistics):
         return None
     try:
         found = await fleet(runtime, None)
@@ -220,11 +229,11 @@ def archive(
             async def opened_month(month: str) -> tuple[Store, str]:
                 address = (home / month).absolute().as_uri()
                 if month not in months:
-                    months[month] = await opened_store(f"{address}?{urlencode({'tenant': tenant})}")
+                    months[month] = await open_store_url(f"{address}?{urlencode({'tenant': tenant})}")
                     stack.push_async_callback(months[month].close)
                 return months[month], address
 
-            rule = Rule(kind=kind, state=state, entered_before_ms=runtime.clock.now_ms() - older_ms)
+            rule = RetentionRule(kind=kind, state=state, entered_before_ms=runtime.clock.now_ms() - older_ms)
             _check_state(runtime, rule)
             with Progress(terminal, "entities") as progress:
                 async for each in archived(runtime.store, runtime.charts, rule, opened_month, dry_run=dry_run):
@@ -238,7 +247,7 @@ def archive(
     return exit_codes.FINDINGS if counts["no"] else exit_codes.OK
 
 
-def _check_state(runtime: Runtime, rule: Rule) -> None:
+def _check_state(runtime: Runtime, rule: RetentionRule) -> None:
     """Raises NotFoundError for a state that no chart of the kind has: a typing error must not look like no work."""
     chart = runtime.charts.current(rule.kind).chart
     if rule.state not in {each.id for each in chart.states}:
@@ -266,7 +275,7 @@ def _make(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _moved(terminal: Terminal, each: Archived, *, as_json: bool) -> None:
+def _moved(terminal: Terminal, each: ArchivedEntity, *, as_json: bool) -> None:
     if as_json:
         terminal.data(values.json_line(plain(each)))
         return
@@ -339,7 +348,7 @@ def upgrade(terminal: Terminal, words: tuple[str, ...], *, as_json: bool) -> int
         before = await schema_of(url)
         if before is None:
             raise UsageError("this store keeps no schema", code="schema.none")
-        await (await opened_store(url)).close()
+        await (await open_store_url(url)).close()
         after = await schema_of(url)
         assert after is not None
         return before.current, after.current

@@ -35,8 +35,8 @@ from interlock.cli.session import (
 from interlock.errors import UsageError
 from interlock.model.limits import LEASE_MS_MAX, LEASE_MS_MIN
 from interlock.observe.fleet import orphans
-from interlock.runtime.shutdown import Drained, Signals, until_heard
-from interlock.shm.lifecycle.asgi import shared_life
+from interlock.runtime.shutdown import DrainReport, Signals, until_heard
+from interlock.shm.lifecycle.asgi import shared_lifecycle
 
 
 @example(
@@ -77,12 +77,12 @@ def run_command(
         message = f"--lease {lease[:40]} is not between {LEASE_MS_MIN}ms and {LEASE_MS_MAX // 60_000}m"
         raise UsageError(message, code="lease.malformed", hint="write 30s, or leave it out")
 
-    async def work() -> Drained:
+    async def work() -> DrainReport:
         loop, heard = asyncio.get_running_loop(), asyncio.Event()
         with ExitStack() as stack:
             # From the first moment to the last: a signal while it still opens is a signal, too.
             signals = stack.enter_context(Signals(lambda _: loop.call_soon_threadsafe(heard.set)))
-            door = None if life is None else stack.enter_context(shared_life(life))
+            door = None if life is None else stack.enter_context(shared_lifecycle(life))
             opening = open_runtime(
                 address, charts=charts, work=True, life=door, bus=bus, lease_ms=lease_ms, key_prefix=prefix
             )
@@ -125,7 +125,7 @@ def _say_draining(terminal: Terminal, number: int | None, drain_ms: int) -> None
     terminal.message(("draining", "bold yellow"), f": {why}; {wait}")
 
 
-def _say_closed(terminal: Terminal, ended: Drained) -> None:
+def _say_closed(terminal: Terminal, ended: DrainReport) -> None:
     told = f": {ended.finished} finished, {ended.put_back} put back for others"
     if not (ended.finished or ended.put_back or ended.left):
         told = ": nothing was in hand"

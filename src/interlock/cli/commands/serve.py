@@ -78,9 +78,9 @@ def serve(
     server = web_module("interlock.web.server")
     clock = SystemClock()
     if key_file is None:
-        doors = access.Access(clock, local=everybody(access, principal, bound, read_only=read_only))
+        doors = access.Authentication(clock, local=everybody(access, principal, bound, read_only=read_only))
     else:
-        doors = access.Access(clock, keys=access.read_keys(key_file))
+        doors = access.Authentication(clock, keys=access.read_keys(key_file))
 
     def ready(address: str) -> None:
         link = "" if doors.link is None else f"/#login={doors.link}"
@@ -121,7 +121,7 @@ def everybody(access: Any, principal: str | None, charts: list[BoundChart], *, r
         raise UsageError("--principal has no id", code="principal.malformed", hint="write --principal ada:support")
     rights = ("read", "read:audit", "read:sensitive") if read_only else access.RIGHTS
     who = {"id": name, "kind": "user", "roles": roles}
-    return access.Person(principal=who, rights=frozenset(rights), idles=False)
+    return access.User(principal=who, rights=frozenset(rights), idles=False)
 
 
 def _user() -> str:

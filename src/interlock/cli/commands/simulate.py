@@ -17,10 +17,10 @@ from interlock.cli.input import STDIN, read_bytes, read_source
 from interlock.cli.options import common, example, format_option, json_option, pass_terminal, src_option
 from interlock.cli.output import scene
 from interlock.cli.output.terminal import Terminal
-from interlock.cli.play import LOOKING, NOT_JSON, Play, instant
+from interlock.cli.play import LOOKING, NOT_JSON, Playback, instant
 from interlock.errors import InterlockError, RejectedError, UsageError
 
-_VIEWS: dict[str, Callable[[Play], Iterable[scene.Line]]] = {
+_VIEWS: dict[str, Callable[[Playback], Iterable[scene.Line]]] = {
     "context": lambda play: scene.context_lines(play.chart, play.snapshot),
     "effects": scene.effect_lines,
     "events": scene.event_lines,
@@ -82,9 +82,9 @@ def _context(text: str | None) -> dict[str, Any] | None:
         raise UsageError(f"--context is not a JSON object: {error}", code="simulate.context", hint=hint) from None
 
 
-def _begun(bound: BoundChart, context: dict[str, Any] | None) -> Play:
+def _begun(bound: BoundChart, context: dict[str, Any] | None) -> Playback:
     try:
-        return Play(bound, context)
+        return Playback(bound, context)
     except RejectedError as error:
         hint = error.hint or ("give it with --context JSON" if error.code.startswith("context.") else None)
         raise RejectedError(error.message, code=error.code, hint=hint) from error
@@ -93,7 +93,7 @@ def _begun(bound: BoundChart, context: dict[str, Any] | None) -> Play:
 class _Stage:
     """Shows a play to a person."""
 
-    def __init__(self, terminal: Terminal, play: Play) -> None:
+    def __init__(self, terminal: Terminal, play: Playback) -> None:
         self.terminal = terminal
         self.play = play
 
@@ -202,7 +202,7 @@ def _scripted(show: _Stage, name: str, lines: Iterable[str]) -> int:
     return exit_codes.OK
 
 
-def _interactive(show: _Stage, play: Play) -> int:
+def _interactive(show: _Stage, play: Playback) -> int:
     """Play what is typed, until quit or the end of input; a line that makes no sense is told and forgotten."""
     _complete(play)
     while True:  # endless by intent: the player decides when it ends
@@ -220,7 +220,7 @@ def _interactive(show: _Stage, play: Play) -> int:
                 show.terminal.failure(f"{error.message}; {error.hint}" if error.hint else error.message)
 
 
-def _complete(play: Play) -> None:
+def _complete(play: Playback) -> None:
     """Let the tab key complete events and commands, where the interpreter has readline."""
     try:
         import readline

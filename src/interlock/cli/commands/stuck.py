@@ -21,7 +21,7 @@ from interlock.cli.output import values
 from interlock.cli.output.scene import Line
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.session import chart_option, known_charts, opened, run, split_words, words
-from interlock.effects.work_status import standing
+from interlock.effects.work_status import work_status
 from interlock.observe.fleet import Stuck, check_kind, stuck_entities
 from interlock.ports.store import PAGE_MAX
 from interlock.ports.work import WorkQuery, WorkRow, WorkStore
@@ -115,7 +115,7 @@ async def waiting_work(runtime: Runtime, kind: str | None) -> tuple[list[WorkRow
 
 def is_waiting(row: WorkRow, now_ms: int) -> bool:
     """Whether somebody should have taken it up long ago."""
-    stands = standing(row, now_ms=now_ms)
+    stands = work_status(row, now_ms=now_ms)
     return stands.word in ("due", "scheduled", "retry", "in_hand") and overdue_ms(row, stands, now_ms) > OVERDUE_MS
 
 
@@ -177,7 +177,7 @@ def _indented(lines: Iterator[Line]) -> Iterator[Line]:
 
 def _json(found: Found) -> dict[str, Any]:
     def told(rows: Sequence[WorkRow]) -> list[dict[str, Any]]:
-        return [work_json(row, standing(row, now_ms=found.now_ms)) for row in rows]
+        return [work_json(row, work_status(row, now_ms=found.now_ms)) for row in rows]
 
     return {
         "now_ms": found.now_ms,

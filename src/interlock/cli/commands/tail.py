@@ -13,7 +13,7 @@ from interlock.cli.session import kind_note, opened, run, split_words, words
 from interlock.errors import UsageError
 from interlock.model.codec import plain
 from interlock.model.duration import parse_duration
-from interlock.ports.journal_feed import Told
+from interlock.ports.journal_feed import FeedEntry
 from interlock.runtime.history.tail import tail as tailed
 from interlock.runtime.history.travel import time_ms
 
@@ -67,7 +67,7 @@ def _ago_ms(begin: str) -> int | None:
     return None
 
 
-def _show(terminal: Terminal, told: Told, *, as_json: bool) -> None:
+def _show(terminal: Terminal, told: FeedEntry, *, as_json: bool) -> None:
     if as_json:
         terminal.data(values.json_line({"entity": told.entity, "entry": plain(told.entry)}))
         return

@@ -25,7 +25,7 @@ from interlock.cli.output.scene import Line
 from interlock.cli.output.terminal import Part, Terminal, in_line
 from interlock.cli.session import chart_option, known_charts, opened, run, split_words, words
 from interlock.errors import UsageError
-from interlock.observe.fleet import FleetSight, KindSight, StateSight, fleet
+from interlock.observe.fleet import FleetSummary, KindSummary, StateSummary, fleet
 from interlock.ports.store import PAGE_MAX
 from interlock.runtime.runtime import Runtime
 
@@ -83,7 +83,7 @@ def top(
     return exit_codes.OK
 
 
-async def _seen(url: str, charts: Sequence[BoundChart], kind: str | None) -> FleetSight:
+async def _seen(url: str, charts: Sequence[BoundChart], kind: str | None) -> FleetSummary:
     async with opened(url, charts) as runtime:
         return await fleet(runtime, kind)
 
@@ -118,7 +118,7 @@ async def _screen(runtime: Runtime, kind: str | None, width: int, height: int) -
 # What it looks like
 
 
-def fleet_lines(found: FleetSight, width: int) -> Iterator[Line]:
+def fleet_lines(found: FleetSummary, width: int) -> Iterator[Line]:
     """The whole screen, for a width."""
     for number, each in enumerate(found.kinds):
         if number:
@@ -134,7 +134,7 @@ def fleet_lines(found: FleetSight, width: int) -> Iterator[Line]:
         yield (("✗ ", "red"), f"{found.dead:,}{many} {letters}: interlock effects ls --dead")
 
 
-def _head(each: KindSight) -> Line:
+def _head(each: KindSummary) -> Line:
     """One kind in a line."""
     parts: list[Part] = [(each.kind, "bold")]
     if each.revision is not None:
@@ -153,7 +153,7 @@ def _head(each: KindSight) -> Line:
     return tuple(parts)
 
 
-def _state_lines(kind: KindSight, width: int) -> Iterator[Line]:
+def _state_lines(kind: KindSummary, width: int) -> Iterator[Line]:
     """States beside each other as far as they fit; those that entities only end in stand in the last line."""
     going = [each for each in kind.states if not each.is_final]
     ended = [each for each in kind.states if each.is_final]
@@ -182,7 +182,7 @@ def _without_end(parts: list[Part]) -> Line:
     return (*parts, last.rstrip() if isinstance(last, str) else (last[0].rstrip(), last[1]))
 
 
-def _cell(each: StateSight, most: int, name_width: int) -> Iterator[Part]:
+def _cell(each: StateSummary, most: int, name_width: int) -> Iterator[Part]:
     """One state: its name, a bar, how many, how long, and how many for too long."""
     name = each.state if len(each.state) <= name_width else f"{each.state[: name_width - 1]}…"
     yield f"  {name:<{name_width}} "

@@ -27,7 +27,7 @@ REPEATED_MAX = 1_000
 """How long the same line is not shown again, and how many lines are remembered for that."""
 
 
-class Told(logging.Handler):
+class LogHandler(logging.Handler):
     """Shows what is logged, a line each: the level, the message, and its facts; with -v the traceback too."""
 
     def __init__(self, terminal: Terminal) -> None:
@@ -69,7 +69,7 @@ def shown_logs(terminal: Terminal) -> Iterator[None]:
     if logging.getLogger().handlers or _log.handlers:
         yield
         return
-    handler, level = Told(terminal), _log.level
+    handler, level = LogHandler(terminal), _log.level
     _log.addHandler(handler)
     _log.setLevel(handler.level)
     try:

@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 
 from interlock.cli.output.terminal import Part
-from interlock.cli.play import COMMANDS, Play, active_ids, instant
+from interlock.cli.play import COMMANDS, Playback, active_ids, instant
 from interlock.kernel.explain import Candidate
 from interlock.model.chart import Chart, State
 from interlock.model.codec import plain
 from interlock.model.document.field import same_value
 from interlock.model.effect import Effect
 from interlock.model.snapshot import Snapshot
-from interlock.model.step import Fault, Trial
-from interlock.testing.simulation import Record
+from interlock.model.step import FailedGuard, Fault
+from interlock.testing.simulation import SimulationRecord
 
 Line = tuple[Part, ...]
 
@@ -48,7 +48,9 @@ def value_text(value: Any) -> str:
 # Steps
 
 
-def record_lines(records: list[Record], entity: str, before: dict[str, Snapshot], chart: Chart) -> Iterator[Line]:
+def record_lines(
+    records: list[SimulationRecord], entity: str, before: dict[str, Snapshot], chart: Chart
+) -> Iterator[Line]:
     """The steps that one line led to, in order; those of others than this one, of the chart, with their name."""
     earlier = dict(before)
     for record in records:
@@ -59,7 +61,7 @@ def record_lines(records: list[Record], entity: str, before: dict[str, Snapshot]
         earlier[record.entity] = record.step.snapshot
 
 
-def step_lines(record: Record, before: Snapshot | None, whose: str) -> Iterator[Line]:
+def step_lines(record: SimulationRecord, before: Snapshot | None, whose: str) -> Iterator[Line]:
     """One step: the event and how it was taken, then what changed, what was asked for, what went wrong."""
     step = record.step
     after = step.snapshot
@@ -122,7 +124,7 @@ def states_taking(chart: Chart, name: str) -> list[str]:
     return list(dict.fromkeys(taking))
 
 
-def problem_lines(trials: Iterable[Trial], faults: Iterable[Fault]) -> Iterator[Line]:
+def problem_lines(trials: Iterable[FailedGuard], faults: Iterable[Fault]) -> Iterator[Line]:
     """The guards that said no, with what they read, and what went wrong."""
     for trial in trials:
         yield ("  guard    ", *_no(trial.guard, trial.values, trial.error))
@@ -176,7 +178,7 @@ def _given(value: Any) -> str:
 # The play as it stands
 
 
-def status_lines(play: Play) -> Iterator[Line]:
+def status_lines(play: Playback) -> Iterator[Line]:
     """The active states, what is awaited, and the events: what a player looks at after every step."""
     yield from tree_lines(play.chart, play.snapshot)
     yield from waiting_lines(play)
@@ -211,7 +213,7 @@ def context_lines(chart: Chart, snapshot: Snapshot) -> Iterator[Line]:
         yield ("  the context is empty",)
 
 
-def waiting_lines(play: Play) -> Iterator[Line]:
+def waiting_lines(play: Playback) -> Iterator[Line]:
     """What the clock or an answer will bring."""
     now = play.simulation.time_ms
     for each in play.waiting():
@@ -229,7 +231,7 @@ def waiting_lines(play: Play) -> Iterator[Line]:
             )
 
 
-def effect_lines(play: Play) -> Iterator[Line]:
+def effect_lines(play: Playback) -> Iterator[Line]:
     """Every effect so far but those of timers, marked while it has no answer."""
     pending = {effect.key for _, effect in play.pending()}
     found = False
@@ -242,7 +244,7 @@ def effect_lines(play: Play) -> Iterator[Line]:
         yield ("  no effects so far",)
 
 
-def event_lines(play: Play) -> Iterator[Line]:
+def event_lines(play: Playback) -> Iterator[Line]:
     """The events: accepted, refused and why, and those that no active state takes."""
     if play.snapshot.ended is not None:
         yield ("  ended: no event is accepted any more",)
@@ -280,7 +282,7 @@ def reads_event(candidate: Candidate) -> bool:
     return candidate.guard is not None and "event" in candidate.guard
 
 
-def assumption_lines(play: Play) -> Iterator[Line]:
+def assumption_lines(play: Playback) -> Iterator[Line]:
     """What is assumed for code that the chart names and that is not here."""
     if play.verdicts:
         said = ", ".join(f"{name} = {'true' if held else 'false'}" for name, held in play.verdicts.items())
@@ -296,7 +298,7 @@ def help_lines() -> Iterator[Line]:
         yield ((f"  {words:<{width}}", "bold"), f"  {meaning}")
 
 
-def words(play: Play) -> list[str]:
+def words(play: Playback) -> list[str]:
     """What may be typed now: events and commands, for completion."""
     return sorted({*play.events(), *COMMANDS})
 
@@ -304,7 +306,7 @@ def words(play: Play) -> list[str]:
 # For programs
 
 
-def turn(play: Play, line: str, records: list[Record]) -> dict[str, Any]:
+def turn(play: Playback, line: str, records: list[SimulationRecord]) -> dict[str, Any]:
     """One line of a play and all it led to, as plain JSON."""
     candidates = play.candidates()
     return {

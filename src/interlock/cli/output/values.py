@@ -22,7 +22,7 @@ from interlock.model.diagnostics import suggestion
 from interlock.model.duration import format_duration
 from interlock.model.journal.entry import Entry, Receipt
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Row
+from interlock.ports.store import EntityRow
 from interlock.runtime.history.travel import EPOCH
 
 
@@ -194,7 +194,7 @@ def _change(entry: Entry) -> str:
 # A list
 
 
-def row_lines(rows: Sequence[Row], now_ms: int) -> Iterator[Line]:
+def row_lines(rows: Sequence[EntityRow], now_ms: int) -> Iterator[Line]:
     """Entities with their version, their states, and how long they have been there."""
     width = max((len(each.entity) for each in rows), default=0)
     states = max((len(", ".join(each.configuration)) for each in rows), default=0)

@@ -10,7 +10,7 @@ from interlock.errors import DeniedError, RejectedError
 from interlock.model.effect import Effect
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
-from interlock.model.step import Fault, Outcome, Trial
+from interlock.model.step import FailedGuard, Fault, Outcome
 
 CREATE = "_create"
 """The event that creates an entity: entry 1. Its data holds the `context` given, and the `parent` if any."""
@@ -47,7 +47,7 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     snapshot: Snapshot | None = None
     effects: tuple[Effect, ...] = ()
     faults: tuple[Fault, ...] = ()
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[FailedGuard, ...] = ()
 
     def expect(self) -> Receipt:
         """This receipt, once it is known to be good. Raises RejectedError or DeniedError for a refusal."""

@@ -1,6 +1,7 @@
 """A message: what leaves through the outbox to a bus, and what comes in from one, as a CloudEvent 1.0.
 
-Rule 1: what an entry says is fixed when the entry is made (`said`) and kept with it; later nobody needs the chart or
+Rule 1: what an entry says is fixed when the entry is made (`message_body`) and kept with it; later nobody needs the
+chart or
 the journal to send it. Only `source` is the bus's own.
 Rule 2: `sequence` orders the messages of one entity, also those of one entry, and compares as text.
 Rule 3: neither the payload of the event nor the context goes out by itself: who wants to tell more writes `emit`.
@@ -21,7 +22,7 @@ from msgspec import Struct
 from interlock.errors import RejectedError
 from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.model.keys import OWN, REQUESTS
 from interlock.model.limits import MESSAGE_BYTES_MAX
 
@@ -71,7 +72,7 @@ def changed(entry: Entry, ended: str | None) -> tuple[str, dict[str, Any]]:
     return word, data if ended is None else {**data, "ended": ended}
 
 
-def said(entry: Entry, type: str, data: Any) -> dict[str, Any]:
+def message_body(entry: Entry, type: str, data: Any) -> dict[str, Any]:
     """What is kept of a message until it is sent: all but what its place and the bus add."""
     who = entry.event.principal.get("id") if isinstance(entry.event.principal, dict) else None
     found = {
@@ -94,7 +95,7 @@ def _told_key(entry: Entry) -> str | None:
     return None if entry.key.startswith(OWN) else entry.key
 
 
-def message_of(entity: str, place: Place, body: Any, *, source: str = SOURCE) -> Message:
+def message_of(entity: str, place: WorkId, body: Any, *, source: str = SOURCE) -> Message:
     """The message that this work is, as it goes to the bus."""
     kind, _, _ = entity.partition("/")
     return Message(

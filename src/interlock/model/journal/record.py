@@ -6,7 +6,8 @@ r"""A record: one entry as it stands in a journal, byte for byte, chained to the
 `h` the hash over the previous hash and the raw bytes before `,"h"`. It is checksum and chain at once.
 
 Rule 1: stored bytes are hashed, never a re-encoding.
-Rule 2: nothing here raises for bad bytes: `decode_record` answers with a `Bad`, and the caller decides what it means.
+Rule 2: nothing here raises for bad bytes: `decode_record` answers with a `InvalidRecord`, and the caller decides what
+it means.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ HASH_HEX = 32
 _TAIL = len(',"h":""}\n') + HASH_HEX
 
 
-class Record(Struct, frozen=True):
+class JournalRecord(Struct, frozen=True):
     """A verified record: its place in the chain, the entry, and its exact bytes."""
 
     version: int
@@ -34,7 +35,7 @@ class Record(Struct, frozen=True):
     line: bytes
 
 
-class Bad(Struct, frozen=True):
+class InvalidRecord(Struct, frozen=True):
     """Bytes that are not the next record, and why."""
 
     reason: str
@@ -51,33 +52,33 @@ class _Line(Struct):
 _lines = msgspec.json.Decoder(_Line)
 
 
-def genesis(entity: str, *, tenant: str = "", store_key: bytes = b"") -> str:
+def chain_start(entity: str, *, tenant: str = "", store_key: bytes = b"") -> str:
     """The hash before the first record: it binds the chain to its entity."""
     return blake2b(f"{tenant}\0{entity}".encode(), key=store_key, digest_size=16).hexdigest()
 
 
-def encode_record(entry: Entry, *, durable: int, previous: str, store_key: bytes = b"") -> Record:
+def encode_record(entry: Entry, *, durable: int, previous: str, store_key: bytes = b"") -> JournalRecord:
     """The record of an entry that follows the hash `previous`."""
     key = msgspec.json.encode(entry.key)
     body = b'{"v":%d,"k":%b,"d":%d,"e":%b' % (entry.version, key, durable, encode(entry))
     head = _head(body, previous, store_key)
-    return Record(entry.version, entry.key, durable, entry, head, b'%b,"h":"%b"}\n' % (body, head.encode()))
+    return JournalRecord(entry.version, entry.key, durable, entry, head, b'%b,"h":"%b"}\n' % (body, head.encode()))
 
 
-def decode_record(line: bytes, *, previous: str, version: int, store_key: bytes = b"") -> Record | Bad:
+def decode_record(line: bytes, *, previous: str, version: int, store_key: bytes = b"") -> JournalRecord | InvalidRecord:
     """The record in these bytes, once it is known to be number `version` and to follow `previous`."""
     if len(line) <= _TAIL or not line.endswith(b'"}\n'):
-        return Bad("the line is cut")
+        return InvalidRecord("the line is cut")
     head = _head(line[:-_TAIL], previous, store_key)
     if line[-_TAIL:] != b',"h":"%b"}\n' % head.encode():
-        return Bad("the hash does not follow")
+        return InvalidRecord("the hash does not follow")
     try:
         found = _lines.decode(line)
     except msgspec.MsgspecError as error:
-        return Bad(f"the record does not read: {error}")
+        return InvalidRecord(f"the record does not read: {error}")
     if found.v != version or found.e.version != version:
-        return Bad(f"version {found.v} stands where {version} should")
-    return Record(version, found.k, found.d, found.e, head, line)
+        return InvalidRecord(f"version {found.v} stands where {version} should")
+    return JournalRecord(version, found.k, found.d, found.e, head, line)
 
 
 def _head(body: bytes, previous: str, store_key: bytes) -> str:

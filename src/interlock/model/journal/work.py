@@ -14,18 +14,18 @@ from msgspec import Struct
 
 Lane = Literal["effect", "timer", "outbox", "message"]
 
-ORDERED: tuple[Lane, ...] = ("outbox", "message")
+ORDERED_LANES: tuple[Lane, ...] = ("outbox", "message")
 """The lanes in which only an entity's first living row stands in line. They are two: while a bus is away, messages
 wait, and what entities send to each other does not."""
 
-CHILD = "_child"
+CHILD_WORK = "_child"
 """The name of the work that stands for a child entity: it begins the child, and then waits for its answer."""
 
-BUS = "bus"
+BUS_WORK = "bus"
 """The name of messages as work: they go wherever the runtime's bus leads."""
 
 
-class Place(Struct, frozen=True, order=True, gc=False):
+class WorkId(Struct, frozen=True, order=True, gc=False):
     """Which piece of work of an entity: its lane, the version that caused it, the ordinal of its effect."""
 
     lane: Lane
@@ -51,7 +51,7 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     `due_ms` is when it may first be taken up; None: it waits for something else.
     """
 
-    place: Place
+    place: WorkId
     name: str
     body: Any
     due_ms: int | None
@@ -62,9 +62,9 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
         return isinstance(self.body, dict) and bool(self.body.get("late"))
 
 
-class Left(Struct, frozen=True, gc=False):
+class WorkDelta(Struct, frozen=True, gc=False):
     """What a step leaves: work born, work that ends with this entry, and invokes that were cancelled."""
 
     born: tuple[Work, ...] = ()
-    ended: tuple[Place, ...] = ()
-    cancelled: tuple[Place, ...] = ()
+    ended: tuple[WorkId, ...] = ()
+    cancelled: tuple[WorkId, ...] = ()

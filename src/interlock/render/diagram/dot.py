@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from interlock.model.chart import Chart, State
-from interlock.render.diagram.model import ANY_STATE, Drawing, Edge, drawing
+from interlock.render.diagram.model import ANY_STATE, Diagram, Edge, make_diagram
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\n")}
 """Control characters are shown: Graphviz would copy them into an SVG that no reader of XML takes."""
@@ -28,7 +28,7 @@ def dot(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
 
     Raises UsageError when a state to be lit is not in the chart.
     """
-    plan = drawing(chart, active)
+    plan = make_diagram(chart, active)
     root = chart.states[0]
     body = [*_HEAD, f"label={_quoted(plan.title())};"]
     if plan.any_state:
@@ -59,7 +59,7 @@ def _left(lines: tuple[str, ...]) -> str:
     return '"' + "".join(_escaped(line) + r"\l" for line in lines) + '"'
 
 
-def _state(plan: Drawing, state: State) -> list[str]:
+def _state(plan: Diagram, state: State) -> list[str]:
     if state.children:
         return _cluster(plan, state)
     label = _box_label(plan.name(state), plan.lines[state.index])
@@ -70,7 +70,7 @@ def _state(plan: Drawing, state: State) -> list[str]:
     return [f"s{state.index} [label={label}{ring}{extra}];"]
 
 
-def _cluster(plan: Drawing, state: State) -> list[str]:
+def _cluster(plan: Diagram, state: State) -> list[str]:
     region = state.parent >= 0 and plan.chart.states[state.parent].type == "parallel"
     look = "rounded,dashed" if region else "rounded"
     style = f'style="{look},filled"; {_LIT_CLUSTER}' if plan.is_active(state) else f'style="{look}"; color="#374151"'
@@ -84,7 +84,7 @@ def _cluster(plan: Drawing, state: State) -> list[str]:
     ]
 
 
-def _anchor(plan: Drawing, state: State) -> Iterator[str]:
+def _anchor(plan: Diagram, state: State) -> Iterator[str]:
     """The point at which arrows to and from a compound end; shown only where one of them begins and ends inside."""
     touching = [edge for edge in plan.edges if edge.source == state.index or state.index in edge.targets]
     if touching:
@@ -93,7 +93,7 @@ def _anchor(plan: Drawing, state: State) -> Iterator[str]:
         yield f's{state.index} [label="", {look}];'
 
 
-def _inside(plan: Drawing, state: State) -> list[str]:
+def _inside(plan: Diagram, state: State) -> list[str]:
     lines = []
     if any(edge.source is None and edge.parent == state.index for edge in plan.edges):
         lines.append(f'i{state.index} [label="", shape=circle, style=filled, fillcolor=black, width=0.14, margin=0];')
@@ -102,7 +102,7 @@ def _inside(plan: Drawing, state: State) -> list[str]:
     return lines
 
 
-def _edge(plan: Drawing, edge: Edge, number: int) -> list[str]:
+def _edge(plan: Diagram, edge: Edge, number: int) -> list[str]:
     label = f"label={_left(edge.lines)}" if edge.lines else ""
     dashed = "style=dashed" if edge.dashed else ""
     if len(edge.targets) == 1:
@@ -118,7 +118,7 @@ def _start(edge: Edge) -> str:
     return f"i{edge.parent}" if edge.source is None else f"s{edge.source}"
 
 
-def _arrow(plan: Drawing, source: int | None, target: int, *, start: str, looks: list[str]) -> str:
+def _arrow(plan: Diagram, source: int | None, target: int, *, start: str, looks: list[str]) -> str:
     """One arrow, cut at the border of a cluster at either end unless the other end lies inside it."""
     tail = _is_cluster(plan, source) and source != target and not plan.contains(source or 0, target)
     head = _is_cluster(plan, target) and source != target and (source is None or not plan.contains(target, source))
@@ -126,7 +126,7 @@ def _arrow(plan: Drawing, source: int | None, target: int, *, start: str, looks:
     return f"{start} -> s{target}{_looks([*looks, *cuts])};"
 
 
-def _is_cluster(plan: Drawing, index: int | None) -> bool:
+def _is_cluster(plan: Diagram, index: int | None) -> bool:
     return index is not None and bool(plan.chart.states[index].children) and (index > 0 or plan.framed)
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from interlock.model.chart import Chart, State
-from interlock.render.diagram.model import ANY_STATE, Drawing, Edge, drawing
+from interlock.render.diagram.model import ANY_STATE, Diagram, Edge, make_diagram
 
 _PLAIN = re.compile(r"[^\W_]|[ .,()\[\]=!?/|+'…→]|(?<=[^\W_])[_-](?=[^\W_])")
 _INDENT = "    "
@@ -25,7 +25,7 @@ def mermaid(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
 
     Raises UsageError when a state to be lit is not in the chart.
     """
-    plan = drawing(chart, active)
+    plan = make_diagram(chart, active)
     root = chart.states[0]
     lines = ["---", f"title: {_quoted(plan.title())}", "---", "stateDiagram-v2"]
     if plan.any_state:
@@ -55,7 +55,7 @@ def _label(lines: tuple[str, ...]) -> str:
     return "<br/>".join(map(_escaped, lines))
 
 
-def _state(plan: Drawing, state: State) -> Iterator[str]:
+def _state(plan: Diagram, state: State) -> Iterator[str]:
     """A state with all that is inside it, and its note."""
     lines = (*plan.lines[state.index], *_inner_edges(plan, state.index))
     if not state.children:
@@ -74,13 +74,13 @@ def _state(plan: Drawing, state: State) -> Iterator[str]:
         yield "end note"
 
 
-def _inside(plan: Drawing, state: State) -> Iterator[str]:
+def _inside(plan: Diagram, state: State) -> Iterator[str]:
     for child in plan.children(state):
         yield from _state(plan, child)
     yield from _edges(plan, state.index)
 
 
-def _regions(plan: Drawing, state: State) -> Iterator[str]:
+def _regions(plan: Diagram, state: State) -> Iterator[str]:
     """The regions of a parallel state; its history states stand in the first one, for they are none."""
     children = list(plan.children(state))
     histories = [child for child in children if child.history is not None]
@@ -93,7 +93,7 @@ def _regions(plan: Drawing, state: State) -> Iterator[str]:
                 yield from _state(plan, history)
 
 
-def _edges(plan: Drawing, scope: int) -> Iterator[str]:
+def _edges(plan: Diagram, scope: int) -> Iterator[str]:
     """The arrows that are written in this scope."""
     for number, edge in enumerate(plan.edges):
         if plan.scope(edge) == scope and not _is_line(plan, edge):
@@ -112,12 +112,12 @@ def _arrows(edge: Edge, number: int) -> Iterator[str]:
         yield f"f{number} --> s{target}"
 
 
-def _is_line(plan: Drawing, edge: Edge) -> bool:
+def _is_line(plan: Diagram, edge: Edge) -> bool:
     """Whether an edge is written as text: between a state and one inside it. The stand-in of the root holds none."""
     return plan.nested(edge) and (edge.source != 0 or plan.framed)
 
 
-def _inner_edges(plan: Drawing, index: int) -> Iterator[str]:
+def _inner_edges(plan: Diagram, index: int) -> Iterator[str]:
     """The edges of a state that cannot be drawn, as lines."""
     for edge in plan.edges:
         if edge.source == index and _is_line(plan, edge):
@@ -126,5 +126,5 @@ def _inner_edges(plan: Drawing, index: int) -> Iterator[str]:
                 yield f"{line} → {targets}"
 
 
-def _any_state(plan: Drawing) -> Iterator[str]:
+def _any_state(plan: Diagram) -> Iterator[str]:
     yield f"s0: {_label((ANY_STATE, *plan.lines[0]))}"

@@ -17,7 +17,7 @@ from interlock.model.chart import Chart, State
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import Block
 from interlock.render.labels import block_text, blocks_lines, clipped, invoke_line, transition_text, value_text
-from interlock.render.saga_bookkeeping import without_notes
+from interlock.render.saga_bookkeeping import hide_bookkeeping
 
 LABEL_LINES_MAX = 6
 """Lines on one edge; more would hide the states beside it. The rest is counted."""
@@ -38,7 +38,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class Diagram:
     """A chart, ready to be written in a format: edges in document order, and the lines of each state by its number."""
 
     chart: Chart
@@ -99,7 +99,7 @@ class Drawing:
         return max(index, 0)
 
 
-def drawing(chart: Chart, active: frozenset[str] = frozenset()) -> Drawing:
+def make_diagram(chart: Chart, active: frozenset[str] = frozenset()) -> Diagram:
     """Everything a format needs to write the chart down.
 
     Raises UsageError when a state to be lit is not in the chart.
@@ -107,9 +107,9 @@ def drawing(chart: Chart, active: frozenset[str] = frozenset()) -> Drawing:
     known = {state.id for state in chart.states}
     for name in sorted(active - known):
         raise UsageError(f'no state "{name}" in chart {chart.kind}', code="state.unknown", hint=suggestion(name, known))
-    chart = without_notes(chart)
+    chart = hide_bookkeeping(chart)
     edges = _merged(edge for state in chart.states for edge in _edges(chart, state))
-    return Drawing(
+    return Diagram(
         chart=chart,
         active=active,
         edges=tuple(edges),

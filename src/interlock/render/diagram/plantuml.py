@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from interlock.model.chart import Chart, State
-from interlock.render.diagram.model import ANY_STATE, Drawing, Edge, drawing
+from interlock.render.diagram.model import ANY_STATE, Diagram, Edge, make_diagram
 
 _PLAIN = frozenset(" .,()=!?/|+'…→[]:{}#&%$@;_-*")
 _DOUBLED = ("//", "==", "..", "||", "''", "[[", "]]", "{{", "}}", "%%", "##", "::", "!!", "__", "--", "**")
@@ -25,7 +25,7 @@ def plantuml(chart: Chart, *, active: frozenset[str] = frozenset()) -> str:
 
     Raises UsageError when a state to be lit is not in the chart.
     """
-    plan = drawing(chart, active)
+    plan = make_diagram(chart, active)
     root = chart.states[0]
     lines = ["@startuml", f"title {_escaped(plan.title())}", "hide empty description"]
     if plan.any_state:
@@ -48,7 +48,7 @@ def _escaped(text: str) -> str:
     )
 
 
-def _state(plan: Drawing, state: State) -> list[str]:
+def _state(plan: Diagram, state: State) -> list[str]:
     """A state with all that is inside it."""
     if state.history is not None:
         star = "*" if state.history == "deep" else ""
@@ -63,13 +63,13 @@ def _state(plan: Drawing, state: State) -> list[str]:
     return [f"{head} {{", *(_INDENT + line for line in _inside(plan, state)), "}", *described]
 
 
-def _inside(plan: Drawing, state: State) -> list[str]:
+def _inside(plan: Diagram, state: State) -> list[str]:
     """The states inside a state, and the arrows that belong to its scope; a parallel one has none of those."""
     lines = [line for child in plan.children(state) for line in _state(plan, child)]
     return lines if state.type == "parallel" else lines + _edges(plan, state.index)
 
 
-def _edges(plan: Drawing, scope: int) -> list[str]:
+def _edges(plan: Diagram, scope: int) -> list[str]:
     return [
         line for number, edge in enumerate(plan.edges) if plan.scope(edge) == scope for line in _arrows(edge, number)
     ]

@@ -31,7 +31,7 @@ _PAGE_WIDTH = 1_100.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Plate:
+class BoxLayout:
     """A laid-out box. `ports` holds, by wire, where its border is crossed: the coordinate across the flow; `rims` which
     end of the wire's piece lies there, 0 or -1.
 
@@ -44,7 +44,7 @@ class Plate:
     title: float = MARGIN
     bare: bool = False
     aside: bool = False
-    inside: list[tuple[float, float, Plate]] = field(default_factory=list)
+    inside: list[tuple[float, float, BoxLayout]] = field(default_factory=list)
     pieces: dict[int, list[Point]] = field(default_factory=dict)
     labels: dict[int, Point] = field(default_factory=dict)
     ports: dict[int, float] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Plate:
         return self.height if down else self.width
 
 
-def stretched(plate: Plate, *, width: float, height: float) -> Plate:
+def stretched(plate: BoxLayout, *, width: float, height: float) -> BoxLayout:
     """The plate with another size: lines that end at its far borders go on to where they are now."""
     pieces = dict(plate.pieces)
     for wire, end in plate.rims.items():
@@ -70,7 +70,7 @@ def stretched(plate: Plate, *, width: float, height: float) -> Plate:
     return replace(plate, width=width, height=height, pieces=pieces)
 
 
-def ugliness(plate: Plate) -> float:
+def shape_cost(plate: BoxLayout) -> float:
     """How far a plate is from the shape of a page; large ones count a little more, those wider than a page a lot."""
     shape = (plate.width + 60.0) / (plate.height + 60.0) / _SHAPE_WANTED
     wide = max(plate.width / _PAGE_WIDTH - 1.0, 0.0)
@@ -79,13 +79,13 @@ def ugliness(plate: Plate) -> float:
 
 def framed(
     box: Box, content: tuple[float, float], doors: list[float], *, lead: float = 0.0
-) -> tuple[Plate, float, float]:
+) -> tuple[BoxLayout, float, float]:
     """A plate around content of this size, and where the content begins. `doors`: where lines pass the header.
 
     `lead` is room kept free before the content.
     """
     if box.parent is None and box.kind == "group" and not box.notes:
-        return Plate(box=box, width=content[0], height=content[1], bare=True), 0.0, 0.0
+        return BoxLayout(box=box, width=content[0], height=content[1], bare=True), 0.0, 0.0
     width, height = header_size(box)
     top = height + (_BELOW_HEADER if height else PADDING)
     whole = max(content[0] + 2 * PADDING, width)
@@ -95,7 +95,7 @@ def framed(
         # The room kept free comes on top: else what asks for it would see nothing move until the title has its own.
         whole, x = whole + missing + lead, x + missing + lead
         title, _ = title_place(width, whole, [x + door for door in doors])
-    return Plate(box=box, width=whole, height=top + content[1] + PADDING, title=title), x, top
+    return BoxLayout(box=box, width=whole, height=top + content[1] + PADDING, title=title), x, top
 
 
 def title_place(width: float, whole: float, doors: list[float]) -> tuple[float, float]:
@@ -113,7 +113,7 @@ def title_place(width: float, whole: float, doors: list[float]) -> tuple[float, 
     return MARGIN, MARGIN + block + _TITLE_CLEARANCE - min(doors)
 
 
-def item_range(plate: Plate, *, down: bool) -> tuple[float, float]:
+def item_range(plate: BoxLayout, *, down: bool) -> tuple[float, float]:
     """Where on a side of a box lines may end, measured from its corner."""
     across = plate.across(down=down)
     middle = across / 2
@@ -133,7 +133,7 @@ def item_range(plate: Plate, *, down: bool) -> tuple[float, float]:
             return port_range(across)
 
 
-def inset(plate: Plate, offset: float, *, down: bool) -> float:
+def inset(plate: BoxLayout, offset: float, *, down: bool) -> float:
     """How far inside the plate's rectangle its outline is at this offset: round and slanted ones leave corners free."""
     match plate.box.kind:
         case "initial":

@@ -11,15 +11,15 @@ from __future__ import annotations
 from itertools import pairwise
 from math import fsum
 
-from interlock.render.layout.box_layout import Plate, framed, inset, item_range, stretched, ugliness
-from interlock.render.layout.crossings import Piece, ways
+from interlock.render.layout.box_layout import BoxLayout, framed, inset, item_range, shape_cost, stretched
+from interlock.render.layout.crossings import Segment, find_crossings
 from interlock.render.layout.lanes import Door, Lanes, lanes_beside
-from interlock.render.layout.level import CORNER, LINE_GAP, LINE_HALF, PORT_GAP, Budget, Item, Laid, Link
+from interlock.render.layout.level import CORNER, LINE_GAP, LINE_HALF, PORT_GAP, Budget, Item, LevelLayout, Link
 from interlock.render.layout.ports import side_room
 from interlock.render.layout.regions import regions
-from interlock.render.layout.routing import laid
-from interlock.render.layout.self_loops import Loop, loops
-from interlock.render.shapes.boxes import Tree
+from interlock.render.layout.routing import route_level
+from interlock.render.layout.self_loops import SelfLoop, make_self_loops
+from interlock.render.shapes.boxes import BoxTree
 from interlock.render.shapes.geometry import Area, Frame, Path, Picture, Point
 from interlock.render.shapes.text_metrics import LINE_HEIGHT, badge_room, box_size, label_lines
 
@@ -34,7 +34,7 @@ _ROOM_MAX = 180.0
 """How long a side of a box becomes only for the sake of straight lines."""
 
 
-def composed(tree: Tree, budget: Budget) -> Picture:
+def compose_picture(tree: BoxTree, budget: Budget) -> Picture:
     """The whole tree with absolute places. Raises WorkSpentError when that takes more work than allowed."""
     composer = Composer(tree, budget)
     root = composer.plate(tree.root.key, down=True)
@@ -63,15 +63,15 @@ def composed(tree: Tree, budget: Budget) -> Picture:
 class Composer:
     """Lays out the boxes of one tree."""
 
-    def __init__(self, tree: Tree, budget: Budget) -> None:
+    def __init__(self, tree: BoxTree, budget: Budget) -> None:
         self.tree = tree
         self.budget = budget
-        self.ways = ways(tree)
+        self.ways = find_crossings(tree)
         self.lines = [label_lines(wire.labels) for wire in tree.wires]
         self.sizes = [
             (max((line.width for line in lines), default=0.0), LINE_HEIGHT * len(lines)) for lines in self.lines
         ]
-        self._kept: dict[tuple[str, bool], Plate] = {}
+        self._kept: dict[tuple[str, bool], BoxLayout] = {}
 
     def path(self, number: int, pieces: dict[tuple[str, int], list[Point]], labels: dict[int, Point]) -> Path:
         """A wire with its pieces joined."""
@@ -84,7 +84,7 @@ class Composer:
             area = Area(x=x, y=y, width=width, height=height)
         return Path(wire=wire, points=points, lines=self.lines[number], label=area)
 
-    def plate(self, key: str, *, down: bool) -> Plate:
+    def plate(self, key: str, *, down: bool) -> BoxLayout:
         """A box laid out: in the direction given, unless nothing crosses its border and the other looks better."""
         box = self.tree.boxes[key]
         if not box.children:
@@ -94,7 +94,7 @@ class Composer:
             if box.kind in ("state", "choice", "fork"):
                 room = max(side_room(self.ways.ends_on_a_side(key)), self._room_between(key, down=down))
                 width, height = (max(width, room), height) if down else (width, max(height, room))
-            return Plate(box=box, width=width, height=height, aside=aside)
+            return BoxLayout(box=box, width=width, height=height, aside=aside)
         closed = self.ways.is_closed(self.tree, key)
         kept = self._kept.get((key, closed or down))
         if kept is None:
@@ -102,18 +102,18 @@ class Composer:
             self._kept[key, closed or down] = kept
         return kept
 
-    def _closed(self, key: str) -> Plate:
+    def _closed(self, key: str) -> BoxLayout:
         """A box that no line leaves, in the better of both directions."""
-        return min(self.filled(key, down=True), self.filled(key, down=False), key=ugliness)
+        return min(self.filled(key, down=True), self.filled(key, down=False), key=shape_cost)
 
-    def _open(self, key: str, *, down: bool) -> Plate:
+    def _open(self, key: str, *, down: bool) -> BoxLayout:
         """A box that lines enter or leave, in the direction around it; turned when that is much better."""
         straight = self.filled(key, down=down)
         if self.tree.boxes[key].kind != "group":
             return straight
         turned = self.group(key, down=down, lead=0.0, turned=True)
         cost = _TURN_COST + _LANE_COST * len(turned.ports)
-        return turned if ugliness(turned) + cost < ugliness(straight) else straight
+        return turned if shape_cost(turned) + cost < shape_cost(straight) else straight
 
     def _room_between(self, key: str, *, down: bool) -> float:
         """How long a side of a box is best, so that lines to and fro between it and another run straight.
@@ -134,7 +134,7 @@ class Composer:
             best = max(best, 2 * CORNER + fsum(steps) + rest) if steps else best
         return min(best, _ROOM_MAX)
 
-    def filled(self, key: str, *, down: bool, lead: float = 0.0) -> Plate:
+    def filled(self, key: str, *, down: bool, lead: float = 0.0) -> BoxLayout:
         """A box with its children, in this direction."""
         if self.tree.boxes[key].kind != "parallel":
             return self.group(key, down=down, lead=lead)
@@ -146,7 +146,7 @@ class Composer:
             lead=lead,
         )
 
-    def _region(self, key: str, lead: float, *, down: bool) -> Plate:
+    def _region(self, key: str, lead: float, *, down: bool) -> BoxLayout:
         """A region, with room kept free before its content."""
         plate = self.plate(key, down=down)
         if not lead:
@@ -155,7 +155,7 @@ class Composer:
             return stretched(plate, width=plate.width + lead, height=plate.height)
         return self.filled(key, down=down, lead=lead)
 
-    def group(self, key: str, *, down: bool, lead: float, turned: bool = False) -> Plate:
+    def group(self, key: str, *, down: bool, lead: float, turned: bool = False) -> BoxLayout:
         """A compound state, a region or the root: its children in layers.
 
         Turned, its flow runs across the one around it; lines then reach its border through lanes beside the content.
@@ -166,7 +166,7 @@ class Composer:
         plates = [looped.plate for looped in beside]
         pieces = self.ways.pieces.get(key, [])
         items, links = self._level(key, pieces, plates, beside, down=flow)
-        level = laid(items, links, self.budget)
+        level = route_level(items, links, self.budget)
         doors = self._doors(key, pieces, level)
         lanes = lanes_beside(doors, level.along) if turned else Lanes({}, 0.0, 0.0)
         width, height = (level.across, level.along) if flow else (level.along, level.across)
@@ -203,13 +203,13 @@ class Composer:
                 plate.labels[piece.wire] = self._beside(piece.wire, at(*spot), down=flow)
         return plate
 
-    def _looped(self, key: str, *, down: bool) -> Loop:
+    def _looped(self, key: str, *, down: bool) -> SelfLoop:
         """A child with its loops."""
         wires = [(each, self.sizes[each]) for each in self.ways.loops.get(key, ())]
-        return loops(self.plate(key, down=down), wires, down=down)
+        return make_self_loops(self.plate(key, down=down), wires, down=down)
 
     def _level(
-        self, key: str, pieces: list[Piece], plates: list[Plate], beside: list[Loop], *, down: bool
+        self, key: str, pieces: list[Segment], plates: list[BoxLayout], beside: list[SelfLoop], *, down: bool
     ) -> tuple[list[Item], list[Link]]:
         """The items and links of a box's level."""
         numbers = {plate.box.key: number for number, plate in enumerate(plates)}
@@ -258,7 +258,7 @@ class Composer:
         x, y = place
         return (x + _BESIDE, y - height / 2) if down else (x - width / 2, y - height - 3.0)
 
-    def _doors(self, key: str, pieces: list[Piece], level: Laid) -> dict[int, Door]:
+    def _doors(self, key: str, pieces: list[Segment], level: LevelLayout) -> dict[int, Door]:
         """Where lines cross the border of a box: by wire the side, and where across the flow inside."""
         return {
             piece.wire: (self.ways.sides[key, piece.wire], line[0 if piece.source is None else -1][0])
@@ -267,7 +267,7 @@ class Composer:
         }
 
     def _to_border(
-        self, plate: Plate, key: str, piece: Piece, points: list[Point], lane: float | None, *, down: bool
+        self, plate: BoxLayout, key: str, piece: Segment, points: list[Point], lane: float | None, *, down: bool
     ) -> list[Point]:
         """A piece led on to the border of its box where it crosses it, through its lane if it has one."""
         for position, end in ((0, piece.source), (-1, piece.target)):
@@ -283,7 +283,7 @@ class Composer:
         return points
 
 
-def _to_outlines(piece: Piece, points: list[Point], gaps: list[float], *, down: bool) -> list[Point]:
+def _to_outlines(piece: Segment, points: list[Point], gaps: list[float], *, down: bool) -> list[Point]:
     """A piece led on, past the rectangles of its items, to the outlines inside them."""
     for position, end, gap in ((0, piece.source, gaps[0]), (-1, piece.target, gaps[1])):
         if end is not None:

@@ -311,7 +311,7 @@ def _strain(pulls: list[tuple[float, float, float]], shift: float) -> float:
     return total
 
 
-def placed(made: Layered, items: list[Item], rows: list[list[int]], budget: Budget) -> Placed:
+def place_items(made: Layered, items: list[Item], rows: list[list[int]], budget: Budget) -> Placed:
     """Where every vertex stands across the flow, and where links end on their items."""
     blocks = Blocks(made, items, rows, budget)
     position = [0.0] * len(made.layer)

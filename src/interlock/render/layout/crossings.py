@@ -16,13 +16,13 @@ from itertools import pairwise
 from typing import Literal
 
 from interlock.render.layout.layering import against
-from interlock.render.shapes.boxes import Tree
+from interlock.render.shapes.boxes import BoxTree
 
-Side = Literal["top", "bottom"]
+BorderSide = Literal["top", "bottom"]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Segment:
     """A wire's part inside one box, between two of its children; None: the box's own border."""
 
     wire: int
@@ -31,22 +31,22 @@ class Piece:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ways:
+class Crossings:
     """The pieces of every level in the order of wires, the levels of each wire in order, loops, labels and sides."""
 
-    pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    pieces: dict[str, list[Segment]] = field(default_factory=dict)
     levels: dict[int, list[str]] = field(default_factory=dict)
     loops: dict[str, list[int]] = field(default_factory=dict)
     labelled: dict[int, str] = field(default_factory=dict)
-    sides: dict[tuple[str, int], Side] = field(default_factory=dict)
-    counts: dict[tuple[str, Side], int] = field(default_factory=dict)
+    sides: dict[tuple[str, int], BorderSide] = field(default_factory=dict)
+    counts: dict[tuple[str, BorderSide], int] = field(default_factory=dict)
 
-    def end(self, key: str, wire: int, side: Side) -> None:
+    def end(self, key: str, wire: int, side: BorderSide) -> None:
         """Note that a wire ends on, or passes, this side of a box."""
         self.sides[key, wire] = side
         self.counts[key, side] = self.counts.get((key, side), 0) + 1
 
-    def is_closed(self, tree: Tree, key: str) -> bool:
+    def is_closed(self, tree: BoxTree, key: str) -> bool:
         """Whether nothing crosses the border of a box; it may then be drawn in either direction."""
         at_border = [each.wire for each in self.pieces.get(key, ()) if each.source is None or each.target is None]
         return all(key in (tree.wires[each].source, tree.wires[each].target) for each in at_border)
@@ -60,9 +60,9 @@ class Ways:
         return (key, "bottom") in self.counts
 
 
-def ways(tree: Tree) -> Ways:
+def find_crossings(tree: BoxTree) -> Crossings:
     """The ways of all wires of a tree."""
-    found = Ways()
+    found = Crossings()
     for number, wire in enumerate(tree.wires):
         if wire.source == wire.target:
             found.loops.setdefault(wire.source, []).append(number)
@@ -74,7 +74,7 @@ def ways(tree: Tree) -> Ways:
     return found
 
 
-def _add(found: Ways, tree: Tree, number: int) -> None:
+def _add(found: Crossings, tree: BoxTree, number: int) -> None:
     """Cut one wire into pieces."""
     wire = tree.wires[number]
     container = tree.container(wire.source, wire.target)
@@ -82,12 +82,12 @@ def _add(found: Ways, tree: Tree, number: int) -> None:
     down = _until(tree, wire.target, container)[::-1]
     levels = []
     for inner, outer in pairwise(up):
-        found.pieces.setdefault(outer, []).append(Piece(number, inner, None))
+        found.pieces.setdefault(outer, []).append(Segment(number, inner, None))
         levels.append(outer)
-    found.pieces.setdefault(container, []).append(Piece(number, up[-1] if up else None, down[0] if down else None))
+    found.pieces.setdefault(container, []).append(Segment(number, up[-1] if up else None, down[0] if down else None))
     levels.append(container)
     for outer, inner in pairwise(down):
-        found.pieces.setdefault(outer, []).append(Piece(number, None, inner))
+        found.pieces.setdefault(outer, []).append(Segment(number, None, inner))
         levels.append(outer)
     found.levels[number] = levels
     middle = levels.index(container)
@@ -95,7 +95,7 @@ def _add(found: Ways, tree: Tree, number: int) -> None:
     found.labelled[number] = next(each for each in outwards if tree.boxes[each].kind != "parallel")
 
 
-def _until(tree: Tree, key: str, container: str) -> list[str]:
+def _until(tree: BoxTree, key: str, container: str) -> list[str]:
     """The boxes from one up to, and without, the container."""
     found = []
     here: str | None = key
@@ -105,7 +105,7 @@ def _until(tree: Tree, key: str, container: str) -> list[str]:
     return found
 
 
-def _choose_sides(found: Ways, tree: Tree, key: str) -> None:
+def _choose_sides(found: Crossings, tree: BoxTree, key: str) -> None:
     """On which side of the children of a box its pieces end; the sides of its own border are known by now."""
     pieces = found.pieces.get(key, [])
     for piece in pieces:
@@ -115,14 +115,14 @@ def _choose_sides(found: Ways, tree: Tree, key: str) -> None:
     between = tree.boxes[key].kind == "parallel"
     for piece, back in zip(pieces, turned, strict=True):
         if piece.source is not None:
-            outwards: Side = "bottom"
+            outwards: BorderSide = "bottom"
             if between and piece.target is None:
                 outwards = found.sides[key, piece.wire]
             elif not between and back:
                 outwards = "top"
             found.end(piece.source, piece.wire, outwards)
         if piece.target is not None:
-            inwards: Side = "top"
+            inwards: BorderSide = "top"
             if between:
                 inwards = "bottom" if piece.source is not None else found.sides[key, piece.wire]
             elif back:
@@ -130,7 +130,7 @@ def _choose_sides(found: Ways, tree: Tree, key: str) -> None:
             found.end(piece.target, piece.wire, inwards)
 
 
-def _turned(found: Ways, tree: Tree, key: str, pieces: list[Piece]) -> list[bool]:
+def _turned(found: Crossings, tree: BoxTree, key: str, pieces: list[Segment]) -> list[bool]:
     """Which pieces run against the flow of their level: the same question, with the same answer, as the layout asks."""
     children = tree.boxes[key].children
     numbers = {child: number for number, child in enumerate(children)}

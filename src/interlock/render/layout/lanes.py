@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interlock.render.layout.crossings import Side
+from interlock.render.layout.crossings import BorderSide
 from interlock.render.layout.level import PORT_GAP
 
-Door = tuple[Side, float]
+Door = tuple[BorderSide, float]
 """On which side a line crosses a border, and where across the flow inside."""
 
 _NEAREST = 14.0

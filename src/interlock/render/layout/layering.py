@@ -112,7 +112,7 @@ class Layered:
     rows: list[list[int]]
 
 
-def layered(items: list[Item], links: list[Link], budget: Budget) -> Layered:
+def make_layers(items: list[Item], links: list[Link], budget: Budget) -> Layered:
     """Items and links on layers, with a vertex for every layer a link passes and its label on the first odd one."""
     turned = against([item.role for item in items], [(link.source, link.target) for link in links])
     arcs = [

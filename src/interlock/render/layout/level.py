@@ -81,7 +81,7 @@ class Link:
 
 
 @dataclass(slots=True, kw_only=True)
-class Laid:
+class LevelLayout:
     """A level with places: of items (the corner where both coordinates are least), of lines, of labels."""
 
     across: float

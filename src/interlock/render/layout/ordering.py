@@ -74,7 +74,7 @@ def _end(items: list[Item], vertex: int, link: int) -> float:
     return 0.9 * (items[vertex].pins[link] / items[vertex].across - 0.5)
 
 
-def ordered(made: Layered, items: list[Item], budget: Budget) -> tuple[list[list[int]], int]:
+def order_layers(made: Layered, items: list[Item], budget: Budget) -> tuple[list[list[int]], int]:
     """The vertices of each layer in order, and how many links cross."""
     levels = _Levels(made, items, budget)
     best, least = [list(row) for row in levels.rows], levels.all_crossings()

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from interlock.render.layout.box_layout import PADDING, Plate
-from interlock.render.shapes.boxes import Box, Note, Tree
+from interlock.render.layout.box_layout import PADDING, BoxLayout
+from interlock.render.shapes.boxes import Box, BoxTree, Note
 from interlock.render.shapes.geometry import Area, Frame, Picture
 from interlock.render.shapes.text_metrics import MARGIN, header_size
 
@@ -20,7 +20,7 @@ _SHAPE = 1.6
 _INDENT = "  "
 
 
-def outline_text(tree: Tree, *, active: frozenset[str] = frozenset(), visited: frozenset[str] = frozenset()) -> str:
+def outline_text(tree: BoxTree, *, active: frozenset[str] = frozenset(), visited: frozenset[str] = frozenset()) -> str:
     """The chart as an indented tree of names, each with where its transitions lead; `●` is active, `○` was visited."""
     lines = []
     leading = _leading(tree)
@@ -40,7 +40,7 @@ def _kind(box: Box) -> str:
     return words.get(box.kind, "") + hidden
 
 
-def _leading(tree: Tree) -> dict[str, list[Note]]:
+def _leading(tree: BoxTree) -> dict[str, list[Note]]:
     """The transitions of every box as notes. What begins at a dot or a bar is told by the box it belongs to."""
     ends: dict[str, list[str]] = {}
     for wire in tree.wires:
@@ -61,10 +61,10 @@ def _leading(tree: Tree) -> dict[str, list[Note]]:
     return found
 
 
-def outline(tree: Tree, trouble: str) -> Picture:
+def outline(tree: BoxTree, trouble: str) -> Picture:
     """The chart as nested boxes without lines. `trouble` says why."""
     leading = _leading(tree)
-    plates: dict[str, Plate] = {}
+    plates: dict[str, BoxLayout] = {}
     for key, box in reversed(tree.boxes.items()):
         if box.kind in ("initial", "fork"):
             continue
@@ -83,12 +83,12 @@ def outline(tree: Tree, trouble: str) -> Picture:
     )
 
 
-def _packed(box: Box, inside: list[Plate]) -> Plate:
+def _packed(box: Box, inside: list[BoxLayout]) -> BoxLayout:
     """A box with its children in rows, one after the other."""
     width, height = header_size(box)
     if not inside:
-        return Plate(box=box, width=width, height=height)
-    plate = Plate(box=box, width=0.0, height=0.0)
+        return BoxLayout(box=box, width=width, height=height)
+    plate = BoxLayout(box=box, width=0.0, height=0.0)
     area = math.fsum((each.width + _GAP) * (each.height + _GAP) for each in inside)
     limit = max(math.sqrt(area * _SHAPE), *(each.width for each in inside))
     x, y, row, right = PADDING, height + _GAP, 0.0, 0.0
@@ -101,7 +101,7 @@ def _packed(box: Box, inside: list[Plate]) -> Plate:
     return plate
 
 
-def _frames(root: Plate) -> Iterator[Frame]:
+def _frames(root: BoxLayout) -> Iterator[Frame]:
     stack = [(MARGIN, MARGIN, root)]
     while stack:
         x, y, plate = stack.pop()

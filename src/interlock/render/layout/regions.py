@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import fsum
 
-from interlock.render.layout.box_layout import Plate, stretched, title_place
-from interlock.render.layout.crossings import Piece, Ways
+from interlock.render.layout.box_layout import BoxLayout, stretched, title_place
+from interlock.render.layout.crossings import Crossings, Segment
 from interlock.render.layout.level import BEND_MARGIN, PORT_GAP, TRACK
 from interlock.render.layout.ports import free_spot, port_range
 from interlock.render.shapes.boxes import Box
@@ -22,7 +22,9 @@ _CLEARANCE = 8.0
 _TITLE_ROUNDS = 6
 
 
-def regions(box: Box, ways: Ways, region: Callable[[str, float], Plate], *, down: bool, lead: float) -> Plate:
+def regions(
+    box: Box, ways: Crossings, region: Callable[[str, float], BoxLayout], *, down: bool, lead: float
+) -> BoxLayout:
     """A parallel state laid out. `region` lays out one of its regions, with room kept free before its content."""
     plates = [region(child, 0.0) for child in box.children]
     pieces = ways.pieces.get(box.key, [])
@@ -48,14 +50,14 @@ def regions(box: Box, ways: Ways, region: Callable[[str, float], Plate], *, down
     return _joined(box, ways, plates, pieces, (title, width, height), down=down)
 
 
-def _is_door(box: Box, ways: Ways, piece: Piece) -> bool:
+def _is_door(box: Box, ways: Crossings, piece: Segment) -> bool:
     return None in (piece.source, piece.target) and ways.sides[box.key, piece.wire] == "top"
 
 
 class _Spots:
     """Where, across the flow, the pieces of a parallel state's level meet its regions."""
 
-    def __init__(self, box: Box, plates: list[Plate], pieces: list[Piece], *, down: bool, before: float) -> None:
+    def __init__(self, box: Box, plates: list[BoxLayout], pieces: list[Segment], *, down: bool, before: float) -> None:
         self._found: dict[tuple[int, str], float] = {}
         starts, here = {}, before
         for child, plate in zip(box.children, plates, strict=True):
@@ -74,10 +76,10 @@ class _Spots:
                     taken.append(spot)
                 self._found[piece.wire, child] = start + spot
 
-    def at(self, piece: Piece, child: str) -> float:
+    def at(self, piece: Segment, child: str) -> float:
         return self._found[piece.wire, child]
 
-    def port(self, piece: Piece) -> float:
+    def port(self, piece: Segment) -> float:
         """Where a piece that reaches the state's own border does so: straight on from its region."""
         child = piece.target if piece.source is None else piece.source
         assert child is not None
@@ -85,8 +87,14 @@ class _Spots:
 
 
 def _joined(
-    box: Box, ways: Ways, plates: list[Plate], pieces: list[Piece], header: tuple[float, float, float], *, down: bool
-) -> Plate:
+    box: Box,
+    ways: Crossings,
+    plates: list[BoxLayout],
+    pieces: list[Segment],
+    header: tuple[float, float, float],
+    *,
+    down: bool,
+) -> BoxLayout:
     """The plate of the state around its regions."""
     title, width, height = header
     if down:
@@ -106,7 +114,7 @@ def _joined(
     channel = BEND_MARGIN + (count - 1) * TRACK + _CHANNEL_MARGIN if count else 0.0
     across = fsum(each.across(down=down) for each in plates)
     size = (across, end + channel) if down else (end + channel, height + across)
-    plate = Plate(box=box, width=size[0], height=size[1], title=title)
+    plate = BoxLayout(box=box, width=size[0], height=size[1], title=title)
     here = 0.0 if down else height
     for each in plates:
         plate.inside.append((here, height, each) if down else (0.0, here, each))
@@ -126,7 +134,7 @@ def _joined(
     return plate
 
 
-def _rows(pieces: list[Piece], spots: _Spots) -> dict[int, int]:
+def _rows(pieces: list[Segment], spots: _Spots) -> dict[int, int]:
     """The row of every piece between regions: short ones nearest, those that meet apart."""
     spans = []
     for piece in pieces:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interlock.render.layout.coordinates import Placed, placed
-from interlock.render.layout.layering import Layered, layered
-from interlock.render.layout.level import BEND_MARGIN, STRAIGHT_MARGIN, TRACK, Budget, Item, Laid, Link
-from interlock.render.layout.ordering import ordered
+from interlock.render.layout.coordinates import Placed, place_items
+from interlock.render.layout.layering import Layered, make_layers
+from interlock.render.layout.level import BEND_MARGIN, STRAIGHT_MARGIN, TRACK, Budget, Item, LevelLayout, Link
+from interlock.render.layout.ordering import order_layers
 
 _CLEARANCE = 8.0
 _NEAR = 5.0
@@ -40,11 +40,11 @@ class Bend:
         return max(self.above, self.below)
 
 
-def laid(items: list[Item], links: list[Link], budget: Budget) -> Laid:
+def route_level(items: list[Item], links: list[Link], budget: Budget) -> LevelLayout:
     """A level with places for its items, lines and labels; the least coordinates are nought."""
-    made = layered(items, links, budget)
-    rows, _ = ordered(made, items, budget)
-    spots = placed(made, items, rows, budget)
+    made = make_layers(items, links, budget)
+    rows, _ = order_layers(made, items, budget)
+    spots = place_items(made, items, rows, budget)
     gaps = _gaps(made, spots, len(rows), budget)
     starts, ends, tracks = _along(made, rows, gaps)
     least = min(
@@ -58,7 +58,7 @@ def laid(items: list[Item], links: list[Link], budget: Budget) -> Laid:
         for each, item in enumerate(items)
     ]
     lines = _lines(made, items, spots, middle, tracks)
-    return Laid(
+    return LevelLayout(
         across=most - least,
         along=ends[-1] if ends else 0.0,
         places=places,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import fsum
 
-from interlock.render.layout.box_layout import Plate, stretched
+from interlock.render.layout.box_layout import BoxLayout, stretched
 from interlock.render.shapes.geometry import Point
 
 _DEPTH = 18.0
@@ -19,18 +19,18 @@ _MARGIN = 8.0
 
 
 @dataclass(slots=True)
-class Loop:
+class SelfLoop:
     """A plate, perhaps grown, with its loops: the room they need; of each wire the points and its label's corner."""
 
-    plate: Plate
+    plate: BoxLayout
     beyond: float
     lines: list[tuple[int, list[Point], Point]]
 
 
-def loops(plate: Plate, wires: list[tuple[int, tuple[float, float]]], *, down: bool) -> Loop:
+def make_self_loops(plate: BoxLayout, wires: list[tuple[int, tuple[float, float]]], *, down: bool) -> SelfLoop:
     """The loops of one box, each given with the size of its label."""
     if not wires:
-        return Loop(plate, 0.0, [])
+        return SelfLoop(plate, 0.0, [])
     pitches = [max(_PITCH, (height if down else width) + _MARGIN) for _, (width, height) in wires]
     needed = fsum(pitches) + 2 * _MARGIN
     if down and plate.height < needed:
@@ -49,4 +49,4 @@ def loops(plate: Plate, wires: list[tuple[int, tuple[float, float]]], *, down: b
         lines.append((wire, points, label))
         here += pitch
     room = max(width if down else height for _, (width, height) in wires)
-    return Loop(plate, _DEPTH + room + 9.0, lines)
+    return SelfLoop(plate, _DEPTH + room + 9.0, lines)

@@ -20,7 +20,7 @@ from typing import Literal
 from interlock.model.chart import Chart, State, Transition
 from interlock.model.document.actions import Block, guard_text
 from interlock.render.labels import block_text, blocks_lines, clipped, event_text, invoke_line, value_text
-from interlock.render.saga_bookkeeping import without_notes
+from interlock.render.saga_bookkeeping import hide_bookkeeping
 
 BoxKind = Literal["state", "group", "parallel", "niche", "final", "history", "initial", "choice", "fork"]
 Mark = Literal["", "added", "removed", "changed"]
@@ -80,7 +80,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
+class BoxTree:
     """Boxes by key in document order, the root first, and the wires between them."""
 
     title: str
@@ -112,14 +112,14 @@ def state_key(state: str) -> str:
     return f"s/{state}"
 
 
-def tree(chart: Chart) -> Tree:
+def make_box_tree(chart: Chart) -> BoxTree:
     """The boxes and wires of a chart."""
-    chart = without_notes(chart)
+    chart = hide_bookkeeping(chart)
     boxes: dict[str, Box] = {}
     for state in chart.states:
         for box in _boxes(chart, state):
             boxes[box.key] = box
-    made = Tree(title=clipped(f"{chart.kind} {chart.label or ''}"), boxes=boxes, wires=())
+    made = BoxTree(title=clipped(f"{chart.kind} {chart.label or ''}"), boxes=boxes, wires=())
     wires: list[Wire] = []
     for state in chart.states:
         for source, targets, label, dashed in _arrows(chart, state):
@@ -309,7 +309,9 @@ def _content(block: Block) -> Label | None:
     return Label(actions=clipped(f"/ {block_text(block)}")) if block else None
 
 
-def _wired(made: Tree, source: str, targets: tuple[str, ...], label: Label | None, *, dashed: bool) -> Iterator[Wire]:
+def _wired(
+    made: BoxTree, source: str, targets: tuple[str, ...], label: Label | None, *, dashed: bool
+) -> Iterator[Wire]:
     """One arrow as wires; with several targets it runs to a bar, and from there to each of them."""
     labels = () if label is None else (label,)
     if len(targets) == 1:
@@ -336,7 +338,7 @@ def merged(wires: Iterable[Wire]) -> tuple[Wire, ...]:
     return tuple(found.values())
 
 
-def drawable(made: Tree) -> Tree:
+def drawable(made: BoxTree) -> BoxTree:
     """The tree with notes for those wires that have no way in it: boxes that were shut or joined may leave such."""
     boxes, wires = dict(made.boxes), []
     for wire in made.wires:
@@ -349,7 +351,7 @@ def drawable(made: Tree) -> Tree:
     return replace(made, boxes=boxes, wires=tuple(wires))
 
 
-def _has_way(made: Tree, wire: Wire) -> bool:
+def _has_way(made: BoxTree, wire: Wire) -> bool:
     """Whether a wire can be drawn: in the level of a parallel state it must begin inside a region, or end in one.
 
     The same question as of `_has_room`: a box on its way must have layers.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from interlock.render.shapes.boxes import Box, Tree, drawable, merged
+from interlock.render.shapes.boxes import Box, BoxTree, drawable, merged
 
 STATES_SHOWN_MAX = 60
 """States in one picture, unless the caller says how deep to draw: more cannot be read at one glance."""
 
 
-def collapsed(tree: Tree, *, depth: int | None = None, states: frozenset[str] = frozenset()) -> Tree:
+def collapse_boxes(tree: BoxTree, *, depth: int | None = None, states: frozenset[str] = frozenset()) -> BoxTree:
     """The tree with boxes shut: those of the states named, and those at `depth` levels below the root.
 
     Without a depth as many levels are drawn as the states shown allow.
@@ -35,19 +35,19 @@ def _holds(box: Box) -> bool:
     return box.kind in ("group", "parallel")
 
 
-def _depth(tree: Tree, key: str) -> int:
+def _depth(tree: BoxTree, key: str) -> int:
     return sum(1 for each in tree.above(key) if tree.boxes[each].kind != "niche")
 
 
-def _at(tree: Tree, depth: int) -> list[str]:
+def _at(tree: BoxTree, depth: int) -> list[str]:
     return [key for key, box in tree.boxes.items() if _holds(box) and _depth(tree, key) == depth]
 
 
-def _shown(tree: Tree) -> int:
+def _shown(tree: BoxTree) -> int:
     return sum(1 for box in tree.boxes.values() if box.state is not None) - 1
 
 
-def _shut(tree: Tree, keys: list[str]) -> Tree:
+def _shut(tree: BoxTree, keys: list[str]) -> BoxTree:
     if not keys:
         return tree
     chosen = set(keys)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from interlock.render.shapes.boxes import Box, BoxKind, Label, Mark, Tree, Wire, drawable
+from interlock.render.shapes.boxes import Box, BoxKind, BoxTree, Label, Mark, Wire, drawable
 
 _HOLDERS = ("group", "parallel", "niche")
 _RINGS = ("group", "niche")
@@ -17,7 +17,7 @@ _HOMES = {"initial": ("group",), "fork": ("group",), "niche": ("parallel",), "fi
 """What is no plain state fits into some boxes only; where the box around it has become another, it is left out."""
 
 
-def compared(old: Tree, new: Tree) -> Tree:
+def compare_trees(old: BoxTree, new: BoxTree) -> BoxTree:
     """Both trees in one."""
     keys = [*new.boxes, *(key for key in old.boxes if key not in new.boxes)]
     boxes = {key: _box(old.boxes.get(key), new.boxes.get(key)) for key in keys}
@@ -27,10 +27,10 @@ def compared(old: Tree, new: Tree) -> Tree:
         boxes[key] = replace(boxes[key], children=children, kind=_kind(boxes[key], old.boxes.get(key), children))
     fitting = _fitting(boxes, new.root.key)
     wires = tuple(wire for wire in _wires(old, new) if wire.source in fitting and wire.target in fitting)
-    return drawable(Tree(title=new.title, boxes=fitting, wires=wires))
+    return drawable(BoxTree(title=new.title, boxes=fitting, wires=wires))
 
 
-def _children(tree: Tree, key: str) -> tuple[str, ...]:
+def _children(tree: BoxTree, key: str) -> tuple[str, ...]:
     return tree.boxes[key].children if key in tree.boxes else ()
 
 
@@ -73,7 +73,7 @@ def _fitting(boxes: dict[str, Box], root: str) -> dict[str, Box]:
     return found
 
 
-def _wires(old: Tree, new: Tree) -> list[Wire]:
+def _wires(old: BoxTree, new: BoxTree) -> list[Wire]:
     """The wires of both trees, those of the new one first."""
     before = {_ends(wire): wire for wire in old.wires}
     after = {_ends(wire): wire for wire in new.wires}

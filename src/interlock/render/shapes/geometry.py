@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from interlock.render.shapes.boxes import Box, Tree, Wire
+from interlock.render.shapes.boxes import Box, BoxTree, Wire
 from interlock.render.shapes.text_metrics import Line
 
 Point = tuple[float, float]
@@ -61,7 +61,7 @@ class Path:
 class Picture:
     """Everything that is painted, outer frames before what they hold. `trouble` says why it is only an outline."""
 
-    tree: Tree
+    tree: BoxTree
     width: float
     height: float
     frames: tuple[Frame, ...]

@@ -16,15 +16,15 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from interlock.errors import ConflictError, CorruptionError, UsageError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import PAGE_MAX, Append, Archive, Query, Releasing, Row, Store
-from interlock.runtime.chart_registry import Charts
-from interlock.runtime.history.replay import replayed
+from interlock.ports.store import PAGE_MAX, Append, EntityQuery, EntityRow, JournalArchive, JournalRelease, Store
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.history.replay import replay
 from interlock.runtime.history.verify import verify_entity
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class RetentionRule(Struct, frozen=True, kw_only=True):
     """Which entities: of a kind, ended in a state, and that longer ago than a time."""
 
     kind: str
@@ -32,7 +32,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     entered_before_ms: int
 
 
-class Archived(Struct, frozen=True, omit_defaults=True):
+class ArchivedEntity(Struct, frozen=True, omit_defaults=True):
     """What became of one entity.
 
     `archived` is `yes`, `before` (an earlier run did it), `would` (a dry run) or `no`; `reason` says why not.
@@ -51,17 +51,17 @@ journals are archived: a chain begins with its tenant."""
 
 
 async def archive(
-    store: Store, charts: Charts, rule: Rule, opened: Opener, *, dry_run: bool = False
-) -> AsyncIterator[Archived]:
+    store: Store, charts: ChartRegistry, rule: RetentionRule, opened: Opener, *, dry_run: bool = False
+) -> AsyncIterator[ArchivedEntity]:
     """Take the journals of all entities of a rule to their months, one after the other. `opened` owns what it opens.
 
     Raises UsageError when this store cannot release journals, or that one cannot take them.
     """
-    if not isinstance(store, Releasing):
+    if not isinstance(store, JournalRelease):
         raise UsageError("this store keeps its journals: it releases none", code="archive.source")
     cursor: str | None = None
     while True:  # ends with the last page
-        query = Query(
+        query = EntityQuery(
             kind=rule.kind,
             state=rule.state,
             entered_before_ms=rule.entered_before_ms,
@@ -82,38 +82,40 @@ def month(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m")
 
 
-async def _archived(store: Store, charts: Charts, row: Row, opened: Opener, *, dry_run: bool) -> Archived:
+async def _archived(
+    store: Store, charts: ChartRegistry, row: EntityRow, opened: Opener, *, dry_run: bool
+) -> ArchivedEntity:
     where = month(row.changed_ms)
     proof = await verify_entity(store, charts, row.entity)
     if proof.archive is not None:
-        return Archived(row.entity, "before", where)
+        return ArchivedEntity(row.entity, "before", where)
     if proof.problem is not None:
-        return Archived(row.entity, "no", where, proof.entries, proof.problem.message)
+        return ArchivedEntity(row.entity, "no", where, proof.entries, proof.problem.message)
     if dry_run:
-        return Archived(row.entity, "would", where, proof.entries)
+        return ArchivedEntity(row.entity, "would", where, proof.entries)
     target, address = await opened(where)
     try:
         head = await _adopted(store, charts, row.entity, proof.entries, target)
     except (ConflictError, CorruptionError) as error:
-        return Archived(row.entity, "no", where, proof.entries, error.message)
+        return ArchivedEntity(row.entity, "no", where, proof.entries, error.message)
     if head != proof.head:
-        return Archived(row.entity, "no", where, proof.entries, "the archive's copy ends with another hash")
-    assert isinstance(store, Releasing)
+        return ArchivedEntity(row.entity, "no", where, proof.entries, "the archive's copy ends with another hash")
+    assert isinstance(store, JournalRelease)
     if not await store.release(row.entity, version=proof.entries, archive=address):
-        return Archived(row.entity, "no", where, proof.entries, "it went on meanwhile")
-    return Archived(row.entity, "yes", where, proof.entries)
+        return ArchivedEntity(row.entity, "no", where, proof.entries, "it went on meanwhile")
+    return ArchivedEntity(row.entity, "yes", where, proof.entries)
 
 
-async def _adopted(store: Store, charts: Charts, entity: str, version: int, target: Store) -> str | None:
+async def _adopted(store: Store, charts: ChartRegistry, entity: str, version: int, target: Store) -> str | None:
     """Bring the records of an entity to another store, page by page; gives the hash of the last one read back there."""
-    if not isinstance(target, Archive):
+    if not isinstance(target, JournalArchive):
         raise UsageError("this store takes no journals of others", code="archive.target", hint="use file:///folder")
     after, snapshot = 0, None
     while after < version:
         records = await store.read(entity, after=after, limit=min(PAGE_MAX, version - after))
         if not records:
             return None
-        snapshot = replayed(charts, entity, snapshot, (each.entry for each in records))
+        snapshot = replay(charts, entity, snapshot, (each.entry for each in records))
         assert snapshot is not None
         await target.adopt(_append(charts, snapshot, records), records)
         after = records[-1].version
@@ -121,7 +123,7 @@ async def _adopted(store: Store, charts: Charts, entity: str, version: int, targ
     return last[0].head if last else None
 
 
-def _append(charts: Charts, snapshot: Snapshot, records: tuple[Record, ...]) -> Append:
+def _append(charts: ChartRegistry, snapshot: Snapshot, records: tuple[JournalRecord, ...]) -> Append:
     """What the last of these records leads to."""
     entry = records[-1].entry
     states = charts.of(snapshot).active(snapshot)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from interlock.errors import CorruptionError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import PAGE_MAX, Store
 
 
-async def sound_records(store: Store, entity: str, *, after: int = 0) -> AsyncIterator[tuple[Record, ...]]:
+async def read_until_damage(store: Store, entity: str, *, after: int = 0) -> AsyncIterator[tuple[JournalRecord, ...]]:
     """The records after a version, page by page; of a damaged journal those before the damage, then CorruptionError."""
     while True:  # ends with the journal, or with its damage
         try:
@@ -29,9 +29,9 @@ async def sound_records(store: Store, entity: str, *, after: int = 0) -> AsyncIt
         after = records[-1].version
 
 
-async def before_damage(store: Store, entity: str, *, after: int) -> tuple[Record, ...]:
+async def before_damage(store: Store, entity: str, *, after: int) -> tuple[JournalRecord, ...]:
     """The records of a page before the one that does not read."""
-    good: tuple[Record, ...] = ()
+    good: tuple[JournalRecord, ...] = ()
     low, high = 0, PAGE_MAX
     while low < high - 1:  # `low` can be read, `high` cannot
         middle = (low + high) // 2

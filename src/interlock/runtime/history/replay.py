@@ -16,10 +16,10 @@ from interlock.kernel.step import Kernel
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 
 
-def replayed(charts: Charts, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]) -> Snapshot | None:
+def replay(charts: ChartRegistry, entity: str, snapshot: Snapshot | None, entries: Iterable[Entry]) -> Snapshot | None:
     """The snapshot after these entries, each by the revision that wrote it, or one compatible with that.
 
     Raises CorruptionError at a divergence, UnavailableError at one from another revision than the entry's.
@@ -27,7 +27,7 @@ def replayed(charts: Charts, entity: str, snapshot: Snapshot | None, entries: It
     kind = entity.partition("/")[0]
     for entry in entries:
         kernel = charts.revision(kind, entry.revision)
-        snapshot = repeated(kernel, entity, snapshot, entry).snapshot
+        snapshot = repeat_step(kernel, entity, snapshot, entry).snapshot
         if snapshot.version != entry.version or snapshot.configuration != entry.after:
             if kernel.chart.revision != entry.revision:
                 raise unproven(entity, entry, kernel)
@@ -47,7 +47,7 @@ def unproven(entity: str, entry: Entry, kernel: Kernel) -> UnavailableError:
     return UnavailableError(message, code="revision.unknown", hint="load the chart of that revision, too")
 
 
-def repeated(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
+def repeat_step(kernel: Kernel, entity: str, snapshot: Snapshot | None, entry: Entry) -> Step:
     """The step of an entry, done once more on the snapshot before it. Raises CorruptionError when there is none."""
     event = entry.event
     if event.name == CREATE:

@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator
 from msgspec.structs import replace
 
 from interlock.ports.clock import Clock, wait_to_poll
-from interlock.ports.journal_feed import Feed, Told
-from interlock.ports.store import PAGE_MAX, Query, Store
+from interlock.ports.journal_feed import FeedEntry, JournalFeed
+from interlock.ports.store import PAGE_MAX, EntityQuery, Store
 from interlock.stores.cursor import encode_cursor
 
 OVERLAP_MS = 5_000
@@ -30,9 +30,9 @@ SEEN_MAX = 100_000
 
 async def tail(
     store: Store, clock: Clock, *, kind: str | None, since_ms: int, follow: bool, poll_ms: int = 500
-) -> AsyncGenerator[Told, None]:
+) -> AsyncGenerator[FeedEntry, None]:
     """Entries from a time on; with `follow` without end, as they are kept."""
-    found = _by_number(store, since_ms) if isinstance(store, Feed) else _by_moves(store, clock, kind, since_ms)
+    found = _by_number(store, since_ms) if isinstance(store, JournalFeed) else _by_moves(store, clock, kind, since_ms)
     async for each in found:
         if each is None:
             if not follow:
@@ -42,7 +42,7 @@ async def tail(
             yield each
 
 
-async def _by_number(store: Feed, since_ms: int) -> AsyncGenerator[Told | None, None]:
+async def _by_number(store: JournalFeed, since_ms: int) -> AsyncGenerator[FeedEntry | None, None]:
     """What was kept, then None whenever nothing is left. An endless loop by intent."""
     after = await store.place_at(since_ms)
     while True:
@@ -55,13 +55,15 @@ async def _by_number(store: Feed, since_ms: int) -> AsyncGenerator[Told | None, 
         after = page.after
 
 
-async def _by_moves(store: Store, clock: Clock, kind: str | None, since_ms: int) -> AsyncGenerator[Told | None, None]:
+async def _by_moves(
+    store: Store, clock: Clock, kind: str | None, since_ms: int
+) -> AsyncGenerator[FeedEntry | None, None]:
     """What entities did that moved, then None whenever nothing is left. An endless loop by intent."""
     seen: OrderedDict[str, int] = OrderedDict()
     from_ms = since_ms
     while True:
         looked_ms = clock.now_ms()
-        told: list[Told] = []
+        told: list[FeedEntry] = []
         for each in (kind,) if kind is not None else await store.kinds():
             told += await _moved(store, each, from_ms, since_ms, seen)
         for one in sorted(told, key=lambda each: (each.entry.event.time_ms, each.entity, each.entry.version)):
@@ -72,10 +74,10 @@ async def _by_moves(store: Store, clock: Clock, kind: str | None, since_ms: int)
         yield None
 
 
-async def _moved(store: Store, kind: str, from_ms: int, since_ms: int, seen: OrderedDict[str, int]) -> list[Told]:
+async def _moved(store: Store, kind: str, from_ms: int, since_ms: int, seen: OrderedDict[str, int]) -> list[FeedEntry]:
     """The entries not seen yet of entities of a kind that entered a state since."""
-    query = Query(kind=kind, after=encode_cursor(from_ms, ""), limit=PAGE_MAX)
-    told: list[Told] = []
+    query = EntityQuery(kind=kind, after=encode_cursor(from_ms, ""), limit=PAGE_MAX)
+    told: list[FeedEntry] = []
     while True:
         page = await store.find(query)
         for row in page.rows:
@@ -85,7 +87,7 @@ async def _moved(store: Store, kind: str, from_ms: int, since_ms: int, seen: Ord
             after = max(0, row.version - ENTRIES_BACK_MAX) if last is None else last
             for record in await store.read(row.entity, after=after):
                 if record.entry.event.time_ms >= since_ms:
-                    told.append(Told(row.entity, record.entry))
+                    told.append(FeedEntry(row.entity, record.entry))
                 seen[row.entity] = record.version
         if page.after is None:
             return told

@@ -17,9 +17,9 @@ from interlock.errors import NotFoundError, UsageError
 from interlock.model.journal.entry import Entry
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import PAGE_MAX, Loaded, Store
-from interlock.runtime.chart_registry import Charts
-from interlock.runtime.history.readable import sound_records
-from interlock.runtime.history.replay import replayed
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.history.readable import read_until_damage
+from interlock.runtime.history.replay import replay
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -71,7 +71,7 @@ def _parsed(text: str) -> datetime:
         raise UsageError(f"`{text[:60]}` is no time of ISO 8601", code="at.malformed", hint=hint) from None
 
 
-async def state_at(store: Store, charts: Charts, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
+async def state_at(store: Store, charts: ChartRegistry, entity: str, loaded: Loaded | None, at: At) -> Snapshot:
     """The entity as it was. Raises NotFoundError when there was nothing then, CorruptionError when that is damaged."""
     wanted = moment(at)
     found: Snapshot | None = None
@@ -90,7 +90,7 @@ async def state_at(store: Store, charts: Charts, entity: str, loaded: Loaded | N
 
 async def pages(store: Store, entity: str, *, after: int = 0) -> AsyncIterator[tuple[Entry, ...]]:
     """The whole journal after a version, as many entries at a time as the store gives; then its damage, if any."""
-    async for records in sound_records(store, entity, after=after):
+    async for records in read_until_damage(store, entity, after=after):
         yield tuple(each.entry for each in records)
 
 
@@ -120,10 +120,10 @@ def _begins_before(loaded: Loaded, wanted: Moment) -> bool:
 
 
 def _until(
-    charts: Charts, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
+    charts: ChartRegistry, entity: str, snapshot: Snapshot | None, wanted: Moment, entries: Iterable[Entry]
 ) -> Snapshot | None:
     for entry in entries:
         if wanted.is_passed_by(entry):
             break
-        snapshot = replayed(charts, entity, snapshot, (entry,))
+        snapshot = replay(charts, entity, snapshot, (entry,))
     return snapshot

@@ -23,13 +23,13 @@ from interlock.errors import ArchivedError, CorruptionError, InterlockError, Not
 from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
-from interlock.ports.store import PAGE_MAX, Derived, Duplicate, Loaded, Names, Query, Store
-from interlock.runtime.chart_registry import Charts
+from interlock.ports.store import PAGE_MAX, DerivedRows, Duplicate, EntityNames, EntityQuery, Loaded, Store
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.history.readable import before_damage
-from interlock.runtime.history.replay import repeated, unproven
+from interlock.runtime.history.replay import repeat_step, unproven
 from interlock.runtime.request_checks import unknown_entity
 
 UNKNOWN, UNREAD = "entity.unknown", "journal.unread"
@@ -41,7 +41,7 @@ _UNKNOWN = Loaded(2**63, 0, None)
 """What stands for an entity that does not load: its journal is heard to where it ends."""
 
 
-class Problem(Struct, frozen=True, omit_defaults=True):
+class VerificationProblem(Struct, frozen=True, omit_defaults=True):
     """What is wrong with an entity: a stable code, the message, and the version it was found at when it is known."""
 
     code: str
@@ -54,7 +54,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
         return self.code not in UNPROVEN
 
 
-class Proof(Struct, frozen=True, omit_defaults=True):
+class Verification(Struct, frozen=True, omit_defaults=True):
     """What is proven of an entity: so many linked entries up to this hash, replayed or not, and the first problem.
 
     `archive` is the address of the archive, when its records were released to one: nothing was looked at there.
@@ -65,10 +65,10 @@ class Proof(Struct, frozen=True, omit_defaults=True):
     head: str | None = None
     replayed: bool = False
     archive: str | None = None
-    problem: Problem | None = None
+    problem: VerificationProblem | None = None
 
 
-async def verify_entity(store: Store, charts: Charts | None, entity: str) -> Proof:
+async def verify_entity(store: Store, charts: ChartRegistry | None, entity: str) -> Verification:
     """Check one entity; without charts its chain only. Raises NotFoundError when there is none, UnavailableError when
     the store as a whole does not answer.
     """
@@ -89,7 +89,7 @@ async def verify_entity(store: Store, charts: Charts | None, entity: str) -> Pro
                 break
             witness.hear(records)
     except ArchivedError as error:
-        return Proof(entity, archive=error.archive)
+        return Verification(entity, archive=error.archive)
     except CorruptionError as error:
         with suppress(UnavailableError):  # the damage is told all the same, only not as near to its place
             witness.hear(await before_damage(store, entity, after=witness.entries))
@@ -98,25 +98,25 @@ async def verify_entity(store: Store, charts: Charts | None, entity: str) -> Pro
         return await _unread(store, entity, error)
     if damage is not None:
         witness.fail(damage.code, damage.message)
-    if charts is not None and isinstance(store, Derived) and not witness.is_corrupt:
+    if charts is not None and isinstance(store, DerivedRows) and not witness.is_corrupt:
         for told in await store.differences(entity):
             witness.fail("store.beside", f"`{entity}`: {told}")
     return witness.proof()
 
 
-async def _unread(store: Store, entity: str, error: UnavailableError) -> Proof:
+async def _unread(store: Store, entity: str, error: UnavailableError) -> Verification:
     """What is said of an entity that cannot be read while the store answers. Where it does not, it raises."""
     await store.kinds()
-    return Proof(entity, problem=Problem(UNREAD, error.message))
+    return Verification(entity, problem=VerificationProblem(UNREAD, error.message))
 
 
-async def verify_store(store: Store, charts: Charts | None, *, now_ms: int) -> AsyncIterator[Proof]:
+async def verify_store(store: Store, charts: ChartRegistry | None, *, now_ms: int) -> AsyncIterator[Verification]:
     """Check every entity, kind by kind. `now_ms` is the time at the beginning.
 
     What moves while we look is listed again behind it, so of entities that moved since the beginning each is looked at
     once more at most, and the walk ends when it meets nothing new.
     """
-    if isinstance(store, Names):  # its lists would pass over what is damaged
+    if isinstance(store, EntityNames):  # its lists would pass over what is damaged
         for name in await store.names():
             proof = await _verify_named(store, charts, name)
             if proof is not None:
@@ -126,7 +126,7 @@ async def verify_store(store: Store, charts: Charts | None, *, now_ms: int) -> A
         moved: set[str] = set()
         cursor: str | None = None
         while True:  # ends with the last page, or with one that shows nothing new
-            page = await store.find(Query(kind=kind, after=cursor, limit=PAGE_MAX))
+            page = await store.find(EntityQuery(kind=kind, after=cursor, limit=PAGE_MAX))
             fresh = [each for each in page.rows if each.entity not in moved]
             moved |= {each.entity for each in fresh if each.entered_ms >= now_ms}
             for row in fresh:
@@ -134,15 +134,17 @@ async def verify_store(store: Store, charts: Charts | None, *, now_ms: int) -> A
             cursor = page.after
             if cursor is None or (page.rows and not fresh):
                 break
-    if charts is not None and isinstance(store, Derived):
+    if charts is not None and isinstance(store, DerivedRows):
         for told in await store.differences():
-            yield Proof("the store", problem=Problem("store.beside", told))
+            yield Verification("the store", problem=VerificationProblem("store.beside", told))
 
 
-async def _verify_named(store: Store, charts: Charts | None, name: str) -> Proof | None:
+async def _verify_named(store: Store, charts: ChartRegistry | None, name: str) -> Verification | None:
     """Check what has a name; None when it was begun and never written."""
     if "/" not in name:
-        return Proof(name, problem=Problem("entity.unreadable", "whose journal this is cannot be read from it"))
+        return Verification(
+            name, problem=VerificationProblem("entity.unreadable", "whose journal this is cannot be read from it")
+        )
     try:
         return await verify_entity(store, charts, name)
     except NotFoundError:
@@ -152,20 +154,20 @@ async def _verify_named(store: Store, charts: Charts | None, name: str) -> Proof
 class _Witness:
     """Hears the records of one entity in order, and says what they prove."""
 
-    def __init__(self, charts: Charts | None, entity: str, loaded: Loaded) -> None:
+    def __init__(self, charts: ChartRegistry | None, entity: str, loaded: Loaded) -> None:
         self._charts = charts
         self._entity = entity
         self._loaded = loaded
         self._snapshot: Snapshot | None = None
         self._head: str | None = None
-        self._problem: Problem | None = None
+        self._problem: VerificationProblem | None = None
         self.entries = 0
 
     @property
     def is_corrupt(self) -> bool:
         return self._problem is not None and self._problem.is_corruption
 
-    def hear(self, records: tuple[Record, ...]) -> None:
+    def hear(self, records: tuple[JournalRecord, ...]) -> None:
         """Take the next records; those after the version that was loaded were written meanwhile."""
         for record in records:
             if self.is_corrupt or self.entries == self._loaded.version:
@@ -181,28 +183,28 @@ class _Witness:
     def fail(self, code: str, message: str, version: int | None = None) -> None:
         """Note the first problem."""
         if not self.is_corrupt:
-            self._problem = Problem(code, message, version)
+            self._problem = VerificationProblem(code, message, version)
 
-    def _fail_at(self, record: Record, code: str, message: str) -> None:
+    def _fail_at(self, record: JournalRecord, code: str, message: str) -> None:
         self.fail(code, f"the journal of `{self._entity}` at version {record.version}: {message}", record.version)
 
-    def proof(self) -> Proof:
+    def proof(self) -> Verification:
         """What was proven."""
         if self.entries != self._loaded.version:  # damage without a chart, too
             message = f"`{self._entity}` is at version {self._loaded.version}, and its journal ends at {self.entries}"
             self.fail("journal.short", message, self.entries + 1)
         replayed = self._charts is not None and self._problem is None
-        return Proof(self._entity, self.entries, self._head, replayed, None, self._problem)
+        return Verification(self._entity, self.entries, self._head, replayed, None, self._problem)
 
-    def _replay(self, charts: Charts, record: Record) -> None:
+    def _replay(self, charts: ChartRegistry, record: JournalRecord) -> None:
         entry = record.entry
         try:
             kernel = charts.revision(self._entity.partition("/")[0], entry.revision)
         except (NotFoundError, UnavailableError) as error:
-            self._problem = Problem(error.code, error.message, record.version)
+            self._problem = VerificationProblem(error.code, error.message, record.version)
             return
         try:
-            step = repeated(kernel, self._entity, self._snapshot, entry)
+            step = repeat_step(kernel, self._entity, self._snapshot, entry)
         except InterlockError as error:
             self._diverges(kernel, record, f"the step fails: {error.message}")
             return
@@ -211,13 +213,13 @@ class _Witness:
             self._diverges(kernel, record, found)
         self._snapshot = step.snapshot
 
-    def _diverges(self, kernel: Kernel, record: Record, found: str) -> None:
+    def _diverges(self, kernel: Kernel, record: JournalRecord, found: str) -> None:
         """A step, done again, gives something else. Only the chart that wrote the entry can call that damage."""
         if kernel.chart.revision == record.entry.revision:
             self._fail_at(record, "journal.divergence", found)
             return
         error = unproven(self._entity, record.entry, kernel)
-        self._problem = Problem(error.code, error.message, record.version)
+        self._problem = VerificationProblem(error.code, error.message, record.version)
 
     def _snapshot_difference(self, snapshot: Snapshot) -> str | None:
         """How the stored snapshot differs from the replayed one, if it is of this version."""

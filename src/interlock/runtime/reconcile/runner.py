@@ -20,23 +20,23 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from interlock.effects.retry import failed_by
-from interlock.effects.user_functions import answer_of, called
+from interlock.effects.retry import failure_from
+from interlock.effects.user_functions import call_in_loop, result_of
 from interlock.errors import ConflictError, InterlockError, NotFoundError, RejectedError, UnavailableError, UsageError
 from interlock.model.keys import reconcile_key
 from interlock.model.limits import LEASE_MS, RECONCILE_PAGE, RECONCILE_PASS_MAX, STOP_MS_MAX
-from interlock.ports.admission import Pass
+from interlock.ports.admission import AdmissionPermit
 from interlock.ports.clock import wait_to_poll
 from interlock.ports.leases import Lease, LeaseStore
-from interlock.ports.reconcile import Answer, Reconciler, Seen
-from interlock.ports.store import Query, Row
+from interlock.ports.reconcile import Reconciler, ReconcileRequest, ReconcileResult
+from interlock.ports.store import EntityQuery, EntityRow
 from interlock.runtime.reconcile.queue import KeyedQueue
 from interlock.runtime.runtime import Runtime
 
 _log = logging.getLogger("interlock.reconcile")
 
 
-class Passed(Struct, frozen=True):
+class PassReport(Struct, frozen=True):
     """What one pass came to: entities asked about, answers given, entities that had moved on, and failures."""
 
     asked: int = 0
@@ -46,7 +46,7 @@ class Passed(Struct, frozen=True):
     duration_ms: int = 0
 
 
-class Reconciling:
+class ReconcilerGroup:
     """Runs the reconcilers of a runtime, from `start` to `stop`."""
 
     def __init__(self, runtime: Runtime, reconcilers: tuple[Reconciler, ...], *, lease_ms: int = LEASE_MS) -> None:
@@ -54,7 +54,9 @@ class Reconciling:
             message = f"a {type(runtime.store).__name__} keeps no leases"
             raise UnavailableError(message, code="store.leases", hint="run reconcilers on a store that keeps them")
         owner = runtime.clock.token()
-        self._runners = [Runner(runtime, runtime.store, each, owner=owner, lease_ms=lease_ms) for each in reconcilers]
+        self._runners = [
+            ReconcilerLoop(runtime, runtime.store, each, owner=owner, lease_ms=lease_ms) for each in reconcilers
+        ]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -69,7 +71,7 @@ class Reconciling:
         await asyncio.gather(*(each.give_back() for each in self._runners))
 
 
-class Runner:
+class ReconcilerLoop:
     """The loop of one reconciler in one process."""
 
     def __init__(
@@ -83,11 +85,11 @@ class Runner:
         self._clock = runtime.clock
         self._lease: Lease | None = None
         self._until_ms = 0
-        self._queue: KeyedQueue[Row] = KeyedQueue(rate=reconciler.rate)
+        self._queue: KeyedQueue[EntityRow] = KeyedQueue(rate=reconciler.rate)
         self._running: set[asyncio.Task[None]] = set()
         self._counts: Counter[str] = Counter()
         self._cursor: str | None = None
-        self.last = Passed()
+        self.last = PassReport()
 
     # Who runs
 
@@ -162,7 +164,7 @@ class Runner:
         reconciler, listed = self._reconciler, 0
         before_ms = self._clock.now_ms() - reconciler.older_ms
         while listed < RECONCILE_PASS_MAX:
-            query = Query(
+            query = EntityQuery(
                 kind=reconciler.kind,
                 state=reconciler.state,
                 entered_before_ms=before_ms + 1,
@@ -209,9 +211,9 @@ class Runner:
 
     # One entity
 
-    async def _asked(self, entity: str, row: Row) -> None:
+    async def _asked(self, entity: str, row: EntityRow) -> None:
         """Ask about one entity, and give it the answer."""
-        permit: Pass | None = nullcontext() if self._runtime.door is None else self._runtime.door.try_enter()
+        permit: AdmissionPermit | None = nullcontext() if self._runtime.door is None else self._runtime.door.try_enter()
         if permit is None:  # the process is to stop
             self._queue.done(entity)
             return
@@ -227,7 +229,7 @@ class Runner:
             else:
                 self._queue.done(entity)
 
-    async def _outcome(self, row: Row) -> str:
+    async def _outcome(self, row: EntityRow) -> str:
         try:
             snapshot = await self._runtime.state(row.entity)
         except NotFoundError:
@@ -235,7 +237,7 @@ class Runner:
         if snapshot.version != row.version:
             return "moved"  # whether it still rests too long is for the next pass to say
         desired = None if self._reconciler.desired is None else _at(snapshot.context, self._reconciler.desired)
-        seen = Seen(
+        seen = ReconcileRequest(
             row.entity,
             row.version,
             row.configuration,
@@ -247,18 +249,18 @@ class Runner:
         answer = self._answer(seen, await self._called(seen))
         return "content" if answer is None else await self._given(seen, answer)
 
-    def _answer(self, seen: Seen, found: Any) -> Answer | None:
+    def _answer(self, seen: ReconcileRequest, found: Any) -> ReconcileResult | None:
         """What the function wants the entity to have. Raises RejectedError when that is no answer."""
         if self._reconciler.desired is not None:
             if found == seen.desired:
                 return None
-            return Answer(self._reconciler.drift, {"desired": seen.desired, "observed": found})
-        if found is None or isinstance(found, Answer):
+            return ReconcileResult(self._reconciler.drift, {"desired": seen.desired, "observed": found})
+        if found is None or isinstance(found, ReconcileResult):
             return found
         hint = "return interlock.Answer(event, payload), or None"
         raise RejectedError(f"{found!r:.60} is no answer", code="reconcile.answer", hint=hint)
 
-    async def _given(self, seen: Seen, answer: Answer) -> str:
+    async def _given(self, seen: ReconcileRequest, answer: ReconcileResult) -> str:
         name = self._reconciler.name
         if self._lease is None or self._until_ms <= self._clock.now_ms():
             return "moved"  # to another runner, which asks again
@@ -282,14 +284,14 @@ class Runner:
             raise RejectedError(message, code="reconcile.refused", hint="let the chart take it, from the role `system`")
         return "answered"
 
-    async def _called(self, seen: Seen) -> Any:
+    async def _called(self, seen: ReconcileRequest) -> Any:
         """What the function gives. Raises UnavailableError when it takes too long; then it is stopped."""
-        work = asyncio.ensure_future(called(self._reconciler.function, seen))
+        work = asyncio.ensure_future(call_in_loop(self._reconciler.function, seen))
         late = asyncio.ensure_future(self._clock.sleep_ms(self._reconciler.timeout_ms))
         try:
             await asyncio.wait({work, late}, return_when=asyncio.FIRST_COMPLETED)
             if work.done() and not work.cancelled():
-                return answer_of(work)
+                return result_of(work)
         finally:
             late.cancel()
             await self._stopped(work)
@@ -312,14 +314,14 @@ class Runner:
 
     def _tell(self, duration_ms: int) -> None:
         counts, self._counts = self._counts, Counter()
-        self.last = Passed(counts["asked"], counts["answered"], counts["moved"], counts["failed"], duration_ms)
+        self.last = PassReport(counts["asked"], counts["answered"], counts["moved"], counts["failed"], duration_ms)
         facts = {"reconciler": self._reconciler.name, "kind": self._reconciler.kind, **asdict(self.last)}
         _log.info("a reconciler looked", extra=facts)
 
     def _say(self, message: str, error: Exception, **facts: object) -> None:
         """Tell what went wrong; with its traceback when nobody expected it."""
         expected = isinstance(error, InterlockError)
-        facts |= {"reconciler": self._reconciler.name, "code": failed_by(error).code}
+        facts |= {"reconciler": self._reconciler.name, "code": failure_from(error).code}
         _log.warning(message, exc_info=None if expected else error, extra=facts)
 
 

@@ -14,19 +14,19 @@ import logging
 from collections.abc import Container
 from typing import Any
 
-from interlock.effects.timers import moved_by
+from interlock.effects.timers import shift_for_downtime
 from interlock.errors import NotFoundError, RejectedError, UnavailableError
 from interlock.model.driver_events import timer_fired, timer_moved
 from interlock.model.event import Event
 from interlock.model.journal.entry import Receipt
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.model.limits import CHILD_DEPTH_MAX, CLOCK_AHEAD_MS_MAX, TIMERS_MAX
 from interlock.model.snapshot import Parent, Snapshot, Timer
-from interlock.ports.delivery import Child, Fired
+from interlock.ports.delivery import Child, TimersFired
 from interlock.ports.work import Claim
 from interlock.runtime.children import child_context, child_entity
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.worker.downtime import Alive
+from interlock.runtime.worker.downtime import DowntimeMonitor
 
 _log = logging.getLogger("interlock.runtime")
 
@@ -34,10 +34,10 @@ _ANSWERED_LATE = "compensated"
 """The reason of an entry that calls the compensation of a deed which nobody waited for any more."""
 
 
-class Deliveries:
+class EntityDelivery:
     """Brings back to entities what their work came to."""
 
-    def __init__(self, runtime: Runtime, alive: Alive | None = None) -> None:
+    def __init__(self, runtime: Runtime, alive: DowntimeMonitor | None = None) -> None:
         self._runtime = runtime
         self._alive = alive
 
@@ -46,28 +46,28 @@ class Deliveries:
         return await self._runtime.is_here(entity)
 
     async def deliver(
-        self, entity: str, event: Event, *, key: str, answers: Place | None = None, fence: int | None = None
+        self, entity: str, event: Event, *, key: str, answers: WorkId | None = None, fence: int | None = None
     ) -> Receipt:
         """Give an entity an event of the driver's own."""
         return await self._runtime.deliver(entity, event, key=key, answers=answers, fence=fence)
 
-    async def fire(self, entity: str) -> Fired:
+    async def fire(self, entity: str) -> TimersFired:
         """Fire every timer that is due."""
-        fired: set[Place] = set()
-        waiting: dict[Place, int] = {}
-        refused: dict[Place, RejectedError] = {}
+        fired: set[WorkId] = set()
+        waiting: dict[WorkId, int] = {}
+        refused: dict[WorkId, RejectedError] = {}
         for _ in range(3 * TIMERS_MAX):  # each may be moved, twice, and each may fire
             try:
                 snapshot, last_ms = await self._runtime.timed(entity)
             except NotFoundError:
-                return Fired(frozenset(fired), {})
+                return TimersFired(frozenset(fired), {})
             if last_ms > self._runtime.clock.now_ms() + CLOCK_AHEAD_MS_MAX and await self._rebased(snapshot, refused):
                 continue
-            waiting = {Place("timer", each.version, each.ordinal): each.due_ms for each in snapshot.timers}
+            waiting = {WorkId("timer", each.version, each.ordinal): each.due_ms for each in snapshot.timers}
             timer = _due(snapshot, self._runtime.clock.now_ms(), refused)
             if timer is None:
                 break
-            place = Place("timer", timer.version, timer.ordinal)
+            place = WorkId("timer", timer.version, timer.ordinal)
             moved = await self._moved(entity, timer)
             try:
                 if moved is not None:
@@ -83,13 +83,13 @@ class Deliveries:
                 break
             if moved is None:
                 fired.add(place)
-        return Fired(frozenset(fired), waiting, refused)
+        return TimersFired(frozenset(fired), waiting, refused)
 
-    async def _rebased(self, snapshot: Snapshot, refused: dict[Place, RejectedError]) -> bool:
+    async def _rebased(self, snapshot: Snapshot, refused: dict[WorkId, RejectedError]) -> bool:
         """Move the first timer that counts from the future, to count from now; False when there is none."""
         now_ms = self._runtime.clock.now_ms()
         for timer in snapshot.timers:
-            place = Place("timer", timer.version, timer.ordinal)
+            place = WorkId("timer", timer.version, timer.ordinal)
             if timer.due_ms <= now_ms or place in refused:
                 continue
             since_ms = await self._since_ms(snapshot.entity, timer)
@@ -118,7 +118,7 @@ class Deliveries:
         if timer.restore == "deadline" or self._alive is None:
             return None
         since_ms = await self._since_ms(entity, timer)
-        moved = moved_by(await self._alive.downtimes(since_ms=since_ms), timer, since_ms)
+        moved = shift_for_downtime(await self._alive.downtimes(since_ms=since_ms), timer, since_ms)
         return None if moved is None else timer_moved(timer, due_ms=moved.due_ms, since_ms=moved.since_ms)
 
     async def is_compensation(self, claim: Claim) -> bool:
@@ -140,7 +140,7 @@ class Deliveries:
         answering = {states[each.state].id for saga in sagas for each in saga.compensations}
         return body["state"] in answering or all(each.id != body["state"] for each in states)
 
-    async def begin_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child:
+    async def begin_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child:
         """The child that an invoke asks for, created unless it is there."""
         above = await self._runtime.state(parent)
         await self._check_depth(above)
@@ -154,7 +154,7 @@ class Deliveries:
             raise RejectedError(f"`{entity}` was created by somebody else", code="child.taken")
         return child
 
-    async def find_child(self, parent: str, place: Place, payload: Any, *, restarts: int) -> Child | None:
+    async def find_child(self, parent: str, place: WorkId, payload: Any, *, restarts: int) -> Child | None:
         """The child that an invoke began, if it was begun."""
         try:
             above = await self._runtime.state(parent)
@@ -187,11 +187,11 @@ class Deliveries:
             raise RejectedError(f"charts invoke charts more than {CHILD_DEPTH_MAX} deep", code="invoke.depth")
 
 
-def _due(snapshot: Snapshot, now_ms: int, refused: Container[Place]) -> Timer | None:
+def _due(snapshot: Snapshot, now_ms: int, refused: Container[WorkId]) -> Timer | None:
     late = (each for each in snapshot.timers if each.due_ms <= now_ms)
-    due = [each for each in late if Place("timer", each.version, each.ordinal) not in refused]
+    due = [each for each in late if WorkId("timer", each.version, each.ordinal) not in refused]
     return min(due, key=lambda each: (each.due_ms, each.version, each.ordinal), default=None)
 
 
-def _key(entity: str, place: Place) -> str:
+def _key(entity: str, place: WorkId) -> str:
     return f"{entity}/{place.version}/{place.ordinal}"

@@ -21,7 +21,7 @@ from interlock.ports.leases import Downtime, LeaseStore
 _log = logging.getLogger("interlock.runtime")
 
 
-class Alive:
+class DowntimeMonitor:
     """Notes that this worker is alive, from `begin` to `end`."""
 
     def __init__(self, store: LeaseStore, clock: Clock, *, on_ahead: Callable[[None], None] = lambda _: None) -> None:

@@ -37,7 +37,7 @@ _NUMBERS = count()
 _log = logging.getLogger("interlock.effects")
 
 
-class Beats:
+class HeartbeatListener:
     """Hears the heartbeats of attempts in other processes, in the running event loop."""
 
     def __init__(self, token: str) -> None:
@@ -85,7 +85,7 @@ class Beats:
 
 
 @contextmanager
-def telling(address: str, number: int) -> Iterator[Callable[[Any], None]]:
+def heartbeat_sender(address: str, number: int) -> Iterator[Callable[[Any], None]]:
     """What tells heartbeats from the process of an attempt, while that lasts; from any of its threads."""
     own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     own.settimeout(SEND_SECONDS)

@@ -18,13 +18,13 @@ from importlib import import_module
 from typing import Any
 
 from interlock.effects.handlers import Attempt
-from interlock.effects.retry import Failed, HandlerFailed, failed_by
-from interlock.effects.user_functions import failure_of
+from interlock.effects.retry import Failure, HandlerFailed, failure_from
+from interlock.effects.user_functions import as_exception
 from interlock.errors import UsageError
 from interlock.model.json_value import payload_refusal
 from interlock.model.limits import DETAILS_BYTES_MAX, PAYLOAD_BYTES_MAX, STOP_MS_MAX
-from interlock.runtime.worker.process_heartbeats import Beats, telling
-from interlock.runtime.worker.running_attempts import Holds, held
+from interlock.runtime.worker.process_heartbeats import HeartbeatListener, heartbeat_sender
+from interlock.runtime.worker.running_attempts import RunningAttempts, attempt_connection
 from interlock.shm.memory.region import Region
 from interlock.shm.pool.pool import TaskPool
 
@@ -41,13 +41,13 @@ _ENVELOPE_BYTES = 4_096 + DETAILS_BYTES_MAX
 """Room around an input or a result: names, key, an error's message, and what the attempt before told."""
 
 
-class Processes:
+class ProcessPool:
     """Runs functions in worker processes."""
 
     def __init__(self, token: str = "") -> None:
         self._token = token
-        self._beats: Beats | None = None
-        self._holds: Holds | None = None
+        self._beats: HeartbeatListener | None = None
+        self._holds: RunningAttempts | None = None
         self._pool: TaskPool | None = None
         self._region: Region | None = None
         self._beginning: asyncio.Task[TaskPool] | None = None
@@ -76,10 +76,10 @@ class Processes:
                 await self._killed(pool, holds, number)
                 raise
         if "failed" in answer:
-            raise HandlerFailed(Failed(*answer["failed"]))
+            raise HandlerFailed(Failure(*answer["failed"]))
         return answer["value"]
 
-    async def _killed(self, pool: TaskPool, holds: Holds, number: int) -> None:
+    async def _killed(self, pool: TaskPool, holds: RunningAttempts, number: int) -> None:
         """End the process that is at an attempt, if there is one; the pool begins another."""
         hold = holds.give_up(number)
         process = None if hold is None else pool.pids.get(hold.pid)
@@ -113,7 +113,7 @@ class Processes:
         except BaseException:
             region.close()
             raise
-        self._beats, self._holds = Beats(self._token), Holds(self._token)
+        self._beats, self._holds = HeartbeatListener(self._token), RunningAttempts(self._token)
         self._region, self._pool = region, pool
         return pool
 
@@ -146,7 +146,7 @@ def address_of(function: Callable[..., Any]) -> str:
 
 def perform(task: dict[str, Any]) -> dict[str, Any]:
     """One attempt, in a process of the pool, unless nobody waits for it any more."""
-    with held(*task["held"]) as wanted:
+    with attempt_connection(*task["held"]) as wanted:
         return _performed(task) if wanted else {"failed": ["called_off", "nobody waits for it any more", "no"]}
 
 
@@ -157,11 +157,11 @@ def _performed(task: dict[str, Any]) -> dict[str, Any]:
         function = getattr(function, part)
     entity, handler, given, key, number = task["attempt"]
     try:
-        with telling(*task["tells"]) as tell:
+        with heartbeat_sender(*task["tells"]) as tell:
             timeout_ms, details = task["timeout_ms"], task["details"]
             value = function(Attempt(entity, handler, given, key, number, timeout_ms, asyncio.Event(), details, tell))
     except BaseException as error:  # noqa: BLE001 - whatever it raises is its answer
-        failed = failed_by(failure_of(error))
+        failed = failure_from(as_exception(error))
         return {"failed": [failed.code, failed.message, failed.done]}
     problem = payload_refusal(value)
     if problem is not None:

@@ -29,7 +29,7 @@ _CREDENTIALS = struct.Struct("3i")
 _NUMBERS = count()
 
 
-class Hold:
+class AttemptConnection:
     """A process at an attempt, until it lets go or is dead."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -52,7 +52,7 @@ class Hold:
             return False
 
 
-class Holds:
+class RunningAttempts:
     """Knows the processes of a pool by their attempts, in the running event loop."""
 
     def __init__(self, token: str) -> None:
@@ -63,7 +63,7 @@ class Holds:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._socket, self._accept)
         self._wanted: set[int] = set()
-        self._holds: set[Hold] = set()
+        self._holds: set[AttemptConnection] = set()
 
     @contextmanager
     def wanted(self, number: int) -> Iterator[None]:
@@ -74,7 +74,7 @@ class Holds:
         finally:
             self._wanted.discard(number)
 
-    def give_up(self, number: int) -> Hold | None:
+    def give_up(self, number: int) -> AttemptConnection | None:
         """No process may begin it from now on; gives the one that is at it."""
         self._wanted.discard(number)
         return next((each for each in self._holds if each.number == number and each.lasts), None)
@@ -92,11 +92,11 @@ class Holds:
         except OSError:  # it is gone already
             return
         connection.setblocking(False)
-        hold = Hold(connection)
+        hold = AttemptConnection(connection)
         self._holds.add(hold)
         self._loop.add_reader(connection, self._hear, hold)
 
-    def _hear(self, hold: Hold) -> None:
+    def _hear(self, hold: AttemptConnection) -> None:
         told = b""
         with suppress(OSError):
             told = hold.connection.recv(_NUMBER.size)
@@ -107,7 +107,7 @@ class Holds:
         with suppress(OSError):  # it is dead: that is heard next
             hold.connection.send(_GO if hold.number in self._wanted else _STOP)
 
-    def _let_go(self, hold: Hold) -> None:
+    def _let_go(self, hold: AttemptConnection) -> None:
         self._loop.remove_reader(hold.connection)
         hold.connection.close()
         self._holds.discard(hold)
@@ -115,7 +115,7 @@ class Holds:
 
 
 @contextmanager
-def held(address: str, number: int) -> Iterator[bool]:
+def attempt_connection(address: str, number: int) -> Iterator[bool]:
     """In the process of an attempt, around it: whether anybody waits for it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as own:
         answer = _STOP

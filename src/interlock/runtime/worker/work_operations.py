@@ -18,13 +18,13 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from interlock.effects.unsupported_work import no_work
-from interlock.effects.work_status import TOLD, standing
+from interlock.effects.unsupported_work import work_unsupported
+from interlock.effects.work_status import DESCRIPTIONS, work_status
 from interlock.errors import NotFoundError, RejectedError, UsageError
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.ports.clock import Clock
 from interlock.ports.store import Loaded, Refusal, Store
-from interlock.ports.work import Claim, Settled, WorkDesk, WorkQuery, WorkRow, WorkStore
+from interlock.ports.work import Claim, Settlement, WorkAdmin, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.request_checks import check_sender
 
 Act = Literal["retry", "drop"]
@@ -35,15 +35,15 @@ PAGE_ROWS = 500
 """Rows that are read at once when all of a kind are meant."""
 
 
-class Desk:
+class WorkOperations:
     """Work of one store, as a person sees it."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        if not isinstance(store, WorkStore) or not isinstance(store, WorkDesk):
-            raise no_work()
+        if not isinstance(store, WorkStore) or not isinstance(store, WorkAdmin):
+            raise work_unsupported()
         self._store = store
         self._entities: Store = store
-        self._desk: WorkDesk = store
+        self._desk: WorkAdmin = store
         self._clock = clock
 
     async def found(self, key: str) -> WorkRow:
@@ -54,7 +54,7 @@ class Desk:
                 return row
         raise _unknown(key)
 
-    async def at(self, entity: str, place: Place) -> WorkRow:
+    async def at(self, entity: str, place: WorkId) -> WorkRow:
         """The work at a place. Raises NotFoundError."""
         page = await self._store.works(WorkQuery(entity=entity, place=place))
         if not page.rows:
@@ -89,12 +89,12 @@ class Desk:
     def _check(self, act: Act, row: WorkRow, *, force: bool) -> None:
         if row.dead_ms is not None:
             return
-        word = standing(row, now_ms=self._clock.now_ms()).word
+        word = work_status(row, now_ms=self._clock.now_ms()).word
         if not force:
-            message = f"`{key_of(row)}` is no dead letter: it {TOLD[word]}"
+            message = f"`{key_of(row)}` is no dead letter: it {DESCRIPTIONS[word]}"
             raise RejectedError(message, code="work.alive", hint="--force insists, with what that means for its chart")
         if act == "retry" and word in ("child", "behind", "called_off"):
-            message = f"`{key_of(row)}` cannot be tried now: it {TOLD[word]}"
+            message = f"`{key_of(row)}` cannot be tried now: it {DESCRIPTIONS[word]}"
             raise RejectedError(message, code="work.alive", hint="it goes on by itself")
 
     async def _check_compensation(self, row: WorkRow) -> None:
@@ -111,7 +111,7 @@ class Desk:
         if row.dead_ms is not None:
             return await self._desk.revive(row.entity, row.work.place, now_ms=now_ms, audit=audit)
         claim = Claim(row.entity, row.work, row.attempts, row.failures, row.cancelled)
-        again = Settled(claim, "again", now_ms, row.error, lapsed=True)
+        again = Settlement(claim, "again", now_ms, row.error, lapsed=True)
         return await self._desk.requeue(again, now_ms=now_ms, audit=audit)
 
     def _audit_row(self, act: Act, row: WorkRow, principal: str, why: str) -> Refusal:

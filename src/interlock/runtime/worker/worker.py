@@ -12,23 +12,23 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from interlock.effects.children import Children
-from interlock.effects.handlers import Handler, Handlers, check_functions
-from interlock.effects.lanes import LaneLoop, Stopped
-from interlock.effects.outbox import Relay
-from interlock.effects.publisher import PUBLISHED_MAX, Messages
+from interlock.effects.handlers import Handler, HandlerRunner, check_functions
+from interlock.effects.lanes import LaneWorker, StopReport
+from interlock.effects.outbox import OutboxRelay
+from interlock.effects.publisher import PUBLISHED_MAX, BusPublisher
 from interlock.effects.timers import Timers
-from interlock.effects.unsupported_work import no_work
+from interlock.effects.unsupported_work import work_unsupported
 from interlock.model.journal.message import SOURCE
-from interlock.model.journal.work import CHILD, Left, Work
+from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta
 from interlock.model.limits import LEASE_MS, RUNNING_MAX
 from interlock.ports.bus import Bus
 from interlock.ports.leases import LeaseStore
 from interlock.ports.work import WorkStore
 from interlock.runtime.clocks import ClockRepair
 from interlock.runtime.runtime import Runtime
-from interlock.runtime.worker.delivery import Deliveries
-from interlock.runtime.worker.downtime import Alive
-from interlock.runtime.worker.process_pool import Processes, address_of
+from interlock.runtime.worker.delivery import EntityDelivery
+from interlock.runtime.worker.downtime import DowntimeMonitor
+from interlock.runtime.worker.process_pool import ProcessPool, address_of
 
 _LOOPS = {"timer": "timers", "outbox": "outbox", "message": "messages"}
 
@@ -50,21 +50,21 @@ class Worker:
         lease_ms: int = LEASE_MS,
     ) -> None:
         if not isinstance(runtime.store, WorkStore):
-            raise no_work()
+            raise work_unsupported()
         check_functions(handlers)
         for name in busy:
             address_of(handlers[name])  # the pool's processes must find it
         store, clock = runtime.store, runtime.clock
         self._repair = ClockRepair(runtime.store, store, clock, lease_ms=lease_ms)
         notice = self._repair.notice
-        self._alive = Alive(store, clock, on_ahead=notice) if isinstance(store, LeaseStore) else None
-        driver = Deliveries(runtime, self._alive)
+        self._alive = DowntimeMonitor(store, clock, on_ahead=notice) if isinstance(store, LeaseStore) else None
+        driver = EntityDelivery(runtime, self._alive)
         owner = clock.token()
         self._runtime = runtime
         if drain_ms is not None:
             runtime.drain_ms = drain_ms
-        self._processes = Processes(clock.token())
-        self._handlers = Handlers(
+        self._processes = ProcessPool(clock.token())
+        self._handlers = HandlerRunner(
             handlers,
             driver,
             clock,
@@ -76,7 +76,7 @@ class Worker:
             store=store,
         )
         self._loops = {
-            "handlers": LaneLoop(
+            "handlers": LaneWorker(
                 store,
                 "effect",
                 self._handlers.perform,
@@ -87,7 +87,7 @@ class Worker:
                 door=runtime.door,
                 names=self._handlers.names,
             ),
-            "children": LaneLoop(
+            "children": LaneWorker(
                 store,
                 "effect",
                 Children(driver, clock, store=store).perform,
@@ -96,9 +96,9 @@ class Worker:
                 lease_ms=lease_ms,
                 running_max=RUNNING_MAX,
                 door=runtime.door,
-                names=(CHILD,),
+                names=(CHILD_WORK,),
             ),
-            "timers": LaneLoop(
+            "timers": LaneWorker(
                 store,
                 "timer",
                 Timers(driver, clock).perform,
@@ -108,10 +108,10 @@ class Worker:
                 running_max=RUNNING_MAX,
                 door=runtime.door,
             ),
-            "outbox": LaneLoop(
+            "outbox": LaneWorker(
                 store,
                 "outbox",
-                Relay(store, driver, clock).perform,
+                OutboxRelay(store, driver, clock).perform,
                 clock,
                 owner=owner,
                 lease_ms=lease_ms,
@@ -121,8 +121,8 @@ class Worker:
         }
         if bus is not None:
             # Without a bus nobody here looks at messages: they wait for a process that has it.
-            messages = Messages(bus, clock, source=source, door=runtime.door)
-            self._loops["messages"] = LaneLoop(
+            messages = BusPublisher(bus, clock, source=source, door=runtime.door)
+            self._loops["messages"] = LaneWorker(
                 store,
                 "message",
                 messages.perform,
@@ -133,7 +133,7 @@ class Worker:
                 door=messages,
             )
         self._tasks: list[asyncio.Task[None]] = []
-        self._stopped: asyncio.Task[Stopped] | None = None
+        self._stopped: asyncio.Task[StopReport] | None = None
         self._forget: Callable[[], None] = lambda: None
         self._forget_clock: Callable[[], None] = lambda: None
 
@@ -150,7 +150,7 @@ class Worker:
         running = [loop for name, loop in self._loops.items() if name not in idle]
         self._tasks = [asyncio.ensure_future(loop.run()) for loop in running]
 
-    async def stop(self) -> Stopped:
+    async def stop(self) -> StopReport:
         """Stop within the runtime's `drain_ms`; tell what became of the work in hand. Asked again, it tells the same.
 
         Whoever is cancelled while it waits stops nothing by that: the next one who asks waits for the same end.
@@ -159,7 +159,7 @@ class Worker:
             self._stopped = asyncio.ensure_future(self._stop())
         return await asyncio.shield(self._stopped)
 
-    async def _stop(self) -> Stopped:
+    async def _stop(self) -> StopReport:
         self._forget()
         self._forget_clock()
         await self._repair.end()
@@ -169,7 +169,7 @@ class Worker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._processes.close()  # before their work is put back: nothing may run beside it
         ends = await asyncio.gather(*(loop.put_back() for loop in self._loops.values()))
-        return Stopped(
+        return StopReport(
             sum(each.finished for each in ends), sum(each.put_back for each in ends), sum(each.left for each in ends)
         )
 
@@ -178,7 +178,7 @@ class Worker:
         for loop in self._loops.values():
             loop.take_no_more()
 
-    def _wake(self, left: Left) -> None:
+    def _wake(self, left: WorkDelta) -> None:
         """Wake the loops that can do something about this work; the others would only look in vain."""
         for name in {self._line(each) for each in left.born}:
             if name is not None and name in self._loops:
@@ -187,6 +187,6 @@ class Worker:
     def _line(self, work: Work) -> str | None:
         if work.place.lane != "effect":
             return _LOOPS[work.place.lane]
-        if work.name == CHILD:
+        if work.name == CHILD_WORK:
             return "children"
         return "handlers" if work.name in self._handlers.names else None

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
-from interlock.shm.lifecycle.drain import DrainReport
+from interlock.shm.lifecycle.drain import CloseReport
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.fallback import FileLock
 from interlock.shm.memory.file import check_name, region_directory
@@ -70,7 +70,7 @@ class DrainMiddleware:
         self._drain_on_shutdown = drain_on_shutdown
         self._life: Lifecycle | None = None
         self._pid = 0
-        self.report: DrainReport | None = None
+        self.report: CloseReport | None = None
         """How the drain of this worker's shutdown ended."""
 
     @property
@@ -131,14 +131,14 @@ class DrainMiddleware:
             life.leave()
 
 
-def drain_workers(name: str, *, timeout: float = 30.0) -> DrainReport:
+def drain_workers(name: str, *, timeout: float = 30.0) -> CloseReport:
     """Drain all workers of a name from outside, and wait in this thread. Raises NotFoundError when there are none."""
     with Region.attach(name) as region, Lifecycle(region) as life:
         return life.drain(timeout=timeout).wait()
 
 
 @contextmanager
-def shared_life(name: str, *, slots: int = 256) -> Iterator[Lifecycle]:
+def shared_lifecycle(name: str, *, slots: int = 256) -> Iterator[Lifecycle]:
     """The lifecycle that all processes of this name share, joined and started; left in the end.
 
     A name whose lifecycle is closed is used anew, and with the last process it is gone.

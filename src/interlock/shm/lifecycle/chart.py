@@ -22,8 +22,8 @@ from interlock.model.journal.entry import Receipt
 from interlock.model.snapshot import Ended, Snapshot
 from interlock.model.step import Step
 from interlock.shm.lifecycle.chart_check import ADMITS, DRAINS, word_diagnostics
-from interlock.shm.lifecycle.drain import Waiting, checked_timeout
-from interlock.shm.memory.permits import Permit, PlainDoor, refuse
+from interlock.shm.lifecycle.drain import DrainWait, checked_timeout
+from interlock.shm.memory.permits import Permit, PlainPermitCounter, refuse
 from interlock.shm.memory.region import LINE, Region
 
 LIFECYCLE_YAML = """\
@@ -89,7 +89,7 @@ class AtomicChart:
         self._word = region.area(f"chart.{self.chart.kind[:30]}", LINE)
         self._drains = self._tagged(DRAINS)
         self._after = self._numbers[self._emptied().snapshot.configuration[0]] if self._drains >= 0 else NO_STATE
-        self._door = PlainDoor(
+        self._door = PlainPermitCounter(
             self._words,
             self._word,
             -1,
@@ -99,7 +99,7 @@ class AtomicChart:
             self._aside,
             phases=(self._tagged(ADMITS), self._drains, self._after),
         )
-        self._waiting = Waiting(self._words, self._word, tend=lambda: None, owners=tuple, ended=self._is_final)
+        self._waiting = DrainWait(self._words, self._word, tend=lambda: None, owners=tuple, ended=self._is_final)
 
     @property
     def state(self) -> str:

@@ -36,7 +36,7 @@ class Participant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrainReport:
+class CloseReport:
     """How a drain ended.
 
     `closed_by` ran the cleanup (None for a gate, and after an abort). `reclaimed` died inside; their permits are void.
@@ -60,28 +60,28 @@ class Drain:
     `began` tells whether it was this call that moved RUNNING on. Refusing new work has begun in either case.
     """
 
-    def __init__(self, waiting: Waiting, report: Callable[[], DrainReport], *, began: bool, timeout: float) -> None:
+    def __init__(self, waiting: DrainWait, report: Callable[[], CloseReport], *, began: bool, timeout: float) -> None:
         self.began = began
         self._waiting = waiting
         self._report = report
         self._timeout = timeout
 
-    def wait(self) -> DrainReport:
+    def wait(self) -> CloseReport:
         """Block this thread until closed, or until the time is over."""
         if self._waiting.phase() != Phase.INIT:
             self._waiting.in_thread(self._timeout)
         return self._report()
 
-    def __await__(self) -> Generator[Any, None, DrainReport]:
+    def __await__(self) -> Generator[Any, None, CloseReport]:
         return self._awaited().__await__()
 
-    async def _awaited(self) -> DrainReport:
+    async def _awaited(self) -> CloseReport:
         if self._waiting.phase() != Phase.INIT:  # nothing was started, so nothing will close
             await self._waiting.in_loop(self._timeout)
         return self._report()
 
 
-class Waiting:
+class DrainWait:
     """Waiting for the end on one state word.
 
     `tend` is what every waiter does in each round, `owners` are processes to watch, `ended` tells the last phases.

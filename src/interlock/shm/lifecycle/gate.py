@@ -8,7 +8,7 @@ weakness, at the price of a slot per process.
 
 from __future__ import annotations
 
-from interlock.shm.lifecycle.drain import Drain, DrainReport, Waiting, checked_timeout
+from interlock.shm.lifecycle.drain import CloseReport, Drain, DrainWait, checked_timeout
 from interlock.shm.memory.permits import Pair, Permit, Phase, refuse
 from interlock.shm.memory.region import LINE, Region
 
@@ -39,7 +39,7 @@ class Gate:
             last=lambda: True,
             aside=self._aside,
         )
-        self._waiting = Waiting(self._words, self._word, tend=lambda: None, owners=tuple)
+        self._waiting = DrainWait(self._words, self._word, tend=lambda: None, owners=tuple)
         # Bound once: the calls go straight into the core.
         self.try_enter = self._door.try_enter
         """A permit while running, else None. `with` it, or give it to `exit`."""
@@ -84,10 +84,10 @@ class Gate:
         """`enter() -> bool` and `exit() -> bool` without permits, for the hottest code. Nobody checks the pairing."""
         return self._door.come, self._door.go
 
-    def _report(self) -> DrainReport:
+    def _report(self) -> CloseReport:
         word = self._words.load(self._word)
         phase = Phase(word >> 32)
-        return DrainReport(closed=phase is Phase.CLOSED, phase=phase, permits=word & 0xFFFFFFFF)
+        return CloseReport(closed=phase is Phase.CLOSED, phase=phase, permits=word & 0xFFFFFFFF)
 
     def _refuse(self, reason: int) -> None:
         refuse(reason, what=self._what, phase=self.phase.name.lower())

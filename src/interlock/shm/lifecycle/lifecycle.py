@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from typing import Self
 
 from interlock.errors import UnavailableError, UsageError
-from interlock.shm.lifecycle.drain import Drain, DrainReport, Participant, Waiting, checked_timeout, running_loop
+from interlock.shm.lifecycle.drain import CloseReport, Drain, DrainWait, Participant, checked_timeout, running_loop
 from interlock.shm.memory.permits import FORKED, LEFT, Pair, Permit, Phase, refuse
 from interlock.shm.memory.process_locks import owner_word
 from interlock.shm.memory.region import SLOTS, STATE, Region
@@ -79,7 +79,7 @@ class Lifecycle:
             last=self._tend_soon,
             aside=self._aside,
         )
-        self._waiting = Waiting(self._words, STATE, tend=self._tend_quietly, owners=self._owners)
+        self._waiting = DrainWait(self._words, STATE, tend=self._tend_quietly, owners=self._owners)
         # Bound once: the calls go straight into the core.
         self.try_enter = self._door.try_enter
         """A permit while running, else None. `with` it, or give it to `exit`."""
@@ -316,7 +316,7 @@ class Lifecycle:
             slot = self._occupied(slot + 1)
         return [self._words.load(self._region.slot_line(each) + OWNER) for each in slots - {self._slot}]
 
-    def _report(self) -> DrainReport:
+    def _report(self) -> CloseReport:
         word = self._words.load(STATE)
         phase, closer = Phase(word >> 32), word & 0xFFFFFFFF
         inside = []
@@ -326,7 +326,7 @@ class Lifecycle:
                 inside.append(self._participant(slot))
             slot = self._occupied(slot + 1)
         abandoned = phase is Phase.DRAINING or (phase is Phase.CLOSING and not self._closer_lives(closer))
-        return DrainReport(
+        return CloseReport(
             closed=phase is Phase.CLOSED,
             phase=phase,
             closed_by=self._closer(closer) if closer and phase is Phase.CLOSED else None,

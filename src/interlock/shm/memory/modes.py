@@ -16,7 +16,7 @@ from typing import Literal, get_args
 
 from interlock.errors import MissingExtraError, UsageError
 from interlock.shm.memory.fallback import FileLock, LibatomicWords, Lock, LockedWords, NoLock, RobustMutex
-from interlock.shm.memory.permits import Aside, Door, Last, PlainDoor, Refuse
+from interlock.shm.memory.permits import Aside, Last, PermitCounter, PlainPermitCounter, Refuse
 from interlock.shm.memory.words import Words
 
 ModeName = Literal["native", "libatomic", "mutex", "flock"]
@@ -109,10 +109,10 @@ class Operations:
 
     def door(
         self, *, word: int, count: int, identity: tuple[int, int, int], refuse: Refuse, last: Last, aside: Aside
-    ) -> Door:
+    ) -> PermitCounter:
         """A door on a gate's word (count -1), or on a state word and the count of a slot."""
         if self.mode == "native":
             from interlock.shm import _core
 
             return _core.Door(self._buffer, word, count, identity, refuse, last, aside)
-        return PlainDoor(self.words, word, count, identity, refuse, last, aside)
+        return PlainPermitCounter(self.words, word, count, identity, refuse, last, aside)

@@ -69,8 +69,8 @@ class Permit(Protocol):
     def __aexit__(self, *exception: object) -> Coroutine[Any, Any, None]: ...
 
 
-class Door(Protocol):
-    """Enter and exit of one participant; the C core has one, `PlainDoor` is the other."""
+class PermitCounter(Protocol):
+    """Enter and exit of one participant; the C core has one, `PlainPermitCounter` is the other."""
 
     def try_enter(self) -> Permit | None:
         """A permit while running, else None."""
@@ -111,7 +111,7 @@ class PlainPermit:
 
     __slots__ = ("_door", "_spent", "pid")
 
-    def __init__(self, door: PlainDoor) -> None:
+    def __init__(self, door: PlainPermitCounter) -> None:
         self._door = door
         self._spent = threading.Lock()  # taken once and never released: one atomic act
         self.pid = os.getpid()
@@ -144,7 +144,7 @@ class PlainPermit:
         return f"<Permit {self._door.identity} pid={self.pid}{' used' if self.used else ''}>"
 
 
-class PlainDoor:
+class PlainPermitCounter:
     """The door of a gate (no count beside its word) or of a slot, on any words."""
 
     def __init__(

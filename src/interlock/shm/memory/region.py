@@ -42,7 +42,7 @@ from interlock.shm.memory.file import (
     reserve,
 )
 from interlock.shm.memory.modes import MODES, ModeName, Operations, chosen_mode
-from interlock.shm.memory.permits import Aside, Door, Last, Refuse
+from interlock.shm.memory.permits import Aside, Last, PermitCounter, Refuse
 from interlock.shm.memory.process_locks import LAYOUT_BYTE, ByteLocks, path_of
 from interlock.shm.memory.words import AtomicWord, Words
 
@@ -259,7 +259,7 @@ class Region:
 
     def door(
         self, *, word: int, count: int, identity: tuple[int, int, int], refuse: Refuse, last: Last, aside: Aside
-    ) -> Door:
+    ) -> PermitCounter:
         """A door on a gate's word (count -1), or on a state word and the count of a slot."""
         return self._operations.door(word=word, count=count, identity=identity, refuse=refuse, last=last, aside=aside)
 

@@ -29,7 +29,7 @@ from interlock.errors import (
 from interlock.shm.memory.process_locks import ByteLocks
 from interlock.shm.memory.region import Region
 from interlock.shm.pool.layout import ASLEEP, TAKEN, Shape
-from interlock.shm.pool.task_table import Slab, open_slab
+from interlock.shm.pool.task_table import TaskTable, open_task_table
 from interlock.shm.queue.ring import LINE, QUEUE_BYTES
 
 RAW, PLAIN, ERROR = b"\0", b"\1", b"\2"
@@ -56,12 +56,12 @@ _ERRORS: dict[str, type[InterlockError]] = {
 _DAMAGED = "a task's bytes are not what a pool writes"
 
 
-class Seat:
+class PoolMember:
     """One participant of a pool: its lock byte, its hand, its deques and its range of cells."""
 
     def __init__(self, region: Region, offset: int, shape: Shape, locks: ByteLocks, number: int) -> None:
         self.number = number
-        self.slab: Slab = open_slab(region, offset, shape, number)
+        self.slab: TaskTable = open_task_table(region, offset, shape, number)
         self._words = region.words
         self._locks = locks
         self._lines = offset + shape.seats_at
@@ -71,7 +71,7 @@ class Seat:
         """The word that says "ring me"."""
 
     @classmethod
-    def take(cls, region: Region, offset: int, shape: Shape, numbers: range) -> Seat | None:
+    def take(cls, region: Region, offset: int, shape: Shape, numbers: range) -> PoolMember | None:
         """The first of these seats that nobody alive has, reaped; None when all are taken."""
         locks = region.locks()
         lines = offset + shape.seats_at

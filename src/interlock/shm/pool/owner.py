@@ -16,9 +16,9 @@ from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.region import Region
 from interlock.shm.memory.words import WAIT_SECONDS_MAX
 from interlock.shm.pool.layout import DONE, POISONED, TERM, Shape
-from interlock.shm.pool.member import Seat, decode_error, decode_value, poisoned
-from interlock.shm.pool.worker import OWNER, Place
-from interlock.shm.queue.notifier import EventBell
+from interlock.shm.pool.member import PoolMember, decode_error, decode_value, poisoned
+from interlock.shm.pool.worker import OWNER, PoolLocation
+from interlock.shm.queue.notifier import EventNotifier
 from interlock.shm.queue.ring import LINE
 
 
@@ -35,9 +35,11 @@ class Tasks(Protocol):
 class Running:
     """What a pool has while it runs: its seat, its lifecycle, its bell, and the loop they belong to."""
 
-    def __init__(self, tasks: Tasks, region: Region, offset: int, shape: Shape, seat: Seat, life: Lifecycle) -> None:
+    def __init__(
+        self, tasks: Tasks, region: Region, offset: int, shape: Shape, seat: PoolMember, life: Lifecycle
+    ) -> None:
         """Begin a new term of the owner's seat."""
-        self.seat, self.life, self.bell = seat, life, EventBell()
+        self.seat, self.life, self.bell = seat, life, EventNotifier()
         self.loop = asyncio.get_running_loop()
         self.ended = self.closed = False
         self.worker_gone = asyncio.Event()
@@ -46,7 +48,7 @@ class Running:
         self._words = region.words
         self._rings = offset + shape.rings_at
         term = self._words.add(offset + shape.seats_at + OWNER * LINE + TERM, 1) + 1
-        self.place = Place(offset=offset, shape=shape, term=term)
+        self.place = PoolLocation(offset=offset, shape=shape, term=term)
         self._timer: asyncio.TimerHandle | None = None
 
     def listen(self) -> None:

@@ -28,13 +28,13 @@ from typing import Any, Self
 from interlock.errors import ConflictError, InterlockError, RejectedError, UnavailableError, UsageError
 from interlock.ports.fork import after_fork
 from interlock.ports.threads import in_thread
-from interlock.shm.lifecycle.drain import DrainReport
+from interlock.shm.lifecycle.drain import CloseReport
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Permit, Phase
 from interlock.shm.memory.region import Region
 from interlock.shm.memory.words import WAIT_SECONDS_MAX
 from interlock.shm.pool.layout import TOO_LARGE, Shape
-from interlock.shm.pool.member import RESULT_BYTES_MIN, Seat, encode_value
+from interlock.shm.pool.member import RESULT_BYTES_MIN, PoolMember, encode_value
 from interlock.shm.pool.owner import Running, fresh, resolve
 from interlock.shm.pool.worker import OWNER, Handler, Inherited, checked_handler, main
 
@@ -131,7 +131,7 @@ class TaskPool:
         """
         if self._running is not None:
             raise UsageError("the pool has been started", code="pool.started", hint="once; make another to go on")
-        seat = Seat.take(self._region, self._offset, self._shape, range(OWNER, OWNER + 1))
+        seat = PoolMember.take(self._region, self._offset, self._shape, range(OWNER, OWNER + 1))
         if seat is None:
             raise ConflictError(f"pool `{self._name}` has an owner", code="pool.owner", hint="another name or region")
         try:
@@ -192,7 +192,7 @@ class TaskPool:
             else:
                 return await answer
 
-    async def drain(self, *, timeout: float = 30.0) -> DrainReport:  # noqa: ASYNC109  # too late is told, not raised
+    async def drain(self, *, timeout: float = 30.0) -> CloseReport:  # noqa: ASYNC109  # too late is told, not raised
         """Refuse new tasks, let the others end, close the region's lifecycle; then the workers end.
 
         When the time is over the report says `closed=False`; `close` then ends what still runs.

@@ -20,11 +20,11 @@ from typing import Protocol
 
 from interlock.shm.memory.region import Region
 from interlock.shm.pool.layout import Shape
-from interlock.shm.pool.task_table_plain import PlainSlab
+from interlock.shm.pool.task_table_plain import PlainTaskTable
 from interlock.shm.queue.ring import Payload
 
 
-class Slab(Protocol):
+class TaskTable(Protocol):
     """The operations of `native/slab.h`, for one seat."""
 
     def submit(self, payload: Payload, priority: int, detached: bool, /) -> int:  # noqa: FBT001  # called by position
@@ -61,7 +61,7 @@ class Slab(Protocol):
         """Wake a sleeping worker; False when nobody sleeps."""
 
 
-def open_slab(region: Region, offset: int, shape: Shape, seat: int) -> Slab:
+def open_task_table(region: Region, offset: int, shape: Shape, seat: int) -> TaskTable:
     """The slab of an area as one seat has it, as fast as the region's mode allows."""
     if region.mode == "native":
         from interlock.shm import _core
@@ -81,4 +81,4 @@ def open_slab(region: Region, offset: int, shape: Shape, seat: int) -> Slab:
             claims_max=shape.claims_max,
             me=seat,
         )
-    return PlainSlab(region.words, memoryview(region.buffer), offset, shape, seat)
+    return PlainTaskTable(region.words, memoryview(region.buffer), offset, shape, seat)

@@ -32,7 +32,7 @@ from interlock.shm.queue.deque import PlainDeque, deque_bytes
 from interlock.shm.queue.ring import LINE, Payload
 
 
-class PlainSlab:
+class PlainTaskTable:
     """A slab on any words. Its functions are those of native/slab.h, one for one."""
 
     def __init__(self, words: Words, memory: memoryview, offset: int, shape: Shape, seat: int) -> None:

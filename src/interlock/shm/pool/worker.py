@@ -28,8 +28,8 @@ from interlock.shm.memory.permits import Phase
 from interlock.shm.memory.region import STATE, Region
 from interlock.shm.memory.words import WAIT_SECONDS_MAX
 from interlock.shm.pool.layout import AGAIN, ASLEEP, DONE, FAILED, TERM, TOO_LARGE, Shape
-from interlock.shm.pool.member import Seat, decode_value, encode_error, encode_value
-from interlock.shm.queue.notifier import EventBell
+from interlock.shm.pool.member import PoolMember, decode_value, encode_error, encode_value
+from interlock.shm.queue.notifier import EventNotifier
 from interlock.shm.queue.ring import LINE
 
 Handler = Callable[[Any], object]
@@ -110,7 +110,7 @@ def resolved_handler(name: str) -> Handler:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PoolLocation:
     """Where a worker works: the pool's area in the region, its sizes, and the term of the owner it works for."""
 
     offset: int
@@ -118,10 +118,10 @@ class Place:
     term: int
 
 
-def main(region: Inherited, bell: Inherited, place: Place, handler: str | Handler) -> None:
+def main(region: Inherited, bell: Inherited, place: PoolLocation, handler: str | Handler) -> None:
     """What a worker's process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    worker = Worker(Region.from_fd(region.descriptor), EventBell(bell.descriptor), place, handler)
+    worker = Worker(Region.from_fd(region.descriptor), EventNotifier(bell.descriptor), place, handler)
     for inherited in (region, bell):
         os.close(inherited.descriptor)
     global _current  # noqa: PLW0603  # handlers are plain functions: this is how they find their worker
@@ -132,7 +132,7 @@ def main(region: Inherited, bell: Inherited, place: Place, handler: str | Handle
 class Worker:
     """A seat and a handler."""
 
-    def __init__(self, region: Region, bell: EventBell, place: Place, handler: str | Handler) -> None:
+    def __init__(self, region: Region, bell: EventNotifier, place: PoolLocation, handler: str | Handler) -> None:
         self._handler = resolved_handler(handler) if isinstance(handler, str) else handler
         self._region, self._words, self._bell = region, region.words, bell
         self._place, self._shape = place, place.shape
@@ -177,16 +177,16 @@ class Worker:
             self._slab.ring()
         return bool(task)
 
-    def _take_seat(self) -> Seat:
+    def _take_seat(self) -> PoolMember:
         """A free seat. Those of a former owner's workers come free as these notice its death, task by task."""
         seats = range(OWNER + 1, self._shape.seats)
-        while (seat := Seat.take(self._region, self._place.offset, self._shape, seats)) is None:
+        while (seat := PoolMember.take(self._region, self._place.offset, self._shape, seats)) is None:
             if self._words.load(self._owner + TERM) != self._place.term:
                 raise UnavailableError("the owner of the pool has ended", code="pool.owner", hint="start it again")
             self._words.wait(self._rings, self._words.load(self._rings) & 0xFFFFFFFF, 0.02)
         return seat
 
-    def _owned(self, seat: Seat) -> bool:
+    def _owned(self, seat: PoolMember) -> bool:
         """Whether the owner that started this worker lives, and is still the owner."""
         return self._words.load(self._owner + TERM) == self._place.term and seat.alive(OWNER)
 

@@ -27,11 +27,11 @@ from interlock.ports.fork import after_fork
 from interlock.shm.memory.process_locks import ByteLocks
 from interlock.shm.memory.region import Region
 from interlock.shm.memory.words import WAIT_SECONDS_MAX
-from interlock.shm.queue.inbox_rings import Batch, Lanes
+from interlock.shm.queue.inbox_rings import Batch, InboxRings
 from interlock.shm.queue.layout import ASLEEP_AT, InboxShape, checked, claim_area
 from interlock.shm.queue.loop_wait import Sleeper
-from interlock.shm.queue.notifier import Doorbell, EventBell
-from interlock.shm.queue.ring import QUEUE_BYTES, Lane, Producer, open_lane, payload_bytes_max
+from interlock.shm.queue.notifier import EventNotifier, Notifier
+from interlock.shm.queue.ring import QUEUE_BYTES, Producer, Ring, open_ring, payload_bytes_max
 
 BATCH_MAX = 128
 """Messages of one lane taken at once: long enough to be cheap, short enough to be fair."""
@@ -53,7 +53,7 @@ class Inbox:
 
     Every process makes its own `Inbox` with the same numbers on the same region. `priorities` lanes per producer: 0 is
     the most urgent. `doorbell` is how producers wake the consumer: "socket" for a region with a name, "eventfd" for
-    one without (children inherit it; others pass `EventBell(fd)`), or "waiter".
+    one without (children inherit it; others pass `EventNotifier(fd)`), or "waiter".
 
     >>> from interlock.shm.memory.region import Region
     >>> with Region.create() as region, Inbox(region, producers=2) as inbox:
@@ -70,20 +70,20 @@ class Inbox:
         producers: int = 8,
         priorities: int = 1,
         ring_bytes: int = RING_BYTES,
-        doorbell: Literal["auto", "eventfd", "socket", "waiter"] | EventBell = "auto",
+        doorbell: Literal["auto", "eventfd", "socket", "waiter"] | EventNotifier = "auto",
     ) -> None:
         self._region, self._name = region, name
         self._shape = InboxShape(producers=producers, priorities=priorities, ring_bytes=ring_bytes)
         self._offset, self._bell = claim_area(region, name, self._shape, doorbell)
         self._asleep = self._offset + ASLEEP_AT
         self._locks: ByteLocks | None = None
-        self._lanes: Lanes | None = None
+        self._lanes: InboxRings | None = None
         self._sleeper: Sleeper | None = None
         after_fork(self, Inbox._forget)
 
     @property
-    def doorbell(self) -> Doorbell:
-        """The bell; `fd` of an `EventBell` is what other processes need of it."""
+    def doorbell(self) -> Notifier:
+        """The bell; `fd` of an `EventNotifier` is what other processes need of it."""
         return self._bell
 
     @property
@@ -198,10 +198,10 @@ class Inbox:
     def _lane_offset(self, producer: int, priority: int) -> int:
         return self._offset + self._shape.lane_at(producer, priority)
 
-    def _lane(self, producer: int, priority: int) -> Lane:
-        return open_lane(self._region, self._lane_offset(producer, priority), self._shape.ring_bytes, self._asleep)
+    def _lane(self, producer: int, priority: int) -> Ring:
+        return open_ring(self._region, self._lane_offset(producer, priority), self._shape.ring_bytes, self._asleep)
 
-    def _become_consumer(self) -> Lanes:
+    def _become_consumer(self) -> InboxRings:
         locks = self._region.locks()
         if not locks.claim(QUEUE_BYTES + self._offset):
             locks.close()
@@ -209,7 +209,7 @@ class Inbox:
                 f"inbox `{self._name}` has a consumer", code="inbox.consumer", hint="one at a time; the next may follow"
             )
         self._locks = locks
-        self._lanes = Lanes(
+        self._lanes = InboxRings(
             self._name,
             [
                 [self._lane(producer, priority) for producer in range(self._shape.producers)]
@@ -220,7 +220,7 @@ class Inbox:
         self._awake()  # or producers would ring at every push, when the last consumer died asleep
         return self._lanes
 
-    def _disarmed_by_message(self, lanes: Lanes) -> bool:
+    def _disarmed_by_message(self, lanes: InboxRings) -> bool:
         """Say that we sleep, look again; something there: we do not."""
         self._region.words.store(self._asleep, 1)
         if not lanes.waiting():
@@ -280,7 +280,7 @@ class _Batches:
     def __init__(self, following: Callable[[_Batches], Coroutine[Any, Any, Batch]], budget_ns: int, limit: int) -> None:
         self._following = following
         self.budget_ns, self.limit, self.end = budget_ns, limit, 0
-        self.lanes: Lanes | None = None
+        self.lanes: InboxRings | None = None
         self.sleeper: Sleeper | None = None
 
     def __aiter__(self) -> Self:

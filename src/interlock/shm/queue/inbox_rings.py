@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from interlock.errors import CorruptionError
-from interlock.shm.queue.ring import Lane
+from interlock.shm.queue.ring import Ring
 
 SKIPS_MAX = 8
 """How often a waiting priority is passed over before it is served: no starvation without a clock."""
@@ -33,10 +33,10 @@ class Batch(Struct, frozen=True):
         return len(self.messages)
 
 
-class Lanes:
+class InboxRings:
     """All lanes of an inbox, by priority and producer. One consumer at a time has them."""
 
-    def __init__(self, name: str, lanes: list[list[Lane]]) -> None:
+    def __init__(self, name: str, lanes: list[list[Ring]]) -> None:
         self._name = name
         # Bound once: between a ring and the message every lookup counts.
         self._pops: list[list[Callable[[int], list[bytes] | None]]] = [[each.pop_many for each in row] for row in lanes]

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from interlock.errors import UsageError
 from interlock.shm.memory.file import region_path
 from interlock.shm.memory.region import Region
-from interlock.shm.queue.notifier import Doorbell, EventBell, SocketBell, WaiterBell
-from interlock.shm.queue.ring import LINE, RING_BYTES_MIN, lane_bytes
+from interlock.shm.queue.notifier import EventNotifier, Notifier, SocketNotifier, WaiterNotifier
+from interlock.shm.queue.ring import LINE, RING_BYTES_MIN, ring_bytes
 
 PRIORITIES_MAX = 8
 PRODUCERS_MAX = 4095
 ASLEEP_AT, RINGS_AT, LANES_AT = LINE, 2 * LINE, 3 * LINE
 
 _HEAD = struct.Struct("<IIQQ")
-_KINDS = {EventBell.kind: "eventfd", SocketBell.kind: "socket", WaiterBell.kind: "waiter"}
+_KINDS = {EventNotifier.kind: "eventfd", SocketNotifier.kind: "socket", WaiterNotifier.kind: "waiter"}
 
 
 def checked(what: str, value: int, least: int, most: int) -> int:
@@ -57,16 +57,16 @@ class InboxShape:
 
     def lane_at(self, producer: int, priority: int) -> int:
         """The lane of a producer for a priority."""
-        return LANES_AT + (producer * self.priorities + priority) * lane_bytes(self.ring_bytes)
+        return LANES_AT + (producer * self.priorities + priority) * ring_bytes(self.ring_bytes)
 
 
-def claim_area(region: Region, name: str, shape: InboxShape, doorbell: str | EventBell) -> tuple[int, Doorbell]:
+def claim_area(region: Region, name: str, shape: InboxShape, doorbell: str | EventNotifier) -> tuple[int, Notifier]:
     """The offset of the inbox in its region, which is made when there is none, and its bell.
 
     Raises UsageError when it has other sizes or another bell, or a bell that cannot be opened from here.
     """
     kind = _kind_wanted(region, doorbell)
-    default = EventBell.kind if region.name is None else SocketBell.kind
+    default = EventNotifier.kind if region.name is None else SocketNotifier.kind
     made: list[int] = []
 
     def prepare(offset: int) -> None:
@@ -85,7 +85,7 @@ def claim_area(region: Region, name: str, shape: InboxShape, doorbell: str | Eve
         raise UsageError(
             f"inbox `{name}` is rung by {_KINDS[known[3]]}", code="inbox.bell", hint="use the same doorbell"
         )
-    if isinstance(doorbell, EventBell):
+    if isinstance(doorbell, EventNotifier):
         return offset, doorbell
     bell = _opened_bell(region, offset, known[3], made=bool(made))
     if bell is None:
@@ -97,24 +97,24 @@ def claim_area(region: Region, name: str, shape: InboxShape, doorbell: str | Eve
     return offset, bell
 
 
-def _kind_wanted(region: Region, doorbell: str | EventBell) -> int | None:
+def _kind_wanted(region: Region, doorbell: str | EventNotifier) -> int | None:
     """The kind that was asked for; None: whatever the inbox has."""
-    if isinstance(doorbell, EventBell):
-        return EventBell.kind
+    if isinstance(doorbell, EventNotifier):
+        return EventNotifier.kind
     if doorbell == "auto":
         return None
     for kind, known in _KINDS.items():
         if known == doorbell:
-            if kind == SocketBell.kind and region.name is None:
+            if kind == SocketNotifier.kind and region.name is None:
                 raise UsageError("a region without a name has no socket", code="inbox.bell", hint="doorbell='eventfd'")
             return kind
     raise UsageError(f"`{doorbell}` is no doorbell", code="inbox.bell", hint="auto, eventfd, socket or waiter")
 
 
-def _opened_bell(region: Region, offset: int, kind: int, *, made: bool) -> Doorbell | None:
+def _opened_bell(region: Region, offset: int, kind: int, *, made: bool) -> Notifier | None:
     """The bell of that kind, unless it is a descriptor that we do not have."""
-    if kind == WaiterBell.kind:
-        return WaiterBell(region.words, offset + RINGS_AT)
-    if kind == SocketBell.kind and region.name is not None:
-        return SocketBell(region_path(region.name).parent, f".{region.epoch:016x}-{offset}.bell")
-    return EventBell() if kind == EventBell.kind and made else None
+    if kind == WaiterNotifier.kind:
+        return WaiterNotifier(region.words, offset + RINGS_AT)
+    if kind == SocketNotifier.kind and region.name is not None:
+        return SocketNotifier(region_path(region.name).parent, f".{region.epoch:016x}-{offset}.bell")
+    return EventNotifier() if kind == EventNotifier.kind and made else None

@@ -5,8 +5,10 @@ because a new consumer looks before it sleeps.
 Rule 2: a bell says "look", never what or how much; the consumer clears it first and looks after.
 Rule 3: the listener is a descriptor that turns readable, so any event loop or `poll` can wait for it.
 
-`EventBell` is an eventfd: for families of processes that inherit or send descriptors. `SocketBell` is a datagram
-socket beside a named region: for processes that attach by name. `WaiterBell` is a word in the region and a thread in
+`EventNotifier` is an eventfd: for families of processes that inherit or send descriptors. `SocketNotifier` is a
+datagram
+socket beside a named region: for processes that attach by name. `WaiterNotifier` is a word in the region and a thread
+in
 the consumer: for systems that have neither.
 """
 
@@ -28,7 +30,7 @@ NO_EVENTFD = -1
 """The `eventfd` of a bell that has none, or has none any more."""
 
 
-class Doorbell(Protocol):
+class Notifier(Protocol):
     """A bell: producers ring, one consumer listens."""
 
     @property
@@ -48,7 +50,7 @@ class Doorbell(Protocol):
         """Let go of descriptors, sockets and threads."""
 
 
-class EventBell:
+class EventNotifier:
     """An eventfd, shared by inheritance or by sending its descriptor (`socket.send_fds`)."""
 
     kind = 1
@@ -68,14 +70,14 @@ class EventBell:
             what = Path()
         if "eventfd" not in str(what):
             raise UsageError(
-                f"descriptor {descriptor} is no eventfd", code="bell.descriptor", hint="pass `EventBell.fd`"
+                f"descriptor {descriptor} is no eventfd", code="bell.descriptor", hint="pass `EventNotifier.fd`"
             )
         self.eventfd = os.dup(descriptor)
         os.set_blocking(self.eventfd, False)
 
     @property
     def fd(self) -> int:
-        """The descriptor, for `pass_fds` or `send_fds`; the other side gives it to `EventBell`."""
+        """The descriptor, for `pass_fds` or `send_fds`; the other side gives it to `EventNotifier`."""
         return self._opened()
 
     def ring(self) -> None:
@@ -109,7 +111,7 @@ class EventBell:
         return self.eventfd
 
 
-class SocketBell:
+class SocketNotifier:
     """A datagram socket in the private directory of the regions. The consumer binds it; producers know its name."""
 
     kind = 2
@@ -121,7 +123,7 @@ class SocketBell:
         self._address = f"/proc/self/fd/{self._folder}/{name}"
         self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         self._listener: socket.socket | None = None
-        after_fork(self, SocketBell._forget)
+        after_fork(self, SocketNotifier._forget)
 
     def ring(self) -> None:
         try:
@@ -173,7 +175,7 @@ class SocketBell:
             self._listener = None
 
 
-class WaiterBell:
+class WaiterNotifier:
     """A word in the region; the consumer's side is a thread that sleeps on it and passes every ring on to a pipe."""
 
     kind = 3
@@ -185,7 +187,7 @@ class WaiterBell:
         self._pipe: tuple[int, int] | None = None
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
-        after_fork(self, WaiterBell._forget)
+        after_fork(self, WaiterNotifier._forget)
 
     def ring(self) -> None:
         self._words.add(self._rings, 1)

@@ -3,7 +3,7 @@
 Rule 1: a push never waits and never overwrites: it publishes, or answers that the lane is full.
 Rule 2: the store of the tail is the only visible act of a push; a producer killed before it has said nothing.
 Rule 3: the store of the head comes after the copy; a consumer killed before it leaves the messages to the next.
-Rule 4: the C core has the same lane (native/lanes.h); `PlainLane` runs on any words and shares a region with it.
+Rule 4: the C core has the same lane (native/lanes.h); `PlainRing` runs on any words and shares a region with it.
 
     A lane: tail u64 and the producer's cached head (one line), head u64 (one line), then the ring. A message: length
     u32, zero u32, payload, padded to 8 bytes; length 0xFFFFFFFF passes over the rest of the ring. A message with its
@@ -22,7 +22,7 @@ from interlock.ports.fork import after_fork
 from interlock.shm.memory.process_locks import ByteLocks
 from interlock.shm.memory.region import Region
 from interlock.shm.memory.words import Words
-from interlock.shm.queue.notifier import NO_EVENTFD, Doorbell
+from interlock.shm.queue.notifier import NO_EVENTFD, Notifier
 
 LINE = 64
 LANE_HEAD = 2 * LINE
@@ -43,7 +43,7 @@ Payload = bytes | bytearray | memoryview
 _LENGTH = struct.Struct("<II")
 
 
-class Lane(Protocol):
+class Ring(Protocol):
     """One producer's ring of messages to one consumer."""
 
     def push(self, payload: Payload, /) -> int:
@@ -56,7 +56,7 @@ class Lane(Protocol):
         """Whether a message is published and not yet taken."""
 
 
-def lane_bytes(ring_bytes: int) -> int:
+def ring_bytes(ring_bytes: int) -> int:
     """What a lane takes in a region."""
     return LANE_HEAD + ring_bytes
 
@@ -66,16 +66,16 @@ def payload_bytes_max(ring_bytes: int) -> int:
     return ring_bytes // 2 - MESSAGE_HEAD
 
 
-def open_lane(region: Region, offset: int, ring_bytes: int, asleep: int) -> Lane:
+def open_ring(region: Region, offset: int, ring_bytes: int, asleep: int) -> Ring:
     """The lane at an offset, as fast as the region's mode allows. `asleep` is the word of its consumer."""
     if region.mode == "native":
         from interlock.shm import _core
 
         return _core.Lane(region.buffer, offset, ring_bytes, asleep)
-    return PlainLane(region.words, memoryview(region.buffer), offset, ring_bytes, asleep)
+    return PlainRing(region.words, memoryview(region.buffer), offset, ring_bytes, asleep)
 
 
-class PlainLane:
+class PlainRing:
     """A lane on any words. Every word operation is ordered, so the bytes between them are."""
 
     def __init__(self, words: Words, memory: memoryview, offset: int, ring_bytes: int, asleep: int) -> None:
@@ -143,7 +143,7 @@ class PlainLane:
 class Producer:
     """One place of an inbox. Its threads may share it; a forked child may not use it."""
 
-    def __init__(self, index: int, lanes: dict[int, Lane], bell: Doorbell, locks: ByteLocks, *, locked: bool) -> None:
+    def __init__(self, index: int, lanes: dict[int, Ring], bell: Notifier, locks: ByteLocks, *, locked: bool) -> None:
         self.index = index
         self._bell = bell
         self._locks = locks

@@ -18,37 +18,37 @@ from typing import TypeVar
 from msgspec import Struct
 
 from interlock.errors import InterlockError, UsageError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Ended, Snapshot
 from interlock.ports.store import (
-    ENDED_AS,
+    ENDED_STATES,
     PAGE_MAX,
-    Answer,
     Append,
     Appended,
+    AppendResult,
     Duplicate,
+    EntityPage,
+    EntityQuery,
+    EntityRow,
     Loaded,
-    Page,
-    Query,
     Refusal,
-    Row,
 )
 from interlock.stores.cursor import decode_cursor, encode_cursor
 from interlock.stores.files.filesystem import FileSystem, handles_max
-from interlock.stores.files.journal.durable_io import Address, Settings, Shared, is_of_one
+from interlock.stores.files.journal.durable_io import DurableIO, EntityDirectory, Settings, is_of_one
 from interlock.stores.files.journal.exchange import ExchangeJournal
-from interlock.stores.files.journal.open_journals import Handles
+from interlock.stores.files.journal.open_journals import OpenJournals
 from interlock.stores.files.journal.rotation import taken
 from interlock.stores.files.journal.segments import ARCHIVE_BYTES_MAX
-from interlock.stores.files.journal.snapshot_file import Facts, Mark
+from interlock.stores.files.journal.snapshot_file import ListFacts, Position
 from interlock.stores.files.leases import FileLeases
 from interlock.stores.files.names import kind_named, kind_prefix, tenant_prefix
 from interlock.stores.files.positions import Places
-from interlock.stores.files.reader import Reader, Seen
+from interlock.stores.files.reader import EntityReader, EntityView
 from interlock.stores.files.refusals import append_refusals
 from interlock.stores.files.root import Root
-from interlock.stores.files.work.dispatcher import Dispatch
-from interlock.stores.files.work.markers import Pending
+from interlock.stores.files.work.dispatcher import Dispatcher
+from interlock.stores.files.work.markers import WorkMarkers
 from interlock.stores.listing import since_ms
 
 PLACED_MAX = 1_000
@@ -61,27 +61,32 @@ _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Listed(Struct, frozen=True):
+class ListedEntity(Struct, frozen=True):
     """What a list needs of an entity, and up to which place of its journal that holds."""
 
-    end: Mark
-    row: Row
-    facts: Facts
+    end: Position
+    row: EntityRow
+    facts: ListFacts
 
     @staticmethod
-    def of(entity: str, mark: Mark, facts: Facts, snapshot: Snapshot) -> Listed:
+    def of(entity: str, mark: Position, facts: ListFacts, snapshot: Snapshot) -> ListedEntity:
         """What a list needs of an entity with this snapshot."""
-        return Listed.after(entity, mark, facts, snapshot.revision, snapshot.configuration, snapshot.ended)
+        return ListedEntity.after(entity, mark, facts, snapshot.revision, snapshot.configuration, snapshot.ended)
 
     @staticmethod
     def after(
-        entity: str, mark: Mark, facts: Facts, revision: str, configuration: tuple[str, ...], ended: Ended | None
-    ) -> Listed:
+        entity: str,
+        mark: Position,
+        facts: ListFacts,
+        revision: str,
+        configuration: tuple[str, ...],
+        ended: Ended | None,
+    ) -> ListedEntity:
         """What a list needs of an entity in this configuration; one that ended without a final state is in none."""
-        if ended in ENDED_AS:
+        if ended in ENDED_STATES:
             since = facts.changed_ms if facts.ended_ms is None else facts.ended_ms
-            facts = Facts(facts.created_ms, facts.changed_ms, {ENDED_AS[ended]: since})
-        row = Row(
+            facts = ListFacts(facts.created_ms, facts.changed_ms, {ENDED_STATES[ended]: since})
+        row = EntityRow(
             entity,
             mark.version,
             revision,
@@ -91,10 +96,10 @@ class Listed(Struct, frozen=True):
             facts.changed_ms,
             ended,
         )
-        return Listed(mark, row, facts)
+        return ListedEntity(mark, row, facts)
 
 
-class Journals:
+class DirectLayout:
     """All journals below one root."""
 
     def __init__(
@@ -107,20 +112,20 @@ class Journals:
         shard_digits: int = 2,
     ) -> None:
         opened = Root(fs, root, settings, shard_digits=shard_digits, layout="A") if isinstance(root, str) else root
-        self.shared = Shared(fs, opened.settings, opened.path)  # with the root's own tenant
+        self.shared = DurableIO(fs, opened.settings, opened.path)  # with the root's own tenant
         self._fs = fs
         self._root = opened
-        self.pending = self.shared.markers = Pending(self.shared, opened)
-        self._reader = Reader(self.shared)
-        self._handles = Handles(self.shared, count_max or handles_max())
+        self.pending = self.shared.markers = WorkMarkers(self.shared, opened)
+        self._reader = EntityReader(self.shared)
+        self._handles = OpenJournals(self.shared, count_max or handles_max())
         self._places: OrderedDict[str, Places] = OrderedDict()
-        self._listed: OrderedDict[str, Listed] = OrderedDict()
+        self._listed: OrderedDict[str, ListedEntity] = OrderedDict()
         self._is_listing = False
         self._guard = Lock()
 
     # Writing
 
-    def append(self, append: Append) -> Answer:
+    def append(self, append: Append) -> AppendResult:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         address = self._root.address(append.entity)
         self._root.check_writable()
@@ -130,7 +135,7 @@ class Journals:
         finally:
             self._handles.give_back(address)
 
-    def append_at_once(self, append: Append) -> Answer | None:
+    def append_at_once(self, append: Append) -> AppendResult | None:
         """The same, where nothing is waited for but one flush. None where there is more to do: nothing was done."""
         address = self._root.address(append.entity)
         self._root.check_writable()
@@ -141,10 +146,10 @@ class Journals:
         if self._is_listing and isinstance(answer, Appended):
             mark, facts = journal.mark, journal.facts
             if facts is not None and mark.version == answer.version:
-                self._list(journal.address, Listed.of(append.entity, mark, facts, append.snapshot))
+                self._list(journal.address, ListedEntity.of(append.entity, mark, facts, append.snapshot))
         return answer
 
-    def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
+    def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
         """Keep verified records as they are, byte for byte, after those already here; give the version reached."""
         address = self._root.address(append.entity)
         self._root.check_writable()
@@ -158,7 +163,7 @@ class Journals:
         with self._handles.borrowed(address) as journal:
             return journal.adopt(append, records)
 
-    def _pages(self, entity: str, after: int, last: int) -> Iterator[Record]:
+    def _pages(self, entity: str, after: int, last: int) -> Iterator[JournalRecord]:
         while after < last and (page := self.read(entity, after=after, limit=min(PAGE_MAX, last - after))):
             yield from page
             after = page[-1].version
@@ -186,9 +191,9 @@ class Journals:
 
     # Work
 
-    def dispatch(self) -> Dispatch:
+    def dispatch(self) -> Dispatcher:
         """What takes up the work that is kept here."""
-        return Dispatch(self.shared, self._root, self.pending, self._handles)
+        return Dispatcher(self.shared, self._root, self.pending, self._handles)
 
     def leases(self) -> FileLeases:
         """The leases that are kept here."""
@@ -218,7 +223,7 @@ class Journals:
         self._root.check_path()
         return Duplicate(version)
 
-    def _durable_version(self, address: Address) -> int:
+    def _durable_version(self, address: EntityDirectory) -> int:
         """The last version that this process itself made durable, without waiting for the handle."""
         journal = self._handles.peek(address)
         if journal is None:
@@ -226,7 +231,7 @@ class Journals:
         mark, durable = journal.mark, journal.durable
         return mark.version if mark.offset <= durable else 0
 
-    def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """The verified records after a version, in order. Raises CorruptionError at the first bad link."""
         address = self._root.address(entity)
         if limit < 1:
@@ -245,7 +250,7 @@ class Journals:
 
     # Lists
 
-    def find(self, query: Query) -> Page:
+    def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
         left_out: list[str] = []
         found = sorted(self._matching(query, left_out), key=lambda each: each[:2])
@@ -256,7 +261,7 @@ class Journals:
         rows = found[start : start + limit]
         more = rows and len(found) > start + limit
         cursor = encode_cursor(*rows[-1][:2]) if more else None
-        return Page(tuple(row for _, _, row in rows), cursor, tuple(sorted(left_out)))
+        return EntityPage(tuple(row for _, _, row in rows), cursor, tuple(sorted(left_out)))
 
     def names(self) -> tuple[str, ...]:
         """Every entity that has a folder, readable or not, sorted; one whose name was cut by its folder's, if need be.
@@ -281,7 +286,7 @@ class Journals:
                 found.add(kind)
         return tuple(sorted(found - {""}))
 
-    def _named(self, address: Address) -> str:
+    def _named(self, address: EntityDirectory) -> str:
         """The entity of a folder; the folder's name where that was cut and nothing tells; empty where nothing began."""
         entity = address.entity or self._told(address)
         if entity:
@@ -294,7 +299,7 @@ class Journals:
                 raise
         return self._told(address) or address.name
 
-    def _told(self, address: Address) -> str:
+    def _told(self, address: EntityDirectory) -> str:
         """The entity that the snapshot in a folder tells; empty where none reads, or it is not of this folder."""
         try:
             entity = self._reader.entity(address)
@@ -313,7 +318,7 @@ class Journals:
                 raise
             return True
 
-    def _matching(self, query: Query, left_out: list[str]) -> Iterator[tuple[int, str, Row]]:
+    def _matching(self, query: EntityQuery, left_out: list[str]) -> Iterator[tuple[int, str, EntityRow]]:
         """What a list shows. What does not read is noted instead: it must not hide the others."""
         for entity in self._entities(query):
             if "/" not in entity:
@@ -342,7 +347,7 @@ class Journals:
             if query.entered_before_ms is None or entered_ms < query.entered_before_ms:
                 yield 0 if query.prefix else entered_ms, entity, row
 
-    def _entities(self, query: Query) -> Iterator[str]:
+    def _entities(self, query: EntityQuery) -> Iterator[str]:
         """The entities of a kind, by their directory names; of a name that was cut, by the snapshot inside.
 
         Where that tells none, the name of the directory: it may be one of those that are asked for.
@@ -353,7 +358,7 @@ class Journals:
             if entity.startswith((f"{query.kind}/{query.prefix or ''}", address.name)):
                 yield entity
 
-    def _seen(self, entity: str) -> Listed | None:
+    def _seen(self, entity: str) -> ListedEntity | None:
         self._is_listing = True  # from now on appends tell: without anybody who lists, they need not
         address = self._root.address(entity)
         with self._guard:
@@ -363,17 +368,17 @@ class Journals:
         seen = self._reader.load(address)
         return None if seen is None else self._list_seen(address, seen)
 
-    def _list_seen(self, address: Address, seen: Seen) -> Listed:
+    def _list_seen(self, address: EntityDirectory, seen: EntityView) -> ListedEntity:
         ended = None if seen.kept is None else seen.kept.snapshot.ended
         if seen.records:
             last = seen.records[-1].entry
             return self._list(
-                address, Listed.after(address.entity, seen.mark, seen.facts, last.revision, last.after, ended)
+                address, ListedEntity.after(address.entity, seen.mark, seen.facts, last.revision, last.after, ended)
             )
         assert seen.kept is not None
-        return self._list(address, Listed.of(address.entity, seen.mark, seen.facts, seen.kept.snapshot))
+        return self._list(address, ListedEntity.of(address.entity, seen.mark, seen.facts, seen.kept.snapshot))
 
-    def _list(self, address: Address, listed: Listed) -> Listed:
+    def _list(self, address: EntityDirectory, listed: ListedEntity) -> ListedEntity:
         with self._guard:
             _remember(self._listed, address.name, listed, LISTED_MAX)
         return listed

@@ -20,7 +20,7 @@ from msgspec import Struct
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
 from interlock.ports.leases import Downtime, Lease
-from interlock.stores.files.journal.durable_io import Locked, Shared, unavailable, write_whole
+from interlock.stores.files.journal.durable_io import DurableIO, Locked, unavailable, write_whole
 from interlock.stores.files.names import is_leftover
 from interlock.stores.files.root import Root
 from interlock.stores.lease_table import LeaseTable
@@ -55,7 +55,7 @@ class _Table(LeaseTable):
 class FileLeases:
     """Who holds which name below one root, and when nobody was there."""
 
-    def __init__(self, shared: Shared, root: Root) -> None:
+    def __init__(self, shared: DurableIO, root: Root) -> None:
         self._fs = shared.fs
         self._root = root
         self._lock_ms_max = shared.settings.lock_ms_max

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 
-from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.journal.snapshot_file import Position
 
 PLACES_MAX = 64
 """Places of one journal."""
@@ -25,16 +25,16 @@ class Places:
     """Places in one journal, in order."""
 
     def __init__(self) -> None:
-        self._marks: list[Mark] = []
-        self._ends: deque[Mark] = deque(maxlen=ENDS_MAX)
+        self._marks: list[Position] = []
+        self._ends: deque[Position] = deque(maxlen=ENDS_MAX)
         self.apart = 256
 
-    def up_to(self, version: int) -> tuple[Mark, ...]:
+    def up_to(self, version: int) -> tuple[Position, ...]:
         """The places from which the entry after a version can be read: the nearest first."""
         found = [mark for mark in (*self._marks, *self._ends) if mark.version <= version]
         return tuple(sorted(found, key=_version, reverse=True))
 
-    def add(self, mark: Mark) -> None:
+    def add(self, mark: Position) -> None:
         """A reading came by here, or ended here."""
         if mark.version % self.apart:
             self._ends.append(mark)
@@ -49,5 +49,5 @@ class Places:
             self._marks = [each for each in self._marks if each.version % self.apart == 0]
 
 
-def _version(mark: Mark) -> int:
+def _version(mark: Position) -> int:
     return mark.version

@@ -19,23 +19,23 @@ from typing import TypeVar
 from msgspec import Struct
 
 from interlock.errors import CorruptionError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import Loaded
-from interlock.stores.files.journal.durable_io import Address, Locked, Shared, shard_opened, unavailable
+from interlock.stores.files.journal.durable_io import DurableIO, EntityDirectory, Locked, shard_opened, unavailable
 from interlock.stores.files.journal.padding import ends_at
 from interlock.stores.files.journal.reading import (
     Active,
     Chain,
-    PassedError,
-    Walk,
+    JournalReader,
+    SegmentMovedError,
     active_segment,
     archived,
     is_held,
     unwitnessed,
 )
-from interlock.stores.files.journal.snapshot_file import Facts, Kept, Mark
-from interlock.stores.files.journal.tail import Hear, corrupt, hear_nothing, read_kept
-from interlock.stores.files.journal.work_lines import Beside, Row, Rows
+from interlock.stores.files.journal.snapshot_file import ListFacts, Position, StoredSnapshot
+from interlock.stores.files.journal.tail import OnLine, corrupt, hear_nothing, read_kept
+from interlock.stores.files.journal.work_lines import Beside, Row, UnfinishedWork
 from interlock.stores.files.names import JOURNAL, SNAPSHOT
 
 LOOKS_MAX = 3
@@ -44,13 +44,13 @@ LOOKS_MAX = 3
 T = TypeVar("T")
 
 
-class Seen(Struct, frozen=True):
+class EntityView(Struct, frozen=True):
     """An entity as one reading found it. `durable` is the last version that the bytes themselves show to be durable."""
 
-    kept: Kept | None
-    records: tuple[Record, ...]
-    mark: Mark
-    facts: Facts
+    kept: StoredSnapshot | None
+    records: tuple[JournalRecord, ...]
+    mark: Position
+    facts: ListFacts
     durable: int
 
     def loaded(self) -> Loaded:
@@ -72,23 +72,23 @@ class Seen(Struct, frozen=True):
 
 class _Opened(Struct, frozen=True):
     active: Active
-    kept: Kept | None
+    kept: StoredSnapshot | None
     is_locked: bool = False
 
 
-class Reader:
+class EntityReader:
     """Reads entities of one open store; keeps nothing open and nothing in memory."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: DurableIO) -> None:
         self._shared = shared
         self._fs = shared.fs
         self._settings = shared.settings
 
-    def load(self, address: Address) -> Seen | None:
+    def load(self, address: EntityDirectory) -> EntityView | None:
         """The snapshot beside the journal and the records after it; None when there is no such entity."""
         return self._looked(address, lambda opened: self._load(address, opened))
 
-    def _load(self, address: Address, opened: _Opened) -> Seen | None:
+    def _load(self, address: EntityDirectory, opened: _Opened) -> EntityView | None:
         kept = self._kept(address, opened)
         if kept is None and opened.active.base.since > 1:
             raise unwitnessed(address, opened.active.base)
@@ -105,11 +105,11 @@ class Reader:
             self._shared.shapes.learn(kept.snapshot.revision, kept.snapshot.configuration, kept.facts)
         for record in records:
             facts = self._shared.shapes.after_record(facts, record)
-        return None if facts is None else Seen(kept, tuple(records), mark, facts, durable)
+        return None if facts is None else EntityView(kept, tuple(records), mark, facts, durable)
 
     def read(
-        self, address: Address, *, starts: tuple[Mark, ...], after: int, limit: int, apart: int
-    ) -> tuple[tuple[Record, ...], tuple[Mark, ...]]:
+        self, address: EntityDirectory, *, starts: tuple[Position, ...], after: int, limit: int, apart: int
+    ) -> tuple[tuple[JournalRecord, ...], tuple[Position, ...]]:
         """The verified records after a version; and the places passed, so many versions apart, and where it ended.
 
         `starts` are places this process verified before, the nearest first; without one that stands, the reading begins
@@ -119,8 +119,14 @@ class Reader:
         return ((), ()) if found is None else found
 
     def _read(
-        self, address: Address, opened: _Opened, starts: tuple[Mark, ...], after: int, limit: int, apart: int
-    ) -> tuple[tuple[Record, ...], tuple[Mark, ...]]:
+        self,
+        address: EntityDirectory,
+        opened: _Opened,
+        starts: tuple[Position, ...],
+        after: int,
+        limit: int,
+        apart: int,
+    ) -> tuple[tuple[JournalRecord, ...], tuple[Position, ...]]:
         base, kept = opened.active.base, opened.kept
         if after < base.since - 1:
             raise archived(address.entity, base)
@@ -128,8 +134,8 @@ class Reader:
         known.sort(key=lambda mark: mark.version, reverse=True)
         nearer = (mark for mark in known if mark.version > base.earliest.version and self._is_held(opened, mark))
         walk = self._walk(address, opened, next(nearer, base.earliest))
-        records: list[Record] = []
-        passed: list[Mark] = []
+        records: list[JournalRecord] = []
+        passed: list[Position] = []
         for record in walk:
             if record.version > after:
                 records.append(record)
@@ -141,17 +147,17 @@ class Reader:
         records += [each for each in more if each.version > after]
         return tuple(records[:limit]), tuple(passed) if more else (*passed, mark)
 
-    def work(self, address: Address) -> tuple[Row, ...]:
+    def work(self, address: EntityDirectory) -> tuple[Row, ...]:
         """The unfinished work of an entity, for those who only look: its entry may not be durable yet (rule 2)."""
         return self._looked(address, lambda opened: self._work(address, opened)) or ()
 
-    def _work(self, address: Address, opened: _Opened) -> tuple[Row, ...]:
+    def _work(self, address: EntityDirectory, opened: _Opened) -> tuple[Row, ...]:
         kept = self._kept(address, opened)
         if kept is None and opened.active.base.since > 1:
             raise unwitnessed(address, opened.active.base)
-        rows = Rows() if kept is None else Rows.decoded(kept.work)
+        rows = UnfinishedWork() if kept is None else UnfinishedWork.decoded(kept.work)
 
-        def hear(line: Beside, _: Mark) -> None:
+        def hear(line: Beside, _: Position) -> None:
             rows.apply(line)
 
         walk = self._walk(address, opened, opened.active.base.earliest if kept is None else kept.mark, hear)
@@ -160,26 +166,26 @@ class Reader:
         self._judged(address, opened, walk, kept, hear)
         return rows.listed()
 
-    def entity(self, address: Address) -> str:
+    def entity(self, address: EntityDirectory) -> str:
         """The id of an entity whose name does not tell it; empty until its first snapshot is kept."""
         with self._directory(address) as directory:
             kept = None if directory is None else self._read_kept(address, directory)
         return "" if kept is None else kept.snapshot.entity
 
-    def is_end(self, address: Address, mark: Mark) -> bool:
+    def is_end(self, address: EntityDirectory, mark: Position) -> bool:
         """Whether an entity's journal ends at this place: then what was seen of it holds."""
         with self._directory(address) as directory, self._active(address, directory) as active:
             return active is not None and active.base.first == mark.segment and ends_at(self._fs, active.file, mark)
 
     # Parts
 
-    def _looked(self, address: Address, look: Callable[[_Opened], T]) -> T | None:
+    def _looked(self, address: EntityDirectory, look: Callable[[_Opened], T]) -> T | None:
         """One reading; None when there is no such entity. It starts over while rotations pass."""
         for _ in range(LOOKS_MAX):
             with self._opened(address) as opened:
                 if opened is None:
                     return None
-                with contextlib.suppress(PassedError):
+                with contextlib.suppress(SegmentMovedError):
                     return look(opened)
         with self._directory(address) as directory:
             if directory is None:
@@ -189,11 +195,11 @@ class Reader:
                     return None
                 try:
                     return look(opened)
-                except PassedError as error:
+                except SegmentMovedError as error:
                     raise corrupt(address, opened.active.base.mark, str(error)) from error
 
     @contextlib.contextmanager
-    def _directory(self, address: Address) -> Iterator[int | None]:
+    def _directory(self, address: EntityDirectory) -> Iterator[int | None]:
         fs, directory = self._fs, -1
         try:
             try:
@@ -209,7 +215,7 @@ class Reader:
             self._close(directory)
 
     @contextlib.contextmanager
-    def _opened(self, address: Address, *, is_locked: bool = False) -> Iterator[_Opened | None]:
+    def _opened(self, address: EntityDirectory, *, is_locked: bool = False) -> Iterator[_Opened | None]:
         """The entity's directory, its snapshot and its active segment, in the order of rule 1."""
         with self._directory(address) as directory:
             if directory is None:
@@ -222,7 +228,7 @@ class Reader:
                 yield None if active is None else _Opened(active, kept, is_locked)
 
     @contextlib.contextmanager
-    def _active(self, address: Address, directory: int | None) -> Iterator[Active | None]:
+    def _active(self, address: EntityDirectory, directory: int | None) -> Iterator[Active | None]:
         file = -1
         if directory is not None:
             with contextlib.suppress(FileNotFoundError):
@@ -241,38 +247,40 @@ class Reader:
                 self._fs.close(descriptor)
 
     @contextlib.contextmanager
-    def _second_look(self, address: Address, opened: _Opened) -> Iterator[_Opened]:
+    def _second_look(self, address: EntityDirectory, opened: _Opened) -> Iterator[_Opened]:
         """The entity opened anew while nobody writes it."""
         if opened.is_locked:
             yield opened
             return
         with self._lock(address, opened.active.directory), self._opened(address, is_locked=True) as again:
             if again is None:
-                raise PassedError("the journal is not there")
+                raise SegmentMovedError("the journal is not there")
             yield again
 
     @contextlib.contextmanager
-    def _lock(self, address: Address, directory: int) -> Iterator[None]:
+    def _lock(self, address: EntityDirectory, directory: int) -> Iterator[None]:
         """Holds the entity's lock; the descriptor is closed by whoever opened it, and the lock goes with it."""
         with Locked(self._fs, directory, address.entity, self._settings.lock_ms_max, lambda: None):
             yield
 
-    def _chain(self, address: Address) -> Chain:
+    def _chain(self, address: EntityDirectory) -> Chain:
         return Chain(address, self._settings.tenant, self._settings.store_key)
 
-    def _walk(self, address: Address, opened: _Opened, mark: Mark, hear: Hear = hear_nothing) -> Walk:
-        return Walk(self._fs, opened.active, mark, self._chain(address), hear=hear)
+    def _walk(
+        self, address: EntityDirectory, opened: _Opened, mark: Position, hear: OnLine = hear_nothing
+    ) -> JournalReader:
+        return JournalReader(self._fs, opened.active, mark, self._chain(address), hear=hear)
 
-    def _read_kept(self, address: Address, directory: int) -> Kept | None:
+    def _read_kept(self, address: EntityDirectory, directory: int) -> StoredSnapshot | None:
         return read_kept(self._fs, directory, address.entity or None, store_key=self._settings.store_key)
 
-    def _is_held(self, opened: _Opened, mark: Mark) -> bool:
+    def _is_held(self, opened: _Opened, mark: Position) -> bool:
         try:
             return is_held(self._fs, opened.active, mark)
-        except PassedError:
+        except SegmentMovedError:
             return False
 
-    def _kept(self, address: Address, opened: _Opened) -> Kept | None:
+    def _kept(self, address: EntityDirectory, opened: _Opened) -> StoredSnapshot | None:
         """The snapshot, once the journal is seen to hold it. Raises CorruptionError when it does not."""
         kept = opened.kept
         if kept is None or is_held(self._fs, opened.active, kept.mark):
@@ -280,9 +288,9 @@ class Reader:
         with self._second_look(address, opened) as again:
             if again.kept is not None and not is_held(self._fs, again.active, again.kept.mark):
                 raise self._unheld(address, again, again.kept)
-        raise PassedError("the snapshot was replaced")
+        raise SegmentMovedError("the snapshot was replaced")
 
-    def _unheld(self, address: Address, opened: _Opened, kept: Kept) -> CorruptionError:
+    def _unheld(self, address: EntityDirectory, opened: _Opened, kept: StoredSnapshot) -> CorruptionError:
         """The error of a journal that does not hold its snapshot; said of the first bad place, if there is one."""
         walk = self._walk(address, opened, opened.active.base.earliest)
         for _ in walk:
@@ -293,8 +301,13 @@ class Reader:
         return corrupt(address, kept.mark, "the snapshot of this version is not in the journal")
 
     def _judged(
-        self, address: Address, opened: _Opened, walk: Walk, kept: Kept | None, hear: Hear = hear_nothing
-    ) -> tuple[list[Record], Mark]:
+        self,
+        address: EntityDirectory,
+        opened: _Opened,
+        walk: JournalReader,
+        kept: StoredSnapshot | None,
+        hear: OnLine = hear_nothing,
+    ) -> tuple[list[JournalRecord], Position]:
         """What a second look under the lock adds, when the first one ended in what may be damage."""
         if walk.damaged(kept) is None and not walk.is_headless():
             return [], walk.mark
@@ -307,7 +320,7 @@ class Reader:
         return records, second.mark
 
 
-def _durable_version(walk: Walk, records: list[Record], ends: list[Mark]) -> int:
+def _durable_version(walk: JournalReader, records: list[JournalRecord], ends: list[Position]) -> int:
     """The last version that sealed segments, or a `d` in the active one, show to be durable.
 
     Records that came with their segment testify for nothing: its name may not be flushed yet. Whoever wrote behind them

@@ -34,7 +34,14 @@ from interlock.errors import CorruptionError, NotFoundError, UnavailableError, U
 from interlock.model.codec import encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX
 from interlock.stores.files.filesystem import FileSystem
-from interlock.stores.files.journal.durable_io import Address, Locked, Settings, shard_opened, unavailable, write_whole
+from interlock.stores.files.journal.durable_io import (
+    EntityDirectory,
+    Locked,
+    Settings,
+    shard_opened,
+    unavailable,
+    write_whole,
+)
 from interlock.stores.files.names import (
     JOURNAL,
     RESOURCES,
@@ -116,7 +123,7 @@ class Root:
         self._root = root
         self.path = fs.resolved(root)
         self._open: list[int] = []
-        self._addresses: dict[str, Address] = {}
+        self._addresses: dict[str, EntityDirectory] = {}
         try:
             self._open_all(Format(layout=layout or "A", shard_digits=shard_digits, tenant=settings.tenant))
             if layout is not None and layout != self.layout:
@@ -289,12 +296,12 @@ class Root:
         self._open.append(descriptor)
         return descriptor
 
-    def address(self, entity: str) -> Address:
+    def address(self, entity: str) -> EntityDirectory:
         """Where an entity's directory stands. Raises UsageError for an id that no store keeps."""
         found = self._addresses.get(entity)
         if found is None:
             name = directory_name(entity, tenant=self.settings.tenant)
-            found = Address(entity, name, self.shard(name), self._resources)
+            found = EntityDirectory(entity, name, self.shard(name), self._resources)
             if len(self._addresses) >= ADDRESSES_MAX:
                 self._addresses.clear()
             self._addresses[entity] = found
@@ -309,13 +316,13 @@ class Root:
         shards = self._shards()
         return sorted({*shards} & {*self._fs.names(directory)}) if self._format.shard_digits else shards
 
-    def addresses(self, prefix: str) -> Iterator[Address]:
+    def addresses(self, prefix: str) -> Iterator[EntityDirectory]:
         """The places of all entities whose directory names begin so; the id is empty where the name tells none."""
         for shard, name in self._folders():
             if name.startswith(prefix):
                 entity = entity_named(name, tenant=self.settings.tenant)
                 if entity is not None or is_cut(name):
-                    yield Address(entity or "", name, shard, self._resources)
+                    yield EntityDirectory(entity or "", name, shard, self._resources)
 
     def strays(self) -> Iterator[str]:
         """The names of folders that hold a journal and are no entity's here: another tenant's, or in a wrong shard."""
@@ -349,7 +356,7 @@ class Root:
                 return tenant_named(name) is not None
             raise unavailable(self._root, "list", error) from error
 
-    def is_begun(self, address: Address) -> bool:
+    def is_begun(self, address: EntityDirectory) -> bool:
         """Whether anything was written into an entity's folder, by whoever had its lock until now.
 
         Whoever died before the first byte left it empty, or with an empty journal.

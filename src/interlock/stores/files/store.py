@@ -28,30 +28,30 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from interlock.errors import UnavailableError, UsageError
-from interlock.model.journal.record import Record
-from interlock.model.journal.work import Lane, Place
+from interlock.model.journal.record import JournalRecord
+from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.fork import after_fork
 from interlock.ports.leases import Downtime, Lease
 from interlock.ports.store import (
     PAGE_MAX,
-    Answer,
     Append,
     Appended,
+    AppendResult,
     Duplicate,
+    EntityPage,
+    EntityQuery,
     Loaded,
-    Page,
-    Query,
     Refusal,
 )
 from interlock.ports.threads import in_thread_or_here
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
-from interlock.stores.files.direct_layout import Journals
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.filesystem import FileSystem, OperatingSystem
 from interlock.stores.files.journal.durable_io import LOCKED, SEGMENT_BYTES_MAX, Settings
 from interlock.stores.files.log_layout.layout import BatchedJournals, opened_journals
 from interlock.stores.files.log_layout.writer import Writer
-from interlock.stores.threads.inline_policy import Pace
-from interlock.stores.threads.pool import Threads
+from interlock.stores.threads.inline_policy import InlinePolicy
+from interlock.stores.threads.pool import ThreadPool
 
 THREADS_MAX = 16
 """Threads of a store: they wait for the disk, which groups their flushes; sixteen gave twice the rate of four."""
@@ -74,7 +74,7 @@ class FileStore:
 
     def __init__(
         self,
-        root: str | Path | Journals,
+        root: str | Path | DirectLayout,
         *,
         layout: str | None = None,
         fs: FileSystem | None = None,
@@ -92,7 +92,7 @@ class FileStore:
             lock_ms_max=lock_ms_max,
             segment_bytes_max=segment_bytes_max,
         )
-        if not isinstance(root, Journals):
+        if not isinstance(root, DirectLayout):
             system = fs or OperatingSystem()
             root = opened_journals(str(root), system, settings, layout=layout, count_max=handles_max)
         self._journals = root
@@ -100,12 +100,12 @@ class FileStore:
         self._leases = self._journals.leases()
         self._writer: Writer | None = None
         self._guard = Lock()  # of the writer's beginning and end: callers may be in several threads
-        self._pace = Pace()
+        self._pace = InlinePolicy()
         self._threads = _threads()
         self._closed = False
         after_fork(self, FileStore._after_fork)
 
-    async def append(self, append: Append) -> Answer:
+    async def append(self, append: Append) -> AppendResult:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         if isinstance(self._journals, BatchedJournals):
             writer = self._writer or self._begun_writer(self._journals)
@@ -146,11 +146,11 @@ class FileStore:
         """The entity as it is; None when there is none. With `key`: `Duplicate` when that key was kept before."""
         return await self._hop(lambda: self._journals.load(entity, key))
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """The verified records after a version, in order. Raises CorruptionError at the first bad link."""
         return await self._hop(lambda: self._journals.read(entity, after=after, limit=limit))
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
         return await self._hop(lambda: self._journals.find(query))
 
@@ -162,7 +162,7 @@ class FileStore:
         """The kinds that there are entities of, sorted."""
         return await self._hop(self._journals.kinds)
 
-    async def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
+    async def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
         """Keep verified records as they are, byte for byte, after those already here; give the version reached."""
         return await self._hop(lambda: self._journals.adopt(append, records))
 
@@ -224,7 +224,7 @@ class FileStore:
 
     def _after_fork(self) -> None:
         was_closed, self._closed = self._closed, True  # until nothing is the parent's: there may be no descriptor left
-        self._writer, self._guard, self._pace = None, Lock(), Pace()
+        self._writer, self._guard, self._pace = None, Lock(), InlinePolicy()
         with suppress(OSError, UnavailableError):  # then it stays closed
             self._dispatch.abandon()
             self._leases.abandon()
@@ -247,7 +247,7 @@ class WorkingFileStore(FileStore):
         """Hold claims longer."""
         return await self._hop(lambda: self._dispatch.renew(claims, until_ms=until_ms))
 
-    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go of claims."""
         return await self._hop(lambda: self._dispatch.settle(settled, now_ms=now_ms))
 
@@ -263,21 +263,21 @@ class WorkingFileStore(FileStore):
         """Work by lane, name and entity, page by page."""
         return await self._hop(lambda: self._dispatch.works(query))
 
-    async def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again, from its first attempt."""
         return await self._hop(lambda: self._dispatch.revive(entity, place, now_ms=now_ms, audit=audit))
 
-    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:  # noqa: ARG002 - the time is in `settled`
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:  # noqa: ARG002 - the time is in `settled`
         """Let work that is not dead be tried again; False when it has changed since."""
         return await self._hop(lambda: self._dispatch.requeue(settled, audit=audit))
 
-    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
+    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
         """Forget work."""
         return await self._hop(lambda: self._dispatch.drop(entity, place, audit=audit))
 
 
-def _threads() -> Threads:
-    return Threads(THREADS_MAX, "interlock-files")
+def _threads() -> ThreadPool:
+    return ThreadPool(THREADS_MAX, "interlock-files")
 
 
 def open_store(url: str) -> FileStore:

@@ -36,7 +36,7 @@ _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class PostgresAddress:
     """Where the server is, and how its store is used. `dsn` holds the password: it is never shown."""
 
     dsn: str
@@ -52,7 +52,7 @@ class Address:
         return f"Address({self.place!r}, tenant={self.tenant!r}, schema={self.schema!r})"
 
 
-def parsed(url: str) -> Address:
+def parse_address(url: str) -> PostgresAddress:
     """What an address says. Raises UsageError when it is none."""
     try:
         parts = urlsplit(url)
@@ -71,7 +71,7 @@ def parsed(url: str) -> Address:
         hint = f"ours are {', '.join(OURS)}; others are libpq's"
         raise UsageError(f"`{unknown[0]}` is no option of an address", code="url.option", hint=hint)
     theirs = urlencode({name: value for name, value in given.items() if name in THEIRS})
-    return Address(
+    return PostgresAddress(
         dsn=urlunsplit(parts._replace(query=theirs)),
         place=f"{hosts}/{unquote(parts.path.removeprefix('/'))}",
         tenant=_text("tenant", given.get("tenant", "")),

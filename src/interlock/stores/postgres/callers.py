@@ -11,16 +11,16 @@ from collections.abc import Iterator
 
 from interlock.errors import InterlockError
 from interlock.model.codec import encode
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.stores.postgres.commit import Ready
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.stores.postgres.commit import CommitPlan
 
 BATCH_BYTES_MAX = 4_194_304
 """Bytes of the records and snapshots of one statement: both ends hold it whole, more than once."""
 
-Answer = Appended | Duplicate | Conflict | Stale
+Answer = Appended | Duplicate | Conflict | StaleAttempt
 
 
-class Waiting:
+class PendingCommit:
     """A caller: what it wants kept, the bytes of its snapshot, and where it waits for the answer."""
 
     __slots__ = ("append", "future", "in_doubt", "ready", "snapshot")
@@ -29,7 +29,7 @@ class Waiting:
         self.append = append
         self.snapshot = encode(append.snapshot)
         self.future = future
-        self.ready: Ready | None = None
+        self.ready: CommitPlan | None = None
         self.in_doubt = False
 
     def answer(self, answer: Answer) -> None:
@@ -43,10 +43,10 @@ class Waiting:
             self.future.set_exception(error)
 
 
-def chunks(steps: list[Waiting]) -> Iterator[list[Waiting]]:
+def chunks(steps: list[PendingCommit]) -> Iterator[list[PendingCommit]]:
     """Creations and other steps apart, each in pieces of at most so many bytes."""
     for created in (True, False):
-        chunk: list[Waiting] = []
+        chunk: list[PendingCommit] = []
         size = 0
         for each in steps:
             if (each.append.expected == 0) is not created or each.ready is None:

@@ -1,6 +1,6 @@
 """A step made ready for its statement: the record chained to the one before, and what changes in lists and counts.
 
-Rule 1: nothing here waits. What a step must know of its entity comes as a `Tip`; a tip that is behind costs one
+Rule 1: nothing here waits. What a step must know of its entity comes as a `JournalTip`; a tip that is behind costs one
 conflict, never a wrong record, because the statement compares version and head.
 Rule 2: a step that leaves no state and enters none says so, and is written by the shorter statement; so does one that
 leaves nothing to do.
@@ -16,19 +16,19 @@ import msgspec
 
 from interlock.errors import CorruptionError
 from interlock.model.codec import encode
-from interlock.model.journal.record import Record, encode_record, genesis
-from interlock.model.journal.work import Left
+from interlock.model.journal.record import JournalRecord, chain_start, encode_record
+from interlock.model.journal.work import WorkDelta
 from interlock.ports.store import Append
 from interlock.stores.listing import decode_active, decode_texts, since_ms, standing
 
 NO_FENCE = (None, None, None, None)
 """In place of lane, version, ordinal and attempt: the step is kept whoever holds what."""
 
-WHOLE = ""
+ANY_STATE = ""
 """The state under which an entity as a whole is listed: since when it is in its configuration."""
 
 
-class Tip(NamedTuple):
+class JournalTip(NamedTuple):
     """What a step must know of its entity: where its journal ends, and which lists it stands in."""
 
     version: int
@@ -51,12 +51,12 @@ class Changes(NamedTuple):
 
 
 NO_CHANGES = Changes([], [], [], [], [])
-NOTHING = Left()
+NOTHING = WorkDelta()
 BODY = 5
 """Where the body stands in a row of work that is born."""
 
 
-class Kept(NamedTuple):
+class WorkRows(NamedTuple):
     """What a step leaves to do, what it ends or calls off, and the attempt without which it is not kept."""
 
     born: list[tuple[Any, ...]]
@@ -64,14 +64,14 @@ class Kept(NamedTuple):
     fence: tuple[Any, ...]
 
 
-class Ready(NamedTuple):
+class CommitPlan(NamedTuple):
     """A step ready to be written: its row, its record, the tip it leads to, and its changes and work if it has any."""
 
     row: tuple[Any, ...]
-    record: Record
-    tip: Tip
+    record: JournalRecord
+    tip: JournalTip
     changes: Changes | None
-    work: Kept | None
+    work: WorkRows | None
     size: int
 
     @property
@@ -86,12 +86,12 @@ def split(entity: str) -> tuple[str, str]:
     return kind, rest
 
 
-def unborn(entity: str, tenant: str) -> Tip:
+def tip_of_new_entity(entity: str, tenant: str) -> JournalTip:
     """The tip of an entity that is not there yet."""
-    return Tip(0, "", b"{}", b"[]", genesis(entity, tenant=tenant), 0, None)
+    return JournalTip(0, "", b"{}", b"[]", chain_start(entity, tenant=tenant), 0, None)
 
 
-def prepared(append: Append, snapshot: bytes, tip: Tip) -> Ready:
+def plan_commit(append: Append, snapshot: bytes, tip: JournalTip) -> CommitPlan:
     """The step of an append on this tip. Raises CorruptionError when the tip does not read."""
     try:
         before, tags_before = decode_active(tip.active), decode_texts(tip.tags)
@@ -110,7 +110,7 @@ def prepared(append: Append, snapshot: bytes, tip: Tip) -> Ready:
         changes = _changes(tip, before, active, after.revision, entered_ms, moved_tags)
     body = tip.active if before == active else encode(active)
     size = tip.journal_bytes + len(record.line)
-    led = Tip(entry.version, after.revision, body, encode(tags), record.head, size, entered_ms)
+    led = JournalTip(entry.version, after.revision, body, encode(tags), record.head, size, entered_ms)
     row = (
         *split(append.entity),
         append.expected,
@@ -130,11 +130,11 @@ def prepared(append: Append, snapshot: bytes, tip: Tip) -> Ready:
     )
     work = _kept(append, at_ms)
     bodies = 0 if work is None else sum(len(each[BODY]) for each in work.born)
-    return Ready(row, record, led, changes, work, len(snapshot) + len(record.line) + bodies)
+    return CommitPlan(row, record, led, changes, work, len(snapshot) + len(record.line) + bodies)
 
 
 def _changes(
-    tip: Tip,
+    tip: JournalTip,
     before: dict[str, int],
     active: dict[str, int],
     revision: str,
@@ -147,13 +147,13 @@ def _changes(
     counts = [(tip.revision, state, -1) for state in ([each for each, _ in left] if same else before)]
     counts += [(revision, state, 1) for state in ([each for each, _ in entered] if same else active)]
     if tip.entered_ms != entered_ms:
-        entered.append((WHOLE, entered_ms))
+        entered.append((ANY_STATE, entered_ms))
         if tip.entered_ms is not None:
-            left.append((WHOLE, tip.entered_ms))
+            left.append((ANY_STATE, tip.entered_ms))
     return Changes(left, entered, *tags, counts)
 
 
-def _kept(append: Append, at_ms: int) -> Kept | None:
+def _kept(append: Append, at_ms: int) -> WorkRows | None:
     """The work of a step. What is both ended and called off is ended."""
     left = append.left
     if left == NOTHING and append.fence is None:
@@ -177,7 +177,7 @@ def _kept(append: Append, at_ms: int) -> Kept | None:
     if append.fence is not None:
         place, attempt = append.fence
         fence = (place.lane, place.version, place.ordinal, attempt)
-    return Kept(born, gone, fence)
+    return WorkRows(born, gone, fence)
 
 
 def line_of(lane: str, name: str) -> str:
@@ -188,7 +188,7 @@ def line_of(lane: str, name: str) -> str:
 # The values of the statements
 
 
-def values_alone(tenant: str, ready: Ready) -> tuple[Any, ...]:
+def values_alone(tenant: str, ready: CommitPlan) -> tuple[Any, ...]:
     """The values of `KEEP_STEP`; when the step changes lists, of `KEEP_LISTED_STEP`; with work, `KEEP_WORKED_STEP`."""
     changes = ready.changes
     if changes is None and ready.work is None:
@@ -206,7 +206,7 @@ def values_alone(tenant: str, ready: Ready) -> tuple[Any, ...]:
     )
 
 
-def values_together(tenant: str, batch: Sequence[Ready], *, listed: bool) -> tuple[Any, ...]:
+def values_together(tenant: str, batch: Sequence[CommitPlan], *, listed: bool) -> tuple[Any, ...]:
     """The values of `KEEP_STEPS`, or with what changes in the lists, of the statements that keep that too."""
     rows = _columns([each.row for each in batch], len(batch[0].row))
     if not listed:
@@ -223,14 +223,14 @@ def values_together(tenant: str, batch: Sequence[Ready], *, listed: bool) -> tup
     )
 
 
-def values_worked(tenant: str, batch: Sequence[Ready], *, fenced: bool) -> tuple[Any, ...]:
+def values_worked(tenant: str, batch: Sequence[CommitPlan], *, fenced: bool) -> tuple[Any, ...]:
     """The values of the statements that keep lists and work; with those of fences, `KEEP_WORKED_STEPS`."""
     fences = [NO_FENCE if each.work is None else each.work.fence for each in batch]
     values = (*values_together(tenant, batch, listed=True), *_worked(batch))
     return (*values, *_columns(fences, len(NO_FENCE))) if fenced else values
 
 
-def _worked(batch: Sequence[Ready]) -> tuple[list[Any], ...]:
+def _worked(batch: Sequence[CommitPlan]) -> tuple[list[Any], ...]:
     numbered = [(n, each.work) for n, each in enumerate(batch, start=1) if each.work is not None]
     return (
         *_columns([(n, *each) for n, work in numbered for each in work.born], 9),

@@ -138,11 +138,11 @@ _WORKED_ANSWER = """
                        $41::bigint[], $42::text[], $43::bigint[], $44::bigint[], $45::boolean[])
       FROM moved AS m)"""
 
-KEEP_STEPS = _STEPS + _KEPT + _ANSWER
-KEEP_LISTED_STEPS = _STEPS + _KEPT + _LISTED + _ANSWER
-KEEP_WORKED_STEPS = _FENCED_STEPS + _KEPT + _LISTED + _WORKED_ANSWER
-KEEP_CREATIONS = _CREATIONS + _KEPT + _LISTED + _ANSWER
-KEEP_WORKED_CREATIONS = _CREATIONS + _KEPT + _LISTED + _WORKED_ANSWER
+COMMIT_STEPS = _STEPS + _KEPT + _ANSWER
+COMMIT_STEPS_WITH_LISTS = _STEPS + _KEPT + _LISTED + _ANSWER
+COMMIT_STEPS_WITH_WORK = _FENCED_STEPS + _KEPT + _LISTED + _WORKED_ANSWER
+COMMIT_CREATIONS = _CREATIONS + _KEPT + _LISTED + _ANSWER
+COMMIT_CREATIONS_WITH_WORK = _CREATIONS + _KEPT + _LISTED + _WORKED_ANSWER
 
 # The same for a step alone, with scalar parameters in the same order: arrays of one cost twice as much.
 
@@ -197,9 +197,9 @@ _WORKED_ALONE = """
                     $33::bytea[], $34::bigint[], $35::bigint[],
                     $36::bigint[], $37::text[], $38::bigint[], $39::bigint[], $40::boolean[])"""
 
-KEEP_STEP = _STEP + _ANSWER
-KEEP_LISTED_STEP = _STEP + _LISTED_ALONE + _ANSWER
-KEEP_WORKED_STEP = _STEP + _LISTED_ALONE + _WORKED_ALONE
+COMMIT_STEP = _STEP + _ANSWER
+COMMIT_STEP_WITH_LISTS = _STEP + _LISTED_ALONE + _ANSWER
+COMMIT_STEP_WITH_WORK = _STEP + _LISTED_ALONE + _WORKED_ALONE
 
 # What is known of entities and keys, and whether standbys are waited for: then a key is known when they have it.
 

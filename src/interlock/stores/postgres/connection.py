@@ -21,7 +21,7 @@ from typing import Any, Protocol, cast
 import asyncpg  # type: ignore[import-untyped]  # it ships no types: `Connection` below says what we use of it
 
 from interlock.errors import InterlockError, InternalError, UnavailableError, UsageError
-from interlock.stores.postgres.address import Address
+from interlock.stores.postgres.address import PostgresAddress
 
 SERVER_MIN = 140_000
 """The oldest server whose statements we use, as `server_version_num` writes it."""
@@ -50,7 +50,13 @@ SETTINGS = {
     "jit": "off",
 }
 
-LOST = (OSError, TimeoutError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+CONNECTION_LOST = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 """What is raised when a connection breaks, besides the server's own last words (classes 08 and 57P0)."""
 
 SELECT_PROMISES = """
@@ -105,7 +111,7 @@ class Connection(Protocol):
         """Take leave of the server."""
 
 
-async def connected(address: Address) -> Connection:
+async def connect(address: PostgresAddress) -> Connection:
     """A connection that can be trusted with a promise. Raises UsageError or UnavailableError, saying which is not."""
     try:
         made = await asyncpg.connect(
@@ -114,12 +120,12 @@ async def connected(address: Address) -> Connection:
             command_timeout=ANSWER_SECONDS,
             server_settings=SETTINGS | {"search_path": address.schema, "application_name": address.application_name},
         )
-    except (asyncpg.PostgresError, ValueError, *LOST) as error:
+    except (asyncpg.PostgresError, ValueError, *CONNECTION_LOST) as error:
         raise _unreachable(error, address) from error
     connection = cast("Connection", made)
     try:
         _check(await connection.fetchrow(SELECT_PROMISES), address)
-    except LOST as error:
+    except CONNECTION_LOST as error:
         connection.terminate()
         raise _unreachable(error, address) from error
     except BaseException:
@@ -128,16 +134,16 @@ async def connected(address: Address) -> Connection:
     return connection
 
 
-async def parted(connection: Connection) -> None:
+async def disconnect(connection: Connection) -> None:
     """Take leave of the server, in a bounded time; a statement that was given up is called off there."""
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await connection.close()
-    except (asyncpg.PostgresError, *LOST):
+    except (asyncpg.PostgresError, *CONNECTION_LOST):
         connection.terminate()
 
 
-def _check(found: Any, address: Address) -> None:
+def _check(found: Any, address: PostgresAddress) -> None:
     version, encoding, fsync, full_page_writes, synchronous_commit, follows = found
     if version < SERVER_MIN:
         message = f"{address.place} is PostgreSQL {version // 10_000}: {SERVER_MIN // 10_000} is needed"
@@ -173,21 +179,21 @@ def sqlstate(error: BaseException) -> str:
 def is_lost(error: BaseException) -> bool:
     """Whether the connection is gone, so that nobody knows what became of a statement under way."""
     code = sqlstate(error)
-    return code.startswith(("08", "57P0")) or (isinstance(error, LOST) and not code)
+    return code.startswith(("08", "57P0")) or (isinstance(error, CONNECTION_LOST) and not code)
 
 
-def is_passing(error: BaseException) -> bool:
+def is_retryable(error: BaseException) -> bool:
     """Whether the statement was undone for the sake of others, and may be sent again: a deadlock, a lock not had."""
     code = sqlstate(error)
     return code.startswith("40") or code == "55P03"
 
 
-def is_its_own(error: BaseException) -> bool:
+def is_bad_value(error: BaseException) -> bool:
     """Whether a value cannot be kept as it is: out of range, against a constraint, beyond a limit."""
     return sqlstate(error).startswith(("22", "23", "54"))
 
 
-def translated(error: BaseException, address: Address) -> InterlockError:
+def translate_error(error: BaseException, address: PostgresAddress) -> InterlockError:
     """The error as one of ours, by what the caller should do next."""
     if isinstance(error, InterlockError):
         return error
@@ -211,7 +217,7 @@ def translated(error: BaseException, address: Address) -> InterlockError:
     return InternalError(f"PostgreSQL said no to a statement of ours: {error!r}", code="store.statement")
 
 
-def _unreachable(error: BaseException, address: Address) -> InterlockError:
+def _unreachable(error: BaseException, address: PostgresAddress) -> InterlockError:
     """Why there is no connection; the driver's texts name hosts, users and databases, never a password."""
     if isinstance(error, InterlockError):
         return error

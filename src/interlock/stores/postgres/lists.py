@@ -9,10 +9,10 @@ Rule 3: a walk asks for its rows in pieces: what a page does not need is not sen
 
 from __future__ import annotations
 
-from interlock.ports.store import PAGE_MAX, Page, Query
+from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery
 from interlock.stores.cursor import decode_cursor
 from interlock.stores.listing import Found, matches, page, placed
-from interlock.stores.postgres.commit import WHOLE
+from interlock.stores.postgres.commit import ANY_STATE
 from interlock.stores.postgres.connection import Connection
 
 WALK_MAX = 2_000
@@ -60,7 +60,7 @@ async def kinds(connection: Connection, tenant: str) -> tuple[str, ...]:
     return tuple(row[0] for row in await connection.fetch(KINDS, tenant))
 
 
-async def find(connection: Connection, tenant: str, query: Query) -> Page:
+async def find(connection: Connection, tenant: str, query: EntityQuery) -> EntityPage:
     """The page of a query."""
     start, begin = (FIRST_MS, "") if query.after is None else decode_cursor(query.after)
     place = (start, begin.removeprefix(f"{query.kind}/"))
@@ -72,11 +72,13 @@ async def find(connection: Connection, tenant: str, query: Query) -> Page:
     return await _walked(connection, tenant, query, place, limit)
 
 
-async def _is_many(connection: Connection, tenant: str, query: Query) -> bool:
+async def _is_many(connection: Connection, tenant: str, query: EntityQuery) -> bool:
     return bool(await connection.fetch(MANY_TAGGED, tenant, query.kind, query.tag, FEW_MAX))
 
 
-async def _walked(connection: Connection, tenant: str, query: Query, place: tuple[int, str], limit: int) -> Page:
+async def _walked(
+    connection: Connection, tenant: str, query: EntityQuery, place: tuple[int, str], limit: int
+) -> EntityPage:
     narrowed = query.prefix or query.revision is not None or query.tag is not None
     piece = PIECE if narrowed else limit + 1
     found: list[Found] = []
@@ -96,12 +98,14 @@ async def _walked(connection: Connection, tenant: str, query: Query, place: tupl
     return page(query, found, last=last)
 
 
-async def _piece(connection: Connection, tenant: str, query: Query, place: tuple[int, str], piece: int) -> list[Found]:
+async def _piece(
+    connection: Connection, tenant: str, query: EntityQuery, place: tuple[int, str], piece: int
+) -> list[Found]:
     """The next rows behind a place, in the query's order."""
     if query.prefix:
         rows = await connection.fetch(BY_ID, tenant, query.kind, max(query.prefix, place[1]), place[1], piece)
     else:
         before = LAST_MS if query.entered_before_ms is None else query.entered_before_ms
-        where = (tenant, query.kind, WHOLE if query.state is None else query.state)
+        where = (tenant, query.kind, ANY_STATE if query.state is None else query.state)
         rows = await connection.fetch(BY_AGE, *where, *place, before, piece)
     return [tuple(row) for row in rows]

@@ -19,9 +19,9 @@ import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 from interlock.errors import UsageError
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
-from interlock.stores.key_expiry import Boundary, window_begin_ms
-from interlock.stores.postgres.address import Address
-from interlock.stores.postgres.connection import Connection, is_lost, is_passing, sqlstate
+from interlock.stores.key_expiry import KeyExpiry, window_begin_ms
+from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.postgres.connection import Connection, is_lost, is_retryable, sqlstate
 
 MONTHS_AHEAD = 3
 """Partitions that are there before their month: a quarter of a year without any process of ours."""
@@ -74,7 +74,7 @@ PURGE_KEYS = """
 _MIGRATION = re.compile(r"(\d{4})_(\w+)\.sql")
 
 
-async def migrate(connection: Connection, address: Address) -> None:
+async def migrate(connection: Connection, address: PostgresAddress) -> None:
     """Bring the schema up to date, and make partitions ahead. Raises UsageError when a newer release wrote it."""
     migrations = dict(_migrations())
     newest = max(migrations)
@@ -89,7 +89,7 @@ async def migrate(connection: Connection, address: Address) -> None:
                 async with connection.transaction():
                     await _upgrade(connection, address, migrations)
         except asyncpg.PostgresError as error:
-            if not (is_passing(error) or sqlstate(error) in RACING) or attempt == MIGRATE_TRIES:
+            if not (is_retryable(error) or sqlstate(error) in RACING) or attempt == MIGRATE_TRIES:
                 raise
             await clock.sleep_ms(200 * attempt * clock.jitter())
         else:
@@ -108,13 +108,13 @@ async def _kept_up(chore: Awaitable[None]) -> None:
             raise
 
 
-async def _current(connection: Connection, address: Address) -> int:
+async def _current(connection: Connection, address: PostgresAddress) -> int:
     _, has_versions = await connection.fetchrow(SELECT_PLACE, address.schema)
     current: int = await connection.fetchval(SELECT_SCHEMA) if has_versions else 0
     return current
 
 
-async def _upgrade(connection: Connection, address: Address, migrations: dict[int, tuple[str, str]]) -> None:
+async def _upgrade(connection: Connection, address: PostgresAddress, migrations: dict[int, tuple[str, str]]) -> None:
     for setting in MIGRATION_SETTINGS:
         await connection.execute(setting)
     has_schema, _ = await connection.fetchrow(SELECT_PLACE, address.schema)
@@ -140,19 +140,19 @@ async def begin_boundary(connection: Connection, tenant: str) -> None:
     await connection.execute(BEGIN_BOUNDARY, tenant, KEY_WINDOW_MS)
 
 
-class Forgetting:
+class KeyRetention:
     """What a process forgets of the keys of its tenant."""
 
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
-        self._boundary: Boundary | None = None
+        self._boundary: KeyExpiry | None = None
 
     async def forget(self, connection: Connection, newest_ms: int) -> None:
         """Forget the keys from before the boundary, some at a time; the first time it is only read."""
         boundary = self._boundary
         if boundary is None:
             await begin_boundary(connection, self._tenant)
-            self._boundary = Boundary(await connection.fetchval(SELECT_BOUNDARY, self._tenant))
+            self._boundary = KeyExpiry(await connection.fetchval(SELECT_BOUNDARY, self._tenant))
             return
         before_ms = boundary.moved(window_begin_ms(await connection.fetchval(SELECT_NOW), newest_ms))
         await connection.execute(MOVE_BOUNDARY, self._tenant, boundary.time_ms)

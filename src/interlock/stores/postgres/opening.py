@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from interlock.errors import MissingExtraError
-from interlock.stores.postgres.address import parsed
+from interlock.stores.postgres.address import parse_address
 
 if TYPE_CHECKING:
     from interlock.stores.postgres.store import PostgresStore
@@ -26,7 +26,7 @@ async def open_store(url: str) -> PostgresStore:
     Raises UsageError for an address that is none and for a server that cannot keep the promise, UnavailableError when
     no server answers, MissingExtraError without the driver.
     """
-    address = parsed(url)
+    address = parse_address(url)
     with needing_driver():
         from interlock.stores.postgres.store import PostgresStore
     return await PostgresStore.opened(address)

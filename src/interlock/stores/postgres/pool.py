@@ -19,17 +19,24 @@ from typing import TypeVar
 import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 
 from interlock.errors import InterlockError, UnavailableError
-from interlock.stores.postgres.address import Address
-from interlock.stores.postgres.connection import LOST, Connection, connected, is_lost, parted, translated
+from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.postgres.connection import (
+    CONNECTION_LOST,
+    Connection,
+    connect,
+    disconnect,
+    is_lost,
+    translate_error,
+)
 from interlock.stores.postgres.standbys import Standbys
 
 T = TypeVar("T")
 
 
-class Link:
+class ConnectionPool:
     """What joins one event loop with the server."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self.address = address
         self.standbys = Standbys(address)
         self.loop = asyncio.get_running_loop()
@@ -57,7 +64,7 @@ class Link:
                 if is_lost(error):
                     self._drop_all(connection)
                 raise
-            except LOST:
+            except CONNECTION_LOST:
                 self._drop_all(connection)
                 raise
             except BaseException:  # its caller went away: what the server still says is not for the next one
@@ -72,16 +79,16 @@ class Link:
         try:
             async with self.connection() as connection:
                 return await question(connection)
-        except (asyncpg.PostgresError, *LOST) as error:
+        except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
             if not is_lost(error):
                 raise
         try:
             async with self.connection() as connection:
                 return await question(connection)
-        except (asyncpg.PostgresError, *LOST) as error:
+        except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
             if not is_lost(error):
                 raise
-            raise translated(error, self.address) from error
+            raise translate_error(error, self.address) from error
 
     async def close(self) -> None:
         """Take leave of the server on all connections; those in use end with their block."""
@@ -89,7 +96,7 @@ class Link:
         if self._making:
             await asyncio.wait(tuple(self._making))
         while self._idle:
-            await parted(self._idle.pop())
+            await disconnect(self._idle.pop())
 
     def abandon(self) -> None:
         """Let go of everything although the loop is gone; the server notices that nobody is there."""
@@ -123,7 +130,7 @@ class Link:
         return made
 
     async def _made(self) -> Connection:
-        connection = await connected(self.address)
+        connection = await connect(self.address)
         self.standbys.watch(connection)
         return connection
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.errors import ArchivedError, CorruptionError
-from interlock.model.journal.record import HASH_HEX, Bad, Record, decode_record, genesis
+from interlock.model.journal.record import HASH_HEX, InvalidRecord, JournalRecord, chain_start, decode_record
 
 
-def verified_records(entity: str, tenant: str, after: int, limit: int, rows: list[Any]) -> tuple[Record, ...]:
+def verified_records(entity: str, tenant: str, after: int, limit: int, rows: list[Any]) -> tuple[JournalRecord, ...]:
     """The records of an answer, verified: against each other, and against the entity that they belong to."""
     if not rows or after >= rows[0][0] or limit == 0:
         return ()
@@ -19,7 +19,7 @@ def verified_records(entity: str, tenant: str, after: int, limit: int, rows: lis
     lines = [(row[5], row[6]) for row in rows if row[5] is not None]
     if archive_version is not None and after < archive_version:
         raise ArchivedError(entity, archive_version, archive)
-    previous = genesis(entity, tenant=tenant)
+    previous = chain_start(entity, tenant=tenant)
     if after == archive_version:
         previous, lines = archive_head, lines[:limit]
     elif after > 0:
@@ -33,11 +33,11 @@ def verified_records(entity: str, tenant: str, after: int, limit: int, rows: lis
     return records
 
 
-def _verified(entity: str, after: int, previous: str, lines: list[tuple[int, bytes]]) -> tuple[Record, ...]:
-    records: list[Record] = []
+def _verified(entity: str, after: int, previous: str, lines: list[tuple[int, bytes]]) -> tuple[JournalRecord, ...]:
+    records: list[JournalRecord] = []
     for version, (number, line) in enumerate(lines, start=after + 1):
         record = decode_record(line, previous=previous, version=version)
-        if isinstance(record, Bad):
+        if isinstance(record, InvalidRecord):
             raise _broken(entity, version, record.reason)
         if number != version:
             raise _broken(entity, version, f"its row is numbered {number}")

@@ -16,12 +16,12 @@ import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 
 from interlock.errors import InterlockError
 from interlock.model.codec import encode
-from interlock.model.journal.record import genesis
+from interlock.model.journal.record import chain_start
 from interlock.ports.store import Refusal
 from interlock.stores.postgres.commit import split
 from interlock.stores.postgres.commit_statements import INSERT_REFUSALS, LOCK_REFUSALS, SELECT_REFUSAL_HEAD
-from interlock.stores.postgres.connection import LOST, Connection, is_its_own
-from interlock.stores.postgres.pool import Link
+from interlock.stores.postgres.connection import CONNECTION_LOST, Connection, is_bad_value
+from interlock.stores.postgres.pool import ConnectionPool
 
 REFUSALS_MAX = 1_024
 """Refusals waiting; more are counted and dropped."""
@@ -30,7 +30,7 @@ REFUSALS_MAX = 1_024
 class Refusals:
     """The refusals of one event loop."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ConnectionPool) -> None:
         self._link = link
         self._queue: deque[Refusal] = deque()
         self._dropped = 0
@@ -69,20 +69,20 @@ class Refusals:
             async with self._link.connection() as connection, connection.transaction():
                 await write_refusals(connection, self._link.address.tenant, refusals)
         except asyncpg.PostgresError as error:
-            if is_its_own(error) and len(refusals) > 1:
+            if is_bad_value(error) and len(refusals) > 1:
                 middle = len(refusals) // 2
                 await self._kept(refusals[:middle])
                 await self._kept(refusals[middle:])
             else:
                 self._dropped += len(refusals)
-        except (InterlockError, *LOST):
+        except (InterlockError, *CONNECTION_LOST):
             self._dropped += len(refusals)
 
 
 async def write_refusals(connection: Connection, tenant: str, refusals: list[Refusal]) -> None:
     """Append refusals to their chain, inside a transaction."""
     await connection.fetchval(LOCK_REFUSALS)
-    head = await connection.fetchval(SELECT_REFUSAL_HEAD) or genesis("audit_refusal")
+    head = await connection.fetchval(SELECT_REFUSAL_HEAD) or chain_start("audit_refusal")
     rows: list[tuple[Any, ...]] = []
     for refusal in refusals:
         body = encode(refusal)

@@ -22,8 +22,8 @@ from weakref import WeakSet
 import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 
 from interlock.errors import UnavailableError
-from interlock.stores.postgres.address import Address
-from interlock.stores.postgres.connection import ANSWER_SECONDS, Connection, parted, sqlstate
+from interlock.stores.postgres.address import PostgresAddress
+from interlock.stores.postgres.connection import ANSWER_SECONDS, Connection, disconnect, sqlstate
 
 UNCONFIRMED = "store.standby"
 """The code of the error when no standby confirms what the server shows."""
@@ -42,7 +42,7 @@ CALLED_OFF_IN = "SyncRepWaitForLSN"
 class Standbys:
     """What the connections of one event loop know of standbys."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         self._called_off: WeakSet[Connection] = WeakSet()
 
@@ -68,7 +68,7 @@ class Standbys:
         try:
             await connection.execute(CONFIRM, timeout=CONFIRM_SECONDS)
         except TimeoutError as error:
-            await parted(connection)
+            await disconnect(connection)
             raise self._unconfirmed("no standby confirms what it has, in time") from error
         except asyncpg.PostgresError as error:
             if sqlstate(error) != "42501":

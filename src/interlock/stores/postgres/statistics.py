@@ -1,7 +1,8 @@
 """What pages about many entities are served from on a PostgreSQL server: counters, and index ranges with an end.
 
 Rule 1: no statement here scans; a test asks the server for the plan of each.
-Rule 2: rates and dwell times come out of a `Tally` that each event loop keeps and writes at most once a second: one row
+Rule 2: rates and dwell times come out of a `StatisticsBuffer` that each event loop keeps and writes at most once a
+second: one row
 per kind and minute, and one per state, day and bucket, however many steps there were.
 Rule 3: what cannot be written is lost, and stops no step: it is statistics, not truth.
 """
@@ -17,24 +18,24 @@ import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 import msgspec
 
 from interlock.errors import InterlockError
-from interlock.model.journal.record import genesis
+from interlock.model.journal.record import chain_start
 from interlock.ports.statistics import (
     COUNT_MAX,
     DAY_MS,
     DWELL_DAYS,
     MINUTE_MS,
     RATE_MINUTES,
-    Count,
-    Dwell,
-    Minute,
-    RefusalProof,
+    DwellTimes,
+    MinuteRates,
     RefusalRow,
+    RefusalVerification,
+    StateCount,
 )
 from interlock.ports.store import PAGE_MAX, Append, Refusal
-from interlock.stores.postgres.commit import WHOLE, Changes, split
-from interlock.stores.postgres.connection import LOST, Connection
-from interlock.stores.postgres.pool import Link
-from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, Tally
+from interlock.stores.postgres.commit import ANY_STATE, Changes, split
+from interlock.stores.postgres.connection import CONNECTION_LOST, Connection
+from interlock.stores.postgres.pool import ConnectionPool
+from interlock.stores.statistics_buffer import BUCKETS, CONFLICTS, REFUSALS, StatisticsBuffer
 
 TALLY_SECONDS = 1.0
 """How long statistics are summed before they are written: pages lag by that, and steps do not pay for them."""
@@ -88,18 +89,18 @@ LAST_SEQUENCE = 2**63 - 1
 _decode_refusal = msgspec.json.Decoder(Refusal).decode
 
 
-class Statistics:
+class StatisticsWriter:
     """The tally of one event loop on its way to the server."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ConnectionPool) -> None:
         self._link = link
-        self._tally = Tally()
+        self._tally = StatisticsBuffer()
         self._timer: asyncio.TimerHandle | None = None
         self._writing: set[asyncio.Task[None]] = set()
 
     def kept(self, append: Append, changes: Changes | None) -> None:
         """A step was kept: count it, and the stays that ended with it."""
-        left = {} if changes is None else {state: since for state, since in changes.left if state != WHOLE}
+        left = {} if changes is None else {state: since for state, since in changes.left if state != ANY_STATE}
         self._counting().step(append.kind, left, {}, append.entry.event.at_ms)
 
     def lost(self, append: Append) -> None:
@@ -111,7 +112,7 @@ class Statistics:
         for each in refusals:
             self._counting().count(split(each.entity)[0], REFUSALS, each.time_ms)
 
-    def _counting(self) -> Tally:
+    def _counting(self) -> StatisticsBuffer:
         """What to count in: it is written within a second."""
         if self._timer is None:
             self._timer = self._link.loop.call_later(TALLY_SECONDS, self._write_soon)
@@ -127,20 +128,20 @@ class Statistics:
 
     def _write_soon(self) -> None:
         self._timer = None
-        tally, self._tally = self._tally, Tally()
+        tally, self._tally = self._tally, StatisticsBuffer()
         task = self._link.loop.create_task(self._written(tally))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
-    async def _written(self, tally: Tally) -> None:
+    async def _written(self, tally: StatisticsBuffer) -> None:
         try:
             async with self._link.connection() as connection:
-                await write_tally(connection, self._link.address.tenant, tally)
-        except (InterlockError, asyncpg.PostgresError, *LOST):
+                await write_statistics(connection, self._link.address.tenant, tally)
+        except (InterlockError, asyncpg.PostgresError, *CONNECTION_LOST):
             return  # lost: the next second is told
 
 
-async def write_tally(connection: Connection, tenant: str, tally: Tally) -> None:
+async def write_statistics(connection: Connection, tenant: str, tally: StatisticsBuffer) -> None:
     """Add a tally to the counters, and forget what is older than they are kept."""
     stays = [(*place, count) for place, count in sorted(tally.stays.items())]
     minutes = [(*when, *counts) for when, counts in sorted(tally.minutes.items())]
@@ -158,22 +159,22 @@ async def write_tally(connection: Connection, tenant: str, tally: Tally) -> None
             await connection.execute(DELETE_DWELL, tenant, kind, oldest_ms)
 
 
-async def counts(connection: Connection, tenant: str, kind: str) -> tuple[Count, ...]:
+async def counts(connection: Connection, tenant: str, kind: str) -> tuple[StateCount, ...]:
     """The population of every state, by revision."""
-    return tuple(Count(*row) for row in await connection.fetch(SELECT_COUNTS, tenant, kind))
+    return tuple(StateCount(*row) for row in await connection.fetch(SELECT_COUNTS, tenant, kind))
 
 
-async def dwell(connection: Connection, tenant: str, kind: str, since_ms: int) -> tuple[Dwell, ...]:
+async def dwell(connection: Connection, tenant: str, kind: str, since_ms: int) -> tuple[DwellTimes, ...]:
     """Dwell times by state, over all days since one."""
     found: dict[str, list[int]] = {}
     for state, bucket, stays in await connection.fetch(SELECT_DWELL, tenant, kind, since_ms // DAY_MS * DAY_MS):
         found.setdefault(state, [0] * BUCKETS)[bucket] += stays
-    return tuple(Dwell(state, tuple(buckets)) for state, buckets in found.items())
+    return tuple(DwellTimes(state, tuple(buckets)) for state, buckets in found.items())
 
 
-async def rates(connection: Connection, tenant: str, kind: str, since_ms: int) -> tuple[Minute, ...]:
+async def rates(connection: Connection, tenant: str, kind: str, since_ms: int) -> tuple[MinuteRates, ...]:
     """What each minute since a time brought."""
-    return tuple(Minute(*row) for row in await connection.fetch(SELECT_RATES, tenant, kind, since_ms))
+    return tuple(MinuteRates(*row) for row in await connection.fetch(SELECT_RATES, tenant, kind, since_ms))
 
 
 async def overdue(connection: Connection, tenant: str, kind: str, state: str, before_ms: int) -> int:
@@ -193,16 +194,16 @@ async def refusals_before(
     return tuple(RefusalRow(row[0], _decode_refusal(row[1])) for row in rows)
 
 
-async def prove_refusals(connection: Connection) -> RefusalProof:
+async def verify_refusals(connection: Connection) -> RefusalVerification:
     """Follow the chain of refusals, which is one for the whole schema. Its numbers may have gaps, its hashes none."""
-    head, linked, last = genesis("audit_refusal"), 0, 0
+    head, linked, last = chain_start("audit_refusal"), 0, 0
     while rows := await connection.fetch(SELECT_REFUSAL_CHAIN, last, PAGE_MAX):
         for sequence, body, kept in rows:
             head = blake2b(head.encode() + body, digest_size=16).hexdigest()
             if head != kept:
-                return RefusalProof(linked, sequence)
+                return RefusalVerification(linked, sequence)
             linked, last = linked + 1, sequence
-    return RefusalProof(linked)
+    return RefusalVerification(linked)
 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:

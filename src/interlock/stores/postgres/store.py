@@ -24,34 +24,41 @@ import msgspec
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
 from interlock.model.codec import decode_snapshot
-from interlock.model.journal.record import Record
-from interlock.model.journal.work import Lane, Place
+from interlock.model.journal.record import JournalRecord
+from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.clock import SystemClock
 from interlock.ports.fork import after_fork, forked_error, keep_forever
 from interlock.ports.leases import Downtime, Lease
-from interlock.ports.statistics import Count, Dwell, Minute, RefusalProof, RefusalRow
+from interlock.ports.statistics import DwellTimes, MinuteRates, RefusalRow, RefusalVerification, StateCount
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
     Appended,
     Conflict,
     Duplicate,
+    EntityPage,
+    EntityQuery,
     Loaded,
-    Page,
-    Query,
     Refusal,
-    Stale,
+    StaleAttempt,
 )
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.postgres import leases, work
 from interlock.stores.postgres import statistics as sight
-from interlock.stores.postgres.address import UNKEPT, Address
-from interlock.stores.postgres.commit import Tip, split
+from interlock.stores.postgres.address import UNKEPT, PostgresAddress
+from interlock.stores.postgres.commit import JournalTip, split
 from interlock.stores.postgres.commit_statements import RELEASE, SELECT_LOADED, SELECT_RECORDS
-from interlock.stores.postgres.connection import LOST, Connection, connected, is_its_own, is_passing, translated
+from interlock.stores.postgres.connection import (
+    CONNECTION_LOST,
+    Connection,
+    connect,
+    is_bad_value,
+    is_retryable,
+    translate_error,
+)
 from interlock.stores.postgres.lists import find, kinds
 from interlock.stores.postgres.maintenance import migrate
-from interlock.stores.postgres.pool import Link
+from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.records import verified_records
 from interlock.stores.postgres.refusals import Refusals, write_refusals
 from interlock.stores.postgres.verification import entity_differences, schema_differences
@@ -66,12 +73,12 @@ HANDS_TRIES, HANDS_WAIT_MS = 3, 50
 T = TypeVar("T")
 
 
-class _Line:
+class _LoopConnections:
     """What one event loop has of a store: its connections, its queues of steps and refusals, what it counts."""
 
-    def __init__(self, address: Address) -> None:
-        self.link = Link(address)
-        self.statistics = sight.Statistics(self.link)
+    def __init__(self, address: PostgresAddress) -> None:
+        self.link = ConnectionPool(address)
+        self.statistics = sight.StatisticsWriter(self.link)
         self.writer = Writer(self.link, self.statistics)
         self.refusals = Refusals(self.link)
 
@@ -88,31 +95,31 @@ class PostgresStore:
 
     server_clock = True
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         self._tenant = address.tenant
-        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+        self._lines: dict[asyncio.AbstractEventLoop, _LoopConnections] = {}
         self._lock = Lock()
         self._closed = False
         self._process = os.getpid()
         self._clock = SystemClock()
-        self._skew = work.Skew()
+        self._skew = work.ClockSkew()
         after_fork(self, keep_forever)
 
     @classmethod
-    async def opened(cls, address: Address) -> PostgresStore:
+    async def opened(cls, address: PostgresAddress) -> PostgresStore:
         """A store whose server was looked at and whose tables are up to date. Raises as `postgres.open_store`."""
-        connection = await connected(address)
+        connection = await connect(address)
         try:
             await migrate(connection, address)
             await connection.close()
-        except (asyncpg.PostgresError, *LOST) as error:
-            raise translated(error, address) from error
+        except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
+            raise translate_error(error, address) from error
         finally:
             connection.terminate()
         return cls(address)
 
-    async def append(self, append: Append) -> Appended | Duplicate | Conflict | Stale:
+    async def append(self, append: Append) -> Appended | Duplicate | Conflict | StaleAttempt:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         _check_text(append.entity)
         _check_text(append.entry.key, "key")
@@ -149,10 +156,10 @@ class PostgresStore:
         if snapshot.version != version or snapshot.entity != entity:
             message = f"the row of `{entity}` at version {version} holds a snapshot of version {snapshot.version}"
             raise CorruptionError(message, code="snapshot.version")
-        self._line().writer.note(entity, Tip(version, *rest))
+        self._line().writer.note(entity, JournalTip(version, *rest))
         return Loaded(version, changed_ms, snapshot)
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """The verified records after a version, in order.
 
         Raises CorruptionError at the first bad link, NotFoundError when they were released to an archive.
@@ -164,7 +171,7 @@ class PostgresStore:
         rows = await self._read(lambda connection: connection.fetch(SELECT_RECORDS, *values))
         return verified_records(entity, self._tenant, begin, wanted, rows)
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
         return await self._read(lambda connection: find(connection, self._tenant, query))
 
@@ -219,7 +226,7 @@ class PostgresStore:
             lambda connection: work.renew(connection, self._tenant, claims, until_ms=until_ms, skew=self._skew)
         )
 
-    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go of claims. False may also mean that it was done already, on a connection that was lost after it."""
         return await self._change(lambda connection: work.settle(connection, self._tenant, settled, now_ms=now_ms))
 
@@ -238,7 +245,7 @@ class PostgresStore:
     async def revive(
         self,
         entity: str,
-        place: Place,
+        place: WorkId,
         *,
         now_ms: int,  # noqa: ARG002 - the server's clock
         audit: Refusal | None = None,
@@ -247,7 +254,7 @@ class PostgresStore:
         _check_text(entity)
         return await self._acted(lambda connection: work.revive(connection, self._tenant, entity, place), audit)
 
-    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let work that is not dead be tried again; False when it has changed since."""
 
         async def requeued(connection: Connection) -> bool:
@@ -255,7 +262,7 @@ class PostgresStore:
 
         return await self._acted(requeued, audit)
 
-    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
+    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
         """Forget work; False when there is no such."""
         _check_text(entity)
         return await self._acted(lambda connection: work.drop(connection, self._tenant, entity, place), audit)
@@ -274,15 +281,15 @@ class PostgresStore:
 
     # Sight: what pages about many entities need
 
-    async def counts(self, kind: str) -> tuple[Count, ...]:
+    async def counts(self, kind: str) -> tuple[StateCount, ...]:
         """The population of every state, by revision."""
         return await self._read(lambda connection: sight.counts(connection, self._tenant, kind))
 
-    async def dwell(self, kind: str, *, since_ms: int) -> tuple[Dwell, ...]:
+    async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Dwell times of stays that ended since a day, by state."""
         return await self._read(lambda connection: sight.dwell(connection, self._tenant, kind, since_ms))
 
-    async def rates(self, kind: str, *, since_ms: int) -> tuple[Minute, ...]:
+    async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """What each minute since a time brought, in order."""
         return await self._read(lambda connection: sight.rates(connection, self._tenant, kind, since_ms))
 
@@ -298,9 +305,9 @@ class PostgresStore:
             lambda connection: sight.refusals_before(connection, self._tenant, sequence, principal, limit)
         )
 
-    async def prove_refusals(self) -> RefusalProof:
+    async def prove_refusals(self) -> RefusalVerification:
         """Follow the chain of refusals from its beginning."""
-        return await self._read(sight.prove_refusals)
+        return await self._read(sight.verify_refusals)
 
     # Leases
 
@@ -349,7 +356,7 @@ class PostgresStore:
             else:
                 line.link.abandon()
 
-    def _line(self) -> _Line:
+    def _line(self) -> _LoopConnections:
         """What the running event loop has of this store. Raises when the store is closed, or another process's."""
         loop = asyncio.get_running_loop()
         if os.getpid() != self._process:
@@ -362,7 +369,7 @@ class PostgresStore:
                 raise UnavailableError("the store is closed", code="store.closed")
             for each in [each for each in self._lines if each.is_closed()]:
                 self._lines.pop(each).link.abandon()
-            line = self._lines[loop] = _Line(self._address)
+            line = self._lines[loop] = _LoopConnections(self._address)
         return line
 
     async def _change(self, change: Callable[[Connection], Awaitable[T]]) -> T:
@@ -372,7 +379,7 @@ class PostgresStore:
             try:
                 return await self._answered(line.link.asked(change))
             except UnavailableError as error:
-                if error.__cause__ is None or not is_passing(error.__cause__):
+                if error.__cause__ is None or not is_retryable(error.__cause__):
                     raise
             await self._clock.sleep_ms(HANDS_WAIT_MS * self._clock.jitter())
         return await self._answered(line.link.asked(change))
@@ -394,10 +401,10 @@ class PostgresStore:
         """An answer, or the error as one of ours."""
         try:
             return await answer
-        except (asyncpg.PostgresError, *LOST) as error:
-            if is_its_own(error):
+        except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
+            if is_bad_value(error):
                 raise UsageError(f"this cannot be asked for: {str(error)[:200]}", code="query.malformed") from error
-            raise translated(error, self._address) from error
+            raise translate_error(error, self._address) from error
         except msgspec.MsgspecError as error:
             message = f"a row of {self._address.place} does not read: {error}"
             raise CorruptionError(message, code="entity.row") from error

@@ -18,9 +18,9 @@ import msgspec
 
 from interlock.model.codec import decode_snapshot
 from interlock.model.limits import KEY_WINDOW_MS
-from interlock.ports.store import stands_in
+from interlock.ports.store import listed_states
 from interlock.stores.listing import decode_active, decode_texts
-from interlock.stores.postgres.commit import WHOLE, split
+from interlock.stores.postgres.commit import ANY_STATE, split
 from interlock.stores.postgres.connection import Connection
 
 DIFFERENCES_MAX = 10
@@ -163,7 +163,7 @@ def _columns(found: Any) -> Iterator[str]:
     for column, kept, given in told:
         if kept != given:
             yield f"its column `{column}` says {kept!r}, and its snapshot {given!r}"
-    states = stands_in(snapshot.ended, snapshot.configuration)
+    states = listed_states(snapshot.ended, snapshot.configuration)
     missing = [each for each in states if each not in decode_active(active)]
     if missing:
         yield f"its column `active` lacks {', '.join(missing)}"
@@ -172,7 +172,7 @@ def _columns(found: Any) -> Iterator[str]:
 async def _lists(connection: Connection, name: Name, found: Any) -> list[str]:
     """The rows by which the entity is listed: those that must be there."""
     active, tags, entered_ms = decode_active(found[3]), decode_texts(found[4]), found[6]
-    wanted = {WHOLE: entered_ms, **active}
+    wanted = {ANY_STATE: entered_ms, **active}
     rows = await connection.fetch(SELECT_LISTED, *name, list(wanted), list(wanted.values()))
     unlisted = wanted.keys() - {row[0] for row in rows}
     told = [f"`entity_state` lacks its row {_named(each)}" for each in sorted(unlisted)]
@@ -181,7 +181,7 @@ async def _lists(connection: Connection, name: Name, found: Any) -> list[str]:
 
 
 def _named(state: str) -> str:
-    return f"of `{state}`" if state != WHOLE else "as a whole"
+    return f"of `{state}`" if state != ANY_STATE else "as a whole"
 
 
 async def _keys(connection: Connection, name: Name) -> AsyncIterator[str]:
@@ -234,9 +234,9 @@ async def _stray_states(
         if revision is None:
             yield f"`entity_state` has rows of {kind}/{own}, which is not there"
             continue
-        if state != WHOLE:
+        if state != ANY_STATE:
             counted[kind, revision, state] += 1
-        if since != (entered_ms if state == WHOLE else _active(active).get(state)):
+        if since != (entered_ms if state == ANY_STATE else _active(active).get(state)):
             yield f"`entity_state` has a row {_named(state)} of {kind}/{own} since {since}, and its own row has not"
 
 

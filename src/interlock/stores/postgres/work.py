@@ -5,7 +5,8 @@ Rule 2: every claim walks one index from its oldest row on, line by line, and pa
 any number of workers claim side by side, and none waits for another.
 Rule 3: the server's clock decides what is due and when a lease lapses. What a caller gives is a time of its own clock:
 of that only the distance from its `now_ms` is used, so hosts whose clocks differ neither steal from each other nor wait
-too long. Times that are given back to it are by its own clock again, as far as it was known at its last claim (`Skew`).
+too long. Times that are given back to it are by its own clock again, as far as it was known at its last claim
+(`ClockSkew`).
 Lists and dead letters show the server's time.
 Rule 4: several rows are locked in one order, so that batches wait for each other and never in a circle.
 `WorkTable` is the same in memory, and the tests hold the two against each other.
@@ -21,9 +22,9 @@ from msgspec.structs import replace
 
 from interlock.errors import UsageError
 from interlock.model.codec import encode
-from interlock.model.journal.work import Lane, Place, Work
+from interlock.model.journal.work import Lane, Work, WorkId
 from interlock.ports.store import PAGE_MAX
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 from interlock.stores.postgres.commit import split
 from interlock.stores.postgres.connection import Connection
 
@@ -113,7 +114,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are no JSON, or none that ends."""
 
 
-class Skew:
+class ClockSkew:
     """How far the server's clock is ahead of the driver's, as it was at the last claim: all that is known of it."""
 
     def __init__(self) -> None:
@@ -134,7 +135,7 @@ async def claim(
     now_ms: int,
     until_ms: int,
     limit: int,
-    skew: Skew,
+    skew: ClockSkew,
 ) -> tuple[Claim, ...]:
     """Take up work that is due, oldest first: of all lines, so that a busy handler does not starve the others."""
     lines = await _lines(connection, tenant, lane, names)
@@ -147,12 +148,12 @@ async def claim(
         except UNREADABLE as error:  # it is set aside for a person, and holds up nobody else
             unread = _claim((*row[1:7], b"null", *row[8:]))
             why = {"code": "work.unreadable", "message": f"what is to be done cannot be read: {error}"[:500]}
-            await settle(connection, tenant, (Settled(unread, "dead", error=why),), now_ms=now_ms)
+            await settle(connection, tenant, (Settlement(unread, "dead", error=why),), now_ms=now_ms)
     return tuple(claims)
 
 
 async def renew(
-    connection: Connection, tenant: str, claims: tuple[Claim, ...], *, until_ms: int, skew: Skew
+    connection: Connection, tenant: str, claims: tuple[Claim, ...], *, until_ms: int, skew: ClockSkew
 ) -> tuple[Claim | None, ...]:
     """Hold claims longer."""
     order = _ordered(claims)
@@ -162,7 +163,9 @@ async def renew(
     return tuple(None if (off := found[n]) is None else replace(each, cancelled=off) for n, each in enumerate(claims))
 
 
-async def settle(connection: Connection, tenant: str, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+async def settle(
+    connection: Connection, tenant: str, settled: tuple[Settlement, ...], *, now_ms: int
+) -> tuple[bool, ...]:
     """Let go of claims."""
     order = _ordered([each.claim for each in settled])
     columns = _columns([(*_held(settled[n].claim), *_let_go(settled[n], now_ms)) for n in order], 13)
@@ -176,7 +179,7 @@ async def note(connection: Connection, tenant: str, claim: Claim, error: Any) ->
 
 
 async def soonest(
-    connection: Connection, tenant: str, lane: Lane, names: tuple[str, ...] | None, *, skew: Skew
+    connection: Connection, tenant: str, lane: Lane, names: tuple[str, ...] | None, *, skew: ClockSkew
 ) -> int | None:
     """When the next work is due, by the driver's clock."""
     found = await connection.fetchval(SOONEST, tenant, lane, await _lines(connection, tenant, lane, names))
@@ -205,12 +208,12 @@ async def works(connection: Connection, tenant: str, query: WorkQuery) -> WorkPa
     return WorkPage(tuple(_listed(row[:-2]) for row in page), None if last is None else _cursor(last))
 
 
-async def revive(connection: Connection, tenant: str, entity: str, place: Place) -> bool:
+async def revive(connection: Connection, tenant: str, entity: str, place: WorkId) -> bool:
     """Let dead work be tried again, from its first attempt."""
     return bool(await connection.fetchval(REVIVE, tenant, *split(entity), *_parts(place)))
 
 
-async def drop(connection: Connection, tenant: str, entity: str, place: Place) -> bool:
+async def drop(connection: Connection, tenant: str, entity: str, place: WorkId) -> bool:
     """Forget work."""
     return bool(await connection.fetchval(DROP, tenant, *split(entity), *_parts(place)))
 
@@ -232,7 +235,7 @@ def _columns(rows: Sequence[tuple[Any, ...]], width: int) -> tuple[list[Any], ..
     return tuple(map(list, zip(*rows, strict=True))) if rows else tuple([] for _ in range(width))
 
 
-def _parts(place: Place) -> tuple[str, int, int]:
+def _parts(place: WorkId) -> tuple[str, int, int]:
     return place.lane, place.version, place.ordinal
 
 
@@ -240,7 +243,7 @@ def _held(claim: Claim) -> tuple[Any, ...]:
     return (*split(claim.entity), *_parts(claim.work.place), claim.attempt, claim.failures)
 
 
-def _let_go(settled: Settled, now_ms: int) -> tuple[Any, ...]:
+def _let_go(settled: Settlement, now_ms: int) -> tuple[Any, ...]:
     again = settled.verdict == "again"
     return (
         settled.verdict,
@@ -258,7 +261,7 @@ def _encoded(error: Any) -> bytes | None:
 
 def _claim(row: Sequence[Any]) -> Claim:
     kind, own, lane, version, ordinal, name, body, due_ms, attempts, failures, cancelled = row
-    work = Work(Place(lane, version, ordinal), name, msgspec.json.decode(body), due_ms)
+    work = Work(WorkId(lane, version, ordinal), name, msgspec.json.decode(body), due_ms)
     return Claim(f"{kind}/{own}", work, attempts, failures, cancelled)
 
 
@@ -266,7 +269,7 @@ def _listed(row: Sequence[Any]) -> WorkRow:
     kind, own, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms, off = row
     return WorkRow(
         f"{kind}/{own}",
-        Work(Place(lane, version, ordinal), name, _read(body), due_ms),
+        Work(WorkId(lane, version, ordinal), name, _read(body), due_ms),
         attempts,
         failures,
         next_ms,

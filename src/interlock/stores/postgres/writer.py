@@ -23,36 +23,44 @@ import asyncpg  # type: ignore[import-untyped]  # see postgres_connect
 
 from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Stale
-from interlock.stores.postgres.callers import Answer, Waiting, chunks
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, StaleAttempt
+from interlock.stores.postgres.callers import Answer, PendingCommit, chunks
 from interlock.stores.postgres.commit import (
-    Ready,
-    Tip,
-    prepared,
+    CommitPlan,
+    JournalTip,
+    plan_commit,
     split,
-    unborn,
+    tip_of_new_entity,
     values_alone,
     values_together,
     values_worked,
 )
 from interlock.stores.postgres.commit_statements import (
-    KEEP_CREATIONS,
-    KEEP_LISTED_STEP,
-    KEEP_LISTED_STEPS,
-    KEEP_STEP,
-    KEEP_STEPS,
-    KEEP_WORKED_CREATIONS,
-    KEEP_WORKED_STEP,
-    KEEP_WORKED_STEPS,
+    COMMIT_CREATIONS,
+    COMMIT_CREATIONS_WITH_WORK,
+    COMMIT_STEP,
+    COMMIT_STEP_WITH_LISTS,
+    COMMIT_STEP_WITH_WORK,
+    COMMIT_STEPS,
+    COMMIT_STEPS_WITH_LISTS,
+    COMMIT_STEPS_WITH_WORK,
     SELECT_ATTEMPTS,
     SELECT_RECORD,
     SELECT_TIPS,
 )
-from interlock.stores.postgres.connection import LOST, Connection, is_its_own, is_lost, is_passing, sqlstate, translated
-from interlock.stores.postgres.maintenance import Forgetting, keep_partitions
-from interlock.stores.postgres.pool import Link
+from interlock.stores.postgres.connection import (
+    CONNECTION_LOST,
+    Connection,
+    is_bad_value,
+    is_lost,
+    is_retryable,
+    sqlstate,
+    translate_error,
+)
+from interlock.stores.postgres.maintenance import KeyRetention, keep_partitions
+from interlock.stores.postgres.pool import ConnectionPool
 from interlock.stores.postgres.standbys import UNCONFIRMED
-from interlock.stores.postgres.statistics import Statistics
+from interlock.stores.postgres.statistics import StatisticsWriter
 
 BATCH_STEPS_MAX = 512
 """Steps of one statement: beyond it a statement only takes longer, and so do the receipts of its first steps."""
@@ -79,32 +87,32 @@ UPKEEP_SECONDS = 3_600.0
 class Writer:
     """The steps of one event loop on their way to the server."""
 
-    def __init__(self, link: Link, statistics: Statistics) -> None:
+    def __init__(self, link: ConnectionPool, statistics: StatisticsWriter) -> None:
         self._link = link
         self._statistics = statistics
         self._address = link.address
         self._tenant = link.address.tenant
-        self._ready: deque[Waiting] = deque()
-        self._held: dict[str, deque[Waiting]] = {}
+        self._ready: deque[PendingCommit] = deque()
+        self._held: dict[str, deque[PendingCommit]] = {}
         self._waiting = 0
         self._flights: set[asyncio.Task[None]] = set()
         self._chores: set[asyncio.Task[None]] = set()
         alone = link.address.commit == "one"
         self._flights_max = link.address.connections if alone else min(FLIGHTS_MAX, link.address.connections)
         self._batch_max = 1 if alone else BATCH_STEPS_MAX
-        self._tips: dict[str, Tip] = {}
+        self._tips: dict[str, JournalTip] = {}
         self._launching = False
         self._clock = SystemClock()
         self._upkeep_at = link.loop.time() + UPKEEP_SECONDS
         self._newest_ms = 0
-        self._forgetting = Forgetting(self._tenant)
+        self._forgetting = KeyRetention(self._tenant)
         self.splits = 0
 
     def submit(self, append: Append) -> asyncio.Future[Answer]:
         """Queue a step. Raises UnavailableError when the queue is full."""
         if self._waiting >= QUEUE_MAX:
             raise UnavailableError(f"{QUEUE_MAX:,} steps are waiting already", code="store.queue")
-        waiting = Waiting(append, self._link.loop.create_future())
+        waiting = PendingCommit(append, self._link.loop.create_future())
         self._waiting += 1
         behind = self._held.get(append.entity)
         if behind is not None:
@@ -115,7 +123,7 @@ class Writer:
         self._launch_soon()
         return waiting.future
 
-    def note(self, entity: str, tip: Tip) -> None:
+    def note(self, entity: str, tip: JournalTip) -> None:
         """Remember where an entity's journal ends, so that its next step need not ask."""
         self._tips.pop(entity, None)
         self._tips[entity] = tip
@@ -150,11 +158,11 @@ class Writer:
         under_way.add(task)
         task.add_done_callback(under_way.discard)
 
-    async def _fly(self, batch: list[Waiting]) -> None:
+    async def _fly(self, batch: list[PendingCommit]) -> None:
         try:
             await self._written(batch)
-        except (InterlockError, asyncpg.PostgresError, *LOST) as error:
-            self._fail(batch, translated(error, self._address))
+        except (InterlockError, asyncpg.PostgresError, *CONNECTION_LOST) as error:
+            self._fail(batch, translate_error(error, self._address))
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the writer, nobody is left waiting
             self._fail(batch, InternalError(f"the writer failed: {error!r}", code="store.writer"))
         except BaseException:  # the event loop ends, and this task with it
@@ -163,11 +171,11 @@ class Writer:
         finally:
             self._landed(batch)
 
-    def _fail(self, batch: list[Waiting], failure: InterlockError) -> None:
+    def _fail(self, batch: list[PendingCommit], failure: InterlockError) -> None:
         for each in batch:
             each.fail(copy(failure))  # each caller raises its own
 
-    def _landed(self, batch: list[Waiting]) -> None:
+    def _landed(self, batch: list[PendingCommit]) -> None:
         """Let the next step of each entity go."""
         for each in batch:
             self._waiting -= 1
@@ -188,15 +196,15 @@ class Writer:
             try:
                 async with self._link.connection() as connection:
                     await chore(connection)
-            except (InterlockError, asyncpg.PostgresError, *LOST):
+            except (InterlockError, asyncpg.PostgresError, *CONNECTION_LOST):
                 continue  # in an hour again; meanwhile the partition for everything else takes what comes
 
     # One batch
 
-    async def _written(self, batch: list[Waiting]) -> None:
+    async def _written(self, batch: list[PendingCommit]) -> None:
         """Answer every caller of a batch, or raise what all that are left are told."""
-        known: list[Waiting] = []
-        unknown: list[Waiting] = []
+        known: list[PendingCommit] = []
+        unknown: list[PendingCommit] = []
         for each in batch:
             (known if self._prepare(each, self._tip(each.append)) else unknown).append(each)
         if unknown:
@@ -205,22 +213,22 @@ class Writer:
         for chunk in chunks([each for each in known if not each.future.done()]):
             await self._kept(chunk)
 
-    def _tip(self, append: Append) -> Tip | None:
+    def _tip(self, append: Append) -> JournalTip | None:
         if append.expected == 0:
-            return unborn(append.entity, self._tenant)
+            return tip_of_new_entity(append.entity, self._tenant)
         return self._tips.pop(append.entity, None)
 
-    def _prepare(self, waiting: Waiting, tip: Tip | None) -> bool:
+    def _prepare(self, waiting: PendingCommit, tip: JournalTip | None) -> bool:
         """Make a step ready on this tip; False when it is none of the version that the step was computed on."""
         if tip is None or tip.version != waiting.append.expected:
             return False
         try:
-            waiting.ready = prepared(waiting.append, waiting.snapshot, tip)
+            waiting.ready = plan_commit(waiting.append, waiting.snapshot, tip)
         except InterlockError as error:
             waiting.fail(error)
         return True
 
-    async def _kept(self, chunk: list[Waiting]) -> None:
+    async def _kept(self, chunk: list[PendingCommit]) -> None:
         """Send a statement until each of its steps is answered, or tries are used up."""
         failure: InterlockError = UnavailableError(f"{self._address.place}: swaps do not end", code="store.busy")
         for attempt in range(TRIES_MAX):
@@ -231,13 +239,13 @@ class Writer:
                 if error.code == UNCONFIRMED:
                     raise  # it was waited for as long as a commit may take, and whoever asks again waits again
                 failure = error
-            except (asyncpg.PostgresError, *LOST) as error:
-                if is_its_own(error):
+            except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
+                if is_bad_value(error):
                     await self._halved(chunk, error)
                     return
-                if not is_lost(error) and not is_passing(error):
+                if not is_lost(error) and not is_retryable(error):
                     raise
-                failure = translated(error, self._address)
+                failure = translate_error(error, self._address)
                 for each in chunk:
                     each.in_doubt = each.in_doubt or is_lost(error)
             if not chunk:
@@ -245,7 +253,7 @@ class Writer:
             await self._clock.sleep_ms(min(RETRY_MS_MAX, RETRY_MS_MIN * 2.0**attempt) * self._clock.jitter())
         raise failure
 
-    async def _halved(self, chunk: list[Waiting], error: BaseException) -> None:
+    async def _halved(self, chunk: list[PendingCommit], error: BaseException) -> None:
         """Find the step that cannot be kept; the others are."""
         if len(chunk) == 1:
             what = f"{type(error).__name__}, {sqlstate(error)}"  # its text may quote whole payloads
@@ -256,7 +264,7 @@ class Writer:
         await self._kept(chunk[:middle])
         await self._kept(chunk[middle:])
 
-    async def _sent(self, chunk: list[Waiting]) -> list[Waiting]:
+    async def _sent(self, chunk: list[PendingCommit]) -> list[PendingCommit]:
         """Send one statement, and answer those that it kept; the others."""
         batch = [each.ready for each in chunk if each.ready is not None]
         assert len(batch) == len(chunk), "a step was not made ready"
@@ -273,30 +281,30 @@ class Writer:
                 missing.append(each)
         return missing
 
-    def _statement(self, batch: list[Ready], *, created: bool) -> tuple[str, tuple[Any, ...]]:
+    def _statement(self, batch: list[CommitPlan], *, created: bool) -> tuple[str, tuple[Any, ...]]:
         """The shortest statement that keeps these steps, with its values."""
         tenant = self._tenant
         worked = any(each.work is not None for each in batch)
         listed = any(each.changes is not None for each in batch)
         if created and worked:
-            return KEEP_WORKED_CREATIONS, values_worked(tenant, batch, fenced=False)
+            return COMMIT_CREATIONS_WITH_WORK, values_worked(tenant, batch, fenced=False)
         if created:
-            return KEEP_CREATIONS, values_together(tenant, batch, listed=True)
+            return COMMIT_CREATIONS, values_together(tenant, batch, listed=True)
         if len(batch) == 1 and self._address.commit != "group" and not batch[0].is_fenced:
-            alone = KEEP_WORKED_STEP if worked else KEEP_LISTED_STEP if listed else KEEP_STEP
+            alone = COMMIT_STEP_WITH_WORK if worked else COMMIT_STEP_WITH_LISTS if listed else COMMIT_STEP
             return alone, values_alone(tenant, batch[0])
         if worked:
-            return KEEP_WORKED_STEPS, values_worked(tenant, batch, fenced=True)
-        return KEEP_LISTED_STEPS if listed else KEEP_STEPS, values_together(tenant, batch, listed=listed)
+            return COMMIT_STEPS_WITH_WORK, values_worked(tenant, batch, fenced=True)
+        return COMMIT_STEPS_WITH_LISTS if listed else COMMIT_STEPS, values_together(tenant, batch, listed=listed)
 
-    def _acknowledge(self, waiting: Waiting) -> None:
+    def _acknowledge(self, waiting: PendingCommit) -> None:
         assert waiting.ready is not None
         self.note(waiting.append.entity, waiting.ready.tip)
         self._newest_ms = max(self._newest_ms, waiting.append.entry.event.time_ms)
         self._statistics.kept(waiting.append, waiting.ready.changes)
         waiting.answer(Appended(waiting.ready.tip.version, waiting.ready.tip.head))
 
-    async def _looked_up(self, unknown: list[Waiting]) -> list[Waiting]:
+    async def _looked_up(self, unknown: list[PendingCommit]) -> list[PendingCommit]:
         """Ask what is known of entities and keys; answer duplicates and conflicts, make the others ready."""
         names = [(*split(each.append.entity), each.append.entry.key) for each in unknown]
         columns = [list(column) for column in zip(*names, strict=True)]
@@ -308,7 +316,7 @@ class Writer:
             return rows
 
         rows = await self._link.asked(tips)
-        again: list[Waiting] = []
+        again: list[PendingCommit] = []
         for row in sorted(rows, key=lambda each: int(each[0])):
             waiting, kept = unknown[row[0] - 1], row[8]
             version = row[1] or 0
@@ -318,12 +326,12 @@ class Writer:
                 self._statistics.lost(waiting.append)
                 waiting.answer(Conflict(version))
             else:
-                tip = Tip(*row[1:8]) if version else unborn(waiting.append.entity, self._tenant)
+                tip = JournalTip(*row[1:8]) if version else tip_of_new_entity(waiting.append.entity, self._tenant)
                 self._prepare(waiting, tip)
                 again.append(waiting)
         return await self._still_held(again)
 
-    async def _still_held(self, steps: list[Waiting]) -> list[Waiting]:
+    async def _still_held(self, steps: list[PendingCommit]) -> list[PendingCommit]:
         """Answer those whose fence is down: the work that they answer is gone, or in newer hands. The others."""
         fenced = [each for each in steps if each.append.fence is not None]
         if not fenced:
@@ -337,16 +345,16 @@ class Writer:
         columns = [list(column) for column in zip(*names, strict=True)]
         rows = await self._link.asked(lambda connection: connection.fetch(SELECT_ATTEMPTS, self._tenant, *columns))
         newest = {id(fenced[n - 1]): attempts for n, attempts in rows}
-        left: list[Waiting] = []
+        left: list[PendingCommit] = []
         for each in steps:
             fence = each.append.fence
             if fence is None or newest[id(each)] == fence[1]:
                 left.append(each)
             else:
-                each.answer(Stale(each.append.expected))
+                each.answer(StaleAttempt(each.append.expected))
         return left
 
-    async def _answer_known(self, waiting: Waiting, kept: int) -> None:
+    async def _answer_known(self, waiting: PendingCommit, kept: int) -> None:
         """A key that is kept: by this very step, when its statement was in doubt and the record is its own."""
         ready = waiting.ready
         if waiting.in_doubt and ready is not None and kept == waiting.append.entry.version:

@@ -5,7 +5,7 @@ Rule 2: what a step changes, it changes here and nowhere else: the entity, its j
 Rule 3: the steps of a batch are read one by one and written table by table: each statement runs once over the rows of
 all of them, which costs less than a statement for each row. A step that must see what an earlier one of its
 batch wrote (the same entity twice) waits until that is written.
-Rule 4: counters are summed over the batch and written once, before COMMIT. A `Tally` is only summed here.
+Rule 4: counters are summed over the batch and written once, before COMMIT. A `StatisticsBuffer` is only summed here.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import msgspec
 
 from interlock.errors import CorruptionError, InternalError
 from interlock.model.codec import encode
-from interlock.model.journal.record import encode_record, genesis
-from interlock.model.journal.work import Left
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Refusal, Stale
+from interlock.model.journal.record import chain_start, encode_record
+from interlock.model.journal.work import WorkDelta
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Refusal, StaleAttempt
 from interlock.stores.listing import decode_active, decode_texts, since_ms, standing
 from interlock.stores.sqlite import work as sqlite_work
-from interlock.stores.statistics_buffer import CONFLICTS, Tally
+from interlock.stores.statistics_buffer import CONFLICTS, StatisticsBuffer
 
 SELECT_ENTITY = """
     SELECT k.version, e.version, e.revision, e.active, e.tags, e.head, e.journal_bytes
@@ -59,7 +59,7 @@ Counts = dict[tuple[str, str, str], int]
 """How many entities more, or fewer, by (kind, revision, state)."""
 
 
-Answer = Appended | Duplicate | Conflict | Stale
+Answer = Appended | Duplicate | Conflict | StaleAttempt
 
 Name = tuple[str, str, str]
 """Tenant, kind and id."""
@@ -89,7 +89,7 @@ class _Rows:
     states_entered: list[tuple[str | int, ...]] = field(default_factory=list)
     tags_left: list[tuple[str, ...]] = field(default_factory=list)
     tags_entered: list[tuple[str, ...]] = field(default_factory=list)
-    work: list[tuple[Name, Left]] = field(default_factory=list)
+    work: list[tuple[Name, WorkDelta]] = field(default_factory=list)
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write all of them; entities first, because journals refer to them."""
@@ -124,7 +124,7 @@ def write_steps(
     tenant: str,
     steps: Iterable[tuple[Append, bytes]],
     counts: Counts,
-    tally: Tally | None = None,
+    tally: StatisticsBuffer | None = None,
 ) -> list[Answer | CorruptionError]:
     """Write steps with the bytes of their snapshots, each if its entity still is at the expected version and its key
     is new. A row that does not read is the answer of whoever asked for it; any other error says nothing of the others.
@@ -151,7 +151,7 @@ def _planned(
     snapshot: bytes,
     rows: _Rows,
     counts: Counts,
-    tally: Tally | None,
+    tally: StatisticsBuffer | None,
 ) -> Answer:
     """The answer to one step, with what it writes added to the rows."""
     kind, _, own = append.entity.partition("/")
@@ -165,7 +165,7 @@ def _planned(
             tally.count(kind, CONFLICTS, entry.event.at_ms)
         return Conflict(known.version)
     if append.fence is not None and sqlite_work.fence(connection, name, append.fence[0]) != append.fence[1]:
-        return Stale(known.version)
+        return StaleAttempt(known.version)
     record = encode_record(entry, durable=known.journal_bytes, previous=known.head)
     time_ms, at_ms = entry.event.time_ms, entry.event.at_ms
     states, tags = standing(append)
@@ -201,7 +201,7 @@ def _planned(
 def _known(connection: sqlite3.Connection, name: Name, entity: str, key: str) -> _Known:
     found = connection.execute(SELECT_ENTITY, (key, *name)).fetchone()
     if found is None:
-        return _Known(None, 0, "", {}, (), genesis(entity, tenant=name[0]), 0)
+        return _Known(None, 0, "", {}, (), chain_start(entity, tenant=name[0]), 0)
     kept, version, revision, active, tags, head, journal_bytes = found
     try:
         return _Known(kept, version, revision, decode_active(active), decode_texts(tags), head, journal_bytes)
@@ -246,7 +246,7 @@ def write_counts(connection: sqlite3.Connection, tenant: str, counts: Counts) ->
 def write_refusals(connection: sqlite3.Connection, tenant: str, refusals: Sequence[Refusal]) -> None:
     """Append refusals to their chain, which is one for the whole file."""
     found = connection.execute(SELECT_REFUSAL_HEAD).fetchone()
-    head = genesis("audit_refusal") if found is None else found[0]
+    head = chain_start("audit_refusal") if found is None else found[0]
     for refusal in refusals:
         body = encode(refusal)
         head = blake2b(head.encode() + body, digest_size=16).hexdigest()

@@ -23,9 +23,9 @@ from interlock.ports.store import Append, Refusal
 from interlock.ports.threads import start_thread
 from interlock.stores.sqlite.commit import Answer
 from interlock.stores.sqlite.files import Connection
-from interlock.stores.sqlite.maintenance import Chore, tell
-from interlock.stores.sqlite.writer import Ledger
-from interlock.stores.threads.wakeup import Bell, Loops
+from interlock.stores.sqlite.maintenance import WriteJob, tell
+from interlock.stores.sqlite.writer import SqliteWriter
+from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
 
 BATCH_STEPS_MAX = 256
 """Steps of one transaction: at 64 the flush is already a small part of the cost, and later callers wait for it."""
@@ -43,7 +43,7 @@ IDLE_SECONDS = 1.0
 """Silence after which the write-ahead log is taken into the file and cut."""
 
 
-class Waiting(NamedTuple):
+class PendingCommit(NamedTuple):
     """A caller: what it wants kept, the bytes of its snapshot, and where it waits for the answer."""
 
     append: Append
@@ -52,18 +52,18 @@ class Waiting(NamedTuple):
     future: asyncio.Future[Answer]
 
 
-class Writer:
+class CommitQueue:
     """A queue in front of one connection, and the thread that empties it."""
 
     def __init__(self, connection: Connection, path: Path, tenant: str, *, clock: Clock | None = None) -> None:
-        self.ledger = Ledger(connection, path, tenant, clock=clock)
-        self.loops = Loops()
-        self._queue: deque[Waiting] = deque()
+        self.ledger = SqliteWriter(connection, path, tenant, clock=clock)
+        self.loops = LoopEntryQueue()
+        self._queue: deque[PendingCommit] = deque()
         self._refusals: deque[Refusal] = deque()
         self._refusals_dropped = 0
-        self._chores: deque[Chore] = deque()
+        self._chores: deque[WriteJob] = deque()
         self._guard = Lock()
-        self._bell = Bell()
+        self._bell = WakeupPipe()
         self._asleep = False
         self._closing = False
         self._thread = Thread(target=self._run, name=f"interlock-{path.name}", daemon=True)
@@ -76,7 +76,7 @@ class Writer:
             self._end()
             raise
 
-    def submit(self, waiting: Waiting) -> None:
+    def submit(self, waiting: PendingCommit) -> None:
         """Queue a step. Raises UnavailableError when the store is closed or poisoned, or the queue is full."""
         with self._guard:
             self.check()
@@ -98,7 +98,7 @@ class Writer:
             self.give_up(answer)  # the thread lets go of the file
         raise copy(answer)
 
-    def submit_chore(self, chore: Chore) -> None:
+    def submit_chore(self, chore: WriteJob) -> None:
         """Queue work that is no step; it is done after the batch under way. Raises as `submit` does."""
         with self._guard:
             self.check()
@@ -156,8 +156,8 @@ class Writer:
     # The thread
 
     def _run(self) -> None:
-        batch: list[Waiting] = []
-        chores: list[Chore] = []
+        batch: list[PendingCommit] = []
+        chores: list[WriteJob] = []
         try:
             while self._await_work():
                 batch, refusals, chores = self._taken()
@@ -197,8 +197,8 @@ class Writer:
     def _has_work(self) -> bool:
         return bool(self._queue or self._refusals or self._chores)
 
-    def _taken(self) -> tuple[list[Waiting], list[Refusal], list[Chore]]:
-        batch: list[Waiting] = []
+    def _taken(self) -> tuple[list[PendingCommit], list[Refusal], list[WriteJob]]:
+        batch: list[PendingCommit] = []
         room = BATCH_BYTES_MAX
         with self._guard:
             while self._queue and len(batch) < BATCH_STEPS_MAX and room > 0:
@@ -215,7 +215,7 @@ class Writer:
                 self._refusals_dropped = 0
         return batch, refusals, chores
 
-    def _answer(self, answers: Iterable[tuple[Waiting, Answer | InterlockError]]) -> None:
+    def _answer(self, answers: Iterable[tuple[PendingCommit, Answer | InterlockError]]) -> None:
         """Tell every caller, with one signal per event loop."""
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Answer], Answer | InterlockError]]] = {}
         for waiting, answer in answers:
@@ -223,7 +223,7 @@ class Writer:
         for loop, told in by_loop.items():
             self.loops.call(loop, _resolve, told)
 
-    def _tell(self, done: Iterable[tuple[Chore, object]]) -> None:
+    def _tell(self, done: Iterable[tuple[WriteJob, object]]) -> None:
         """Tell whoever waits for a chore; each raises its own copy of an error."""
         for chore, answer in done:
             tell(self.loops, chore, copy(answer) if isinstance(answer, InterlockError) else answer)

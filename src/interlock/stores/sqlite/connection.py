@@ -89,7 +89,7 @@ def open_writer(path: Path) -> Connection:
         try:
             connection = connect(path, busy_ms=BUSY_MS, create=True)
         except sqlite3.Error as error:
-            raise translated(error, path) from error
+            raise translate_error(error, path) from error
         try:
             for pragma in (*_COMMON, *_WRITER):
                 connection.execute(pragma)
@@ -99,7 +99,7 @@ def open_writer(path: Path) -> Connection:
             _flush(path)
         except sqlite3.Error as error:
             connection.close()
-            raise translated(error, path) from error
+            raise translate_error(error, path) from error
         except BaseException:
             connection.close()
             raise
@@ -245,7 +245,7 @@ def poisons(error: sqlite3.Error) -> bool:
     return _primary(error) in _POISONING
 
 
-def translated(error: sqlite3.Error, path: Path) -> InterlockError:
+def translate_error(error: sqlite3.Error, path: Path) -> InterlockError:
     """The error as one of ours, by what the caller should do next."""
     match _primary(error):
         case sqlite3.SQLITE_FULL:

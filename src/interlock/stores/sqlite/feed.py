@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from interlock.model.journal.entry import Entry
-from interlock.ports.journal_feed import FeedPage, Told
+from interlock.ports.journal_feed import FeedEntry, FeedPage
 
 SELECT_BEHIND = """
     SELECT position, tenant, kind, id, record FROM journal WHERE position > ? ORDER BY position LIMIT ?"""
@@ -29,7 +29,9 @@ _lines = msgspec.json.Decoder(_Line)
 def feed(connection: sqlite3.Connection, tenant: str, after: int, limit: int) -> FeedPage:
     """The entries behind a place; those of other tenants are passed over."""
     rows = connection.execute(SELECT_BEHIND, (after, limit)).fetchall()
-    told = tuple(Told(f"{kind}/{own}", _lines.decode(record).e) for _, of, kind, own, record in rows if of == tenant)
+    told = tuple(
+        FeedEntry(f"{kind}/{own}", _lines.decode(record).e) for _, of, kind, own, record in rows if of == tenant
+    )
     if rows:
         return FeedPage(told, rows[-1][0])
     _, newest = connection.execute(SELECT_ENDS).fetchone()

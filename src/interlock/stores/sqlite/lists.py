@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from itertools import takewhile
 
-from interlock.ports.store import PAGE_MAX, Page, Query
+from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery
 from interlock.stores.cursor import decode_cursor
 from interlock.stores.listing import Found, matches, page, placed
 
@@ -58,7 +58,7 @@ def kinds(connection: sqlite3.Connection, tenant: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def find(connection: sqlite3.Connection, tenant: str, query: Query) -> Page:
+def find(connection: sqlite3.Connection, tenant: str, query: EntityQuery) -> EntityPage:
     """The page of a query."""
     start, begin = (FIRST_MS, "") if query.after is None else decode_cursor(query.after)
     place = (start, begin.removeprefix(f"{query.kind}/"))
@@ -70,11 +70,11 @@ def find(connection: sqlite3.Connection, tenant: str, query: Query) -> Page:
     return _walked(_rows(connection, tenant, query, place), query, limit)
 
 
-def _is_many(connection: sqlite3.Connection, tenant: str, query: Query) -> bool:
+def _is_many(connection: sqlite3.Connection, tenant: str, query: EntityQuery) -> bool:
     return connection.execute(MANY_TAGGED, (tenant, query.kind, query.tag, FEW_MAX)).fetchone() is not None
 
 
-def _rows(connection: sqlite3.Connection, tenant: str, query: Query, place: tuple[int, str]) -> Iterator[Found]:
+def _rows(connection: sqlite3.Connection, tenant: str, query: EntityQuery, place: tuple[int, str]) -> Iterator[Found]:
     """The rows behind a place, in the query's order."""
     before = LAST_MS if query.entered_before_ms is None else query.entered_before_ms
     if prefix := query.prefix:
@@ -85,7 +85,7 @@ def _rows(connection: sqlite3.Connection, tenant: str, query: Query, place: tupl
     return connection.execute(BY_STATE, (tenant, query.kind, query.state, *place, before))
 
 
-def _walked(rows: Iterator[Found], query: Query, limit: int) -> Page:
+def _walked(rows: Iterator[Found], query: EntityQuery, limit: int) -> EntityPage:
     found: list[Found] = []
     last: tuple[int, str] | None = None
     for read, each in enumerate(rows):

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from interlock.errors import InterlockError
 from interlock.model.limits import KEY_WINDOW_MS
-from interlock.stores.key_expiry import Boundary
+from interlock.stores.key_expiry import KeyExpiry
 from interlock.stores.sqlite.commit import split
-from interlock.stores.threads.wakeup import Loops
+from interlock.stores.threads.wakeup import LoopEntryQueue
 
 PURGE_MAX = 500
 """Keys forgotten in one transaction: some milliseconds, so that a step that arrives meanwhile does not wait long."""
@@ -45,7 +45,7 @@ UPSERT_BOUNDARY = """
     ON CONFLICT (tenant) DO UPDATE SET time_ms = max(time_ms, excluded.time_ms)"""
 
 
-class Chore(NamedTuple):
+class WriteJob(NamedTuple):
     """Something for the writer that is no step, and who waits for its answer."""
 
     work: Callable[[sqlite3.Connection], Any]
@@ -80,13 +80,13 @@ def archived(connection: sqlite3.Connection, name: tuple[str, str, str]) -> Arch
     return None if found is None else Archived(*found)
 
 
-class Forgetting:
+class KeyRetention:
     """What a writer forgets of the keys of its tenant. It begins with the boundary that it finds."""
 
     def __init__(self, connection: sqlite3.Connection, tenant: str) -> None:
         self._tenant = tenant
         self._written_ms = 0
-        self._boundary: Boundary | None = None
+        self._boundary: KeyExpiry | None = None
         with contextlib.suppress(sqlite3.Error):  # keeping house stops no store from opening: it is read later then
             self._boundary = self._read(connection)
 
@@ -103,16 +103,16 @@ class Forgetting:
             self._written_ms = boundary.time_ms
         return len(old) == PURGE_MAX
 
-    def _read(self, connection: sqlite3.Connection) -> Boundary | None:
+    def _read(self, connection: sqlite3.Connection) -> KeyExpiry | None:
         found = connection.execute(SELECT_BOUNDARY, (self._tenant,)).fetchone()
         if found is None:
             return None
         self._written_ms = found[0]
-        return Boundary(found[0])
+        return KeyExpiry(found[0])
 
-    def _begun(self, connection: sqlite3.Connection, window_ms: int) -> Boundary:
+    def _begun(self, connection: sqlite3.Connection, window_ms: int) -> KeyExpiry:
         """The boundary of a tenant that is new: its oldest key tells better than a clock when it began."""
-        return Boundary(self._oldest_ms(connection, window_ms))
+        return KeyExpiry(self._oldest_ms(connection, window_ms))
 
     def _oldest_ms(self, connection: sqlite3.Connection, window_ms: int) -> int:
         """The window before the oldest key; at most where the window begins now."""
@@ -120,7 +120,7 @@ class Forgetting:
         return window_ms if oldest_ms is None else min(window_ms, oldest_ms - KEY_WINDOW_MS)
 
 
-def tell(loops: Loops, chore: Chore, answer: object) -> None:
+def tell(loops: LoopEntryQueue, chore: WriteJob, answer: object) -> None:
     """Answer a chore in its own event loop."""
     loops.call(chore.loop, _resolve, chore.future, answer)
 

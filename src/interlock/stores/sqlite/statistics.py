@@ -1,7 +1,8 @@
 """What pages about many entities are served from in a SQLite file: counters, and index ranges with an end.
 
 Rule 1: no statement here scans; a test asks SQLite for the plan of each.
-Rule 2: rates and dwell times come out of a `Tally` that the writer keeps, at most once a second: one row per kind and
+Rule 2: rates and dwell times come out of a `StatisticsBuffer` that the writer keeps, at most once a second: one row
+per kind and
 minute, and one per state, day and bucket, however many steps there were.
 """
 
@@ -12,21 +13,21 @@ from hashlib import blake2b
 
 import msgspec
 
-from interlock.model.journal.record import genesis
+from interlock.model.journal.record import chain_start
 from interlock.ports.statistics import (
     COUNT_MAX,
     DAY_MS,
     DWELL_DAYS,
     MINUTE_MS,
     RATE_MINUTES,
-    Count,
-    Dwell,
-    Minute,
-    RefusalProof,
+    DwellTimes,
+    MinuteRates,
     RefusalRow,
+    RefusalVerification,
+    StateCount,
 )
 from interlock.ports.store import PAGE_MAX, Refusal
-from interlock.stores.statistics_buffer import BUCKETS, Tally
+from interlock.stores.statistics_buffer import BUCKETS, StatisticsBuffer
 
 SELECT_COUNTS = "SELECT revision, state, entities FROM state_count WHERE tenant = ? AND kind = ? AND entities > 0"
 SELECT_DWELL = "SELECT state, bucket, stays FROM state_dwell WHERE tenant = ? AND kind = ? AND day_ms >= ?"
@@ -59,7 +60,7 @@ LAST_SEQUENCE = 2**63 - 1
 _decode_refusal = msgspec.json.Decoder(Refusal).decode
 
 
-def write_tally(connection: sqlite3.Connection, tenant: str, tally: Tally) -> None:
+def write_statistics(connection: sqlite3.Connection, tenant: str, tally: StatisticsBuffer) -> None:
     """Add a tally to the counters, and forget what is older than they are kept."""
     stays = [(tenant, *place, count) for place, count in sorted(tally.stays.items())]
     minutes = [(tenant, *when, *counts) for when, counts in sorted(tally.minutes.items())]
@@ -73,22 +74,22 @@ def write_tally(connection: sqlite3.Connection, tenant: str, tally: Tally) -> No
         connection.execute(DELETE_DWELL, (tenant, kind, minute_ms // DAY_MS * DAY_MS - DWELL_DAYS * DAY_MS))
 
 
-def counts(connection: sqlite3.Connection, tenant: str, kind: str) -> tuple[Count, ...]:
+def counts(connection: sqlite3.Connection, tenant: str, kind: str) -> tuple[StateCount, ...]:
     """The population of every state, by revision."""
-    return tuple(Count(*row) for row in connection.execute(SELECT_COUNTS, (tenant, kind)))
+    return tuple(StateCount(*row) for row in connection.execute(SELECT_COUNTS, (tenant, kind)))
 
 
-def dwell(connection: sqlite3.Connection, tenant: str, kind: str, since_ms: int) -> tuple[Dwell, ...]:
+def dwell(connection: sqlite3.Connection, tenant: str, kind: str, since_ms: int) -> tuple[DwellTimes, ...]:
     """Dwell times by state, over all days since one."""
     found: dict[str, list[int]] = {}
     for state, bucket, stays in connection.execute(SELECT_DWELL, (tenant, kind, since_ms // DAY_MS * DAY_MS)):
         found.setdefault(state, [0] * BUCKETS)[bucket] += stays
-    return tuple(Dwell(state, tuple(buckets)) for state, buckets in sorted(found.items()))
+    return tuple(DwellTimes(state, tuple(buckets)) for state, buckets in sorted(found.items()))
 
 
-def rates(connection: sqlite3.Connection, tenant: str, kind: str, since_ms: int) -> tuple[Minute, ...]:
+def rates(connection: sqlite3.Connection, tenant: str, kind: str, since_ms: int) -> tuple[MinuteRates, ...]:
     """What each minute since a time brought."""
-    return tuple(Minute(*row) for row in connection.execute(SELECT_RATES, (tenant, kind, since_ms)))
+    return tuple(MinuteRates(*row) for row in connection.execute(SELECT_RATES, (tenant, kind, since_ms)))
 
 
 def overdue(connection: sqlite3.Connection, tenant: str, kind: str, state: str, before_ms: int) -> int:
@@ -110,13 +111,13 @@ def refusals_before(
     return tuple(RefusalRow(row[0], _decode_refusal(row[1])) for row in rows)
 
 
-def prove_refusals(connection: sqlite3.Connection) -> RefusalProof:
+def verify_refusals(connection: sqlite3.Connection) -> RefusalVerification:
     """Follow the chain of refusals, which is one for the whole file."""
-    head, linked, last = genesis("audit_refusal"), 0, 0
+    head, linked, last = chain_start("audit_refusal"), 0, 0
     while rows := connection.execute(SELECT_REFUSAL_CHAIN, (last, PAGE_MAX)).fetchall():
         for sequence, body, kept in rows:
             head = blake2b(head.encode() + body, digest_size=16).hexdigest()
             if sequence != last + 1 or head != kept:
-                return RefusalProof(linked, last + 1 if sequence != last + 1 else sequence)
+                return RefusalVerification(linked, last + 1 if sequence != last + 1 else sequence)
             linked, last = linked + 1, sequence
-    return RefusalProof(linked)
+    return RefusalVerification(linked)

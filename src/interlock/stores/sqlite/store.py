@@ -25,35 +25,35 @@ import msgspec
 
 from interlock.errors import ArchivedError, CorruptionError, UsageError
 from interlock.model.codec import decode_snapshot, encode
-from interlock.model.journal.record import Bad, Record, decode_record, genesis
-from interlock.model.journal.work import Lane, Place
+from interlock.model.journal.record import InvalidRecord, JournalRecord, chain_start, decode_record
+from interlock.model.journal.work import Lane, WorkId
 from interlock.ports.fork import forked_error
 from interlock.ports.journal_feed import FeedPage
 from interlock.ports.leases import Downtime, Lease
-from interlock.ports.statistics import Count, Dwell, Minute, RefusalProof, RefusalRow
+from interlock.ports.statistics import DwellTimes, MinuteRates, RefusalRow, RefusalVerification, StateCount
 from interlock.ports.store import (
     PAGE_MAX,
     Append,
     Duplicate,
+    EntityPage,
+    EntityQuery,
     Loaded,
-    Page,
-    Query,
     Refusal,
 )
 from interlock.ports.thread_calls import thread_future
 from interlock.ports.threads import in_thread_or_here
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery
 from interlock.stores.replaced_files import replaced
 from interlock.stores.sqlite import feed, leases, work
 from interlock.stores.sqlite import statistics as sight
 from interlock.stores.sqlite.commit import Answer, split, write_refusals
-from interlock.stores.sqlite.commit_queue import Waiting, Writer
-from interlock.stores.sqlite.connection import open_reader, open_writer, translated
+from interlock.stores.sqlite.commit_queue import CommitQueue, PendingCommit
+from interlock.stores.sqlite.connection import open_reader, open_writer, translate_error
 from interlock.stores.sqlite.files import CALLS, Connection
 from interlock.stores.sqlite.lists import find, kinds
-from interlock.stores.sqlite.maintenance import Chore, archived, release
+from interlock.stores.sqlite.maintenance import WriteJob, archived, release
 from interlock.stores.sqlite.verification import entity_differences, file_differences
-from interlock.stores.threads.pool import Threads
+from interlock.stores.threads.pool import ThreadPool
 
 READERS_MAX = 4
 """Threads that read: more only queue for the interpreter's lock."""
@@ -109,9 +109,9 @@ class SqliteStore:
         self._path = Path(os.path.realpath(path))  # its log lies beside the file, not beside a link to it
         self._tenant = tenant
         self._process = os.getpid()
-        self._writer = Writer(open_writer(self._path), self._path, tenant)
+        self._writer = CommitQueue(open_writer(self._path), self._path, tenant)
         self._pace, self._files = self._writer.ledger.pace, self._writer.ledger.files
-        self._readers = Threads(READERS_MAX, f"interlock-{path.name}-read")
+        self._readers = ThreadPool(READERS_MAX, f"interlock-{path.name}-read")
         self._idle: LifoQueue[Connection] = LifoQueue()
         self._writer.start()
 
@@ -134,7 +134,7 @@ class SqliteStore:
             loop = asyncio.get_running_loop()
             future: asyncio.Future[Answer] = thread_future(loop)
             writer.loops.listen(loop)
-            writer.submit(Waiting(append, snapshot, loop, future))
+            writer.submit(PendingCommit(append, snapshot, loop, future))
             return await future
         finally:
             with pace.guard:
@@ -146,13 +146,13 @@ class SqliteStore:
         _check_text(key or "", "key")
         return await self._read(lambda connection: self._load(connection, entity, key))
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """The verified records after a version, in order. Raises CorruptionError at the first bad link."""
         _check_text(entity)
         wanted = max(0, min(limit, PAGE_MAX))
         return await self._read(lambda connection: self._records(connection, entity, max(0, after), wanted))
 
-    async def find(self, query: Query) -> Page:
+    async def find(self, query: EntityQuery) -> EntityPage:
         """Entities by kind, state, age and tag, oldest in their state first, page by page."""
         return await self._read(lambda connection: find(connection, self._tenant, query))
 
@@ -183,15 +183,15 @@ class SqliteStore:
 
     # Sight: what is kept for pages about many entities.
 
-    async def counts(self, kind: str) -> tuple[Count, ...]:
+    async def counts(self, kind: str) -> tuple[StateCount, ...]:
         """The population of every state, by revision."""
         return await self._read(lambda connection: sight.counts(connection, self._tenant, kind))
 
-    async def dwell(self, kind: str, *, since_ms: int) -> tuple[Dwell, ...]:
+    async def dwell(self, kind: str, *, since_ms: int) -> tuple[DwellTimes, ...]:
         """Dwell times of stays that ended since a day, by state."""
         return await self._read(lambda connection: sight.dwell(connection, self._tenant, kind, since_ms))
 
-    async def rates(self, kind: str, *, since_ms: int) -> tuple[Minute, ...]:
+    async def rates(self, kind: str, *, since_ms: int) -> tuple[MinuteRates, ...]:
         """What each minute since a time brought, in order."""
         return await self._read(lambda connection: sight.rates(connection, self._tenant, kind, since_ms))
 
@@ -207,9 +207,9 @@ class SqliteStore:
             lambda connection: sight.refusals_before(connection, self._tenant, sequence, principal, limit)
         )
 
-    async def prove_refusals(self) -> RefusalProof:
+    async def prove_refusals(self) -> RefusalVerification:
         """Follow the chain of refusals from its beginning."""
-        return await self._read(sight.prove_refusals)
+        return await self._read(sight.verify_refusals)
 
     # Work: who takes it up, holds it and lets it go. It is born and ends in `append`.
 
@@ -229,7 +229,7 @@ class SqliteStore:
         """Hold claims longer."""
         return await self._write(lambda connection: work.renew(connection, self._tenant, claims, until_ms))
 
-    async def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    async def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go of claims."""
         return await self._write(lambda connection: work.settle(connection, self._tenant, settled, now_ms))
 
@@ -241,15 +241,15 @@ class SqliteStore:
         """Work by lane, name and entity, page by page."""
         return await self._read(lambda connection: work.works(connection, self._tenant, query))
 
-    async def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again, from its first attempt; False when there is no such."""
         return await self._acted(lambda connection: work.revive(connection, self._tenant, entity, place, now_ms), audit)
 
-    async def requeue(self, settled: Settled, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    async def requeue(self, settled: Settlement, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let work that is not dead be tried again; False when it has changed since."""
         return await self._acted(lambda connection: work.settle(connection, self._tenant, (settled,), now_ms)[0], audit)
 
-    async def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
+    async def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
         """Forget work; False when there is no such."""
         return await self._acted(lambda connection: work.drop(connection, self._tenant, entity, place), audit)
 
@@ -318,7 +318,7 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = thread_future(loop)
         self._writer.loops.listen(loop)
-        self._writer.submit_chore(Chore(chore, loop, future))
+        self._writer.submit_chore(WriteJob(chore, loop, future))
         return await future
 
     async def close(self) -> None:
@@ -355,7 +355,7 @@ class SqliteStore:
             with CALLS:
                 return question(connection)
         except sqlite3.Error as error:
-            raise translated(error, self._path) from error
+            raise translate_error(error, self._path) from error
         except (OverflowError, UnicodeEncodeError) as error:  # raised while binding, before SQLite sees anything
             raise UsageError(f"this cannot be asked for: {error}", code="query.malformed") from error
         except msgspec.MsgspecError as error:
@@ -368,7 +368,7 @@ class SqliteStore:
         try:
             connection = open_reader(self._path)
         except sqlite3.Error as error:
-            raise self._files.problem() or translated(error, self._path) from error
+            raise self._files.problem() or translate_error(error, self._path) from error
         if connection.identity != self._files.identity:
             with CALLS:
                 connection.close()
@@ -396,7 +396,9 @@ class SqliteStore:
             raise CorruptionError(message, code="snapshot.version")
         return Loaded(version, changed_ms, snapshot)
 
-    def _records(self, connection: sqlite3.Connection, entity: str, after: int, limit: int) -> tuple[Record, ...]:
+    def _records(
+        self, connection: sqlite3.Connection, entity: str, after: int, limit: int
+    ) -> tuple[JournalRecord, ...]:
         name = (self._tenant, *split(entity))
         connection.execute(BEGIN)
         try:
@@ -409,7 +411,7 @@ class SqliteStore:
             return ()
         if base is not None and after < base.version:
             raise ArchivedError(entity, base.version, base.archive)
-        previous = genesis(entity, tenant=self._tenant)
+        previous = chain_start(entity, tenant=self._tenant)
         if base is not None and after == base.version:
             previous, rows = base.head, rows[:limit]
         elif after > 0:
@@ -423,11 +425,11 @@ class SqliteStore:
         return records
 
 
-def _verified(entity: str, after: int, previous: str, rows: list[tuple[int, bytes, str]]) -> tuple[Record, ...]:
-    records: list[Record] = []
+def _verified(entity: str, after: int, previous: str, rows: list[tuple[int, bytes, str]]) -> tuple[JournalRecord, ...]:
+    records: list[JournalRecord] = []
     for version, (number, line, _) in enumerate(rows, start=after + 1):
         record = decode_record(line, previous=previous, version=version)
-        if isinstance(record, Bad):
+        if isinstance(record, InvalidRecord):
             raise _broken(entity, version, record.reason)
         if number != version:
             raise _broken(entity, version, f"its row is numbered {number}")

@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.model.codec import decode_snapshot
 from interlock.model.limits import KEY_WINDOW_MS
-from interlock.ports.store import stands_in
+from interlock.ports.store import listed_states
 from interlock.stores.listing import decode_active, decode_texts
 from interlock.stores.sqlite.commit import split
 
@@ -92,7 +92,7 @@ def _columns(found: tuple[object, ...]) -> Iterator[str]:
     for column, kept, given in told:
         if kept != given:
             yield f"its column `{column}` says {kept!r}, and its snapshot {given!r}"
-    states = stands_in(snapshot.ended, snapshot.configuration)
+    states = listed_states(snapshot.ended, snapshot.configuration)
     missing = [each for each in states if each not in decode_active(active)]
     if missing:
         yield f"its column `active` lacks {', '.join(missing)}"

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from interlock.errors import UsageError
 from interlock.model.codec import encode
-from interlock.model.journal.work import ORDERED, Lane, Left, Place, Work
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
+from interlock.model.journal.work import ORDERED_LANES, Lane, Work, WorkDelta, WorkId
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
 from interlock.stores.cursor import Milliseconds
 
 Name = tuple[str, str, str]
@@ -116,7 +116,7 @@ WALK_MAX = 5_000
 the walk: an index for it would be paid for by every effect, and is asked for by a person now and then."""
 
 
-def keep(connection: sqlite3.Connection, name: Name, left: Left) -> None:
+def keep(connection: sqlite3.Connection, name: Name, left: WorkDelta) -> None:
     """What an entry leaves, ends and calls off."""
     if left.born:
         connection.executemany(INSERT_WORK, [_row(name, each) for each in left.born])
@@ -126,14 +126,14 @@ def keep(connection: sqlite3.Connection, name: Name, left: Left) -> None:
         key = (*name, *_parts(place))
         if connection.execute(DELETE_CALLED_OFF, key).rowcount == 0:
             connection.execute(CALL_OFF, key)
-        elif place.lane in ORDERED:
+        elif place.lane in ORDERED_LANES:
             _let_in(connection, name, place.lane)
-    for lane in ORDERED:
+    for lane in ORDERED_LANES:
         if any(each.place.lane == lane for each in left.born):
             _let_in(connection, name, lane)
 
 
-def fence(connection: sqlite3.Connection, name: Name, place: Place) -> int | None:
+def fence(connection: sqlite3.Connection, name: Name, place: WorkId) -> int | None:
     """The number of the newest attempt at some work; None when there is no such work."""
     found = connection.execute(SELECT_FENCE, (*name, *_parts(place))).fetchone()
     return None if found is None else int(found[0])
@@ -173,7 +173,7 @@ def _claimed(connection: sqlite3.Connection, key: Key, owner: str, *, now_ms: in
     except UNREADABLE as error:
         why = {"code": "work.unreadable", "message": f"what is to be done cannot be read: {error}"[:500]}
         connection.execute(SET_ASIDE, (now_ms, encode(why), *key))
-        if key[3] in ORDERED:
+        if key[3] in ORDERED_LANES:
             _let_in(connection, key[:3], key[3])
         return None
 
@@ -197,12 +197,14 @@ def note(connection: sqlite3.Connection, tenant: str, each: Claim, error: Any) -
     return connection.execute(NOTE, (kept, *key, each.attempt, each.failures)).rowcount == 1
 
 
-def settle(connection: sqlite3.Connection, tenant: str, settled: tuple[Settled, ...], now_ms: int) -> tuple[bool, ...]:
+def settle(
+    connection: sqlite3.Connection, tenant: str, settled: tuple[Settlement, ...], now_ms: int
+) -> tuple[bool, ...]:
     """Let go of claims."""
     return tuple(_settle(connection, tenant, each, now_ms) for each in settled)
 
 
-def _settle(connection: sqlite3.Connection, tenant: str, settled: Settled, now_ms: int) -> bool:
+def _settle(connection: sqlite3.Connection, tenant: str, settled: Settlement, now_ms: int) -> bool:
     each = settled.claim
     name, place = _name(tenant, each.entity), each.work.place
     if settled.verdict == "done":
@@ -219,7 +221,7 @@ def _settle(connection: sqlite3.Connection, tenant: str, settled: Settled, now_m
     error = None if settled.error is None else encode(settled.error)
     row = (error, next_ms, now_ms if dead else None, int(failed), int(not settled.begun))
     connection.execute(LET_GO, (*row, *key))
-    if dead and place.lane in ORDERED:
+    if dead and place.lane in ORDERED_LANES:
         _let_in(connection, name, place.lane)
     return True
 
@@ -271,25 +273,25 @@ def _wanted(row: tuple[Any, ...], query: WorkQuery) -> bool:
     return (
         query.lane in (None, lane)
         and query.name in (None, name)
-        and query.place in (None, Place(lane, version, ordinal))
+        and query.place in (None, WorkId(lane, version, ordinal))
         and query.dead in (None, dead_ms is not None)
     )
 
 
-def revive(connection: sqlite3.Connection, tenant: str, entity: str, place: Place, now_ms: int) -> bool:
+def revive(connection: sqlite3.Connection, tenant: str, entity: str, place: WorkId, now_ms: int) -> bool:
     """Let dead work be tried again, from its first attempt."""
     name = _name(tenant, entity)
     return connection.execute(REVIVE, (now_ms, *name, *_parts(place))).rowcount == 1
 
 
-def drop(connection: sqlite3.Connection, tenant: str, entity: str, place: Place) -> bool:
+def drop(connection: sqlite3.Connection, tenant: str, entity: str, place: WorkId) -> bool:
     """Forget work."""
     return _remove(connection, _name(tenant, entity), place)
 
 
-def _remove(connection: sqlite3.Connection, name: Name, place: Place) -> bool:
+def _remove(connection: sqlite3.Connection, name: Name, place: WorkId) -> bool:
     removed = connection.execute(DELETE_WORK, (*name, *_parts(place))).rowcount == 1
-    if removed and place.lane in ORDERED:
+    if removed and place.lane in ORDERED_LANES:
         _let_in(connection, name, place.lane)
     return removed
 
@@ -315,20 +317,20 @@ def _name(tenant: str, entity: str) -> Name:
     return tenant, kind, own
 
 
-def _parts(place: Place) -> tuple[str, int, int]:
+def _parts(place: WorkId) -> tuple[str, int, int]:
     return place.lane, place.version, place.ordinal
 
 
 def _row(name: Name, work: Work) -> tuple[Any, ...]:
     place = work.place
     line = work.name if place.lane == "effect" else ""
-    next_ms = None if place.lane in ORDERED else work.due_ms
+    next_ms = None if place.lane in ORDERED_LANES else work.due_ms
     return (*name, *_parts(place), line, work.name, encode(work.body), work.due_ms, next_ms)
 
 
 def _claim(row: tuple[Any, ...]) -> Claim:
     kind, own, lane, version, ordinal, name, body, due_ms, attempts, failures, cancelled = row
-    work = Work(Place(lane, version, ordinal), name, msgspec.json.decode(body), due_ms)
+    work = Work(WorkId(lane, version, ordinal), name, msgspec.json.decode(body), due_ms)
     return Claim(f"{kind}/{own}", work, attempts, failures, bool(cancelled))
 
 
@@ -336,7 +338,7 @@ def _listed(row: tuple[Any, ...]) -> WorkRow:
     kind, own, lane, version, ordinal, name, body, due_ms, attempts, failures, next_ms, owner, error, dead_ms, off = row
     return WorkRow(
         f"{kind}/{own}",
-        Work(Place(lane, version, ordinal), name, _readable(body), due_ms),
+        Work(WorkId(lane, version, ordinal), name, _readable(body), due_ms),
         attempts,
         failures,
         next_ms,

@@ -31,12 +31,12 @@ from interlock.ports.store import Append, Appended, Refusal
 from interlock.stores.key_expiry import window_begin_ms
 from interlock.stores.sqlite.checkpoint import Wal
 from interlock.stores.sqlite.commit import Answer, Counts, write_counts, write_refusals, write_steps
-from interlock.stores.sqlite.connection import BEGIN, BUSY, BUSY_MS_EACH, begin, poisons, translated
+from interlock.stores.sqlite.connection import BEGIN, BUSY, BUSY_MS_EACH, begin, poisons, translate_error
 from interlock.stores.sqlite.files import CALLS, Connection, DatabaseFiles
-from interlock.stores.sqlite.maintenance import Forgetting
-from interlock.stores.sqlite.statistics import write_tally
-from interlock.stores.statistics_buffer import REFUSALS, Tally
-from interlock.stores.threads.inline_policy import Pace
+from interlock.stores.sqlite.maintenance import KeyRetention
+from interlock.stores.sqlite.statistics import write_statistics
+from interlock.stores.statistics_buffer import REFUSALS, StatisticsBuffer
+from interlock.stores.threads.inline_policy import InlinePolicy
 
 WAL_BYTES_MAX = 8_388_608
 """Length of the write-ahead log that calls for a checkpoint: readers search it, and restarting reads it whole."""
@@ -84,12 +84,12 @@ class Committed(NamedTuple):
     done: Sequence[Any]
 
 
-class Ledger:
+class SqliteWriter:
     """A connection that writes, and what is known of its file and of the disk."""
 
     def __init__(self, connection: Connection, path: Path, tenant: str, *, clock: Clock | None = None) -> None:
         self.poison: InterlockError | None = None
-        self.pace = Pace()
+        self.pace = InlinePolicy()
         self._connection = connection
         self.files = DatabaseFiles(connection)
         self._path = path
@@ -99,10 +99,10 @@ class Ledger:
         self._wal = Wal(path)
         self._checkpoint_at = WAL_BYTES_MAX
         self._was_full = False
-        self._tally = Tally()
+        self._tally = StatisticsBuffer()
         self._tally_ms = 0
         self._newest_ms = 0
-        self._forgetting = Forgetting(connection, tenant)
+        self._forgetting = KeyRetention(connection, tenant)
         self._is_closed = False
         self._thread_ns = 0
 
@@ -180,7 +180,7 @@ class Ledger:
     ) -> Committed:
         connection = self._connection
         counts: Counts = {}
-        tally = Tally()
+        tally = StatisticsBuffer()
         answers: list[Answer | InterlockError]
         began = time.perf_counter_ns()
         try:
@@ -219,7 +219,7 @@ class Ledger:
             self._connection.execute(ROLLBACK)
 
     def _steps(
-        self, steps: Sequence[Step], counts: Counts, tally: Tally, *, waits: bool
+        self, steps: Sequence[Step], counts: Counts, tally: StatisticsBuffer, *, waits: bool
     ) -> list[Answer | InterlockError]:
         """Write all steps at once. One that cannot be written undoes them all; then each is written by itself."""
         try:
@@ -231,11 +231,11 @@ class Ledger:
             begin(self._connection, waits=waits)
             return [self._step(each, counts, tally) for each in steps]
 
-    def _step(self, step: Step, counts: Counts, tally: Tally) -> Answer | InterlockError:
+    def _step(self, step: Step, counts: Counts, tally: StatisticsBuffer) -> Answer | InterlockError:
         """Write one step; an error that is its own takes nothing of its neighbours with it."""
         connection = self._connection
         mine: Counts = {}
-        my_tally = Tally()
+        my_tally = StatisticsBuffer()
         connection.execute(SAVEPOINT)
         try:
             (answer,) = write_steps(connection, self._tenant, [step], mine, my_tally)
@@ -262,7 +262,7 @@ class Ledger:
         self._connection.execute(RELEASE)
         return answer
 
-    def _refused(self, refusals: Sequence[Refusal], tally: Tally) -> None:
+    def _refused(self, refusals: Sequence[Refusal], tally: StatisticsBuffer) -> None:
         """Write refusals; those that cannot be written take no step with them."""
         if not refusals:
             return
@@ -281,7 +281,7 @@ class Ledger:
         now_ms = self._clock.now_ms()
         if not self._tally or 0 <= now_ms - self._tally_ms < TALLY_MS:
             return False
-        write_tally(self._connection, self._tenant, self._tally)
+        write_statistics(self._connection, self._tenant, self._tally)
         self._tally_ms = now_ms
         return True
 
@@ -291,7 +291,7 @@ class Ledger:
             try:
                 self._undo()
                 self._connection.execute(BEGIN)
-                write_tally(self._connection, self._tenant, self._tally)
+                write_statistics(self._connection, self._tenant, self._tally)
                 self._connection.execute(COMMIT)
             except sqlite3.Error as error:
                 self._failed(error)
@@ -300,7 +300,7 @@ class Ledger:
 
     def _failed(self, error: sqlite3.Error) -> InterlockError:
         """Undo what is left of the transaction; poison the store when the connection can no longer be believed."""
-        failure = translated(error, self._path)
+        failure = translate_error(error, self._path)
         self._was_full |= failure.code == "store.full"
         if poisons(error):
             self.poison = failure
@@ -308,7 +308,7 @@ class Ledger:
         try:
             self._undo()
         except sqlite3.Error as second:
-            self.poison = translated(second, self._path)
+            self.poison = translate_error(second, self._path)
         return failure
 
     def _checkpoint(self, statement: str) -> bool:
@@ -323,7 +323,7 @@ class Ledger:
                 self._connection.execute(f"PRAGMA busy_timeout = {BUSY_MS_EACH}")
         except sqlite3.Error as error:
             if poisons(error):
-                self.poison = translated(error, self._path)
+                self.poison = translate_error(error, self._path)
             return False
         if not busy:
             self._checkpoint_at = WAL_BYTES_MAX

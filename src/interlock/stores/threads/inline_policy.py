@@ -28,7 +28,7 @@ OWED_MAX = 10_000
 """The most that is owed, however long something stood still."""
 
 
-class Pace:
+class InlinePolicy:
     """How quick the calls of late were, and how many are under way."""
 
     def __init__(self) -> None:

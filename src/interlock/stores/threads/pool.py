@@ -21,13 +21,13 @@ from typing import Any, TypeVar
 from interlock.errors import UnavailableError
 from interlock.ports.thread_calls import thread_future
 from interlock.ports.threads import start_thread
-from interlock.stores.threads.wakeup import Bell, Loops
+from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
 
 T = TypeVar("T")
 _Task = tuple[Callable[[], Any], asyncio.AbstractEventLoop, asyncio.Future[Any]]
 
 
-class Threads:
+class ThreadPool:
     """Some threads, begun as they are needed."""
 
     def __init__(self, count_max: int, name: str) -> None:
@@ -39,8 +39,8 @@ class Threads:
         self._idle = 0
         self._is_closing = False
         self._guard = Lock()
-        self._bell = Bell()
-        self._loops = Loops()
+        self._bell = WakeupPipe()
+        self._loops = LoopEntryQueue()
 
     async def run(self, rule: Callable[[], T]) -> T:
         """What a function gives, called in a thread. Raises UnavailableError once closed, or without any thread."""

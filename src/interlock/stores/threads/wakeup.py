@@ -27,7 +27,7 @@ _HEARD_BYTES_MAX = 4_096
 _Call = tuple[Callable[..., object], tuple[Any, ...]]
 
 
-class Bell:
+class WakeupPipe:
     """A pipe: each `ring` lets one `wait` return. Once closed, nobody hears it any more."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Bell:
                 os.close(each)
 
 
-class Loops:
+class LoopEntryQueue:
     """The event loops in which callers of one store wait, and the way for its threads to call into them."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class _Way:
         self._calls: deque[_Call] = deque()
         self._is_open = True
         self._guard = Lock()  # of those who call
-        self._bell = Bell()
+        self._bell = WakeupPipe()
         os.set_blocking(self._bell.descriptor, False)
         loop.add_reader(self._bell.descriptor, self._hear)
 

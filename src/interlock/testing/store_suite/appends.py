@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.codec import encode
 from interlock.model.limits import ENTITY_ID_BYTES_MAX, ENTRY_BYTES_MAX, SNAPSHOT_BYTES_MAX
-from interlock.ports.store import Conflict, Duplicate, Loaded, Query, Refusal, RefusalLog
-from interlock.runtime.history.replay import replayed
+from interlock.ports.store import Conflict, Duplicate, EntityQuery, Loaded, Refusal, RefusalLog
+from interlock.runtime.history.replay import replay
 from interlock.testing.store_suite.samples import Life, charts
-from interlock.testing.store_suite.subject import Subject, expect, expect_error, journal, kept, snapshot
+from interlock.testing.store_suite.subject import StoreSubject, expect, expect_error, journal, kept, snapshot
 
 HOSTILE_IDS = (
     "a", "A", "ä", "a\u0308", "é" * (ENTITY_ID_BYTES_MAX // 2 - 4), "x" * (ENTITY_ID_BYTES_MAX - 7), "..", ".", "../a",
@@ -25,7 +25,7 @@ IMPOSSIBLE_IDS = ("a\0b", "\ud800", "")
 """Ids that no driver lets through. A store may refuse them with UsageError, or keep them exactly."""
 
 
-async def a_creation_is_version_one(subject: Subject) -> None:
+async def a_creation_is_version_one(subject: StoreSubject) -> None:
     """The first entry of an entity is number 1, and load gives what was appended."""
     life = Life("parcel/1")
     async with subject.opened() as store:
@@ -33,7 +33,7 @@ async def a_creation_is_version_one(subject: Subject) -> None:
         expect(life.snapshot, await snapshot(store, "parcel/1"))
 
 
-async def an_unknown_entity_is_nothing(subject: Subject) -> None:
+async def an_unknown_entity_is_nothing(subject: StoreSubject) -> None:
     """Nobody is there before the creation: no snapshot, no records, no key."""
     async with subject.opened() as store:
         expect(None, await store.load("parcel/1"))
@@ -41,7 +41,7 @@ async def an_unknown_entity_is_nothing(subject: Subject) -> None:
         expect((), await store.read("parcel/1"))
 
 
-async def entries_stand_in_order_and_chained(subject: Subject) -> None:
+async def entries_stand_in_order_and_chained(subject: StoreSubject) -> None:
     """What is read is what was appended, in order, each record following the one before."""
     life = Life("parcel/1")
     appends = [life.created(), *(life.stepped(key=f"k{each}") for each in range(7))]
@@ -52,7 +52,7 @@ async def entries_stand_in_order_and_chained(subject: Subject) -> None:
         expect([each.entry.key for each in appends], [each.key for each in records])
 
 
-async def a_known_key_is_a_duplicate(subject: Subject) -> None:
+async def a_known_key_is_a_duplicate(subject: StoreSubject) -> None:
     """A key that was kept answers with its version, and nothing is written."""
     life = Life("parcel/1")
     born, first = life.created(), life.stepped(key="first")
@@ -63,7 +63,7 @@ async def a_known_key_is_a_duplicate(subject: Subject) -> None:
         expect(2, len(await journal(store, "parcel/1")))
 
 
-async def a_known_key_outranks_a_lost_swap(subject: Subject) -> None:
+async def a_known_key_outranks_a_lost_swap(subject: StoreSubject) -> None:
     """A repeated send finds its entry although the entity moved on: `duplicate`, not `conflict`."""
     life = Life("parcel/1")
     born, first, second = life.created(), life.stepped("shipped", key="first"), life.stepped(key="second")
@@ -72,7 +72,7 @@ async def a_known_key_outranks_a_lost_swap(subject: Subject) -> None:
         expect(Duplicate(2), await store.append(first))
 
 
-async def an_early_sending_is_kept_while_no_key_is_forgotten(subject: Subject) -> None:
+async def an_early_sending_is_kept_while_no_key_is_forgotten(subject: StoreSubject) -> None:
     """How long ago an event was sent says nothing where every key is known: new is kept, known is a duplicate."""
     life = Life("parcel/1", time_ms=1_000_000)
     born, first = replace(life.created(), sent_ms=0), replace(life.stepped(key="first"), sent_ms=0)
@@ -82,7 +82,7 @@ async def an_early_sending_is_kept_while_no_key_is_forgotten(subject: Subject) -
         await kept(store, replace(life.stepped(key="second"), sent_ms=1_000_000))
 
 
-async def a_lost_swap_is_a_conflict(subject: Subject) -> None:
+async def a_lost_swap_is_a_conflict(subject: StoreSubject) -> None:
     """Another version than expected: the version there is, nothing written, the key not used up."""
     life, rival = Life("parcel/1"), Life("parcel/1")
     born = life.created()
@@ -94,7 +94,7 @@ async def a_lost_swap_is_a_conflict(subject: Subject) -> None:
         await kept(store, life.stepped(key="theirs"))
 
 
-async def a_version_that_is_ahead_is_a_conflict(subject: Subject) -> None:
+async def a_version_that_is_ahead_is_a_conflict(subject: StoreSubject) -> None:
     """A step computed on what the store never kept is refused, also when there is no entity at all."""
     life = Life("parcel/1")
     born, _, third = life.created(), life.stepped(key="a"), life.stepped(key="b")
@@ -105,7 +105,7 @@ async def a_version_that_is_ahead_is_a_conflict(subject: Subject) -> None:
         expect(1, len(await journal(store, "parcel/1")))
 
 
-async def an_entity_is_created_once(subject: Subject) -> None:
+async def an_entity_is_created_once(subject: StoreSubject) -> None:
     """The same creation again is a duplicate; another one finds the entity there."""
     life = Life("parcel/1")
     born = life.created("born")
@@ -116,7 +116,7 @@ async def an_entity_is_created_once(subject: Subject) -> None:
         expect(2, len(await journal(store, "parcel/1")))
 
 
-async def a_key_belongs_to_one_entity(subject: Subject) -> None:
+async def a_key_belongs_to_one_entity(subject: StoreSubject) -> None:
     """Two entities may have the same key; each has its own memory."""
     first, second = Life("parcel/1"), Life("parcel/2")
     async with subject.opened() as store:
@@ -124,7 +124,7 @@ async def a_key_belongs_to_one_entity(subject: Subject) -> None:
         await kept(store, first.stepped(key="k"), second.stepped(key="k"))
 
 
-async def load_answers_for_a_key(subject: Subject) -> None:
+async def load_answers_for_a_key(subject: StoreSubject) -> None:
     """With a key, load says whether it was kept; otherwise it gives the entity and the time of its last entry."""
     life = Life("parcel/1", time_ms=5_000)
     async with subject.opened() as store:
@@ -135,7 +135,7 @@ async def load_answers_for_a_key(subject: Subject) -> None:
         expect((Loaded, 2, 5_250), (type(found), found and found.version, getattr(found, "time_ms", None)))
 
 
-async def replay_equals_the_snapshot(subject: Subject) -> None:
+async def replay_equals_the_snapshot(subject: StoreSubject) -> None:
     """Folding the journal through the step gives the snapshot that load gives."""
     life = Life("parcel/1")
     appends = [life.created(context={"notes": 3})]
@@ -144,12 +144,12 @@ async def replay_equals_the_snapshot(subject: Subject) -> None:
     async with subject.opened() as store:
         await kept(store, *appends)
         entries = [each.entry for each in await journal(store, "parcel/1")]
-        expect(life.snapshot, replayed(charts(), "parcel/1", None, entries))
+        expect(life.snapshot, replay(charts(), "parcel/1", None, entries))
         expect(life.snapshot, await snapshot(store, "parcel/1"))
         expect("done", (await snapshot(store, "parcel/1")).ended)
 
 
-async def the_largest_entry_and_snapshot_are_kept(subject: Subject) -> None:
+async def the_largest_entry_and_snapshot_are_kept(subject: StoreSubject) -> None:
     """What is allowed is kept to the last byte: an entry of 256 KiB, a snapshot of nearly 1 MiB."""
     life, other = Life("parcel/1"), Life("parcel/2")
     born = life.created()
@@ -166,7 +166,7 @@ async def the_largest_entry_and_snapshot_are_kept(subject: Subject) -> None:
             expect(big.snapshot, found.snapshot)
 
 
-async def texts_are_kept_exactly(subject: Subject) -> None:
+async def texts_are_kept_exactly(subject: StoreSubject) -> None:
     """Whatever a payload's text holds comes back: controls, NUL, line ends, other planes."""
     life = Life("parcel/1")
     texts = ["\0", "\n", "\r\n", "\x1b[31m", "\u2028", "\ufeff", "😀", '","h":"', "'; --", "\x7f", "a\u0308"]
@@ -178,7 +178,7 @@ async def texts_are_kept_exactly(subject: Subject) -> None:
         expect(life.snapshot, await snapshot(store, "parcel/1"))
 
 
-async def hostile_ids_are_kept_apart(subject: Subject) -> None:
+async def hostile_ids_are_kept_apart(subject: StoreSubject) -> None:
     """Every allowed id is an entity of its own: no path, no pattern, no case folding, no normalising."""
     async with subject.opened() as store:
         for own in HOSTILE_IDS:
@@ -187,11 +187,11 @@ async def hostile_ids_are_kept_apart(subject: Subject) -> None:
         for own in HOSTILE_IDS:
             records = await journal(store, f"parcel/{own}")
             expect(["born", f"of {own}"[:100]], [each.key for each in records], f"journal of {own!r}")
-        page = await store.find(Query(kind="parcel", limit=len(HOSTILE_IDS)))
+        page = await store.find(EntityQuery(kind="parcel", limit=len(HOSTILE_IDS)))
         expect({f"parcel/{own}" for own in HOSTILE_IDS}, {each.entity for each in page.rows})
 
 
-async def impossible_ids_are_refused_or_kept(subject: Subject) -> None:
+async def impossible_ids_are_refused_or_kept(subject: StoreSubject) -> None:
     """What no driver lets through is a UsageError, or is kept exactly; nothing in between."""
     async with subject.opened() as store:
         for own in IMPOSSIBLE_IDS:
@@ -203,7 +203,7 @@ async def impossible_ids_are_refused_or_kept(subject: Subject) -> None:
             expect(1, len(await journal(store, f"parcel/{own}")))
 
 
-async def hostile_keys_are_kept_apart(subject: Subject) -> None:
+async def hostile_keys_are_kept_apart(subject: StoreSubject) -> None:
     """Keys are compared as they are, up to 200 bytes, whatever they hold."""
     life = Life("parcel/1")
     keys = [each for each in HOSTILE_IDS if len(each.encode()) <= ENTITY_ID_BYTES_MAX]
@@ -214,7 +214,7 @@ async def hostile_keys_are_kept_apart(subject: Subject) -> None:
             expect(Duplicate(version), await store.load("parcel/1", key=key), f"key {key!r}")
 
 
-async def refusals_change_no_version(subject: Subject) -> None:
+async def refusals_change_no_version(subject: StoreSubject) -> None:
     """A store that keeps refusals keeps them apart from journals."""
     life = Life("parcel/1")
     async with subject.opened() as store:
@@ -225,7 +225,7 @@ async def refusals_change_no_version(subject: Subject) -> None:
         expect(2, len(await journal(store, "parcel/1")))
 
 
-async def a_closed_store_refuses_everything(subject: Subject) -> None:
+async def a_closed_store_refuses_everything(subject: StoreSubject) -> None:
     """After close each call is an UnavailableError; closing again is nothing."""
     life = Life("parcel/1")
     async with subject.opened() as store:
@@ -234,10 +234,10 @@ async def a_closed_store_refuses_everything(subject: Subject) -> None:
         await expect_error(UnavailableError, store.append(life.stepped(key="k")))
         await expect_error(UnavailableError, store.load("parcel/1"))
         await expect_error(UnavailableError, store.read("parcel/1"))
-        await expect_error(UnavailableError, store.find(Query(kind="parcel")))
+        await expect_error(UnavailableError, store.find(EntityQuery(kind="parcel")))
 
 
-async def entries_and_keys_outlive_a_reopening(subject: Subject) -> None:
+async def entries_and_keys_outlive_a_reopening(subject: StoreSubject) -> None:
     """Another handle finds the journal, the snapshot and the keys, and the chain goes on."""
     life = Life("parcel/1")
     appends = [life.created(), *(life.stepped(key=f"k{each}") for each in range(3))]
@@ -252,10 +252,10 @@ async def entries_and_keys_outlive_a_reopening(subject: Subject) -> None:
         expect(Duplicate(5), await store.load("parcel/1", key="later"))
 
 
-async def lists_outlive_a_reopening(subject: Subject) -> None:
+async def lists_outlive_a_reopening(subject: StoreSubject) -> None:
     """A list is the same after the store was closed and opened."""
     life = Life("parcel/1")
-    query = Query(kind="parcel", state="moving", tag="outside")
+    query = EntityQuery(kind="parcel", state="moving", tag="outside")
     async with subject.opened() as store:
         await kept(store, life.created(), life.stepped("shipped", key="k"))
         before = await store.find(query)

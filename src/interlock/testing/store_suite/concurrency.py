@@ -11,7 +11,7 @@ from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
 from interlock.ports.store import Append, Appended, Conflict, Duplicate, Store
 from interlock.testing.store_suite.samples import Life, kernel
-from interlock.testing.store_suite.subject import Subject, expect, journal, kept, snapshot
+from interlock.testing.store_suite.subject import StoreSubject, expect, journal, kept, snapshot
 
 CALLERS = 8
 ENTRIES_EACH = 12
@@ -20,7 +20,7 @@ ATTEMPTS_MAX = 10_000
 """Tries of one append before its caller counts as starved."""
 
 
-async def rivals_on_one_entity_lose_no_entry(subject: Subject) -> None:
+async def rivals_on_one_entity_lose_no_entry(subject: StoreSubject) -> None:
     """Callers that swap one entity at once: each entry is kept once, each version is won once."""
     async with subject.opened() as store:
         await kept(store, Life("parcel/1").created())
@@ -29,7 +29,7 @@ async def rivals_on_one_entity_lose_no_entry(subject: Subject) -> None:
         await _check_all_kept(store, "parcel/1", dict(zip(names, won, strict=True)))
 
 
-async def one_key_is_kept_once(subject: Subject) -> None:
+async def one_key_is_kept_once(subject: StoreSubject) -> None:
     """The same append by many at once: one is kept, all others hear its version."""
     life = Life("parcel/1")
     born, step = life.created(), life.stepped(key="once")
@@ -43,7 +43,7 @@ async def one_key_is_kept_once(subject: Subject) -> None:
         expect(2, len(await journal(store, "parcel/1")))
 
 
-async def one_version_is_won_once(subject: Subject) -> None:
+async def one_version_is_won_once(subject: StoreSubject) -> None:
     """Different steps on the same version at once: one is kept, all others are conflicts."""
     async with subject.opened() as store:
         await kept(store, Life("parcel/1").created())
@@ -57,7 +57,7 @@ async def one_version_is_won_once(subject: Subject) -> None:
         expect(CALLERS - 1, sum(each == Conflict(2) for each in answers))
 
 
-async def steps_in_one_flight_build_on_each_other(subject: Subject) -> None:
+async def steps_in_one_flight_build_on_each_other(subject: StoreSubject) -> None:
     """Appends given in order without waiting are kept in order; those behind a lost one are refused."""
     life = Life("parcel/1")
     appends = [life.created(), *(life.stepped(key=f"k{each}") for each in range(20))]
@@ -67,7 +67,7 @@ async def steps_in_one_flight_build_on_each_other(subject: Subject) -> None:
         expect(won, [each.entry for each in await journal(store, "parcel/1")])
 
 
-async def many_entities_go_on_side_by_side(subject: Subject) -> None:
+async def many_entities_go_on_side_by_side(subject: StoreSubject) -> None:
     """Entities do not wait for, or mix with, each other."""
     async with subject.opened() as store:
         lives = [Life(f"parcel/{each}") for each in range(40)]
@@ -77,7 +77,7 @@ async def many_entities_go_on_side_by_side(subject: Subject) -> None:
             expect(6, len(await journal(store, life.entity)))
 
 
-async def close_lets_appends_under_way_end(subject: Subject) -> None:
+async def close_lets_appends_under_way_end(subject: StoreSubject) -> None:
     """Closing while busy answers every caller: kept, or UnavailableError. Nobody waits for ever."""
     async with subject.opened() as store:
         lives = [Life(f"parcel/{each}") for each in range(30)]
@@ -88,7 +88,7 @@ async def close_lets_appends_under_way_end(subject: Subject) -> None:
             expect(True, isinstance(answer, Appended | UnavailableError), repr(answer))
 
 
-async def what_was_acknowledged_before_close_is_kept(subject: Subject) -> None:
+async def what_was_acknowledged_before_close_is_kept(subject: StoreSubject) -> None:
     """After a close while busy, another handle finds every entry that was acknowledged, and no torn one."""
     store = await asyncio.to_thread(subject.open)
     lives = [Life(f"parcel/{each}") for each in range(30)]
@@ -102,7 +102,7 @@ async def what_was_acknowledged_before_close_is_kept(subject: Subject) -> None:
             expect(True, len(records) == 1 or not isinstance(answer, Appended), life.entity)
 
 
-async def two_handles_see_each_other(subject: Subject) -> None:
+async def two_handles_see_each_other(subject: StoreSubject) -> None:
     """What one handle keeps, the other loads, refuses as a conflict, and knows by its key."""
     life, behind = Life("parcel/1"), Life("parcel/1")
     born = life.created()
@@ -118,7 +118,7 @@ async def two_handles_see_each_other(subject: Subject) -> None:
         expect(3, len(await journal(second, "parcel/1")))
 
 
-async def rivals_on_two_handles_lose_no_entry(subject: Subject) -> None:
+async def rivals_on_two_handles_lose_no_entry(subject: StoreSubject) -> None:
     """Callers on different handles of one place: each entry is kept once."""
     async with subject.opened() as first, subject.opened() as second:
         await kept(first, Life("parcel/1").created())
@@ -130,7 +130,7 @@ async def rivals_on_two_handles_lose_no_entry(subject: Subject) -> None:
         await _check_all_kept(second, "parcel/1", dict(zip(names, won, strict=True)))
 
 
-async def rivals_in_several_processes_lose_no_entry(subject: Subject) -> None:
+async def rivals_in_several_processes_lose_no_entry(subject: StoreSubject) -> None:
     """Processes that swap the same entities at once: each acknowledged entry is kept once, at its version."""
     async with subject.opened() as store:
         await kept(store, Life("parcel/1").created())
@@ -146,7 +146,7 @@ async def rivals_in_several_processes_lose_no_entry(subject: Subject) -> None:
         await _check_all_kept(store, "parcel/1", won)
 
 
-def _rival(subject: Subject, name: str, answers: multiprocessing.SimpleQueue[tuple[str, list[int] | str]]) -> None:
+def _rival(subject: StoreSubject, name: str, answers: multiprocessing.SimpleQueue[tuple[str, list[int] | str]]) -> None:
     async def insisted() -> list[int]:
         async with subject.opened() as store:
             return await _insist(store, "parcel/1", name)

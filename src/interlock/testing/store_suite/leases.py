@@ -15,7 +15,7 @@ from typing import cast
 from interlock.model.limits import LEASE_MS_MAX
 from interlock.ports.clock import SystemClock
 from interlock.ports.leases import ClockCorrection, Lease, LeaseStore
-from interlock.testing.store_suite.subject import Subject, expect
+from interlock.testing.store_suite.subject import StoreSubject, expect
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -25,7 +25,7 @@ ANY_SILENCE_MS = -1
 
 
 @asynccontextmanager
-async def _leases(subject: Subject) -> AsyncIterator[LeaseStore]:
+async def _leases(subject: StoreSubject) -> AsyncIterator[LeaseStore]:
     async with subject.opened() as store:
         expect(True, isinstance(store, LeaseStore), f"a {type(store).__name__} keeps no leases")
         yield cast("LeaseStore", store)
@@ -44,7 +44,7 @@ async def _lease(store: LeaseStore, name: str, owner: str, length_ms: int = MINU
     return lease
 
 
-async def a_name_is_held_by_one(subject: Subject) -> None:
+async def a_name_is_held_by_one(subject: StoreSubject) -> None:
     """While one holds a name another gets nothing; other names are free; holding it longer keeps the fence."""
     async with _leases(subject) as store:
         first = await _lease(store, "one", "ada")
@@ -56,7 +56,7 @@ async def a_name_is_held_by_one(subject: Subject) -> None:
         expect(None, await _taken(store, "one", "bob"))
 
 
-async def a_lapsed_name_changes_hands_and_its_fence_rises(subject: Subject) -> None:
+async def a_lapsed_name_changes_hands_and_its_fence_rises(subject: StoreSubject) -> None:
     """Whatever became of its holder: when its time is over the next may have it, and the last one is told so."""
     async with _leases(subject) as store:
         lapsed = await _lease(store, "one", "ada", 0)
@@ -67,7 +67,7 @@ async def a_lapsed_name_changes_hands_and_its_fence_rises(subject: Subject) -> N
         expect(None, await _taken(store, "one", "ada"), "and nobody lost it by that")
 
 
-async def a_name_that_was_given_back_is_free_at_once(subject: Subject) -> None:
+async def a_name_that_was_given_back_is_free_at_once(subject: StoreSubject) -> None:
     """The fence goes on from where it was, or a former holder's would be good again."""
     async with _leases(subject) as store:
         first = await _lease(store, "one", "ada")
@@ -80,7 +80,7 @@ async def a_name_that_was_given_back_is_free_at_once(subject: Subject) -> None:
         expect(True, third.fence > second.fence, "also for one who held it before")
 
 
-async def only_its_holder_gives_a_name_back(subject: Subject) -> None:
+async def only_its_holder_gives_a_name_back(subject: StoreSubject) -> None:
     """By owner and fence; anything else changes nothing."""
     async with _leases(subject) as store:
         held = await _lease(store, "one", "ada")
@@ -90,7 +90,7 @@ async def only_its_holder_gives_a_name_back(subject: Subject) -> None:
         expect(None, await _taken(store, "one", "bob"))
 
 
-async def a_lease_from_a_clock_that_was_ahead_can_be_taken(subject: Subject) -> None:
+async def a_lease_from_a_clock_that_was_ahead_can_be_taken(subject: StoreSubject) -> None:
     """It ends later than any lease can, so it is not valid; its holder loses it, and its fence tells the two apart."""
     async with _leases(subject) as store:
         ahead_ms = SystemClock().now_ms() + DAY_MS
@@ -103,7 +103,7 @@ async def a_lease_from_a_clock_that_was_ahead_can_be_taken(subject: Subject) -> 
         expect(None, await _taken(store, "one", "ada"))
 
 
-async def a_lease_of_the_full_length_is_held(subject: Subject) -> None:
+async def a_lease_of_the_full_length_is_held(subject: StoreSubject) -> None:
     """However long it may be at most, nobody takes it before its end."""
     async with _leases(subject) as store:
         first = await _lease(store, "one", "ada", LEASE_MS_MAX)
@@ -111,7 +111,7 @@ async def a_lease_of_the_full_length_is_held(subject: Subject) -> None:
         expect(first.fence, (await _lease(store, "one", "ada", LEASE_MS_MAX)).fence)
 
 
-async def signs_of_life_from_the_future_are_not_believed(subject: Subject) -> None:
+async def signs_of_life_from_the_future_are_not_believed(subject: StoreSubject) -> None:
     """A clock was ahead, and is right again: once that is corrected, silence is noticed as before."""
     async with _leases(subject) as store:
         now_ms = SystemClock().now_ms()
@@ -130,14 +130,14 @@ async def signs_of_life_from_the_future_are_not_believed(subject: Subject) -> No
         expect((), await store.downtimes(since_ms=now_ms + HOUR_MS), "downtimes in the future")
 
 
-async def rivals_for_a_name_are_one_winner(subject: Subject) -> None:
+async def rivals_for_a_name_are_one_winner(subject: StoreSubject) -> None:
     """Many at once: one holds it, all others get nothing."""
     async with _leases(subject) as store:
         found = await asyncio.gather(*(_taken(store, "one", f"rival{each}") for each in range(8)))
         expect(1, sum(each is not None for each in found), "the winners")
 
 
-async def signs_of_life_are_no_downtime(subject: Subject) -> None:
+async def signs_of_life_are_no_downtime(subject: StoreSubject) -> None:
     """Nobody can say what was before the first one."""
     async with _leases(subject) as store:
         for _ in range(3):
@@ -145,7 +145,7 @@ async def signs_of_life_are_no_downtime(subject: Subject) -> None:
         expect((), await store.downtimes(since_ms=0))
 
 
-async def silence_is_noticed_and_kept(subject: Subject) -> None:
+async def silence_is_noticed_and_kept(subject: StoreSubject) -> None:
     """The first who comes back hears of it, and whoever asks later by when it ended."""
     async with _leases(subject) as store:
         began_ms = SystemClock().now_ms()
@@ -158,7 +158,7 @@ async def silence_is_noticed_and_kept(subject: Subject) -> None:
         expect((), await store.downtimes(since_ms=gap.ended_ms), "downtimes that ended after their end")
 
 
-async def leases_and_downtimes_outlive_a_handle(subject: Subject) -> None:
+async def leases_and_downtimes_outlive_a_handle(subject: StoreSubject) -> None:
     """They are kept as journals are: a process that ends gives nothing back."""
     async with _leases(subject) as store:
         held = await _lease(store, "one", "ada")
@@ -170,7 +170,7 @@ async def leases_and_downtimes_outlive_a_handle(subject: Subject) -> None:
         expect((gap,), await store.downtimes(since_ms=0))
 
 
-async def two_handles_see_one_holder(subject: Subject) -> None:
+async def two_handles_see_one_holder(subject: StoreSubject) -> None:
     """A lease holds for everybody who opens the place."""
     async with _leases(subject) as one, _leases(subject) as two:
         found = await asyncio.gather(*(_taken(each, "one", name) for each, name in ((one, "ada"), (two, "bob"))))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from interlock.errors import UsageError
-from interlock.ports.store import PAGE_MAX, Page, Query, Row, Store
+from interlock.ports.store import PAGE_MAX, EntityPage, EntityQuery, EntityRow, Store
 from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import Subject, expect, expect_error, kept, listed
+from interlock.testing.store_suite.subject import StoreSubject, expect, expect_error, kept, listed
 
 STATES = ("packed", "moving", "moving.road", "moving.sea", "delivered")
 WAYS = (
@@ -21,7 +21,7 @@ WAYS = (
 """How far the sample entities go, in turn."""
 
 
-async def a_journal_is_read_by_pages(subject: Subject) -> None:
+async def a_journal_is_read_by_pages(subject: StoreSubject) -> None:
     """`after` and `limit` cut pages that join; beyond the end there is nothing."""
     life = Life("parcel/1")
     async with subject.opened() as store:
@@ -33,20 +33,20 @@ async def a_journal_is_read_by_pages(subject: Subject) -> None:
         expect((), await store.read("parcel/1", after=1_000))
 
 
-async def a_row_tells_where_an_entity_is_and_since_when(subject: Subject) -> None:
+async def a_row_tells_where_an_entity_is_and_since_when(subject: StoreSubject) -> None:
     """Version, revision, configuration, when it was made, when it came into its state, when it last changed."""
     life = Life("parcel/1", time_ms=100)
     async with subject.opened() as store:
         await kept(store, life.created(), life.stepped("shipped", key="a"), life.stepped("noted", key="b"))
-        page = await store.find(Query(kind="parcel"))
-        row = Row("parcel/1", 3, life.kernel.chart.revision, ("moving.road",), 100, 110, 120)
-        expect(Page((row,)), page)
+        page = await store.find(EntityQuery(kind="parcel"))
+        row = EntityRow("parcel/1", 3, life.kernel.chart.revision, ("moving.road",), 100, 110, 120)
+        expect(EntityPage((row,)), page)
         await kept(store, life.stepped("delivered", key="c"))
-        page = await store.find(Query(kind="parcel"))
+        page = await store.find(EntityQuery(kind="parcel"))
         expect(("done", ("delivered",), 130), (page.rows[0].ended, page.rows[0].configuration, page.rows[0].entered_ms))
 
 
-async def a_list_by_state_is_oldest_first(subject: Subject) -> None:
+async def a_list_by_state_is_oldest_first(subject: StoreSubject) -> None:
     """Since when an entity is in the asked state decides, compounds too; who left it is not there."""
     first, second, third = Life("parcel/c", time_ms=300), Life("parcel/b", time_ms=200), Life("parcel/a", time_ms=100)
     async with subject.opened() as store:
@@ -63,7 +63,7 @@ async def a_list_by_state_is_oldest_first(subject: Subject) -> None:
         expect([], await _names(store, kind="letter"))
 
 
-async def a_list_by_age_ends_before_its_bound(subject: Subject) -> None:
+async def a_list_by_age_ends_before_its_bound(subject: StoreSubject) -> None:
     """`entered_before_ms` takes what is older, and not what is exactly as old."""
     async with subject.opened() as store:
         for age in (100, 200, 300):
@@ -73,30 +73,32 @@ async def a_list_by_age_ends_before_its_bound(subject: Subject) -> None:
         expect([], await _names(store, entered_before_ms=0))
 
 
-async def equal_ages_stand_in_the_order_of_ids(subject: Subject) -> None:
+async def equal_ages_stand_in_the_order_of_ids(subject: StoreSubject) -> None:
     """Entities of the same moment are listed by code point, and no page loses or repeats one of them."""
     names = [f"parcel/{each}" for each in ("Z", "a", "a!", "aa", "b", "é", "日", "😀")]
     async with subject.opened() as store:
         for name in reversed(names):
             await kept(store, Life(name, time_ms=100).created())
         for limit in (1, 2, 3, 8, 50):
-            rows = await listed(store, Query(kind="parcel", limit=limit))
+            rows = await listed(store, EntityQuery(kind="parcel", limit=limit))
             expect(names, [each.entity for each in rows], f"pages of {limit}")
 
 
-async def filters_join(subject: Subject) -> None:
+async def filters_join(subject: StoreSubject) -> None:
     """State, age, tag, revision and prefix together give what each gives alone, in the same order."""
     async with subject.opened() as store:
         lives = await _crowd(store, 48)
         for query in _queries(lives):
             expected = sorted((place, life.entity) for life in lives if (place := _place(life, query)) is not None)
             for limit in (5, 50):
-                paged = Query(**{name: getattr(query, name) for name in query.__struct_fields__} | {"limit": limit})
+                paged = EntityQuery(
+                    **{name: getattr(query, name) for name in query.__struct_fields__} | {"limit": limit}
+                )
                 rows = await listed(store, paged)
                 expect([entity for _, entity in expected], [each.entity for each in rows], str(paged))
 
 
-async def a_list_by_prefix_is_in_the_order_of_ids(subject: Subject) -> None:
+async def a_list_by_prefix_is_in_the_order_of_ids(subject: StoreSubject) -> None:
     """However long each is in its state: who looks for an id finds it where ids would have it, page by page."""
     names = [f"parcel/2024-{each}" for each in ("1", "10", "11", "2", "9")]
     async with subject.opened() as store:
@@ -107,7 +109,7 @@ async def a_list_by_prefix_is_in_the_order_of_ids(subject: Subject) -> None:
             expect(names[:3], await _names(store, prefix="2024-1", state="packed", limit=limit))
 
 
-async def kinds_do_not_mix(subject: Subject) -> None:
+async def kinds_do_not_mix(subject: StoreSubject) -> None:
     """A list is of one kind: not of one whose name it begins, and a prefix is not a pattern."""
     async with subject.opened() as store:
         for name in ("parcel/1", "parcel/1_", "parcel/1%", "parcels/1", "parcel/12"):
@@ -120,29 +122,29 @@ async def kinds_do_not_mix(subject: Subject) -> None:
         expect([], await _names(store, prefix="2"))
 
 
-async def a_page_stays_where_it_was(subject: Subject) -> None:
+async def a_page_stays_where_it_was(subject: StoreSubject) -> None:
     """An entity that moves on between two pages is neither skipped over nor does it shift the others."""
     lives = [Life(f"parcel/{each}", time_ms=100 + each) for each in range(6)]
     async with subject.opened() as store:
         for life in lives:
             await kept(store, life.created())
-        first = await store.find(Query(kind="parcel", state="packed", limit=2))
+        first = await store.find(EntityQuery(kind="parcel", state="packed", limit=2))
         await kept(store, lives[0].stepped("shipped", key="s"), lives[3].stepped("shipped", key="s"))
-        second = await store.find(Query(kind="parcel", state="packed", limit=2, after=first.after))
+        second = await store.find(EntityQuery(kind="parcel", state="packed", limit=2, after=first.after))
         expect(["parcel/0", "parcel/1"], [each.entity for each in first.rows])
         expect(["parcel/2", "parcel/4"], [each.entity for each in second.rows])
 
 
-async def a_malformed_cursor_is_refused(subject: Subject) -> None:
+async def a_malformed_cursor_is_refused(subject: StoreSubject) -> None:
     """A text that is no cursor is the caller's mistake, and says so."""
     async with subject.opened() as store:
         await kept(store, Life("parcel/1").created())
         for text in ("x", "é", "bnVsbA", "W10", "====", "WyJhIiwxXQ", "\0"):
-            await expect_error(UsageError, store.find(Query(kind="parcel", after=text)), f"cursor {text!r}")
+            await expect_error(UsageError, store.find(EntityQuery(kind="parcel", after=text)), f"cursor {text!r}")
 
 
 async def _names(store: Store, **filters: Any) -> list[str]:
-    return [each.entity for each in await listed(store, Query(**{"kind": "parcel"} | filters))]
+    return [each.entity for each in await listed(store, EntityQuery(**{"kind": "parcel"} | filters))]
 
 
 async def _crowd(store: Store, count: int) -> list[Life]:
@@ -158,10 +160,10 @@ async def _crowd(store: Store, count: int) -> list[Life]:
     return lives
 
 
-def _queries(lives: list[Life]) -> list[Query]:
+def _queries(lives: list[Life]) -> list[EntityQuery]:
     revisions = [None, lives[0].kernel.chart.revision]
     return [
-        Query(kind="parcel", state=state, tag=tag, revision=revision, prefix=prefix, entered_before_ms=before)
+        EntityQuery(kind="parcel", state=state, tag=tag, revision=revision, prefix=prefix, entered_before_ms=before)
         for state in (None, *STATES[:3])
         for tag in (None, "outside")
         for revision in revisions
@@ -170,7 +172,7 @@ def _queries(lives: list[Life]) -> list[Query]:
     ]
 
 
-def _place(life: Life, query: Query) -> int | None:
+def _place(life: Life, query: EntityQuery) -> int | None:
     """Where the life stands in the order of the query's list; None when it is not in it."""
     now = life.snapshot
     if now is None:

@@ -16,7 +16,7 @@ from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import Step
 from interlock.ports.store import Append
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 
 PARCEL = """
 interlock: 1
@@ -49,9 +49,9 @@ def kernel(kind: str = "parcel", revision: str = "1.0.0") -> Kernel:
     return loads(PARCEL.format(kind=kind, revision=revision)).kernel
 
 
-def charts(*kinds: str) -> Charts:
+def charts(*kinds: str) -> ChartRegistry:
     """What replays sample journals of these kinds."""
-    return Charts(kernel(kind) for kind in kinds or ("parcel",))
+    return ChartRegistry(kernel(kind) for kind in kinds or ("parcel",))
 
 
 class Life:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from interlock.ports.statistics import Sight
-from interlock.ports.store import Append, Query, Store
+from interlock.ports.statistics import Statistics
+from interlock.ports.store import Append, EntityQuery, Store
 from interlock.testing.store_suite.samples import Life
-from interlock.testing.store_suite.subject import Subject, expect, kept, listed
+from interlock.testing.store_suite.subject import StoreSubject, expect, kept, listed
 
 EVER_MS = 10**12
 """Later than anything here."""
 
 
-async def populations_count_every_active_state_by_revision(subject: Subject) -> None:
+async def populations_count_every_active_state_by_revision(subject: StoreSubject) -> None:
     """Compounds too; who moves on is counted where it is now, and a state that all have left is not told."""
     old, new, other = Life("parcel/1"), Life("parcel/2", revision="2.0.0"), Life("letter/1")
     async with subject.opened() as store:
@@ -27,7 +27,7 @@ async def populations_count_every_active_state_by_revision(subject: Subject) -> 
         expect([], await _counts(store, "nothing"))
 
 
-async def a_cancelled_entity_is_no_population_of_its_state(subject: Subject) -> None:
+async def a_cancelled_entity_is_no_population_of_its_state(subject: StoreSubject) -> None:
     """It is counted and listed under how it ended; states and their tags hold the living and those who are done."""
     lives = off, living, done = [Life(f"parcel/{each}", time_ms=100) for each in ("a", "b", "c")]
     async with subject.opened() as store:
@@ -45,14 +45,14 @@ async def a_cancelled_entity_is_no_population_of_its_state(subject: Subject) -> 
         )
         for state in ("moving", "moving.road"):
             expect(1, await _overdue(store, state), f"overdue in {state}")
-            expect([living.entity], await _names(store, Query(kind="parcel", state=state)), f"list of {state}")
-        expect([living.entity], await _names(store, Query(kind="parcel", tag="outside")))
-        expect([], await _names(store, Query(kind="parcel", tag="outside", prefix="a")))
-        expect([], await _names(store, Query(kind="parcel", state="moving", prefix="a")))
-        expect([off.entity], await _names(store, Query(kind="parcel", state=":cancelled")))
-        expect([off.entity], await _names(store, Query(kind="parcel", state=":cancelled", entered_before_ms=611)))
-        expect([], await _names(store, Query(kind="parcel", state=":cancelled", entered_before_ms=610)))
-        everybody = await listed(store, Query(kind="parcel"))
+            expect([living.entity], await _names(store, EntityQuery(kind="parcel", state=state)), f"list of {state}")
+        expect([living.entity], await _names(store, EntityQuery(kind="parcel", tag="outside")))
+        expect([], await _names(store, EntityQuery(kind="parcel", tag="outside", prefix="a")))
+        expect([], await _names(store, EntityQuery(kind="parcel", state="moving", prefix="a")))
+        expect([off.entity], await _names(store, EntityQuery(kind="parcel", state=":cancelled")))
+        expect([off.entity], await _names(store, EntityQuery(kind="parcel", state=":cancelled", entered_before_ms=611)))
+        expect([], await _names(store, EntityQuery(kind="parcel", state=":cancelled", entered_before_ms=610)))
+        everybody = await listed(store, EntityQuery(kind="parcel"))
         expect(
             [("parcel/b", None, 110), ("parcel/c", "done", 150), ("parcel/a", "cancelled", 610)],
             [(each.entity, each.ended, each.entered_ms) for each in everybody],
@@ -60,7 +60,7 @@ async def a_cancelled_entity_is_no_population_of_its_state(subject: Subject) -> 
         expect(("moving.road",), everybody[-1].configuration, "where it stood when it was cancelled")
 
 
-async def what_an_ended_entity_still_hears_moves_it_nowhere(subject: Subject) -> None:
+async def what_an_ended_entity_still_hears_moves_it_nowhere(subject: StoreSubject) -> None:
     """A late result is kept in its journal; it stands where it stands since it ended, and is counted once."""
     life = Life("parcel/1", time_ms=100)
     async with subject.opened() as store:
@@ -68,12 +68,12 @@ async def what_an_ended_entity_still_hears_moves_it_nowhere(subject: Subject) ->
         off = life.cancelled(key="off")
         await kept(store, off, _after(off, "late", 5_000))
         expect([("1.0.0", ":cancelled", 1)], await _counts(store))
-        (row,) = await listed(store, Query(kind="parcel", state=":cancelled"))
+        (row,) = await listed(store, EntityQuery(kind="parcel", state=":cancelled"))
         expect((4, 120, 5_120, "cancelled"), (row.version, row.entered_ms, row.changed_ms, row.ended))
         expect(0, await _overdue(store, "moving"))
 
 
-async def a_failed_entity_is_told_apart_from_a_cancelled_one(subject: Subject) -> None:
+async def a_failed_entity_is_told_apart_from_a_cancelled_one(subject: StoreSubject) -> None:
     """Each way to end without a final state has a name of its own."""
     one, other = Life("parcel/1"), Life("parcel/2")
     async with subject.opened() as store:
@@ -82,11 +82,11 @@ async def a_failed_entity_is_told_apart_from_a_cancelled_one(subject: Subject) -
         failed = other.cancelled(key="off")
         await kept(store, one.cancelled(key="off"), replace(failed, snapshot=replace(failed.snapshot, ended="failed")))
         expect([("1.0.0", ":cancelled", 1), ("1.0.0", ":failed", 1)], await _counts(store))
-        expect([other.entity], await _names(store, Query(kind="parcel", state=":failed")))
-        expect([], await _names(store, Query(kind="parcel", state="packed")))
+        expect([other.entity], await _names(store, EntityQuery(kind="parcel", state=":failed")))
+        expect([], await _names(store, EntityQuery(kind="parcel", state="packed")))
 
 
-async def an_entity_of_another_revision_is_cancelled_once(subject: Subject) -> None:
+async def an_entity_of_another_revision_is_cancelled_once(subject: StoreSubject) -> None:
     """The population of the old revision loses it, and the new one tells how it ended."""
     life = Life("parcel/1")
     async with subject.opened() as store:
@@ -118,13 +118,13 @@ async def _overdue(store: Store, state: str) -> int:
     return await _seen(store).overdue("parcel", state, before_ms=EVER_MS)
 
 
-async def _names(store: Store, query: Query) -> list[str]:
+async def _names(store: Store, query: EntityQuery) -> list[str]:
     return [each.entity for each in await listed(store, query)]
 
 
-def _seen(store: Store) -> Sight:
-    expect(True, isinstance(store, Sight), f"a {type(store).__name__} cannot be seen as a whole")
-    assert isinstance(store, Sight)
+def _seen(store: Store) -> Statistics:
+    expect(True, isinstance(store, Statistics), f"a {type(store).__name__} cannot be seen as a whole")
+    assert isinstance(store, Statistics)
     return store
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from interlock.errors import InterlockError
-from interlock.model.journal.record import Record, decode_record, genesis
+from interlock.model.journal.record import JournalRecord, chain_start, decode_record
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, Loaded, Page, Query, Row, Store
-from interlock.runtime.history.replay import replayed
+from interlock.ports.store import Append, Appended, EntityPage, EntityQuery, EntityRow, Loaded, Store
+from interlock.runtime.history.replay import replay
 from interlock.testing.store_suite.samples import charts
 
 PAGES_MAX = 10_000
@@ -20,7 +20,7 @@ PAGES_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class StoreSubject:
     """A place that a store is opened on, empty at first. `open` blocks; each call gives a handle on the same place.
 
     Where several processes may share the place, `open` must survive pickling (a `functools.partial` does).
@@ -61,12 +61,12 @@ async def kept(store: Store, *appends: Append) -> None:
         expect((Appended, append.entry.version), (type(answer), answer.version), f"append {append.entry.key}")
 
 
-async def journal(store: Store, entity: str) -> tuple[Record, ...]:
+async def journal(store: Store, entity: str) -> tuple[JournalRecord, ...]:
     """The whole journal, page by page, its chain verified here once more."""
-    records: list[Record] = []
+    records: list[JournalRecord] = []
     while page := await store.read(entity, after=len(records)):
         records += page
-    previous = genesis(entity)
+    previous = chain_start(entity)
     for version, record in enumerate(records, start=1):
         expect(record, decode_record(record.line, previous=previous, version=version), f"record {version}")
         previous = record.head
@@ -79,21 +79,21 @@ async def snapshot(store: Store, entity: str) -> Snapshot:
     expect(Loaded, type(found), f"load of {entity}")
     assert isinstance(found, Loaded)
     kinds = charts(entity.partition("/")[0])
-    now = replayed(kinds, entity, found.snapshot, (each.entry for each in found.records))
+    now = replay(kinds, entity, found.snapshot, (each.entry for each in found.records))
     if now is None:
         raise AssertionError(f"{entity} is loaded without snapshot and records")
     expect(found.version, now.version, f"version of {entity}")
     return now
 
 
-async def listed(store: Store, query: Query) -> list[Row]:
+async def listed(store: Store, query: EntityQuery) -> list[EntityRow]:
     """All rows of a query, page by page."""
-    rows: list[Row] = []
+    rows: list[EntityRow] = []
     for _ in range(PAGES_MAX):
-        page: Page = await store.find(query)
+        page: EntityPage = await store.find(query)
         expect(True, len(page.rows) <= query.limit, f"{len(page.rows)} rows in a page of {query.limit}")
         rows += page.rows
         if page.after is None:
             return rows
-        query = Query(**{name: getattr(query, name) for name in query.__struct_fields__} | {"after": page.after})
+        query = EntityQuery(**{name: getattr(query, name) for name in query.__struct_fields__} | {"after": page.after})
     raise AssertionError(f"{query} does not end")

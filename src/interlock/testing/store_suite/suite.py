@@ -1,6 +1,6 @@
 """What every store must keep: one suite, run on ours and open to yours.
 
-A store is done when every case passes. A case is a plain coroutine function over a `Subject`; with pytest:
+A store is done when every case passes. A case is a plain coroutine function over a `StoreSubject`; with pytest:
 
     @pytest.mark.parametrize("case", store_suite.CASES, ids=lambda case: case.__name__)
     async def test_my_store(case, tmp_path):
@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from interlock.testing.store_suite import appends, concurrency, leases, queries, statistics
-from interlock.testing.store_suite.subject import Subject
+from interlock.testing.store_suite.subject import StoreSubject
 
-__all__ = ("CASES", "SIGHT_CASES", "Subject", "cases_for", "lease_cases_for")
+__all__ = ("CASES", "SIGHT_CASES", "StoreSubject", "cases_for", "lease_cases_for")
 
-Case = Callable[[Subject], Awaitable[None]]
+Case = Callable[[StoreSubject], Awaitable[None]]
 
 _ALWAYS: tuple[Case, ...] = (*appends.CASES, *queries.CASES, *concurrency.CASES)
 _DURABLE: tuple[Case, ...] = appends.DURABLE

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from interlock.errors import DeniedError, UsageError
 from interlock.model.journal.entry import CREATE
-from interlock.ports.statistics import RefusalRow, RefusalSight
-from interlock.runtime.request_checks import check_event, checked_entity
+from interlock.ports.statistics import RefusalHistory, RefusalRow
+from interlock.runtime.request_checks import check_entity, check_event
 from interlock.web.api.lists import ListQuery, list_query
 from interlock.web.console import principal_of
-from interlock.web.http.endpoint import Asked, Endpoint
+from interlock.web.http.endpoint import Endpoint, RequestContext
 from interlock.web.jobs.job import Bulk, Job, is_open_to
 from interlock.web.jobs.runner import unknown_rehearsal
 from interlock.web.jobs.store import unknown_job
@@ -95,10 +95,10 @@ class JobsView(Struct, frozen=True):
     jobs: tuple[Job, ...]
 
 
-async def refusals(asked: Asked) -> RefusalsView:
+async def refusals(asked: RequestContext) -> RefusalsView:
     """Who was refused what, newest first."""
     console, store, query = asked.console, asked.console.store, asked.query
-    if not isinstance(store, RefusalSight):
+    if not isinstance(store, RefusalHistory):
         return RefusalsView((), False)
     about = msgspec.json.encode(("refusals", query.principal)).decode()
     cursor = console.unsealed(query.before, about)
@@ -117,7 +117,7 @@ async def refusals(asked: Asked) -> RefusalsView:
     return RefusalsView(rows, True, console.sealed(None if before is None else f"{before:020}", about))
 
 
-def _view(asked: Asked, row: RefusalRow) -> RefusalView:
+def _view(asked: RequestContext, row: RefusalRow) -> RefusalView:
     """A refusal; one of `create` under the name that people know."""
     refusal = row.refusal
     if refusal.event == CREATE:
@@ -125,10 +125,10 @@ def _view(asked: Asked, row: RefusalRow) -> RefusalView:
     return RefusalView(row.sequence if _sees_all(asked) else None, *msgspec.structs.astuple(refusal))
 
 
-async def prove(asked: Asked) -> RefusalsProofView:
+async def prove(asked: RequestContext) -> RefusalsProofView:
     """Follow the chain of refusals."""
     store = asked.console.store
-    if not isinstance(store, RefusalSight):
+    if not isinstance(store, RefusalHistory):
         raise UsageError("this store keeps no refusals", code="refusals.none")
     proof = await store.prove_refusals()
     if not _sees_all(asked):  # numbers count what is hidden, too
@@ -136,19 +136,19 @@ async def prove(asked: Asked) -> RefusalsProofView:
     return RefusalsProofView(proof.broken is None, proof.linked, proof.broken)
 
 
-def _sees_all(asked: Asked) -> bool:
+def _sees_all(asked: RequestContext) -> bool:
     return "read:sensitive" in asked.person.rights
 
 
-async def verify(asked: Asked) -> Job:
+async def verify(asked: RequestContext) -> Job:
     """Check links and replay: of one entity, or of all, as a job."""
     entity = asked.body.entity
     if entity is not None:
-        asked.console.check_kind(asked.person, checked_entity(entity))
+        asked.console.check_kind(asked.person, check_entity(entity))
     return await asked.console.jobs.begin_verify(asked.person.name, entity, may_see=asked.may_see)
 
 
-async def bulk(asked: Asked) -> Job:
+async def bulk(asked: RequestContext) -> Job:
     """Send one event to many, dry run first."""
     body, console = asked.body, asked.console
     console.check_writable(asked.person, body.kind)
@@ -167,7 +167,7 @@ async def bulk(asked: Asked) -> Job:
     return await console.jobs.begin_bulk(asked.person.name, task, reason=body.reason)
 
 
-async def _rehearsed(asked: Asked, told: bytes) -> Bulk:
+async def _rehearsed(asked: RequestContext, told: bytes) -> Bulk:
     """The dry run that a bulk follows: one's own, of the very same, with a reason, and its number when it is large."""
     body, jobs_here = asked.body, asked.console.jobs
     if not (body.reason or "").strip():
@@ -191,18 +191,18 @@ async def _rehearsed(asked: Asked, told: bytes) -> Bulk:
     return found
 
 
-async def jobs(asked: Asked) -> JobsView:
+async def jobs(asked: RequestContext) -> JobsView:
     """Jobs of this server and those that are kept, as far as one may see them."""
     found = await asked.console.jobs.all()
     return JobsView(tuple(each for each in found if is_open_to(asked.person, each, asked.may_see)))
 
 
-async def one_job(asked: Asked) -> Job:
+async def one_job(asked: RequestContext) -> Job:
     """A job and how far it is."""
     return await _seen(asked)
 
 
-async def _seen(asked: Asked) -> Job:
+async def _seen(asked: RequestContext) -> Job:
     """The job that is asked for. Raises NotFoundError when it is not there, or not to be seen."""
     name = asked.path("job")
     job = await asked.console.jobs.get(name)
@@ -211,7 +211,7 @@ async def _seen(asked: Asked) -> Job:
     return job
 
 
-async def steer(asked: Asked) -> Job:
+async def steer(asked: RequestContext) -> Job:
     """Pause, resume or cancel a job."""
     jobs_here, act, who = asked.console.jobs, asked.path("act"), asked.person.name
     job = await _seen(asked)

@@ -10,13 +10,13 @@ from interlock.kernel.step import Kernel
 from interlock.model.snapshot import Invocation, Snapshot
 from interlock.runtime.children import child_entity
 from interlock.web.api.views import ChildView
-from interlock.web.http.endpoint import Asked
+from interlock.web.http.endpoint import RequestContext
 
 CHILDREN_MAX = 20
 """Children that a page looks up: each is one read, and an entity may have a few hundred."""
 
 
-async def children(asked: Asked, kernel: Kernel, shown: Snapshot) -> tuple[ChildView, ...]:
+async def children(asked: RequestContext, kernel: Kernel, shown: Snapshot) -> tuple[ChildView, ...]:
     """The first children of an entity that one may see. One that was begun anew has another id, and is left out."""
     console, found = asked.console, []
     for each in [each for each in shown.invokes if each.child][:CHILDREN_MAX]:
@@ -32,7 +32,7 @@ async def children(asked: Asked, kernel: Kernel, shown: Snapshot) -> tuple[Child
     return tuple(found)
 
 
-def _entity(asked: Asked, kernel: Kernel, invoke: Invocation) -> str | None:
+def _entity(asked: RequestContext, kernel: Kernel, invoke: Invocation) -> str | None:
     """The id of the child that an invoke begins; None when only the entry that began it knows which chart it has."""
     state = next(each for each in kernel.chart.states if each.id == invoke.state)
     src = state.invokes[invoke.position].src

@@ -20,9 +20,9 @@ from interlock.observe.population import dwell_p95
 from interlock.observe.sagas import saga_views
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.acceptance import Acceptance, acceptances
-from interlock.runtime.history.replay import repeated
+from interlock.runtime.history.replay import repeat_step
 from interlock.runtime.history.travel import time_ms
-from interlock.runtime.request_checks import checked_entity
+from interlock.runtime.request_checks import check_entity
 from interlock.web.api.children import children
 from interlock.web.api.views import (
     EntityView,
@@ -40,7 +40,7 @@ from interlock.web.api.views import (
 )
 from interlock.web.console import principal_of
 from interlock.web.errors import TYPE, damage_text, problem_response
-from interlock.web.http.endpoint import Asked, Endpoint
+from interlock.web.http.endpoint import Endpoint, RequestContext
 
 SINCE_ENTRIES = 64
 """Entries looked back over to find since when an entity is where it is."""
@@ -95,10 +95,10 @@ class ReceiptView(Struct, frozen=True):
 # One entity
 
 
-async def one_entity(asked: Asked) -> EntityView:
+async def one_entity(asked: RequestContext) -> EntityView:
     """An entity now, or as it was, with the entry that led there."""
     console, entity = asked.console, asked.path("entity")
-    kind = checked_entity(entity)
+    kind = check_entity(entity)
     console.check_kind(asked.person, kind)
     runtime = console.runtime
     latest = await runtime.state(entity)
@@ -147,13 +147,13 @@ async def one_entity(asked: Asked) -> EntityView:
     )
 
 
-def _parent(asked: Asked, shown: Snapshot) -> str | None:
+def _parent(asked: RequestContext, shown: Snapshot) -> str | None:
     """The entity that invoked this one, if one may see it."""
     parent = shown.parent
     return None if parent is None or not asked.may_see_entity(parent.entity) else parent.entity
 
 
-async def _shown(asked: Asked, latest: Snapshot) -> Snapshot:
+async def _shown(asked: RequestContext, latest: Snapshot) -> Snapshot:
     """The snapshot that is asked for. Raises NotFoundError when there was nothing then."""
     query, past, entity = asked.query, asked.console.past, latest.entity
     if query.version is None and query.at is None:
@@ -168,7 +168,7 @@ async def _shown(asked: Asked, latest: Snapshot) -> Snapshot:
     return found
 
 
-async def _past(asked: Asked, shown: Snapshot) -> tuple[tuple[Entry, ...], Snapshot | None, str | None]:
+async def _past(asked: RequestContext, shown: Snapshot) -> tuple[tuple[Entry, ...], Snapshot | None, str | None]:
     """The last entries up to the snapshot shown, and the one before it unless that is far; neither when an archive has
     them, or when the journal is damaged, which is told: the page of a damaged entity is the one that is needed most.
     """
@@ -194,11 +194,11 @@ def _took(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple
     """The transitions of an entry: its step done once more, which is harmless."""
     if entry is None or (before is None and entry.version > 1):
         return ()
-    step = repeated(kernel, before.entity if before is not None else kernel.chart.kind + "/", before, entry)
+    step = repeat_step(kernel, before.entity if before is not None else kernel.chart.kind + "/", before, entry)
     return passed_view(kernel.chart, step.transitions)
 
 
-async def _work(asked: Asked, entity: str, hidden: Hidden | None) -> tuple[tuple[WorkView, ...], bool]:
+async def _work(asked: RequestContext, entity: str, hidden: Hidden | None) -> tuple[tuple[WorkView, ...], bool]:
     """The first pieces of work of an entity, and whether there are more."""
     store = asked.console.store
     if not isinstance(store, WorkStore):
@@ -208,10 +208,10 @@ async def _work(asked: Asked, entity: str, hidden: Hidden | None) -> tuple[tuple
     return tuple(masked_work(work_view(each, now_ms), hidden) for each in page.rows), page.after is not None
 
 
-async def accepted(asked: Asked) -> tuple[Acceptance, ...]:
+async def accepted(asked: RequestContext) -> tuple[Acceptance, ...]:
     """Each event: accepted now, or why not."""
     entity = asked.path("entity")
-    asked.console.check_kind(asked.person, checked_entity(entity))
+    asked.console.check_kind(asked.person, check_entity(entity))
     runtime = asked.console.runtime
     snapshot = await runtime.state(entity)
     kernel = runtime.charts.of(snapshot)
@@ -221,10 +221,10 @@ async def accepted(asked: Asked) -> tuple[Acceptance, ...]:
 # Writing
 
 
-async def send(asked: Asked) -> ReceiptView | Response:
+async def send(asked: RequestContext) -> ReceiptView | Response:
     """Give an entity an event."""
     entity, body = asked.path("entity"), asked.body
-    kind = checked_entity(entity)
+    kind = check_entity(entity)
     asked.console.check_writable(asked.person, kind)
     runtime = asked.console.runtime
     if body.dry_run:
@@ -243,7 +243,7 @@ async def send(asked: Asked) -> ReceiptView | Response:
     return _told(asked, receipt, body.event, dry_run=body.dry_run)
 
 
-async def create(asked: Asked) -> ReceiptView | Response:
+async def create(asked: RequestContext) -> ReceiptView | Response:
     """Begin an entity."""
     body, kind = asked.body, asked.path("kind")
     asked.console.check_writable(asked.person, kind)
@@ -253,7 +253,7 @@ async def create(asked: Asked) -> ReceiptView | Response:
     return _told(asked, receipt, "create")
 
 
-def _told(asked: Asked, receipt: Receipt, event: str, *, dry_run: bool = False) -> ReceiptView | Response:
+def _told(asked: RequestContext, receipt: Receipt, event: str, *, dry_run: bool = False) -> ReceiptView | Response:
     """The receipt, or a refusal as a problem around it. Who may not read entities is told nothing of their states."""
     may_read = "read" in asked.person.rights
     snapshot = receipt.snapshot if may_read else None

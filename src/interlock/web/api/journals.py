@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from interlock.errors import CorruptionError, NotFoundError
-from interlock.runtime.request_checks import checked_entity
+from interlock.runtime.request_checks import check_entity
 from interlock.web.api.views import EntryView, entry_view, masks
 from interlock.web.errors import damage_text
-from interlock.web.http.endpoint import Asked, Endpoint
+from interlock.web.http.endpoint import Endpoint, RequestContext
 
 ENTRIES_MAX = 200
 
@@ -48,10 +48,10 @@ class JournalView(Struct, frozen=True):
     damage: Damage | None = None
 
 
-async def journal(asked: Asked) -> JournalView:
+async def journal(asked: RequestContext) -> JournalView:
     """Entries of an entity, verified."""
     entity, query = asked.path("entity"), asked.query
-    kind = checked_entity(entity)
+    kind = check_entity(entity)
     asked.console.check_kind(asked.person, kind)
     runtime = asked.console.runtime
     latest = await runtime.state(entity)

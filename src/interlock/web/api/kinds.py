@@ -8,13 +8,13 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from interlock.observe.population import RevisionView, StateView, population, rates
-from interlock.ports.statistics import Minute
+from interlock.ports.statistics import MinuteRates
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.acceptance import names, payload_schema
-from interlock.runtime.builtin_charts import OWN_KINDS
+from interlock.runtime.builtin_charts import BUILTIN_KINDS
 from interlock.web.api.work import seen_works
 from interlock.web.diagrams import ChangeView, changes
-from interlock.web.http.endpoint import Asked, Endpoint
+from interlock.web.http.endpoint import Endpoint, RequestContext
 from interlock.web.jobs.job import is_open_to
 
 WORK_SEEN_MAX = 1_000
@@ -33,7 +33,7 @@ class KindView(Struct, frozen=True):
     stuck_more: bool = False
     states: tuple[StateView, ...] = ()
     revisions: tuple[RevisionView, ...] = ()
-    minutes: tuple[Minute, ...] = ()
+    minutes: tuple[MinuteRates, ...] = ()
 
 
 class FleetView(Struct, frozen=True):
@@ -91,21 +91,21 @@ class DiffView(Struct, frozen=True):
     same: bool
 
 
-async def fleet(asked: Asked) -> FleetView:
+async def fleet(asked: RequestContext) -> FleetView:
     """Every kind that there is a chart or an entity of."""
     console = asked.console
     known = dict.fromkeys([*console.kinds(), *await console.store.kinds()])
     found = [
         await kind_view(asked, each) if each in console.kinds() else KindView(each, False)
         for each in known
-        if each not in OWN_KINDS and console.may_see(asked.person, each)
+        if each not in BUILTIN_KINDS and console.may_see(asked.person, each)
     ]
     dead, more = await _dead(asked)
     waiting = [each for each in await console.jobs.interrupted() if is_open_to(asked.person, each, asked.may_see)]
     return FleetView(tuple(found), console.clock.now_ms(), dead, more, len(waiting))
 
 
-async def kind_view(asked: Asked, kind: str) -> KindView:
+async def kind_view(asked: RequestContext, kind: str) -> KindView:
     """A kind whose chart is here."""
     runtime = asked.console.runtime
     people = await population(runtime, kind)
@@ -123,7 +123,7 @@ async def kind_view(asked: Asked, kind: str) -> KindView:
     )
 
 
-async def _dead(asked: Asked) -> tuple[int | None, bool]:
+async def _dead(asked: RequestContext) -> tuple[int | None, bool]:
     """How many dead letters there are of kinds that one may see, and whether the count ended at its bound."""
     if not isinstance(asked.console.store, WorkStore):
         return None, False
@@ -131,7 +131,7 @@ async def _dead(asked: Asked) -> tuple[int | None, bool]:
     return len(page.rows), page.after is not None
 
 
-async def one_kind(asked: Asked) -> KindDetail:
+async def one_kind(asked: RequestContext) -> KindDetail:
     """The population of a kind, and the events that its chart takes."""
     kind = asked.path("kind")
     chart = asked.console.chart_for(asked.person, kind)
@@ -154,13 +154,13 @@ async def one_kind(asked: Asked) -> KindDetail:
     return KindDetail(view, asked.console.clock.now_ms(), tuple(events), payload_schema(given), root.description)
 
 
-async def chart_svg(asked: Asked) -> Response:
+async def chart_svg(asked: RequestContext) -> Response:
     """The drawing of a chart, without colours of its own: the page brings them."""
     chart = asked.console.chart_for(asked.person, asked.path("kind"), asked.query.revision)
     return _picture(asked, await asked.console.drawing(chart), chart.revision)
 
 
-async def diff(asked: Asked) -> DiffView:
+async def diff(asked: RequestContext) -> DiffView:
     """What differs between two revisions."""
     kind = asked.path("kind")
     before = asked.console.chart_for(asked.person, kind, asked.query.of)
@@ -172,7 +172,7 @@ async def diff(asked: Asked) -> DiffView:
     return DiffView(kind, before.revision, after.revision, found, sum(each.entities for each in gone), not found)
 
 
-async def diff_picture(asked: Asked) -> Response:
+async def diff_picture(asked: RequestContext) -> Response:
     """Two revisions in one drawing."""
     kind = asked.path("kind")
     before = asked.console.chart_for(asked.person, kind, asked.query.of)
@@ -180,7 +180,7 @@ async def diff_picture(asked: Asked) -> Response:
     return _picture(asked, await asked.console.drawing(before, after), f"{before.revision}..{after.revision}")
 
 
-def _picture(asked: Asked, text: str, tag: str) -> Response:
+def _picture(asked: RequestContext, text: str, tag: str) -> Response:
     """A drawing, which the browser may keep as long as the revision is the same."""
     etag = f'"{tag}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache, private"}

@@ -12,10 +12,10 @@ from msgspec import Meta, Struct
 
 from interlock.errors import UsageError
 from interlock.model.duration import parse_duration
-from interlock.ports.store import Page, Query, Row
+from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.web.api.views import RowsView, row_view
-from interlock.web.http.endpoint import Asked, Endpoint
+from interlock.web.http.endpoint import Endpoint, RequestContext
 
 ROWS_MAX = 200
 ERROR_PAGES_MAX = 10
@@ -37,7 +37,7 @@ class ListQuery(Struct, frozen=True):
     limit: Limit = 50
 
 
-def list_query(console_now_ms: int, kind: str, asked: ListQuery, cursor: str | None) -> Query:
+def list_query(console_now_ms: int, kind: str, asked: ListQuery, cursor: str | None) -> EntityQuery:
     """The store's question for a list. Raises UsageError for an age that is none."""
     before_ms = None
     if asked.older is not None:
@@ -46,7 +46,7 @@ def list_query(console_now_ms: int, kind: str, asked: ListQuery, cursor: str | N
             hint = "write 30s, 15m, 2h, 1h30m or 3d"
             raise UsageError(f"`{asked.older[:40]}` is no age", code="older.malformed", hint=hint)
         before_ms = console_now_ms - age
-    return Query(
+    return EntityQuery(
         kind=kind,
         state=asked.state,
         entered_before_ms=before_ms,
@@ -64,7 +64,7 @@ def about(kind: str, asked: ListQuery) -> str:
     return msgspec.json.encode(told).decode()
 
 
-async def rows(asked: Asked) -> RowsView:
+async def rows(asked: RequestContext) -> RowsView:
     """Entities of a kind by state, age, tag, revision, id and error, oldest in their state first."""
     console, query, kind = asked.console, asked.query, asked.path("kind")
     console.check_kind(asked.person, kind)
@@ -80,13 +80,13 @@ async def rows(asked: Asked) -> RowsView:
     )
 
 
-async def _with_error(asked: Asked, wanted: Query) -> Page:
+async def _with_error(asked: RequestContext, wanted: EntityQuery) -> EntityPage:
     """Entities whose work has died: the list of work leads to them. Its cursor names the last one, too, because the
     next page of work may begin with more of it.
     """
     store, query = asked.console.store, asked.query
     if not isinstance(store, WorkStore):
-        return Page(())
+        return EntityPage(())
     name = None if query.error == "any" else query.error
     last, _, cursor = (None, "", None) if wanted.after is None else wanted.after.partition("\n")
     found: dict[str, None] = {}
@@ -96,12 +96,12 @@ async def _with_error(asked: Asked, wanted: Query) -> Page:
         cursor = page.after
         if cursor is None or len(found) >= query.limit:
             break
-    rows: list[Row] = []
+    rows: list[EntityRow] = []
     for entity in found:  # a list by prefix is in the order of ids: whoever has it as its whole id comes first
         narrow = msgspec.structs.replace(wanted, prefix=entity.partition("/")[2], after=None, limit=1)
         rows.extend(each for each in (await store.find(narrow)).rows if each.entity == entity)
     end = next(reversed(found), last or "")
-    return Page(tuple(rows), None if cursor is None else f"{end}\n{cursor}")
+    return EntityPage(tuple(rows), None if cursor is None else f"{end}\n{cursor}")
 
 
 ENDPOINTS = (

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from interlock.model.codec import encode
 from interlock.web.auth import LIFE_MS, RIGHTS
 from interlock.web.errors import HttpProblem
-from interlock.web.http.endpoint import Asked, Endpoint
+from interlock.web.http.endpoint import Endpoint, RequestContext
 
 
 class SecretBody(Struct, frozen=True):
@@ -33,7 +33,7 @@ class Me(Struct, frozen=True):
     csrf: str | None = None
 
 
-async def log_in(asked: Asked) -> Response:
+async def log_in(asked: RequestContext) -> Response:
     """Exchange a key, or the link's token, for a cookie."""
     done = asked.console.access.log_in(asked.body.secret)
     if done is None:
@@ -54,7 +54,7 @@ async def log_in(asked: Asked) -> Response:
     return response
 
 
-async def log_out(asked: Asked) -> Response:
+async def log_out(asked: RequestContext) -> Response:
     """End this login. A cookie without its token ends nothing; the browser forgets it."""
     name = asked.console.cookie
     if asked.login is not None:
@@ -64,13 +64,13 @@ async def log_out(asked: Asked) -> Response:
     return response
 
 
-async def me(asked: Asked) -> Me:
+async def me(asked: RequestContext) -> Me:
     """Who one is."""
     csrf = None if asked.login is None else asked.login.csrf
     return _me(asked, asked.person.principal, asked.person.rights, csrf)
 
 
-def _me(asked: Asked, principal: Any, rights: frozenset[str], csrf: str | None) -> Me:
+def _me(asked: RequestContext, principal: Any, rights: frozenset[str], csrf: str | None) -> Me:
     ordered = tuple(each for each in RIGHTS if each in rights)
     return Me(str(principal["id"]), tuple(principal.get("roles", ())), ordered, asked.console.read_only, csrf)
 

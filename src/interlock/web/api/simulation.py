@@ -21,9 +21,9 @@ from interlock.kernel.step import Kernel
 from interlock.model.codec import encode
 from interlock.model.limits import LAB_BYTES_MAX, TIMERS_MAX
 from interlock.runtime.acceptance import Acceptance, acceptances
-from interlock.testing.simulation import Record, Simulation
+from interlock.testing.simulation import Simulation, SimulationRecord
 from interlock.web.api.views import Passed, TimerView, own_fields, passed_view, timers_view
-from interlock.web.http.endpoint import Asked, Endpoint
+from interlock.web.http.endpoint import Endpoint, RequestContext
 
 ACTS_MAX = 200
 ADVANCE_MS_MAX = 400 * 86_400_000
@@ -88,14 +88,14 @@ class LabView(Struct, frozen=True):
     problem: str | None = None
 
 
-class _Trace(list[Record]):
+class _Trace(list[SimulationRecord]):
     """The steps of a play, within a limit of bytes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._bytes = 0
 
-    def append(self, record: Record) -> None:
+    def append(self, record: SimulationRecord) -> None:
         """Add a step. Raises UsageError when it is the last that is told."""
         super().append(record)
         data = None if record.event is None else record.event.data
@@ -105,14 +105,14 @@ class _Trace(list[Record]):
             raise UsageError(message, code="lab.size", hint="play a shorter part, or with a smaller context")
 
 
-async def lab(asked: Asked) -> Response:
+async def lab(asked: RequestContext) -> Response:
     """Play a chart."""
     async with asked.console.lab_queue.turn(asked.person.name):
         told = msgspec.json.encode(await _played(asked))
     return Response(told, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-async def _played(asked: Asked) -> LabView:
+async def _played(asked: RequestContext) -> LabView:
     body, kind = asked.body, asked.path("kind")
     asked.console.chart_for(asked.person, kind, body.revision)
     kernel = asked.console.kernel(kind, body.revision)
@@ -175,7 +175,7 @@ def _act(play: Simulation, entity: str, act: Act, principal: dict[str, Any]) -> 
         play.settle()
 
 
-def _turns(kernel: Kernel, records: list[Record], first: dict[str, Any]) -> tuple[Turn, ...]:
+def _turns(kernel: Kernel, records: list[SimulationRecord], first: dict[str, Any]) -> tuple[Turn, ...]:
     turns: list[Turn] = []
     before: tuple[str, ...] = ()
     for record in records:

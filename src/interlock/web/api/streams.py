@@ -27,11 +27,11 @@ from interlock.errors import InterlockError, InternalError, UnavailableError
 from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
 from interlock.model.limits import STREAMS_ALL_MAX, STREAMS_MAX, STREAMS_PERSON_MAX, STREAMS_SHARE
-from interlock.runtime.request_checks import checked_entity
+from interlock.runtime.request_checks import check_entity
 from interlock.web.api.views import entry_view, masks
 from interlock.web.console import Console
 from interlock.web.errors import HttpProblem
-from interlock.web.http.endpoint import Asked, Endpoint, identified
+from interlock.web.http.endpoint import Endpoint, RequestContext, identified
 
 FLEET_MS = 500
 """Between two looks at the counters, and so between two events of the fleet."""
@@ -54,10 +54,10 @@ class After(Struct, frozen=True):
     after: Annotated[int, Meta(ge=0)] | None = None
 
 
-async def entity_stream(asked: Asked) -> StreamingResponse:
+async def entity_stream(asked: RequestContext) -> StreamingResponse:
     """Entries of an entity as they are kept."""
     entity = asked.path("entity")
-    kind = checked_entity(entity)
+    kind = check_entity(entity)
     asked.console.check_kind(asked.person, kind)
     snapshot = await asked.console.runtime.state(entity)
     after = _resumed(asked.request)
@@ -70,7 +70,7 @@ def _resumed(request: Request) -> int | None:
     return int(version) if version.isascii() and version.isdigit() and len(version) < 16 else None
 
 
-async def _entries(asked: Asked, entity: str, after: int, latest: int) -> AsyncGenerator[bytes, None]:
+async def _entries(asked: RequestContext, entity: str, after: int, latest: int) -> AsyncGenerator[bytes, None]:
     runtime = asked.console.runtime
     kind = entity.partition("/")[0]
     if latest - after > BEHIND_MAX or after > latest:
@@ -87,7 +87,7 @@ async def _entries(asked: Asked, entity: str, after: int, latest: int) -> AsyncG
             yield _event("entry", entry_view(entry, hidden, asked.may_see_entity), f"{entity}@{entry.version}")
 
 
-async def _beating(asked: Asked, entries: AsyncGenerator[Entry, None]) -> AsyncGenerator[Entry | None, None]:
+async def _beating(asked: RequestContext, entries: AsyncGenerator[Entry, None]) -> AsyncGenerator[Entry | None, None]:
     """The entries, and None where there was silence; ends when the console closes or the login does."""
     clock, closing = asked.console.clock, asyncio.ensure_future(asked.console.closing.wait())
     following: asyncio.Future[Entry] | None = None
@@ -119,12 +119,12 @@ async def _beating(asked: Asked, entries: AsyncGenerator[Entry, None]) -> AsyncG
         await entries.aclose()
 
 
-async def fleet_stream(asked: Asked) -> StreamingResponse:
+async def fleet_stream(asked: RequestContext) -> StreamingResponse:
     """Something changed, in which kinds."""
     return _streaming(asked, _fleet(asked))
 
 
-async def _fleet(asked: Asked) -> AsyncGenerator[bytes, None]:
+async def _fleet(asked: RequestContext) -> AsyncGenerator[bytes, None]:
     console, silent_ms = asked.console, 0
     seen = await _marks(asked)
     yield _event("hello", {"kinds": sorted(seen)})
@@ -149,19 +149,19 @@ async def _fleet(asked: Asked) -> AsyncGenerator[bytes, None]:
             yield b": still here\n\n"
 
 
-async def _marks(asked: Asked) -> dict[str, int]:
+async def _marks(asked: RequestContext) -> dict[str, int]:
     """For each kind that one may see a number that is another when its counters are."""
     console = asked.console
     return {kind: mark for kind, mark in (await console.pulse.marks()).items() if console.may_see(asked.person, kind)}
 
 
-def _is_allowed(asked: Asked) -> bool:
+def _is_allowed(asked: RequestContext) -> bool:
     """Whether whoever opened the stream may still have it; a login that is over ends its streams."""
     person, _ = identified(asked.console, asked.request, uses=False)
     return person is not None and not asked.console.closing.is_set()
 
 
-def _streaming(asked: Asked, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
+def _streaming(asked: RequestContext, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
     """The stream of these events. Raises HttpProblem for whoever has too many, UnavailableError when all are taken."""
     streams = asked.console.streams
     names = [f"person {asked.person.name}"]

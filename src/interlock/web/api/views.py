@@ -21,13 +21,13 @@ from interlock.model.chart import Chart
 from interlock.model.driver_events import TIMER_SOURCE
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import CREATE, Entry
-from interlock.model.journal.work import BUS, CHILD
+from interlock.model.journal.work import BUS_WORK, CHILD_WORK
 from interlock.model.snapshot import Snapshot
 from interlock.observe.sagas import SagaView
-from interlock.ports.store import Row
+from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
 from interlock.runtime.acceptance import Acceptance, Refused
-from interlock.web.auth import Person
+from interlock.web.auth import User
 
 MASK = "•••"
 
@@ -157,7 +157,7 @@ class RowsView(Struct, frozen=True):
     partial: bool = False
 
 
-def row_view(row: Row) -> RowView:
+def row_view(row: EntityRow) -> RowView:
     """A row of a list."""
     return RowView(
         row.entity,
@@ -208,7 +208,7 @@ _REPEATED = re.compile(r"(~[0-9]+\.[0-9]+)+$")
 """What the kernel adds to the name of a timer when another timer has that name."""
 
 
-def masks(chart: Chart, person: Person) -> Hidden | None:
+def masks(chart: Chart, person: User) -> Hidden | None:
     """What is hidden from a person; None when nothing is."""
     if "read:sensitive" in person.rights or all(each.sensitive is None for each in chart.states):
         return None
@@ -354,7 +354,7 @@ def masked_work(view: WorkView, hidden: Hidden | None) -> WorkView:
     name = view.name
     if view.lane == "outbox":
         name = hidden.address(name)
-    elif name not in (BUS, CHILD):
+    elif name not in (BUS_WORK, CHILD_WORK):
         name = hidden.name(name)
     return replace(view, name=name, error=None if view.error is None else MASK)
 

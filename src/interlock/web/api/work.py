@@ -12,14 +12,14 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from interlock.model.journal.work import Lane, Place
+from interlock.model.journal.work import Lane, WorkId
 from interlock.observe.sagas import SagaView, saga_views, sagas
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
-from interlock.runtime.request_checks import checked_entity
-from interlock.runtime.worker.work_operations import Act, Desk
+from interlock.runtime.request_checks import check_entity
+from interlock.runtime.worker.work_operations import Act, WorkOperations
 from interlock.web.api.views import WorkView, masked_work, masks, work_view
-from interlock.web.http.endpoint import Asked, Endpoint
+from interlock.web.http.endpoint import Endpoint, RequestContext
 
 SAGAS_MAX = 20
 """Entities shown of one saga: the oldest."""
@@ -89,13 +89,13 @@ class SagasView(Struct, frozen=True):
     now_ms: int
 
 
-async def works(asked: Asked) -> WorksView:
+async def works(asked: RequestContext) -> WorksView:
     """Work by lane, name, entity, and whether it has died."""
     console, query = asked.console, asked.query
     now_ms = console.clock.now_ms()
     if not isinstance(console.store, WorkStore):
         return WorksView((), now_ms, False)
-    kind = None if query.entity is None else checked_entity(query.entity)
+    kind = None if query.entity is None else check_entity(query.entity)
     sees_all = "read:sensitive" in asked.person.rights
     bound = msgspec.json.encode((query.lane, query.name, query.entity, query.dead, sees_all)).decode()
     wanted = WorkQuery(
@@ -112,7 +112,7 @@ async def works(asked: Asked) -> WorksView:
     return WorksView(rows, now_ms, True, console.sealed(page.after, bound))
 
 
-async def seen_works(asked: Asked, query: WorkQuery) -> WorkPage:
+async def seen_works(asked: RequestContext, query: WorkQuery) -> WorkPage:
     """A page of the work of kinds that one may see; of one kind, if the query names one. The store keeps work."""
     console, store = asked.console, asked.console.store
     assert isinstance(store, WorkStore)
@@ -132,7 +132,7 @@ async def seen_works(asked: Asked, query: WorkQuery) -> WorkPage:
     return WorkPage(tuple(rows))
 
 
-def _masked(asked: Asked, view: WorkView) -> WorkView:
+def _masked(asked: RequestContext, view: WorkView) -> WorkView:
     """Masked when any revision of its kind says so: a list does not know which one wrote the entity."""
     kind = view.entity.partition("/")[0]
     charts = asked.console.runtime.charts.revisions(kind).values()
@@ -140,32 +140,32 @@ def _masked(asked: Asked, view: WorkView) -> WorkView:
     return masked_work(view, next((each for each in found if each is not None), None))
 
 
-async def retry(asked: Asked) -> Done:
+async def retry(asked: RequestContext) -> Done:
     """Let dead work be tried again, under its key."""
     return await _acted(asked, "retry")
 
 
-async def drop(asked: Asked) -> Done:
+async def drop(asked: RequestContext) -> Done:
     """Forget dead work: its entity will never hear of it."""
     return await _acted(asked, "drop")
 
 
-async def _acted(asked: Asked, act: Act) -> Done:
+async def _acted(asked: RequestContext, act: Act) -> Done:
     body, console = asked.body, asked.console
-    console.check_kind(asked.person, checked_entity(body.entity))
-    desk = Desk(console.store, console.clock)
-    row = await desk.at(body.entity, Place(body.lane, body.version, body.ordinal))
+    console.check_kind(asked.person, check_entity(body.entity))
+    desk = WorkOperations(console.store, console.clock)
+    row = await desk.at(body.entity, WorkId(body.lane, body.version, body.ordinal))
     await desk.act(act, row, principal=asked.person.name, why=body.reason)
     return Done(True)
 
 
-async def saga_list(asked: Asked) -> SagasView:
+async def saga_list(asked: RequestContext) -> SagasView:
     """Every saga, with the entities that have been in it longest."""
     console = asked.console
     found = []
     for kind in (each for each in console.kinds() if console.may_see(asked.person, each)):
         for saga in sagas(console.kernel(kind).chart):
-            page = await console.store.find(Query(kind=kind, state=saga.state.id, limit=SAGAS_MAX))
+            page = await console.store.find(EntityQuery(kind=kind, state=saga.state.id, limit=SAGAS_MAX))
             entities = [
                 SagaEntity(row.entity, row.entered_ms, await _saga_views(asked, row.entity)) for row in page.rows
             ]
@@ -173,7 +173,7 @@ async def saga_list(asked: Asked) -> SagasView:
     return SagasView(tuple(found), console.clock.now_ms())
 
 
-async def _saga_views(asked: Asked, entity: str) -> tuple[SagaView, ...]:
+async def _saga_views(asked: RequestContext, entity: str) -> tuple[SagaView, ...]:
     runtime = asked.console.runtime
     snapshot = await runtime.state(entity)
     return saga_views(runtime.charts.of(snapshot), snapshot)

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from interlock.errors import DeniedError, UsageError
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
-from interlock.web.auth import Login, Person
+from interlock.web.auth import Login, User
 from interlock.web.console import Console
 from interlock.web.errors import HttpProblem, is_withheld, problem_of, problem_response
 
@@ -39,12 +39,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestContext:
     """A request, once it is known who asks and that it has the right shape."""
 
     console: Console
     request: Request
-    person: Person
+    person: User
     login: Login | None
     query: Any
     body: Any
@@ -62,7 +62,7 @@ class Asked:
         return self.may_see(entity.partition("/")[0])
 
 
-Handler = Callable[[Asked], Awaitable[Any]]
+Handler = Callable[[RequestContext], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Endpoint:
         return self.method != "GET"
 
 
-class Door:
+class EndpointApp:
     """An endpoint as an ASGI application of its own: nothing stands between the shield and it."""
 
     def __init__(self, console: Console, endpoint: Endpoint) -> None:
@@ -117,7 +117,7 @@ class Door:
 
 def route(console: Console, endpoint: Endpoint) -> Route:
     """The route of an endpoint."""
-    return Route(BASE + endpoint.path, Door(console, endpoint), methods=[endpoint.method])
+    return Route(BASE + endpoint.path, EndpointApp(console, endpoint), methods=[endpoint.method])
 
 
 async def _answered(console: Console, endpoint: Endpoint, request: Request) -> Response | bytes:
@@ -125,7 +125,7 @@ async def _answered(console: Console, endpoint: Endpoint, request: Request) -> R
     person, login = _asker(console, endpoint, request)
     if endpoint.is_write and console.read_only and not endpoint.keeps:
         raise DeniedError("this console only shows", code="console.read_only", hint="start it without --read-only")
-    asked = Asked(
+    asked = RequestContext(
         console=console,
         request=request,
         person=person,
@@ -154,10 +154,10 @@ async def _body(request: Request, endpoint: Endpoint) -> bytes:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-NOBODY = Person(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())
+NOBODY = User(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())
 
 
-def _asker(console: Console, endpoint: Endpoint, request: Request) -> tuple[Person, Login | None]:
+def _asker(console: Console, endpoint: Endpoint, request: Request) -> tuple[User, Login | None]:
     """Who asks. Raises HttpProblem when nobody known does, DeniedError when they may not."""
     login = _cookie_login(console, request)
     if endpoint.is_write and (login is not None or endpoint.right is None):
@@ -178,7 +178,7 @@ def _asker(console: Console, endpoint: Endpoint, request: Request) -> tuple[Pers
     return person, used
 
 
-def identified(console: Console, request: Request, *, uses: bool = True) -> tuple[Person | None, Login | None]:
+def identified(console: Console, request: Request, *, uses: bool = True) -> tuple[User | None, Login | None]:
     """The person of a key, or of a cookie with its token; and the login, if it was by cookie.
 
     `uses` False: the login is not used by this; a stream that goes on by itself does not keep it alive.

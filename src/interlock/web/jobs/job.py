@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from interlock.ports.store import Query
-from interlock.web.auth import Person
+from interlock.ports.store import EntityQuery
+from interlock.web.auth import User
 from interlock.web.errors import damage_text
 
 SAMPLES_MAX = 20
@@ -36,7 +36,7 @@ class Item(Struct, frozen=True, array_like=True):
     configuration: tuple[str, ...]
 
 
-class Listed(Struct, frozen=True):
+class JobPage(Struct, frozen=True):
     """Entities that a bulk is about to ask, and the cursor behind them (None: these are the last)."""
 
     items: tuple[Item, ...]
@@ -105,7 +105,7 @@ MaySee = Callable[[str], bool]
 """Whether somebody may see a kind."""
 
 
-def is_open_to(person: Person, job: Job, may_see: MaySee) -> bool:
+def is_open_to(person: User, job: Job, may_see: MaySee) -> bool:
     """Whether a person may see a job: any when nothing is hidden from them, else their own, because its samples name
     states. Not even that once it names a kind that they may not see (any more).
     """
@@ -131,7 +131,7 @@ class Bulk(Struct, frozen=True):
     `query` ends where the walk was frozen. `about` is what was asked for: a run is of the same as its dry run.
     """
 
-    query: Query
+    query: EntityQuery
     event: str
     payload: Any
     principal: Mapping[str, Any]

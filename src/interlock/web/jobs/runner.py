@@ -34,8 +34,8 @@ from interlock.model.limits import (
 from interlock.runtime.runtime import Runtime
 from interlock.web.errors import HttpProblem, public_text
 from interlock.web.jobs.job import Bulk, Job, MaySee
-from interlock.web.jobs.store import Kept, Records, Taken
-from interlock.web.jobs.walk import PAGE, Run, Walks
+from interlock.web.jobs.store import JobStore, JobTakenOver, StoredJob
+from interlock.web.jobs.walk import PAGE, JobWalker, Run
 
 _log = logging.getLogger("interlock.web")
 
@@ -52,8 +52,8 @@ class Jobs:
     def __init__(self, runtime: Runtime, *, keeps: bool = True) -> None:
         self._runtime = runtime
         self._keeps = keeps
-        self._records = Records(runtime)
-        self._walks = Walks(runtime, self._records)
+        self._records = JobStore(runtime)
+        self._walks = JobWalker(runtime, self._records)
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._runs: dict[str, Run] = {}
         self._rehearsals: dict[str, Bulk] = {}
@@ -197,7 +197,7 @@ class Jobs:
             return self._jobs[name]
         return await self._taken_over(await self._records.get(name), who, principal, may_see)
 
-    async def _taken_over(self, kept: Kept, who: str, principal: Mapping[str, Any], may_see: MaySee) -> Job:
+    async def _taken_over(self, kept: StoredJob, who: str, principal: Mapping[str, Any], may_see: MaySee) -> Job:
         job = kept.job
         if job.ended_ms is not None:
             raise ConflictError(f"job {job.id} is over", code="job.over")
@@ -255,7 +255,7 @@ class Jobs:
         job, status = run.job, "done"
         try:
             await work()
-        except Taken:
+        except JobTakenOver:
             self._forget(run)
             return
         except asyncio.CancelledError:
@@ -284,7 +284,7 @@ class Jobs:
             self._runs.pop(job.id, None)
             return
         try:
-            with suppress(Taken):  # it may rest, and then takes no note
+            with suppress(JobTakenOver):  # it may rest, and then takes no note
                 event = "job.page" if status == "cancelled" else f"job.{status}"
                 await self._records.note(job, owner=run.owner, event=event, asked=run.asked, shown=True)
             if status == "cancelled":

@@ -3,7 +3,7 @@
 Rule 1: a job is an entity of the package's own chart (`runtime.own`): begun before its first act, noted before each
 page that it goes through and every few seconds, ended with its last count. What a kill leaves is what was noted.
 Rule 2: whoever runs a job is its owner. A note of anybody else is refused by the chart, so a server that was taken for
-dead, and comes back, stops: `Taken`. Meanwhile both would have sent under the same keys.
+dead, and comes back, stops: `JobTakenOver`. Meanwhile both would have sent under the same keys.
 Rule 3: what was sent and not noted is found by its keys, so what is told of an interrupted job is all that it did.
 Rule 4: a job that is underway and whose owner has said nothing for `SILENT_MS` counts as interrupted.
 Rule 5: an id begins with the month, so that the newest jobs are a range of ids.
@@ -24,11 +24,11 @@ from interlock.model.event import Event
 from interlock.model.keys import bulk_key
 from interlock.model.limits import CLOCK_AHEAD_MS_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import PAGE_MAX, Duplicate, Query, Row
+from interlock.ports.store import PAGE_MAX, Duplicate, EntityQuery, EntityRow
 from interlock.runtime.builtin_charts import CONSOLE_ROLE, JOB_KIND
 from interlock.runtime.duplicates import known_before
 from interlock.runtime.runtime import Runtime
-from interlock.web.jobs.job import BULK_ADVICE, HAD, VERIFY_ADVICE, Bulk, Item, Job, Listed
+from interlock.web.jobs.job import BULK_ADVICE, HAD, VERIFY_ADVICE, Bulk, Item, Job, JobPage
 
 SILENT_MS = 30_000
 """Silence of a job's owner after which somebody else may go on with it: six notes are missing."""
@@ -56,11 +56,11 @@ TAKEN = frozenset({"guard", "no_transition", "ended"})
 """Why the chart refuses a note that is no bug of ours."""
 
 
-class Taken(Exception):
+class JobTakenOver(Exception):
     """Somebody else has the job now, or has ended it."""
 
 
-class Kept(Struct, frozen=True):
+class StoredJob(Struct, frozen=True):
     """A job that is in the store: as it was noted last, what it is to do, and at which version of the entity.
 
     `listed` are the entities that it was about to ask, `asked` how many of them it had asked for sure.
@@ -68,17 +68,17 @@ class Kept(Struct, frozen=True):
 
     job: Job
     bulk: Bulk | None
-    listed: Listed | None
+    listed: JobPage | None
     asked: int
     version: int
 
 
-class Records:
+class JobStore:
     """The jobs of one store."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._ended: dict[str, Kept] = {}
+        self._ended: dict[str, StoredJob] = {}
 
     def new_id(self) -> str:
         """An id that no job has."""
@@ -105,7 +105,7 @@ class Records:
         *,
         owner: str,
         event: str = "job.page",
-        listed: Listed | None = None,
+        listed: JobPage | None = None,
         asked: int = 0,
         shown: bool = False,
     ) -> None:
@@ -121,7 +121,7 @@ class Records:
         if receipt.outcome != "applied":
             if receipt.reason not in TAKEN:
                 raise InternalError(f"a note of job {job.id} was refused: {receipt.reason}", code="job.note")
-            raise Taken
+            raise JobTakenOver
         job.noted_ms = self._runtime.clock.now_ms()
 
     async def steer(self, name: str, event: str, *, who: str) -> None:
@@ -135,7 +135,7 @@ class Records:
         if receipt.outcome != "applied":
             raise ConflictError(f"job {name} is over", code="job.over")
 
-    async def get(self, name: str) -> Kept:
+    async def get(self, name: str) -> StoredJob:
         """A job that is kept. Raises NotFoundError."""
         found = self._ended.get(name)
         if found is None:
@@ -150,7 +150,7 @@ class Records:
                 self._ended[name] = found
         return found
 
-    async def looked_up(self, kept: Kept) -> Job:
+    async def looked_up(self, kept: StoredJob) -> Job:
         """A job with all that it did: one that was interrupted may have sent more than it had noted, under its keys."""
         job = kept.job
         if job.status == "interrupted" and kept.listed is not None:
@@ -159,7 +159,7 @@ class Records:
                     job.count_item(item, "applied", HAD)
         return job
 
-    async def _had(self, kept: Kept, item: Item) -> bool:
+    async def _had(self, kept: StoredJob, item: Item) -> bool:
         """Whether an entity took the event of a job: under its key, or under the one of an earlier release."""
         store, key = self._runtime.store, bulk_key(kept.job.id, item.entity)
         if isinstance(await store.load(item.entity, key=key.key), Duplicate):
@@ -169,7 +169,7 @@ class Records:
         event = Event(kept.bulk.event, kept.bulk.payload)
         return await known_before(store, item.entity, key.former, event) is not None
 
-    async def newest(self) -> tuple[Kept, ...]:
+    async def newest(self) -> tuple[StoredJob, ...]:
         """Jobs that are not over, however old, others of this month and the one before, and those that were looked at
         here; newest first.
         """
@@ -180,21 +180,23 @@ class Records:
         newest = sorted(names, key=lambda each: (names[each], each), reverse=True)[:LISTED_MAX]
         return tuple([await self.get(each.partition("/")[2]) for each in newest])
 
-    async def unended(self) -> tuple[Kept, ...]:
+    async def unended(self) -> tuple[StoredJob, ...]:
         """Jobs that somebody should be at."""
         return tuple([await self.get(each.entity.partition("/")[2]) for each in await self._open(*ATTENDED)])
 
-    async def _open(self, *states: str) -> list[Row]:
-        found: list[Row] = []
+    async def _open(self, *states: str) -> list[EntityRow]:
+        found: list[EntityRow] = []
         for state in states:
-            found += (await self._runtime.store.find(Query(kind=JOB_KIND, state=state, limit=LISTED_MAX))).rows
+            found += (await self._runtime.store.find(EntityQuery(kind=JOB_KIND, state=state, limit=LISTED_MAX))).rows
         return found
 
-    async def _of(self, month: str) -> list[Row]:
-        rows: list[Row] = []
+    async def _of(self, month: str) -> list[EntityRow]:
+        rows: list[EntityRow] = []
         cursor: str | None = None
         for _ in range(PAGES_MAX):
-            page = await self._runtime.store.find(Query(kind=JOB_KIND, prefix=month, after=cursor, limit=PAGE_MAX))
+            page = await self._runtime.store.find(
+                EntityQuery(kind=JOB_KIND, prefix=month, after=cursor, limit=PAGE_MAX)
+            )
             rows += page.rows
             cursor = page.after
             if cursor is None:
@@ -206,7 +208,7 @@ class Records:
         silent_ms = self._runtime.clock.now_ms() - noted_ms
         return silent_ms >= SILENT_MS or silent_ms < -CLOCK_AHEAD_MS_MAX
 
-    def _kept(self, snapshot: Snapshot) -> Kept:
+    def _kept(self, snapshot: Snapshot) -> StoredJob:
         context = snapshot.context
         task, progress, shown = context["task"], context["progress"], context["shown"]
         state = snapshot.configuration[0]
@@ -231,8 +233,8 @@ class Records:
             job.status = "interrupted"
         if job.status == "interrupted":
             job.advice = BULK_ADVICE if "bulk" in task else VERIFY_ADVICE
-        listed = None if context["page"] is None else msgspec.convert(context["page"], Listed)
-        return Kept(job, _bulk(task.get("bulk")), listed, progress.get("asked", 0), snapshot.version)
+        listed = None if context["page"] is None else msgspec.convert(context["page"], JobPage)
+        return StoredJob(job, _bulk(task.get("bulk")), listed, progress.get("asked", 0), snapshot.version)
 
 
 def unknown_job(name: str) -> NotFoundError:
@@ -266,7 +268,7 @@ def _bulk(task: Mapping[str, Any] | None) -> Bulk | None:
     """The bulk of a task, still without a principal: whoever resumes it brings their own."""
     if task is None:
         return None
-    query = msgspec.convert(task["query"], Query)
+    query = msgspec.convert(task["query"], EntityQuery)
     return Bulk(query, task["event"], task["payload"], {}, b"", dry_run=False, per_second=task["per_second"])
 
 

@@ -16,16 +16,16 @@ from typing import TypeVar
 
 import msgspec
 
-from interlock.effects.retry import Policy, backoff_ms
+from interlock.effects.retry import RetryPolicy, backoff_ms
 from interlock.errors import ConflictError, InterlockError, UnavailableError
 from interlock.model.codec import encode
 from interlock.model.keys import bulk_key
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.runtime.builtin_charts import JOB_KIND
 from interlock.runtime.runtime import Runtime
 from interlock.web.errors import public_text
-from interlock.web.jobs.job import HAD, Bulk, Item, Job, Listed, MaySee
-from interlock.web.jobs.store import Records
+from interlock.web.jobs.job import HAD, Bulk, Item, Job, JobPage, MaySee
+from interlock.web.jobs.store import JobStore
 
 AWAY_TRIES_MAX = 20
 """How often a store that is away is asked again before the job is interrupted: some minutes."""
@@ -39,7 +39,7 @@ LISTED_BYTES_MAX = 65_536
 NOTE_MS = 5_000
 """Between two notes of a job that is busy with one page: what a kill may make uncertain."""
 
-_AGAIN = Policy(backoff_ms_min=200, backoff_ms_max=15_000)
+_AGAIN = RetryPolicy(backoff_ms_min=200, backoff_ms_max=15_000)
 
 T = TypeVar("T")
 
@@ -62,10 +62,10 @@ class Run:
         self.task: asyncio.Task[None] | None = None
 
 
-class Walks:
+class JobWalker:
     """The walks over one store."""
 
-    def __init__(self, runtime: Runtime, records: Records) -> None:
+    def __init__(self, runtime: Runtime, records: JobStore) -> None:
         self._runtime = runtime
         self._records = records
 
@@ -84,7 +84,7 @@ class Walks:
             await self._note_in_time(run)
             await asyncio.sleep(0)  # requests go before
 
-    async def bulk(self, run: Run, bulk: Bulk, listed: Listed | None = None) -> None:
+    async def bulk(self, run: Run, bulk: Bulk, listed: JobPage | None = None) -> None:
         """Walk the filter as it was frozen, page by page; first what was `listed` by whoever was at it before."""
         query = bulk.query
         passed: set[str] = set()  # of one page: rows do not come again, but for those that stay where they are
@@ -104,16 +104,16 @@ class Walks:
             passed = {each.entity for each in listed.items}
             query, listed = msgspec.structs.replace(query, after=listed.after), None
 
-    async def _listed(self, query: Query, passed: set[str]) -> Listed:
+    async def _listed(self, query: EntityQuery, passed: set[str]) -> JobPage:
         """The next entities: fewer than a page where a page would be too long to be noted."""
         while True:  # ends with one entity at the latest
             page = await self._patiently(partial(self._runtime.store.find, query))
             items = [Item(each.entity, each.version, each.revision, each.configuration) for each in page.rows]
-            listed = Listed(tuple(each for each in items if each.entity not in passed), page.after)
+            listed = JobPage(tuple(each for each in items if each.entity not in passed), page.after)
             if len(encode(listed)) <= LISTED_BYTES_MAX:
                 return listed
             if query.limit == 1:  # in so many states at once that it says more than one event can carry
-                return Listed(
+                return JobPage(
                     tuple(msgspec.structs.replace(each, configuration=()) for each in listed.items), page.after
                 )
             query = msgspec.structs.replace(query, limit=query.limit // 2)
@@ -152,7 +152,7 @@ class Walks:
         if noted_ms is not None and abs(self._runtime.clock.now_ms() - noted_ms) >= NOTE_MS:
             await self._note(run)
 
-    async def _note(self, run: Run, listed: Listed | None = None) -> None:
+    async def _note(self, run: Run, listed: JobPage | None = None) -> None:
         """Keep how far a job is, once it does not rest. Raises Taken, UnavailableError."""
         if not run.job.kept:
             return
@@ -163,7 +163,7 @@ class Walks:
                     await self._noted(run, listed)
                     return
 
-    async def _noted(self, run: Run, listed: Listed | None) -> None:
+    async def _noted(self, run: Run, listed: JobPage | None) -> None:
         job = run.job
         shown = len(job.samples) + len(job.problems)
         note = partial(

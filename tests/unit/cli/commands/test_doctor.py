@@ -165,7 +165,7 @@ def test_an_extra_that_the_store_needs_is_a_failure_and_another_is_not(
     assert ("ok", False) == (other["extras"][0], "extra" in other)
 
 
-async def _nothing(url: str, charts: Any) -> list[doctor.Checked]:
+async def _nothing(url: str, charts: Any) -> list[doctor.Check]:
     return []
 
 

@@ -13,14 +13,14 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from interlock.assemble.runtimes import opened_store
+from interlock.assemble.runtimes import open_store_url
 from interlock.cli.commands import effects as command
 from interlock.cli.output.terminal import Terminal
 from interlock.errors import RejectedError
-from interlock.model.journal.work import CHILD, Left, Place, Work
+from interlock.model.journal.work import CHILD_WORK, Work, WorkDelta, WorkId
 from interlock.ports.clock import SystemClock
-from interlock.ports.work import Settled, WorkQuery, WorkRow, WorkStore
-from interlock.runtime.worker.work_operations import Desk
+from interlock.ports.work import Settlement, WorkQuery, WorkRow, WorkStore
+from interlock.runtime.worker.work_operations import WorkOperations
 from interlock.stores.postgres import work as postgres_work
 from interlock.stores.sqlite.store import open_store
 from interlock.testing.store_suite.samples import Life
@@ -56,7 +56,7 @@ class FixedClock(SystemClock):
 
 
 def _invoke(ordinal: int, name: str, **body: Any) -> Work:
-    return Work(Place("effect", 1, ordinal), name, {"id": f"i{ordinal}", **body}, NOW - 60_000)
+    return Work(WorkId("effect", 1, ordinal), name, {"id": f"i{ordinal}", **body}, NOW - 60_000)
 
 
 async def _kept() -> None:
@@ -65,43 +65,43 @@ async def _kept() -> None:
         _invoke(0, "waits", input={"secret": "s3cret"}),
         _invoke(1, "held"),
         _invoke(2, "fails", retry=RETRY),
-        Work(Place("effect", 1, 3), "mail", {"name": "mail"}, NOW - 90_000),
-        _invoke(4, CHILD, src="network"),
-        _invoke(5, CHILD, src="storage"),
+        Work(WorkId("effect", 1, 3), "mail", {"name": "mail"}, NOW - 90_000),
+        _invoke(4, CHILD_WORK, src="network"),
+        _invoke(5, CHILD_WORK, src="storage"),
         _invoke(6, "left"),
-        Work(Place("timer", 1, 7), "after.1h.new", {"event": "late"}, NOW + 3_600_000),
-        Work(Place("outbox", 1, 8), "entity/lamp/1", {"event": {"name": "touched"}}, NOW - 5_000),
-        Work(Place("outbox", 1, 9), "entity/lamp/2", {"event": {"name": "touched"}}, NOW - 5_000),
+        Work(WorkId("timer", 1, 7), "after.1h.new", {"event": "late"}, NOW + 3_600_000),
+        Work(WorkId("outbox", 1, 8), "entity/lamp/1", {"event": {"name": "touched"}}, NOW - 5_000),
+        Work(WorkId("outbox", 1, 9), "entity/lamp/2", {"event": {"name": "touched"}}, NOW - 5_000),
     )
     store = open_store(STORE)
     try:
-        await store.append(replace(Life("order/A-1").created(), left=Left(born)))
-        await store.append(replace(Life("order/B/2").created(), left=Left((_invoke(0, "mail"),))))
+        await store.append(replace(Life("order/A-1").created(), left=WorkDelta(born)))
+        await store.append(replace(Life("order/B/2").created(), left=WorkDelta((_invoke(0, "mail"),))))
 
         async def claimed(name: str) -> Any:
             return (await store.claim("effect", (name,), owner="w" * 32, now_ms=NOW, until_ms=NOW + 30_000, limit=1))[0]
 
         async def settled(name: str, verdict: Any, **facts: Any) -> None:
-            await store.settle((Settled(await claimed(name), verdict, **facts),), now_ms=NOW - 7_200_000)
+            await store.settle((Settlement(await claimed(name), verdict, **facts),), now_ms=NOW - 7_200_000)
 
         await claimed("held")
         await settled("fails", "again", next_ms=NOW, error=GONE)
         await settled("fails", "again", next_ms=NOW + 3_000, error=GONE)
         for _ in range(2):
             await settled("mail", "dead", error={**GONE, "message": ""})
-        children = await store.claim("effect", (CHILD,), owner="w1", now_ms=NOW, until_ms=NOW + 30_000, limit=2)
+        children = await store.claim("effect", (CHILD_WORK,), owner="w1", now_ms=NOW, until_ms=NOW + 30_000, limit=2)
         missing = {"code": "kind.unknown", "message": "no `storage`"}
         await store.settle(
             (
-                Settled(children[0], "wait"),
-                Settled(children[1], "again", NOW + 1_000, missing, lapsed=True, begun=False),
+                Settlement(children[0], "wait"),
+                Settlement(children[1], "again", NOW + 1_000, missing, lapsed=True, begun=False),
             ),
             now_ms=NOW,
         )
         await claimed("left")
         life = Life("order/A-1")
         life.created()
-        await store.append(replace(life.stepped(key="k"), left=Left(cancelled=(Place("effect", 1, 6),))))
+        await store.append(replace(life.stepped(key="k"), left=WorkDelta(cancelled=(WorkId("effect", 1, 6),))))
     finally:
         await store.close()
 
@@ -308,7 +308,7 @@ def test_a_store_that_keeps_no_work_says_so(call: Caller, folder: Path, monkeypa
     async def opened(url: str) -> Any:
         return Bare()
 
-    monkeypatch.setattr(command, "opened_store", opened)
+    monkeypatch.setattr(command, "open_store_url", opened)
     ended = call("effects", "ls", "memory:")
 
     assert (2, True) == (ended.code, ended.err.startswith("error: this store keeps no work; sqlite:"))
@@ -344,30 +344,30 @@ def test_work_behind_much_that_is_not_asked_for_is_found(call: Caller, monkeypat
 
 
 async def _left(url: str, entity: str, name: str) -> None:
-    store, now_ms = await opened_store(url), SystemClock().now_ms()
+    store, now_ms = await open_store_url(url), SystemClock().now_ms()
     try:
-        work = Work(Place("effect", 1, 0), name, {"name": name}, now_ms)
-        await store.append(replace(Life(entity, time_ms=now_ms).created(), left=Left((work,))))
+        work = Work(WorkId("effect", 1, 0), name, {"name": name}, now_ms)
+        await store.append(replace(Life(entity, time_ms=now_ms).created(), left=WorkDelta((work,))))
     finally:
         await store.close()
 
 
 async def _dead_letters(url: str) -> None:
-    store, now_ms = await opened_store(url), SystemClock().now_ms()
+    store, now_ms = await open_store_url(url), SystemClock().now_ms()
     try:
         assert isinstance(store, WorkStore)
-        works = tuple(Work(Place("effect", 1, each), "mail", {"name": "mail"}, now_ms) for each in (0, 1))
-        await store.append(replace(Life("order/1", time_ms=now_ms).created(), left=Left(works)))
+        works = tuple(Work(WorkId("effect", 1, each), "mail", {"name": "mail"}, now_ms) for each in (0, 1))
+        await store.append(replace(Life("order/1", time_ms=now_ms).created(), left=WorkDelta(works)))
         claims = await store.claim("effect", ("mail",), owner="w", now_ms=now_ms, until_ms=now_ms + 9_000, limit=9)
         facts = {"code": "ConnectionError", "message": "gone"}
-        await store.settle(tuple(Settled(each, "dead", error=facts) for each in claims), now_ms=now_ms)
+        await store.settle(tuple(Settlement(each, "dead", error=facts) for each in claims), now_ms=now_ms)
     finally:
         await store.close()
 
 
 async def test_of_all_what_is_refused_is_told_and_the_rest_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     """One compensation that must stay keeps no other dead letter from being forgotten."""
-    rows = [WorkRow(f"order/{each}", Work(Place("effect", 2, 0), "mail", {}, 0), 1, 1, None) for each in range(3)]
+    rows = [WorkRow(f"order/{each}", Work(WorkId("effect", 2, 0), "mail", {}, 0), 1, 1, None) for each in range(3)]
     done: list[str] = []
 
     class Rows:
@@ -380,7 +380,7 @@ async def test_of_all_what_is_refused_is_told_and_the_rest_is_done(capsys: pytes
             raise RejectedError("it must stay", code="work.compensation")
         done.append(row.entity)
 
-    code = await command._each(Terminal(), cast("Desk", Rows()), WorkQuery(), drop, "dropped")
+    code = await command._each(Terminal(), cast("WorkOperations", Rows()), WorkQuery(), drop, "dropped")
     told = capsys.readouterr()
 
     assert (5, ["order/0", "order/2"]) == (code, done)

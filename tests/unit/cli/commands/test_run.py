@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock.cli.output.log_handler import Told
+from interlock.cli.output.log_handler import LogHandler
 from interlock.cli.output.terminal import Terminal
 from interlock.cli.session import charts_of_code
 from interlock.errors import UsageError
 from interlock.observe.fleet import orphans
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.stores.sqlite.store import open_store
 from tests.support.eventually import PATIENCE_SECONDS, eventually
@@ -296,7 +296,7 @@ def test_what_nobody_here_performs_is_said_at_once(orders: Path) -> None:
 def test_what_is_logged_is_shown_with_its_facts(capsys: pytest.CaptureFixture[str], verbose: bool) -> None:
     """On one line, whatever it holds; a traceback only for those who ask."""
     log = logging.Logger("of this test")  # noqa: LOG001 - one that goes with the test
-    log.addHandler(Told(Terminal(verbose=verbose)))
+    log.addHandler(LogHandler(Terminal(verbose=verbose)))
     try:
         raise ConnectionError("gone\naway")
     except ConnectionError as error:
@@ -316,7 +316,7 @@ def test_the_same_line_within_seconds_is_counted(capsys: pytest.CaptureFixture[s
     """Unless one wants to see all; and times are told as times."""
     logger = logging.getLogger("test.repeated")
     for verbose in (False, True):
-        told = Told(Terminal(verbose=verbose))
+        told = LogHandler(Terminal(verbose=verbose))
         for second in (0.0, 0.5, 9.9, 10.1, 10.2):
             record = logger.makeRecord(
                 logger.name, logging.WARNING, __file__, 1, "late", (), None, None, {"began_ms": 1_767_225_600_000}
@@ -369,7 +369,7 @@ states:
 
 async def _until_a_stay(trips: interlock.Runtime, ended: str | None) -> None:
     async def is_there() -> bool:
-        return ended in [each.ended for each in (await trips.store.find(Query(kind="stay"))).rows]
+        return ended in [each.ended for each in (await trips.store.find(EntityQuery(kind="stay"))).rows]
 
     await eventually(is_there)
 

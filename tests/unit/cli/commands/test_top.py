@@ -19,10 +19,10 @@ import interlock
 from interlock.cli.commands.stuck import is_waiting
 from interlock.cli.commands.top import fleet_lines, short
 from interlock.cli.output.terminal import Part
-from interlock.model.journal.work import CHILD, Place, Work
-from interlock.observe.fleet import FleetSight, KindSight, StateSight, fleet, fleet_rate, stuck_entities
-from interlock.ports.statistics import Minute
-from interlock.ports.store import Query
+from interlock.model.journal.work import CHILD_WORK, Work, WorkId
+from interlock.observe.fleet import FleetSummary, KindSummary, StateSummary, fleet, fleet_rate, stuck_entities
+from interlock.ports.statistics import MinuteRates
+from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkRow
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS, eventually
@@ -78,9 +78,9 @@ NOW = 1_700_000_000_000
 ADA = {"id": "ada", "roles": ["customer"]}
 JOAN = {"id": "joan", "roles": ["support"]}
 
-FLEET = FleetSight(
+FLEET = FleetSummary(
     (
-        KindSight(
+        KindSummary(
             "order",
             "3.1+0a1b2c",
             10_012_345,
@@ -90,14 +90,14 @@ FLEET = FleetSight(
             1_318,
             False,
             (
-                StateSight("awaiting_payment", 301_000, 39_960_000),
-                StateSight("paid", 204_551, 7_200_000, 0),
-                StateSight("refunding", 4_012, 86_040_000, 1_204),
-                StateSight("waiting_for_a_person_of_support", 1, None, 114, True),
-                StateSight("shipped", 9_502_781, is_final=True),
+                StateSummary("awaiting_payment", 301_000, 39_960_000),
+                StateSummary("paid", 204_551, 7_200_000, 0),
+                StateSummary("refunding", 4_012, 86_040_000, 1_204),
+                StateSummary("waiting_for_a_person_of_support", 1, None, 114, True),
+                StateSummary("shipped", 9_502_781, is_final=True),
             ),
         ),
-        KindSight("vm", None, None, states=(StateSight("live", 7),), steps_per_second=0.04),
+        KindSummary("vm", None, None, states=(StateSummary("live", 7),), steps_per_second=0.04),
     ),
     0,
     1,
@@ -191,7 +191,7 @@ def test_numbers_stay_short(count: int, told: str) -> None:
 
 def test_steps_a_second_are_those_of_the_last_minute() -> None:
     """The minute before counts for the part of it that is less than a minute ago."""
-    minutes = (Minute(0, 10_000, 0, 0), Minute(60_000, 600, 0, 0), Minute(120_000, 300, 100, 0))
+    minutes = (MinuteRates(0, 10_000, 0, 0), MinuteRates(60_000, 600, 0, 0), MinuteRates(120_000, 300, 100, 0))
 
     assert (10.0, 1 / 7) == fleet_rate(minutes, 150_000)
     assert (0.0, 0.0) == fleet_rate((), 150_000)
@@ -375,13 +375,13 @@ def test_stuck_as_json_names_all_three(call: Caller, orders: Path) -> None:
         ({"next_ms": NOW + 500, "due_ms": NOW - 60_000, "attempts": 9, "lane": "timer"}, True),
         ({"next_ms": NOW + 60_000, "due_ms": NOW - 60_000, "lane": "timer"}, False),  # downtime moved it
         ({"next_ms": NOW - 500, "due_ms": NOW - 60_000, "attempts": 1}, False),  # put back by one that ended
-        ({"next_ms": NOW + 500, "due_ms": NOW - 60_000, "name": CHILD}, False),
+        ({"next_ms": NOW + 500, "due_ms": NOW - 60_000, "name": CHILD_WORK}, False),
     ],
 )
 def test_work_is_stuck_when_somebody_should_have_taken_it_up_long_ago(row: dict[str, Any], waits: bool) -> None:
     """Looks are a second apart: ten without anybody are a sign. What is dead or called off is told elsewhere."""
     facts = {"failures": 0, "attempts": 0, "due_ms": row["next_ms"], "lane": "effect", "name": "charge", **row}
-    place = Place(facts.pop("lane"), 1, 0)
+    place = WorkId(facts.pop("lane"), 1, 0)
     work = Work(place, facts.pop("name"), {"id": "charge"}, facts.pop("due_ms"))
 
     assert waits == is_waiting(WorkRow(entity="order/1", work=work, **facts), NOW)
@@ -430,7 +430,7 @@ async def stays(visits: Any, clock: VirtualClock, ends: list[str | None]) -> Non
 
     async def is_so() -> bool:
         await clock.advance(10)
-        rows = (await visits.store.find(Query(kind="stay"))).rows
+        rows = (await visits.store.find(EntityQuery(kind="stay"))).rows
         return sorted(map(str, ends)) == sorted(str(each.ended) for each in rows)
 
     await eventually(is_so, f"stays that ended as {ends}")
@@ -445,7 +445,7 @@ async def test_who_was_cancelled_hides_nobody_who_is_stuck(
     clock, charts = VirtualClock(), [interlock.loads(VISIT), interlock.loads(STAY)]
     async with interlock.open(url, charts=charts, clock=clock) as visits:
         await visited(visits, clock)
-        ends = {each.entity: each.ended for each in (await visits.store.find(Query(kind="stay"))).rows}
+        ends = {each.entity: each.ended for each in (await visits.store.find(EntityQuery(kind="stay"))).rows}
         late = await stuck_entities(visits, None, 1)
 
     assert {"cancelled", None} == set(ends.values())
@@ -459,7 +459,7 @@ async def test_who_was_cancelled_is_told_among_the_ended(tmp_path: Path, monkeyp
     async with interlock.open("sqlite:///stays.db", charts=charts, clock=clock) as visits:
         await visited(visits, clock)
         known = await fleet(visits, "stay")
-        off = await visits.store.find(Query(kind="stay", state=":cancelled"))
+        off = await visits.store.find(EntityQuery(kind="stay", state=":cancelled"))
     async with interlock.open("sqlite:///stays.db", charts=charts[:1], clock=clock, work=False) as strangers:
         unknown = await fleet(strangers, "stay")
     (stay,), (strange,) = known.kinds, unknown.kinds

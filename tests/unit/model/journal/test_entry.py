@@ -10,11 +10,11 @@ from interlock.errors import DeniedError, RejectedError
 from interlock.model.codec import encode
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry, Receipt
-from interlock.model.journal.record import Bad, Record, decode_record, encode_record, genesis
-from interlock.model.step import Fault, Trial
+from interlock.model.journal.record import InvalidRecord, JournalRecord, chain_start, decode_record, encode_record
+from interlock.model.step import FailedGuard, Fault
 
 ENTRY = Entry(1, Event("_create"), "applied", (), ("a",), "1+abc", "k-1")
-START = genesis("lamp/1")
+START = chain_start("lamp/1")
 
 
 def test_a_good_receipt_is_what_it_expects() -> None:
@@ -29,7 +29,10 @@ def test_a_good_receipt_is_what_it_expects() -> None:
     ("receipt", "words"),
     [
         (Receipt("lamp/1", "rejected", 2, "no_transition"), "no_transition"),
-        (Receipt("lamp/1", "rejected", 2, "guard", trials=(Trial(0, "context.n > 1", {"context.n": 0}),)), "n > 1"),
+        (
+            Receipt("lamp/1", "rejected", 2, "guard", trials=(FailedGuard(0, "context.n > 1", {"context.n": 0}),)),
+            "n > 1",
+        ),
         (Receipt("lamp/1", "rejected", 2, "payload", faults=(Fault("event.payload", "`n` is missing"),)), "`n` is"),
     ],
 )
@@ -60,9 +63,11 @@ def test_a_record_reads_back_as_itself() -> None:
     record = encode_record(ENTRY, durable=0, previous=START)
 
     assert record == decode_record(record.line, previous=START, version=1)
-    assert Bad("the hash does not follow") == decode_record(record.line, previous=genesis("lamp/2"), version=1)
-    assert Bad("version 1 stands where 2 should") == decode_record(record.line, previous=START, version=2)
-    assert START != genesis("lamp/1", tenant="t") != genesis("lamp/1", store_key=b"secret")
+    assert InvalidRecord("the hash does not follow") == decode_record(
+        record.line, previous=chain_start("lamp/2"), version=1
+    )
+    assert InvalidRecord("version 1 stands where 2 should") == decode_record(record.line, previous=START, version=2)
+    assert START != chain_start("lamp/1", tenant="t") != chain_start("lamp/1", store_key=b"secret")
 
 
 @pytest.mark.parametrize("cut", [0, 10, -1])
@@ -70,7 +75,7 @@ def test_a_cut_line_is_told_as_one(cut: int) -> None:
     """Also when nothing is left."""
     line = encode_record(ENTRY, durable=0, previous=START).line[:cut]
 
-    assert Bad("the line is cut") == decode_record(line, previous=START, version=1)
+    assert InvalidRecord("the line is cut") == decode_record(line, previous=START, version=1)
 
 
 def test_bytes_that_hash_right_and_do_not_read_are_bad() -> None:
@@ -81,9 +86,9 @@ def test_bytes_that_hash_right_and_do_not_read_are_bad() -> None:
 
     found = decode_record(line, previous=START, version=1)
 
-    assert isinstance(found, Bad)
+    assert isinstance(found, InvalidRecord)
     assert found.reason.startswith("the record does not read")
-    assert not isinstance(found, Record)
+    assert not isinstance(found, JournalRecord)
 
 
 def _chained(body: bytes) -> bytes:

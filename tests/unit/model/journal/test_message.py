@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from interlock.errors import RejectedError
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.message import Message, changed, decode_message, encode_message, message_of, said
-from interlock.model.journal.work import Place
+from interlock.model.journal.message import Message, changed, decode_message, encode_message, message_body, message_of
+from interlock.model.journal.work import WorkId
 from interlock.model.limits import MESSAGE_BYTES_MAX
 
 NOW = 1_794_700_000_123
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
-PLACE = Place("message", 7, 2)
+PLACE = WorkId("message", 7, 2)
 
 
 def entry(*, principal: Any = None, key: str = "req-1", before: tuple[str, ...] = ("unpaid",)) -> Entry:
@@ -29,7 +29,7 @@ def entry(*, principal: Any = None, key: str = "req-1", before: tuple[str, ...] 
 def test_a_message_says_what_happened_and_nothing_of_the_payload() -> None:
     """From, to, by which event; payload and context stay here."""
     word, data = changed(entry(principal={"id": "ada", "roles": ["clerk"]}), None)
-    body = said(entry(principal={"id": "ada", "roles": ["clerk"]}), f"order.{word}", data)
+    body = message_body(entry(principal={"id": "ada", "roles": ["clerk"]}), f"order.{word}", data)
     message = message_of("order/A-1", PLACE, body)
 
     assert {"event": "pay", "from": ("unpaid",), "to": ("paid",), "version": 7} == message.data
@@ -52,12 +52,12 @@ def test_the_last_message_says_how_the_entity_ended() -> None:
 @pytest.mark.parametrize("principal", [None, "ada", {}, {"id": None}])
 def test_a_sender_without_a_name_is_not_named(principal: Any) -> None:
     """Nor one that is no mapping."""
-    assert "principal" not in said(entry(principal=principal), "t", None)
+    assert "principal" not in message_body(entry(principal=principal), "t", None)
 
 
 def test_a_key_of_the_drivers_own_is_not_told() -> None:
     """Nobody outside could use it."""
-    assert "key" not in said(entry(key="_token"), "t", None)
+    assert "key" not in message_body(entry(key="_token"), "t", None)
 
 
 @pytest.mark.parametrize("key", ["_bus/5:/shop#1", "_bulk/j/order/1", "_reconcile/stuck/7"])
@@ -66,12 +66,12 @@ def test_a_request_that_the_driver_made_a_key_for_is_told_by_its_name(key: str) 
     asked = entry(key=key)
     named = replace(asked, event=replace(asked.event, key="/shop#1"))
 
-    assert "/shop#1" == said(named, "t", None)["key"]
+    assert "/shop#1" == message_body(named, "t", None)["key"]
 
 
 def test_sequences_compare_as_text_in_the_order_of_the_journal() -> None:
     """Also those of one entry, and beyond nine."""
-    places = [Place("message", version, ordinal) for version in (1, 9, 10, 123_456) for ordinal in (0, 2, 10, 1_000)]
+    places = [WorkId("message", version, ordinal) for version in (1, 9, 10, 123_456) for ordinal in (0, 2, 10, 1_000)]
     found = [str(message_of("order/1", each, {"type": "t", "time_ms": 0}).sequence) for each in places]
 
     assert sorted(found) == found
@@ -80,7 +80,9 @@ def test_sequences_compare_as_text_in_the_order_of_the_journal() -> None:
 
 def test_on_the_wire_a_message_is_a_structured_cloudevent() -> None:
     """Every attribute is a lower case word; what is not there is left out."""
-    message = message_of("order/A-1", PLACE, said(entry(), "order.paid", {"n": 1}), source="https://shop.example")
+    message = message_of(
+        "order/A-1", PLACE, message_body(entry(), "order.paid", {"n": 1}), source="https://shop.example"
+    )
     found = json.loads(encode_message(message))
 
     assert {

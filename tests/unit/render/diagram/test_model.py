@@ -4,13 +4,13 @@ import pytest
 
 from interlock.errors import UsageError
 from interlock.model.chart import DIALECTS, Chart, Descriptor, State, Transition
-from interlock.render.diagram.model import LABEL_LINES_MAX, drawing
+from interlock.render.diagram.model import LABEL_LINES_MAX, make_diagram
 from tests.unit.render.charts import flat, nested, parallel_root
 
 
 def test_edges_between_the_same_states_become_one_with_a_line_each() -> None:
     """Two events that lead the same way are two lines on one arrow."""
-    lines = {edge.lines for edge in drawing(nested()).edges}
+    lines = {edge.lines for edge in make_diagram(nested()).edges}
 
     assert ("bad", "worse") in lines
 
@@ -28,7 +28,7 @@ def test_an_edge_with_many_lines_counts_the_rest() -> None:
     )
     chart = Chart(kind="k", revision="0", dialect=DIALECTS["interlock"], states=states, transitions=transitions)
 
-    edge = drawing(chart).edges[-1]
+    edge = make_diagram(chart).edges[-1]
 
     assert LABEL_LINES_MAX == len(edge.lines)
     assert ("e0", "e1", "e2", "e3", "e4", "+5") == edge.lines
@@ -36,7 +36,7 @@ def test_an_edge_with_many_lines_counts_the_rest() -> None:
 
 def test_a_transition_without_target_is_a_line_inside_its_state() -> None:
     """It moves nothing, so there is no arrow to draw."""
-    plan = drawing(nested())
+    plan = make_diagram(nested())
     live = next(state for state in plan.chart.states if state.id == "live")
 
     assert "note / note" in plan.lines[live.index]
@@ -44,7 +44,7 @@ def test_a_transition_without_target_is_a_line_inside_its_state() -> None:
 
 def test_the_default_of_a_history_is_a_dashed_edge_with_its_content() -> None:
     """It is taken only while nothing is recorded."""
-    dashed = [edge for edge in drawing(nested()).edges if edge.dashed]
+    dashed = [edge for edge in make_diagram(nested()).edges if edge.dashed]
 
     assert [("/ begin",), ()] == [edge.lines for edge in dashed]
     assert [1, 2] == [len(edge.targets) for edge in dashed]
@@ -52,7 +52,7 @@ def test_the_default_of_a_history_is_a_dashed_edge_with_its_content() -> None:
 
 def test_an_edge_between_regions_belongs_outside_the_parallel_state() -> None:
     """Written inside one region it would pull the other region's state over."""
-    plan = drawing(parallel_root())
+    plan = make_diagram(parallel_root())
     edge = next(edge for edge in plan.edges if edge.lines == ("x",))
 
     assert 0 == plan.scope(edge)
@@ -60,13 +60,13 @@ def test_an_edge_between_regions_belongs_outside_the_parallel_state() -> None:
 
 def test_the_title_is_the_kind_and_the_label_of_the_revision() -> None:
     """The content hash is no business of a reader of diagrams."""
-    assert "order 1.0.0" == drawing(flat()).title()
-    assert "vm" == drawing(nested()).title()
+    assert "order 1.0.0" == make_diagram(flat()).title()
+    assert "vm" == make_diagram(nested()).title()
 
 
 def test_a_state_to_be_lit_must_exist() -> None:
     """A typing error is told with the nearest name, not drawn as nothing."""
     with pytest.raises(UsageError, match=r'no state "payd" in chart order .*did you mean "paid"') as caught:
-        drawing(flat(), frozenset({"payd"}))
+        make_diagram(flat(), frozenset({"payd"}))
 
     assert "state.unknown" == caught.value.code

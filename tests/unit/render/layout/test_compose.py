@@ -5,14 +5,14 @@ from itertools import pairwise
 import pytest
 
 from interlock.model.document.document import Initial, State, Transition
-from interlock.render.layout.box_layout import Plate, framed, stretched, title_place
-from interlock.render.layout.compose import CANVAS, Composer, composed, joined
-from interlock.render.layout.crossings import ways
+from interlock.render.layout.box_layout import BoxLayout, framed, stretched, title_place
+from interlock.render.layout.compose import CANVAS, Composer, compose_picture, joined
+from interlock.render.layout.crossings import find_crossings
 from interlock.render.layout.invariants import broken_rules
 from interlock.render.layout.lanes import Lanes, lanes_beside
 from interlock.render.layout.level import Budget
-from interlock.render.layout.self_loops import loops
-from interlock.render.shapes.boxes import tree
+from interlock.render.layout.self_loops import make_self_loops
+from interlock.render.shapes.boxes import make_box_tree
 from interlock.render.shapes.geometry import Picture
 from tests.unit.render.charts import expression, flat, nested, on, parallel_root
 from tests.unit.render.pictures import chart_of, frame_of, paths_of, picture_of
@@ -27,7 +27,7 @@ def sound(picture: Picture) -> Picture:
 @pytest.mark.parametrize("chart", [flat(), nested(), parallel_root()], ids=["flat", "nested", "parallel"])
 def test_a_drawing_keeps_every_hard_rule(chart: object) -> None:
     """Boxes apart, lines straight, ends on borders, labels beside their lines."""
-    sound(composed(tree(chart), Budget()))  # type: ignore[arg-type]  # parametrized
+    sound(compose_picture(make_box_tree(chart), Budget()))  # type: ignore[arg-type]  # parametrized
 
 
 def test_states_that_follow_each_other_are_drawn_one_below_the_other() -> None:
@@ -87,8 +87,8 @@ def test_a_line_against_the_flow_leaves_at_the_top_and_enters_at_the_bottom() ->
         State(key="a", states=(State(key="a1"), State(key="a2")), transitions=(on("go", "b.b1"),)),
         State(key="b", states=(State(key="b1", transitions=(on("back", "a.a2"),)), State(key="b2"))),
     )
-    made = tree(chart_of(*states))
-    sides = ways(made).sides
+    made = make_box_tree(chart_of(*states))
+    sides = find_crossings(made).sides
     wires = {(wire.source, wire.target): number for number, wire in enumerate(made.wires)}
     back, onward = wires["s/b.b1", "s/a.a2"], wires["s/a", "s/b.b1"]
 
@@ -98,7 +98,7 @@ def test_a_line_against_the_flow_leaves_at_the_top_and_enters_at_the_bottom() ->
 
 def test_an_edge_between_regions_runs_in_the_channel() -> None:
     """It leaves and enters at the same side, and is never slanted across the drawing."""
-    picture = sound(composed(tree(parallel_root()), Budget()))
+    picture = sound(compose_picture(make_box_tree(parallel_root()), Budget()))
     (path,) = paths_of(picture, "left.a", "right.d")
 
     assert len(path.points) >= 4
@@ -107,15 +107,15 @@ def test_an_edge_between_regions_runs_in_the_channel() -> None:
 @pytest.mark.parametrize("down", [True, False])
 def test_several_loops_are_stacked_and_do_not_overlap(down: bool) -> None:
     """Each has its own place along the box, which grows when it must; labels stand beyond the loops."""
-    box = tree(flat()).boxes["s/unpaid"]
-    small = Plate(box=box, width=40.0, height=20.0)
-    looped = loops(small, [(0, (60.0, 15.0)), (1, (50.0, 30.0))], down=down)
+    box = make_box_tree(flat()).boxes["s/unpaid"]
+    small = BoxLayout(box=box, width=40.0, height=20.0)
+    looped = make_self_loops(small, [(0, (60.0, 15.0)), (1, (50.0, 30.0))], down=down)
     spans = sorted((min(p[down] for p in points), max(p[down] for p in points)) for _, points, _ in looped.lines)
 
     assert spans[0][1] < spans[1][0]
     assert (looped.plate.height if down else looped.plate.width) >= spans[1][1]
     assert all(label[not down] > (40.0 if down else 20.0) for _, _, label in looped.lines)
-    assert loops(small, [], down=down).plate is small
+    assert make_self_loops(small, [], down=down).plate is small
 
 
 def test_a_loop_is_drawn_at_states_and_at_compounds() -> None:
@@ -138,7 +138,7 @@ def test_a_title_gives_way_to_lines_that_enter_through_the_header() -> None:
 
 def test_a_box_widens_for_its_title_and_nothing_else_moves_apart() -> None:
     """The room is added before the content."""
-    box = tree(nested()).boxes["s/setup"]
+    box = make_box_tree(nested()).boxes["s/setup"]
     narrow, x, _ = framed(box, (60.0, 50.0), [])
     wide, shifted, _ = framed(box, (60.0, 50.0), [10.0, 30.0, 50.0])
 
@@ -149,7 +149,7 @@ def test_a_box_widens_for_its_title_and_nothing_else_moves_apart() -> None:
 @pytest.mark.parametrize("doors", [[], [10.0, 30.0, 50.0], [55.0]])
 def test_room_before_the_content_comes_on_top_of_what_the_title_needs(doors: list[float]) -> None:
     """What asks for a little room sees its lines move by as much; else it would have to guess how much to ask for."""
-    box = tree(nested()).boxes["s/setup"]
+    box = make_box_tree(nested()).boxes["s/setup"]
     plain, x, top = framed(box, (60.0, 50.0), doors)
     roomy, moved, same = framed(box, (60.0, 50.0), doors, lead=3.0)
 
@@ -186,8 +186,8 @@ def test_lines_end_at_regions_and_their_titles_still_have_room() -> None:
 
 def test_a_line_without_words_loops_too() -> None:
     """A history that leads to itself says nothing, but is drawn."""
-    box = tree(flat()).boxes["s/unpaid"]
-    silent = loops(Plate(box=box, width=90.0, height=60.0), [(0, (0.0, 0.0))], down=True)
+    box = make_box_tree(flat()).boxes["s/unpaid"]
+    silent = make_self_loops(BoxLayout(box=box, width=90.0, height=60.0), [(0, (0.0, 0.0))], down=True)
 
     assert 4 == len(silent.lines[0][1])
 
@@ -199,19 +199,19 @@ def test_a_final_state_that_a_line_reaches_from_below_has_its_caption_aside() ->
         states=(State(key="x", transitions=(on("n", "end"),)), State(key="end", type="final")),
         transitions=(on("go", "z"),),
     )
-    made = tree(chart_of(group, State(key="z", transitions=(on("back", "g.end"),))))
+    made = make_box_tree(chart_of(group, State(key="z", transitions=(on("back", "g.end"),))))
     composer = Composer(made, Budget())
 
     assert composer.plate("s/g.end", down=True).aside
     assert not composer.plate("s/g.end", down=False).aside
-    sound(composed(made, Budget()))
+    sound(compose_picture(made, Budget()))
 
 
 @pytest.mark.parametrize("down", [True, False])
 def test_growing_a_box_leads_its_lines_on_to_the_new_border(down: bool) -> None:
     """Regions are made as long as the longest of them; a line that ends at the border goes on to where it is now."""
     group = State(key="g", id="g", states=(State(key="x", transitions=(on("all", "#g"),)),))
-    made = tree(chart_of(group, State(key="z")))
+    made = make_box_tree(chart_of(group, State(key="z")))
     plate = Composer(made, Budget()).filled("s/g", down=down)
     ((wire, end),) = plate.rims.items()
     grown = stretched(plate, width=plate.width + 50.0, height=plate.height + 70.0)
@@ -254,7 +254,7 @@ def test_a_turned_compound_is_entered_where_the_flow_around_it_wants(down: bool)
     chain = [State(key=one, transitions=(on("n", other),)) for one, other in pairwise(("x0", "x1", "x2"))]
     last = State(key="x2", transitions=(on("out", "#z"), on("back", "#a")))
     states = (State(key="a", id="a", transitions=(on("in", "g.x1"),)), State(key="g", states=(*chain, last)))
-    composer = Composer(tree(chart_of(*states, State(key="z", id="z"))), Budget())
+    composer = Composer(make_box_tree(chart_of(*states, State(key="z", id="z"))), Budget())
     turned = composer.group("s/g", down=down, lead=0.0, turned=True)
     straight = composer.group("s/g", down=down, lead=0.0)
     rims = {turned.pieces[wire][end][1 if down else 0] for wire, end in turned.rims.items()}

@@ -6,12 +6,12 @@ import pytest
 
 from interlock.model.document.document import State
 from interlock.model.limits import STATES_MAX
-from interlock.render.layout.coordinates import placed
-from interlock.render.layout.layering import against, layered, layers_of
+from interlock.render.layout.coordinates import place_items
+from interlock.render.layout.layering import against, layers_of, make_layers
 from interlock.render.layout.level import ITEM_GAP, Budget, Item, Link, WorkSpentError
-from interlock.render.layout.ordering import ordered
+from interlock.render.layout.ordering import order_layers
 from interlock.render.layout.ports import free_spot, pooled, port_range, side_room
-from interlock.render.layout.routing import laid
+from interlock.render.layout.routing import route_level
 from tests.unit.render.charts import on
 from tests.unit.render.pictures import picture_of
 
@@ -56,7 +56,7 @@ def test_a_chain_of_as_many_states_as_there_may_be_needs_no_recursion() -> None:
 
 def test_a_label_stands_on_the_first_odd_layer_after_its_source() -> None:
     """Against the flow that is the last one, for the source is below."""
-    made = layered(
+    made = make_layers(
         items(3),
         [
             Link(source=0, target=1, label=(5.0, 40.0, 15.0)),
@@ -72,8 +72,8 @@ def test_a_label_stands_on_the_first_odd_layer_after_its_source() -> None:
 
 def test_lines_are_put_in_an_order_in_which_none_cross() -> None:
     """Two that cross in document order do not when the lower items change places."""
-    made = layered(items(4), links((0, 3), (1, 2)), Budget())
-    rows, crossings = ordered(made, items(4), Budget())
+    made = make_layers(items(4), links((0, 3), (1, 2)), Budget())
+    rows, crossings = order_layers(made, items(4), Budget())
 
     assert (0, [[0, 1], [3, 2]]) == (crossings, [rows[0], rows[2]])
 
@@ -81,7 +81,7 @@ def test_lines_are_put_in_an_order_in_which_none_cross() -> None:
 def test_a_crossing_that_must_be_is_counted() -> None:
     """Three by three, all joined: nine lines in a plane cross at least once, however they are ordered."""
     everything = links(*((one, other) for one in range(3) for other in range(3, 6)))
-    _, crossings = ordered(layered(items(6), everything, Budget()), items(6), Budget())
+    _, crossings = order_layers(make_layers(items(6), everything, Budget()), items(6), Budget())
 
     assert 9 == crossings
 
@@ -89,7 +89,7 @@ def test_a_crossing_that_must_be_is_counted() -> None:
 def test_neighbours_change_places_where_sweeping_was_not_enough() -> None:
     """Sorting by means leaves one crossing here; exchanging neighbours takes it away."""
     ends = ((0, 5), (1, 4), (3, 5), (4, 5), (4, 6), (5, 6))
-    _, crossings = ordered(layered(items(7), links(*ends), Budget()), items(7), Budget())
+    _, crossings = order_layers(make_layers(items(7), links(*ends), Budget()), items(7), Budget())
 
     assert 0 == crossings
 
@@ -97,7 +97,7 @@ def test_neighbours_change_places_where_sweeping_was_not_enough() -> None:
 def test_lines_that_cross_on_their_way_bend_where_they_do() -> None:
     """Only one of two crossing lines stays straight; states stay apart all the same."""
     long = [(one, other) for one in range(3) for other in range(3, 6)]
-    found = laid(items(8), links(*long, (0, 6), (6, 7), (7, 3), (7, 4), (7, 5)), Budget())
+    found = route_level(items(8), links(*long, (0, 6), (6, 7), (7, 3), (7, 4), (7, 5)), Budget())
     rows: dict[float, list[float]] = {}
     for u, v in found.places:
         rows.setdefault(v, []).append(u)
@@ -109,7 +109,7 @@ def test_pinned_ends_keep_lines_from_crossing() -> None:
     """Lines leave a box where the inside has fixed it: the order below follows."""
     things = items(3)
     things[0].pins = {0: 70.0, 1: 10.0}
-    rows, crossings = ordered(layered(things, links((0, 1), (0, 2)), Budget()), things, Budget())
+    rows, crossings = order_layers(make_layers(things, links((0, 1), (0, 2)), Budget()), things, Budget())
 
     assert (0, [2, 1]) == (crossings, rows[2])
 
@@ -117,22 +117,22 @@ def test_pinned_ends_keep_lines_from_crossing() -> None:
 def test_items_keep_their_distance_and_a_single_chain_is_straight() -> None:
     """Everything of a chain stands above each other."""
     things = items(3)
-    made = layered(things, links((0, 1), (1, 2)), Budget())
-    found = placed(made, things, made.rows, Budget())
+    made = make_layers(things, links((0, 1), (1, 2)), Budget())
+    found = place_items(made, things, made.rows, Budget())
 
     assert 1 == len({round(place, 3) for place in found.places})
 
-    wide = laid(items(3), links((0, 1), (0, 2)), Budget())
+    wide = route_level(items(3), links((0, 1), (0, 2)), Budget())
 
     assert abs(wide.places[1][0] - wide.places[2][0]) >= 80.0 + ITEM_GAP
 
 
 def test_a_level_without_links_stands_in_one_row() -> None:
     """And a level of nothing takes no room."""
-    found = laid(items(2), [], Budget())
+    found = route_level(items(2), [], Budget())
 
     assert (30.0, 80.0 * 2 + ITEM_GAP) == (found.along, found.across)
-    assert (0.0, 0.0) == ((empty := laid([], [], Budget())).across, empty.along)
+    assert (0.0, 0.0) == ((empty := route_level([], [], Budget())).across, empty.along)
 
 
 def test_wishes_are_met_as_nearly_as_the_gaps_allow() -> None:
@@ -160,7 +160,7 @@ def test_many_ends_beside_pins_keep_apart() -> None:
     """Free ends give way to those that the inside has fixed."""
     things = items(5, across=160.0)
     things[0].pins = {0: 80.0}
-    found = laid(things, links((0, 1), (0, 2), (0, 3), (0, 4)), Budget())
+    found = route_level(things, links((0, 1), (0, 2), (0, 3), (0, 4)), Budget())
     starts = sorted(line[0][0] for line in found.lines)
 
     assert all(other - one > 10.0 for one, other in pairwise(starts))
@@ -170,7 +170,7 @@ def test_many_ends_beside_pins_keep_apart() -> None:
 def test_work_is_counted_and_ends(work: int) -> None:
     """No layout goes on for ever: whoever asks for more than is left is stopped."""
     with pytest.raises(WorkSpentError):
-        laid(items(40), links(*((one, (one * 7) % 40) for one in range(1, 40))), Budget(work))
+        route_level(items(40), links(*((one, (one * 7) % 40) for one in range(1, 40))), Budget(work))
 
 
 def test_a_line_passes_beside_the_states_on_its_way() -> None:

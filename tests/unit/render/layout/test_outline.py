@@ -8,8 +8,8 @@ from interlock.model.document.document import State
 from interlock.render.layout.invariants import broken_rules
 from interlock.render.layout.level import Budget
 from interlock.render.layout.outline import outline, outline_text
-from interlock.render.picture import Options, depicted, drawn, text_tree
-from interlock.render.shapes.boxes import Tree, tree
+from interlock.render.picture import Options, draw_svg, lay_out, text_tree
+from interlock.render.shapes.boxes import BoxTree, make_box_tree
 from interlock.render.shapes.geometry import Area, Picture
 from tests.unit.render.charts import flat, nested, parallel_root
 from tests.unit.render.pictures import chart_of, picture_of
@@ -18,7 +18,7 @@ from tests.unit.render.pictures import chart_of, picture_of
 @pytest.mark.parametrize("chart", [flat(), nested(), parallel_root()], ids=["flat", "nested", "parallel"])
 def test_an_outline_keeps_the_rules_about_boxes(chart: Chart) -> None:
     """Nested boxes in rows, none over another, no lines; every transition is a note."""
-    picture = outline(tree(chart), "for a test")
+    picture = outline(make_box_tree(chart), "for a test")
 
     assert [] == list(broken_rules(picture))
     assert () == picture.paths
@@ -27,7 +27,7 @@ def test_an_outline_keeps_the_rules_about_boxes(chart: Chart) -> None:
 
 def test_every_transition_is_listed_with_where_it_leads() -> None:
     """Several targets are named together; a beginning is told by the state that begins."""
-    text = outline_text(tree(nested()))
+    text = outline_text(make_box_tree(nested()))
 
     assert "· split → busy, poor" in text
     assert "· initial / probe → good" in text
@@ -38,7 +38,7 @@ def test_every_transition_is_listed_with_where_it_leads() -> None:
 def test_marks_show_what_is_active_and_what_was_visited() -> None:
     """With everything around it; what is not, has none."""
     lines = text_tree(nested(), active=frozenset({"live.power.busy"})).splitlines()
-    visited = outline_text(tree(flat()), active=frozenset({"paid"}), visited=frozenset({"unpaid"}))
+    visited = outline_text(make_box_tree(flat()), active=frozenset({"paid"}), visited=frozenset({"unpaid"}))
 
     assert ["● live (parallel)", "● power", "● busy"] == [line.strip() for line in lines if "●" in line]
     assert "○ unpaid" in visited
@@ -48,10 +48,10 @@ def test_marks_show_what_is_active_and_what_was_visited() -> None:
 def test_a_layout_that_fails_is_drawn_as_an_outline_that_says_so() -> None:
     """Whatever goes wrong; the note is in the drawing and in the answer."""
 
-    def failing(tree: Tree, budget: Budget) -> Picture:
+    def failing(tree: BoxTree, budget: Budget) -> Picture:
         raise ZeroDivisionError
 
-    def overlapping(tree: Tree, budget: Budget) -> Picture:
+    def overlapping(tree: BoxTree, budget: Budget) -> Picture:
         whole = picture_of(State(key="a"), State(key="b"))
         frames = [
             frame
@@ -61,8 +61,8 @@ def test_a_layout_that_fails_is_drawn_as_an_outline_that_says_so() -> None:
         ]
         return Picture(tree=whole.tree, width=90.0, height=90.0, frames=tuple(frames), paths=())
 
-    broken = depicted(tree(flat()), lay=failing)
-    bad = depicted(tree(chart_of(State(key="a"), State(key="b"))), lay=overlapping)
+    broken = lay_out(make_box_tree(flat()), lay=failing)
+    bad = lay_out(make_box_tree(chart_of(State(key="a"), State(key="b"))), lay=overlapping)
 
     assert "ZeroDivisionError in the layout" in broken.trouble
     assert "overlaps" in bad.trouble
@@ -72,14 +72,14 @@ def test_a_layout_that_fails_is_drawn_as_an_outline_that_says_so() -> None:
 
 def test_a_chart_that_takes_too_much_work_is_drawn_as_an_outline() -> None:
     """The work is counted, so the same chart is always drawn the same way, on any machine."""
-    assert "the chart is too large to be laid out" == depicted(tree(nested()), work=10).trouble
+    assert "the chart is too large to be laid out" == lay_out(make_box_tree(nested()), work=10).trouble
 
 
 def test_a_state_to_be_lit_or_shut_must_exist() -> None:
     """With the nearest name as a hint."""
     for attempt in (
-        lambda: drawn(flat(), Options(active=frozenset({"piad"}))),
-        lambda: drawn(flat(), Options(shut=frozenset({"piad"}))),
+        lambda: draw_svg(flat(), Options(active=frozenset({"piad"}))),
+        lambda: draw_svg(flat(), Options(shut=frozenset({"piad"}))),
         lambda: text_tree(flat(), active=frozenset({"piad"})),
     ):
         with pytest.raises(UsageError) as caught:

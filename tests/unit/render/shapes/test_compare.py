@@ -6,26 +6,26 @@ from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.document.document import Document, State
 from interlock.model.snapshot import Snapshot
-from interlock.render.drawing import Depiction, depiction
-from interlock.render.picture import depicted, drawn_diff
-from interlock.render.shapes.boxes import Tree, tree
-from interlock.render.shapes.collapse import STATES_SHOWN_MAX, collapsed
-from interlock.render.shapes.compare import compared
+from interlock.render.drawing import Drawing, make_drawing
+from interlock.render.picture import draw_diff_svg, lay_out
+from interlock.render.shapes.boxes import BoxTree, make_box_tree
+from interlock.render.shapes.collapse import STATES_SHOWN_MAX, collapse_boxes
+from interlock.render.shapes.compare import compare_trees
 from interlock.render.svg.png import png
 from tests.support.missing import error_without
 from tests.unit.render.charts import compiled, flat, nested, on, parallel_root
 from tests.unit.render.pictures import chart_of
 
 
-def both(old: Chart, new: Chart) -> Tree:
+def both(old: Chart, new: Chart) -> BoxTree:
     """The tree of both, which can be laid out."""
-    made = compared(tree(old), tree(new))
+    made = compare_trees(make_box_tree(old), make_box_tree(new))
 
-    assert "" == depicted(made).trouble
+    assert "" == lay_out(made).trouble
     return made
 
 
-def marks(made: Tree) -> dict[str, str]:
+def marks(made: BoxTree) -> dict[str, str]:
     """The marks of all boxes that have one."""
     return {key: box.mark for key, box in made.boxes.items() if box.mark}
 
@@ -35,7 +35,7 @@ def test_a_chart_does_not_differ_from_itself() -> None:
     made = both(nested(), nested())
 
     assert {} == marks(made)
-    assert tree(nested()).wires == made.wires
+    assert make_box_tree(nested()).wires == made.wires
 
 
 def test_what_was_added_removed_and_changed_is_marked() -> None:
@@ -108,7 +108,7 @@ def test_charts_with_nothing_in_common_are_drawn_all_the_same() -> None:
 
 def test_a_diff_is_painted_with_signs() -> None:
     """Green with a plus, red with a minus."""
-    text = drawn_diff(chart_of(State(key="a"), State(key="b")), chart_of(State(key="a"), State(key="c"))).svg
+    text = draw_diff_svg(chart_of(State(key="a"), State(key="b")), chart_of(State(key="a"), State(key="c"))).svg
 
     assert "+ c" in text
     assert "- b" in text
@@ -116,7 +116,7 @@ def test_a_diff_is_painted_with_signs() -> None:
 
 def test_a_shut_box_counts_what_is_inside_and_keeps_lines_that_crossed_its_border() -> None:
     """What ran inside is gone; what crossed is merged."""
-    made = collapsed(tree(nested()), depth=1)
+    made = collapse_boxes(make_box_tree(nested()), depth=1)
 
     assert (2 + 2 + 3, 3) == (made.boxes["s/live"].hidden, made.boxes["s/setup"].hidden)
     assert not any(key.startswith("s/live.") for key in made.boxes)
@@ -126,7 +126,7 @@ def test_a_shut_box_counts_what_is_inside_and_keeps_lines_that_crossed_its_borde
 
 def test_states_are_shut_by_name_but_not_the_root() -> None:
     """The others stay open."""
-    made = collapsed(tree(nested()), states=frozenset({"setup", ""}))
+    made = collapse_boxes(make_box_tree(nested()), states=frozenset({"setup", ""}))
 
     assert ("state", "parallel") == (made.boxes["s/setup"].kind, made.boxes["s/live"].kind)
 
@@ -135,10 +135,10 @@ def test_regions_that_were_shut_leave_notes_where_a_line_has_no_way() -> None:
     """Between whole regions nothing can be drawn."""
     left = State(key="l", states=(State(key="a", transitions=(on("x", "#d"),)),))
     right = State(key="r", states=(State(key="c"), State(key="d", id="d")))
-    made = collapsed(tree(chart_of(State(key="p", type="parallel", states=(left, right)))), depth=2)
+    made = collapse_boxes(make_box_tree(chart_of(State(key="p", type="parallel", states=(left, right)))), depth=2)
 
     assert ["x → r"] == [note.text for note in made.boxes["s/p.l"].notes]
-    assert "" == depicted(made).trouble
+    assert "" == lay_out(made).trouble
 
 
 def test_too_many_states_are_shut_from_the_deepest_level_on() -> None:
@@ -149,16 +149,16 @@ def test_too_many_states_are_shut_from_the_deepest_level_on() -> None:
 
     deep = chart_of(group("a", 20, group("b", 30)), group("c", 25))
     all_flat = compiled(Document(kind="flat", root=State(states=tuple(State(key=f"f{n}") for n in range(80)))))
-    made = collapsed(tree(deep))
+    made = collapse_boxes(make_box_tree(deep))
 
     assert (30, "group") == (made.boxes["s/a.b"].hidden, made.boxes["s/a"].kind)
-    assert 81 == len([box for box in collapsed(tree(all_flat)).boxes.values() if box.state is not None])
+    assert 81 == len([box for box in collapse_boxes(make_box_tree(all_flat)).boxes.values() if box.state is not None])
     assert STATES_SHOWN_MAX < 80
 
 
 def test_a_depiction_gives_a_notebook_svg_and_words() -> None:
     """Each output has ids of its own; the text itself is the same every time."""
-    picture = depiction(flat(), ["paid"], theme="light")
+    picture = make_drawing(flat(), ["paid"], theme="light")
     one, other = picture._repr_mimebundle_(), picture._repr_mimebundle_()
 
     assert {"image/svg+xml", "text/plain"} == one.keys()
@@ -171,16 +171,16 @@ def test_a_depiction_lights_the_states_of_a_snapshot() -> None:
     """Or those named; both must be in the chart, and the theme must exist."""
     snapshot = Snapshot(entity="order/1", kind="order", version=1, revision="1", configuration=("unpaid",), context={})
 
-    assert frozenset({"unpaid", "paid"}) == depiction(flat(), [snapshot, "paid"]).options.active
+    assert frozenset({"unpaid", "paid"}) == make_drawing(flat(), [snapshot, "paid"]).options.active
     with pytest.raises(UsageError):
-        depiction(flat(), ["piad"])
+        make_drawing(flat(), ["piad"])
     with pytest.raises(UsageError):
-        depiction(flat(), [], theme="drak")
+        make_drawing(flat(), [], theme="drak")
 
 
 def test_a_depiction_shows_what_differs_from_before() -> None:
     """The same value, against an earlier chart."""
-    changed = Depiction(chart=chart_of(State(key="b"))).against(chart_of(State(key="a")))
+    changed = Drawing(chart=chart_of(State(key="b"))).against(chart_of(State(key="a")))
 
     assert "- a" in changed.svg
     assert "- a" in changed._repr_mimebundle_()["image/svg+xml"]
@@ -188,7 +188,7 @@ def test_a_depiction_shows_what_differs_from_before() -> None:
 
 def test_a_png_needs_resvg_and_says_how_to_get_it() -> None:
     """Without the extra it is refused loudly, never drawn wrong."""
-    assert png(depiction(flat(), [], theme="light").svg).startswith(b"\x89PNG")
+    assert png(make_drawing(flat(), [], theme="light").svg).startswith(b"\x89PNG")
 
     name, code, hint = error_without("resvg_py", code=f"from {png.__module__} import png\npng('<svg/>')")
     assert ("MissingExtraError", "extra.png", True) == (name, code, "interlock[png]" in (hint or ""))

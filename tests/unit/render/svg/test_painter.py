@@ -7,7 +7,7 @@ import pytest
 
 from interlock.errors import UsageError
 from interlock.model.document.document import State, Transition
-from interlock.render.picture import Options, drawn, drawn_diff
+from interlock.render.picture import Options, draw_diff_svg, draw_svg
 from interlock.render.svg.painter import Look, encoded, escaped, svg
 from interlock.render.svg.theme import DARK, LIGHT, THEMES, style, theme_named
 from tests.unit.render.charts import expression, flat, hostile, nested, on, parallel_root
@@ -40,7 +40,7 @@ def test_a_text_of_any_characters_is_legal_xml() -> None:
 
 def test_hostile_texts_do_not_break_out() -> None:
     """Neither an element nor an attribute can be made by a name."""
-    root = parsed(drawn(hostile()).svg)
+    root = parsed(draw_svg(hostile()).svg)
     tags = {each.tag.split("}")[1] for each in root.iter()}
 
     assert {"svg", "title", "desc", "style", "rect", "g", "text", "path", "circle", "tspan"} >= tags
@@ -74,7 +74,7 @@ def test_what_is_active_is_lit_with_what_is_around_it() -> None:
         visited=frozenset({("setup.address", 0)}),
         classes=(("paused", "stuck"), ("live", "heat-3")),
     )
-    text = drawn(nested(), options).svg
+    text = draw_svg(nested(), options).svg
     groups = [each for each in parsed(text).iter() if "took" in each.attrib.get("class", "").split()]
 
     assert "on" in classes(text, "s-live_2ehealth_2epoor")
@@ -104,7 +104,7 @@ def test_a_badge_stands_beside_the_title_of_its_state() -> None:
 
 def test_a_drawing_says_in_words_what_it_shows() -> None:
     """A title and an outline for those who cannot see it; a group where a page makes its parts focusable."""
-    text = drawn(flat()).svg
+    text = draw_svg(flat()).svg
     root = parsed(text)
     described = root.find("{http://www.w3.org/2000/svg}desc")
 
@@ -117,7 +117,7 @@ def test_a_drawing_says_in_words_what_it_shows() -> None:
 
 def test_in_a_page_states_can_have_the_focus() -> None:
     """The page moves it, so none has it by itself; each says its name."""
-    text = drawn(flat(), Options(role="group")).svg
+    text = draw_svg(flat(), Options(role="group")).svg
 
     assert 'role="group"' in text
     assert '<g id="s-unpaid" tabindex="-1" aria-label="unpaid" class="state">' in text
@@ -126,7 +126,7 @@ def test_in_a_page_states_can_have_the_focus() -> None:
 @pytest.mark.parametrize("theme", THEMES)
 def test_a_theme_colours_by_its_sheet_alone(theme: str) -> None:
     """`vars` follows the reader, `light` and `dark` write the colours out, `bare` brings none."""
-    text = drawn(flat(), Options(theme=theme_named(theme))).svg
+    text = draw_svg(flat(), Options(theme=theme_named(theme))).svg
     sheet = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
 
     assert (theme == "bare") == (sheet is None)
@@ -174,21 +174,21 @@ def test_every_shape_is_painted() -> None:
         Transition(origin="always", targets=("c",)),
     )
     ends = (State(key="b", type="final", output="x"), State(key="c", type="final"))
-    chosen = drawn(chart_of(State(key="q", transitions=always), *ends)).svg
-    shut = svg(picture_of(State(key="only")), Look()) + drawn(nested(), Options(collapse=1)).svg
+    chosen = draw_svg(chart_of(State(key="q", transitions=always), *ends)).svg
+    shut = svg(picture_of(State(key="only")), Look()) + draw_svg(nested(), Options(collapse=1)).svg
     group = State(
         key="g",
         states=(State(key="x", transitions=(on("n", "end"),)), State(key="end", type="final", output="x")),
         transitions=tuple(on(f"e{number}", f"z{number}") for number in range(4)),
     )
     later = [State(key=f"z{number}", transitions=(on("back", "g.end"),)) for number in range(4)]
-    aside = drawn(chart_of(group, *later)).svg
+    aside = draw_svg(chart_of(group, *later)).svg
 
     assert "<polygon" in chosen
     assert "states inside" in shut
-    assert 'class="bar"' in drawn(nested()).svg
-    assert 'class="wire dashed"' in drawn(nested()).svg
-    assert 'class="divider"' in drawn(parallel_root()).svg
+    assert 'class="bar"' in draw_svg(nested()).svg
+    assert 'class="wire dashed"' in draw_svg(nested()).svg
+    assert 'class="divider"' in draw_svg(parallel_root()).svg
     assert aside.count("ring") >= 1
 
 
@@ -198,7 +198,7 @@ def test_marks_are_classes_and_signs() -> None:
         State(key="a", transitions=(on("go", "b"), on("note"))), State(key="b"), State(key="end", type="final")
     )
     new = chart_of(State(key="a", transitions=(on("went", "b"),)), State(key="c"), State(key="b"), State(key="end"))
-    text = drawn_diff(old, new).svg
+    text = draw_diff_svg(old, new).svg
 
     assert re.search(r'class="state added"', text)
     assert "+ went" in text
@@ -208,7 +208,7 @@ def test_marks_are_classes_and_signs() -> None:
 
 def test_numbers_have_one_decimal_and_bytes_are_the_same_every_time() -> None:
     """No clock, no hash, no chance."""
-    text = drawn(nested()).svg
+    text = draw_svg(nested()).svg
 
-    assert text == drawn(nested()).svg
+    assert text == draw_svg(nested()).svg
     assert not re.search(r'[ "]-?\d+\.\d\d+[ "]', re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from interlock.errors import NotFoundError, UnavailableError, UsageError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import Append, Store
 from interlock.runtime.history import archive as retention
 from interlock.runtime.history import verify
-from interlock.runtime.history.archive import Archived, Opener, Rule, archive, month
+from interlock.runtime.history.archive import ArchivedEntity, Opener, RetentionRule, archive, month
 from interlock.runtime.history.verify import verify_entity
 from interlock.runtime.runtime import Runtime
 from interlock.stores.files import store as files
@@ -25,7 +25,7 @@ from tests.unit.runtime.scene import StillClock, runtime
 MAY = 1_778_000_000_000
 """A moment in May 2026."""
 
-SMASHED = Rule(kind="door", state="broken", entered_before_ms=MAY + 10_000)
+SMASHED = RetentionRule(kind="door", state="broken", entered_before_ms=MAY + 10_000)
 
 
 class Shelf:
@@ -65,7 +65,7 @@ async def doors(store: Store | None = None) -> Runtime:
     return made
 
 
-async def _run(made: Runtime, opened: Opener, *, dry_run: bool = False) -> list[Archived]:
+async def _run(made: Runtime, opened: Opener, *, dry_run: bool = False) -> list[ArchivedEntity]:
     return [each async for each in archive(made.store, made.charts, SMASHED, opened, dry_run=dry_run)]
 
 
@@ -76,7 +76,7 @@ async def test_an_ended_and_old_journal_is_moved_to_its_month(shelf: Shelf) -> N
     snapshot = await made.state("door/1")
     done = await _run(made, shelf.opened)
 
-    assert [Archived("door/1", "yes", "2026-05", 3)] == done
+    assert [ArchivedEntity("door/1", "yes", "2026-05", 3)] == done
     assert [each.line for each in before] == [each.line for each in await shelf.stores["2026-05"].read("door/1")]
     with pytest.raises(NotFoundError) as raised:
         await made.store.read("door/1")
@@ -132,7 +132,7 @@ async def test_only_what_the_rule_names_is_taken(shelf: Shelf) -> None:
 async def test_an_entity_in_the_state_that_has_not_ended_is_left_alone(shelf: Shelf) -> None:
     """The state and the age are not enough."""
     made = await doors()
-    rule = Rule(kind="door", state="open", entered_before_ms=MAY + 10_000)
+    rule = RetentionRule(kind="door", state="open", entered_before_ms=MAY + 10_000)
     found = [each async for each in archive(made.store, made.charts, rule, shelf.opened)]
 
     assert [] == found
@@ -144,7 +144,7 @@ async def test_a_dry_run_changes_nothing(shelf: Shelf) -> None:
     made = await doors()
     done = await _run(made, shelf.opened, dry_run=True)
 
-    assert [Archived("door/1", "would", "2026-05", 3)] == done
+    assert [ArchivedEntity("door/1", "would", "2026-05", 3)] == done
     assert {} == shelf.stores
     assert 3 == len(await made.store.read("door/1"))
 
@@ -177,7 +177,7 @@ async def test_death_between_copy_and_release_loses_nothing(shelf: Shelf) -> Non
         await _run(made, shelf.opened)
 
     assert 3 == len(await made.store.read("door/1"))
-    assert [Archived("door/1", "yes", "2026-05", 3)] == await _run(made, shelf.opened)
+    assert [ArchivedEntity("door/1", "yes", "2026-05", 3)] == await _run(made, shelf.opened)
     assert 3 == len(await shelf.stores["2026-05"].read("door/1"))
 
 
@@ -269,7 +269,7 @@ async def test_an_entity_that_went_on_meanwhile_stays() -> None:
             return await super().release(entity, version=version - 1, archive=archive)
 
     class Taking(MemoryStore):
-        async def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
+        async def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
             for each in records:
                 now = append if each.version == append.entry.version else _at(append, each)
                 await self.append(now)
@@ -287,7 +287,7 @@ async def test_an_entity_that_went_on_meanwhile_stays() -> None:
     assert 3 == len(await made.store.read("door/1"))
 
 
-def _at(append: Append, record: Record) -> Append:
+def _at(append: Append, record: JournalRecord) -> Append:
     """The append of an earlier record; the snapshot is of no matter here, but for its version."""
     from msgspec.structs import replace
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interlock.errors import NotFoundError, UnavailableError, UsageError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.ports.store import PAGE_MAX, Duplicate, Loaded
 from interlock.runtime.history.travel import EPOCH, time_ms
 from interlock.runtime.runtime import Runtime
@@ -41,7 +41,7 @@ class Lagging(MemoryStore):
         version = max(0, found.version - self.behind)
         return Loaded(found.version, found.time_ms, self.older.get(version), await super().read(entity, after=version))
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """As the memory store, counted."""
         self.reads += 1
         return await super().read(entity, after=after, limit=min(limit, 2))

@@ -13,10 +13,10 @@ import interlock
 from interlock.errors import CorruptionError, NotFoundError, UnavailableError, UsageError
 from interlock.model.effect import Effect
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.record import Record
-from interlock.ports.store import PAGE_MAX, Duplicate, Loaded, Page, Query
-from interlock.runtime.chart_registry import Charts
-from interlock.runtime.history.verify import Problem, Proof, verify_entity, verify_store
+from interlock.model.journal.record import JournalRecord
+from interlock.ports.store import PAGE_MAX, Duplicate, EntityPage, EntityQuery, Loaded
+from interlock.runtime.chart_registry import ChartRegistry
+from interlock.runtime.history.verify import Verification, VerificationProblem, verify_entity, verify_store
 from interlock.runtime.runtime import Runtime
 from interlock.stores.memory import MemoryStore
 from tests.unit.runtime.scene import DOOR, StillClock, kernel, runtime
@@ -34,13 +34,13 @@ class Forged(MemoryStore):
         records = self._lives[entity].records
         old = records[version - 1]
         entry = msgspec.structs.replace(old.entry, **fields)
-        records[version - 1] = Record(version, old.key, old.durable, entry, old.head, old.line)
+        records[version - 1] = JournalRecord(version, old.key, old.durable, entry, old.head, old.line)
 
     def forge_snapshot(self, entity: str, **fields: Any) -> None:
         """Let the stored snapshot be another."""
         self._lives[entity].snapshot = msgspec.structs.replace(self._lives[entity].snapshot, **fields)
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """As the memory store, up to a link that does not hold."""
         found = await super().read(entity, after=after, limit=limit)
         if self.bad_link and any(each.version == self.bad_link for each in found):
@@ -69,7 +69,7 @@ async def test_a_sound_entity_is_proven_to_its_last_hash() -> None:
     made = await doors()
     (_, _, last) = await made.store.read("door/1")
 
-    assert Proof("door/1", 3, last.head, replayed=True) == await made.verify("door/1")
+    assert Verification("door/1", 3, last.head, replayed=True) == await made.verify("door/1")
 
 
 async def test_what_a_compatible_chart_does_otherwise_is_no_damage() -> None:
@@ -78,7 +78,7 @@ async def test_what_a_compatible_chart_does_otherwise_is_no_damage() -> None:
     newer = DOOR.replace("revision: 1.0.0", 'revision: 1.1.0\ncompatible: ">=1.0 <2"')
     other = newer.replace("open:\n", "open:\n    after: {5m: closed}\n")
     same, differs, both = [
-        await verify_entity(made.store, Charts(kernel(each) for each in texts), "door/1")
+        await verify_entity(made.store, ChartRegistry(kernel(each) for each in texts), "door/1")
         for texts in ((newer,), (other,), (DOOR, other))
     ]
 
@@ -100,7 +100,7 @@ async def test_a_journal_that_is_cut_off_is_damage_with_and_without_its_chart() 
     other = newer.replace("open:\n", "open:\n    after: {5m: closed}\n")
     problems = [
         (await verify_entity(made.store, charts, "door/1")).problem
-        for charts in (None, Charts([]), Charts([kernel(other)]), Charts([kernel(DOOR)]))
+        for charts in (None, ChartRegistry([]), ChartRegistry([kernel(other)]), ChartRegistry([kernel(DOOR)]))
     ]
 
     assert ["journal.short"] * 4 == [None if each is None else each.code for each in problems]
@@ -222,9 +222,9 @@ async def test_an_event_that_the_chart_cannot_take_again_is_a_divergence() -> No
 async def test_an_entity_whose_chart_is_not_here_is_not_judged() -> None:
     """Its links are proven, its steps are not, and neither is called damage."""
     made = await doors()
-    other = Charts([kernel(DOOR.replace("1.0.0", "2.0.0"))])
+    other = ChartRegistry([kernel(DOOR.replace("1.0.0", "2.0.0"))])
     proof = await verify_entity(made.store, other, "door/1")
-    nobody = await verify_entity(made.store, Charts([]), "door/1")
+    nobody = await verify_entity(made.store, ChartRegistry([]), "door/1")
 
     assert proof.problem is not None
     assert nobody.problem is not None
@@ -267,7 +267,7 @@ class Sectored(Forged):
             raise UnavailableError(f"`{entity}`: read failed", code="store.read")
         return await super().load(entity, key=key)
 
-    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    async def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """Likewise."""
         if "read" == self.lost.get(entity):
             raise UnavailableError(f"`{entity}`: read failed", code="store.read")
@@ -292,7 +292,7 @@ async def test_an_entity_that_cannot_be_read_is_an_answer_while_the_store_answer
     with pytest.raises(UnavailableError, match="the store is away"):
         await made.verify("door/1")
 
-    assert Problem("journal.unread", "`door/1`: read failed") == problems["door/1"]
+    assert VerificationProblem("journal.unread", "`door/1`: read failed") == problems["door/1"]
     assert ["journal.unread", None, "journal.divergence"] == [each and each.code for each in problems.values()]
     assert [False, True] == [each.is_corruption for each in problems.values() if each is not None]
 
@@ -321,9 +321,9 @@ async def test_a_busy_store_does_not_keep_the_walk_going_for_ever() -> None:
     """An entity that moves each time it is looked at is listed again and again, and looked at twice at most."""
 
     class Busy(MemoryStore):
-        async def find(self, query: Query) -> Page:
+        async def find(self, query: EntityQuery) -> EntityPage:
             page = await super().find(msgspec.structs.replace(query, after=None))
-            return Page(page.rows, "more")
+            return EntityPage(page.rows, "more")
 
     made = runtime(store=Busy(), clock=StillClock(5_000))
     await made.create("door/1")
@@ -348,7 +348,7 @@ async def test_a_proof_can_be_asked_for_without_an_event_loop() -> None:
     """The blocking runtime has the same two questions."""
     import interlock
 
-    def ask() -> list[Proof]:
+    def ask() -> list[Verification]:
         with interlock.open("memory:", charts=[interlock.loads(DOOR)]) as made:
             made.create("door/1")
             return [made.verify("door/1"), *made.verify_all()]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock import Answer, Seen
+from interlock import ReconcileRequest, ReconcileResult
 from interlock.errors import UnavailableError
 from interlock.model.keys import reconcile_key
 from interlock.model.limits import RECONCILE_BACKOFF_MS_MIN, STOP_MS_MAX
@@ -39,7 +39,7 @@ async def test_nobody_is_asked_about_before_the_horizon() -> None:
 async def test_an_answer_is_an_event_under_a_key_of_the_version_that_was_seen() -> None:
     """By the system, in the reconciler's name; then the entity no longer rests there."""
     clock = VirtualClock()
-    asked = Asked(clock, Answer("charge.confirmed", {"id": "c-1"}))
+    asked = Asked(clock, ReconcileResult("charge.confirmed", {"id": "c-1"}))
     chart = orders(asked.look)
     runtime = runtime_of(chart, clock)
     await created(runtime)
@@ -111,7 +111,7 @@ async def test_no_more_calls_than_allowed_run_side_by_side() -> None:
     """Two of five; the others wait for them."""
     clock, let, running, most = VirtualClock(), asyncio.Event(), 0, 0
 
-    async def look(seen: Seen) -> None:
+    async def look(seen: ReconcileRequest) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -136,7 +136,7 @@ async def test_a_failing_look_delays_its_entity_longer_each_time_and_nobody_else
     clock = VirtualClock()
     failing, fine = Asked(clock, problem), Asked(clock)
 
-    async def look(seen: Seen) -> Any:
+    async def look(seen: ReconcileRequest) -> Any:
         return await (failing if seen.entity == "order/0" else fine).look(seen)
 
     chart = orders(look, every="2s", rate=1_000)
@@ -155,7 +155,7 @@ async def test_a_function_that_hangs_is_stopped_and_holds_up_its_entity_only() -
     clock = VirtualClock()
     hung, stopped, fine = Asked(clock), [], Asked(clock)
 
-    async def look(seen: Seen) -> Any:
+    async def look(seen: ReconcileRequest) -> Any:
         if seen.entity != "order/0":
             return await fine.look(seen)
         await hung.look(seen)
@@ -180,14 +180,14 @@ async def test_a_function_that_swallows_its_cancellation_is_left_to_itself() -> 
     clock, let = VirtualClock(), asyncio.Event()
     asked = Asked(clock)
 
-    async def look(seen: Seen) -> Answer:
+    async def look(seen: ReconcileRequest) -> ReconcileResult:
         await asked.look(seen)
         while not let.is_set():
             try:
                 await let.wait()
             except asyncio.CancelledError:
                 continue
-        return Answer("charge.confirmed")
+        return ReconcileResult("charge.confirmed")
 
     chart = orders(look, timeout="1s", every="1h")
     runtime = runtime_of(chart, clock)
@@ -219,9 +219,15 @@ async def test_what_is_no_answer_is_a_failure_that_says_so(garbage: Any, caplog:
 
 
 @pytest.mark.parametrize(
-    "answer", [Answer("unheard.of"), Answer("charge.confirmed", {1}), Answer("_cancel"), Answer("")]
+    "answer",
+    [
+        ReconcileResult("unheard.of"),
+        ReconcileResult("charge.confirmed", {1}),
+        ReconcileResult("_cancel"),
+        ReconcileResult(""),
+    ],
 )
-async def test_an_answer_that_the_chart_or_the_driver_refuses_is_a_failure(answer: Answer) -> None:
+async def test_an_answer_that_the_chart_or_the_driver_refuses_is_a_failure(answer: ReconcileResult) -> None:
     """It is tried again later, and nothing was written."""
     clock = VirtualClock()
     asked = Asked(clock, answer)
@@ -237,7 +243,7 @@ async def test_an_answer_that_the_chart_or_the_driver_refuses_is_a_failure(answe
 async def test_an_answer_that_is_already_true_is_fine() -> None:
     """The chart says so: `waved: {}`."""
     clock = VirtualClock()
-    asked = Asked(clock, Answer("waved"))
+    asked = Asked(clock, ReconcileResult("waved"))
     chart = orders(asked.look)
     runtime = runtime_of(chart, clock)
     await created(runtime)
@@ -255,11 +261,11 @@ async def test_an_entity_that_went_on_meanwhile_does_not_get_the_answer() -> Non
     versions = []
 
     @chart.reconciler("slow", state="charge_pending", every="1m")
-    async def look(seen: Seen) -> Answer:
+    async def look(seen: ReconcileRequest) -> ReconcileResult:
         versions.append(seen.version)
         if seen.version == 1:
             await runtime.send("order/0", "touched")
-        return Answer("charge.confirmed")
+        return ReconcileResult("charge.confirmed")
 
     await created(runtime)
     async with reconciling(chart, runtime) as loops:
@@ -278,11 +284,11 @@ async def test_an_entity_that_another_runner_answered_otherwise_does_not_get_the
     runtime = runtime_of(chart, clock)
 
     @chart.reconciler("slow", state="charge_pending", every="1m")
-    async def look(seen: Seen) -> Answer | None:
+    async def look(seen: ReconcileRequest) -> ReconcileResult | None:
         if seen.version > 1:
             return None
         await runtime.submit("order/0", "touched", key=reconcile_key("slow", 1))
-        return Answer("charge.confirmed")
+        return ReconcileResult("charge.confirmed")
 
     await created(runtime)
     async with reconciling(chart, runtime) as loops:
@@ -359,7 +365,7 @@ async def test_what_is_desired_may_stand_deep_in_the_context() -> None:
 async def test_each_pass_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """One line with its numbers; entities are no part of it."""
     clock = VirtualClock()
-    chart = orders(Asked(clock, Answer("charge.confirmed")).look, rate=2)
+    chart = orders(Asked(clock, ReconcileResult("charge.confirmed")).look, rate=2)
     runtime = runtime_of(chart, clock)
     await created(runtime, 3)
     with caplog.at_level(logging.INFO, logger="interlock.reconcile"):

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import interlock
-from interlock import Answer, Seen
+from interlock import ReconcileRequest, ReconcileResult
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.limits import LEASE_MS
-from interlock.ports.admission import Pass
+from interlock.ports.admission import AdmissionPermit
 from interlock.ports.leases import Lease
-from interlock.ports.store import Page, Query
-from interlock.runtime.reconcile.runner import Reconciling
+from interlock.ports.store import EntityPage, EntityQuery
+from interlock.runtime.reconcile.runner import ReconcilerGroup
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
@@ -46,7 +46,7 @@ async def test_when_the_runner_dies_another_goes_on_once_its_lease_has_lapsed() 
     charts = [orders(first.look, every="1s"), orders(second.look, every="1s")]
     one, two = (runtime_of(each, clock, store) for each in charts)
     await created(one)
-    dying = Reconciling(one, tuple(charts[0].reconcilers.values()))
+    dying = ReconcilerGroup(one, tuple(charts[0].reconcilers.values()))
     await dying.start()
     await clock.advance()
     for task in dying._tasks:
@@ -111,10 +111,10 @@ async def test_an_answer_that_comes_after_the_lease_lapsed_is_not_given() -> Non
     clock, let = VirtualClock(), asyncio.Event()
     asked = Asked(clock)
 
-    async def look(seen: Seen) -> Answer:
+    async def look(seen: ReconcileRequest) -> ReconcileResult:
         await asked.look(seen)
         await let.wait()
-        return Answer("charge.confirmed")
+        return ReconcileResult("charge.confirmed")
 
     chart = orders(look)
     runtime = runtime_of(chart, clock)
@@ -133,7 +133,7 @@ async def test_who_was_in_hand_when_the_lease_was_lost_is_asked_about_again() ->
     clock, store = VirtualClock(), MemoryStore()
     asked = Asked(clock)
 
-    async def look(seen: Seen) -> None:
+    async def look(seen: ReconcileRequest) -> None:
         await asked.look(seen)
         if len(asked.seen) == 1:
             await asyncio.Event().wait()
@@ -161,7 +161,7 @@ async def test_a_list_that_cannot_be_had_is_asked_for_again() -> None:
 
         problems: list[Exception]
 
-        async def find(self, query: Query) -> Page:
+        async def find(self, query: EntityQuery) -> EntityPage:
             if self.problems:
                 raise self.problems.pop()
             return await super().find(query)
@@ -184,7 +184,7 @@ async def test_behind_a_door_that_drains_nobody_is_asked_about() -> None:
     class Shut:
         """A door that lets nobody in."""
 
-        def try_enter(self) -> Pass | None:
+        def try_enter(self) -> AdmissionPermit | None:
             """No."""
             return None
 
@@ -209,8 +209,8 @@ async def test_an_open_runtime_looks_after_what_rests_too_long(address: str, tmp
     """On the stores that keep leases, in real time."""
     url = store_or_skip() if address == "postgresql:" else address.format(tmp_path)
 
-    async def look(seen: Seen) -> Answer:
-        return Answer("charge.confirmed")
+    async def look(seen: ReconcileRequest) -> ReconcileResult:
+        return ReconcileResult("charge.confirmed")
 
     async with interlock.open(url, charts=[orders(look, every="20ms")]) as runtime:
         await runtime.create("order/1")
@@ -241,7 +241,7 @@ async def test_a_store_that_keeps_no_leases_is_refused() -> None:
 
     chart = orders(Asked(VirtualClock()).look)
     with pytest.raises(UnavailableError, match="keeps no leases"):
-        Reconciling(runtime_of(chart, VirtualClock(), Plain()), ())  # type: ignore[arg-type]  # the point
+        ReconcilerGroup(runtime_of(chart, VirtualClock(), Plain()), ())  # type: ignore[arg-type]  # the point
 
 
 class Leaseless(MemoryStore):
@@ -289,7 +289,7 @@ def test_two_reconcilers_of_one_name_are_refused() -> None:
         interlock.open("memory:", charts=charts)
 
 
-async def _fine(seen: Seen) -> None:
+async def _fine(seen: ReconcileRequest) -> None:
     """A function that has nothing to say."""
 
 

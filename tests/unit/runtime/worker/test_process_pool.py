@@ -15,9 +15,9 @@ import interlock
 from interlock.effects.handlers import Attempt
 from interlock.effects.retry import HandlerFailed
 from interlock.errors import UsageError
-from interlock.runtime.worker.process_heartbeats import Beats, telling
-from interlock.runtime.worker.process_pool import Processes, address_of
-from interlock.runtime.worker.running_attempts import Holds, held
+from interlock.runtime.worker.process_heartbeats import HeartbeatListener, heartbeat_sender
+from interlock.runtime.worker.process_pool import ProcessPool, address_of
+from interlock.runtime.worker.running_attempts import RunningAttempts, attempt_connection
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.runtime import busy
 
@@ -59,9 +59,9 @@ states:
 
 
 @pytest.fixture
-async def processes() -> AsyncIterator[Processes]:
+async def processes() -> AsyncIterator[ProcessPool]:
     """Processes that end with the test."""
-    found = Processes()
+    found = ProcessPool()
     yield found
     await found.close()
 
@@ -86,7 +86,7 @@ async def test_a_busy_handler_runs_in_another_process_and_its_result_comes_back(
     assert context["pid"] not in (0, os.getpid())
 
 
-async def test_errors_come_back_as_what_they_say(processes: Processes) -> None:
+async def test_errors_come_back_as_what_they_say(processes: ProcessPool) -> None:
     """Refused: not done. Anything else, and what cannot be kept: perhaps done."""
     answers = []
     for function in (busy.refused, busy.lost, busy.garbage, busy.leaves, busy.interrupts):
@@ -98,7 +98,7 @@ async def test_errors_come_back_as_what_they_say(processes: Processes) -> None:
     assert [("SystemExit", "unknown"), ("KeyboardInterrupt", "unknown")] == answers[3:]
 
 
-async def test_a_process_that_dies_has_its_attempt_run_again(processes: Processes, tmp_path: Path) -> None:
+async def test_a_process_that_dies_has_its_attempt_run_again(processes: ProcessPool, tmp_path: Path) -> None:
     """Under the same key: kill -9 in the middle of it."""
     answer = await asyncio.wait_for(
         processes.run(busy.killed_once, attempt(mark=str(tmp_path / "m"))), PATIENCE_SECONDS
@@ -109,7 +109,7 @@ async def test_a_process_that_dies_has_its_attempt_run_again(processes: Processe
 
 async def test_processes_that_never_began_are_closed_without_ado() -> None:
     """No handler was busy."""
-    await Processes().close()
+    await ProcessPool().close()
 
 
 def test_a_function_that_no_other_process_finds_is_refused() -> None:
@@ -171,7 +171,7 @@ async def test_a_busy_handler_whose_tries_are_spent_has_failed(tmp_path: Path) -
     assert not mark.exists() or not _is_alive(int(mark.read_text(encoding="utf-8")))
 
 
-async def test_an_attempt_that_is_given_up_takes_no_other_with_it(processes: Processes, tmp_path: Path) -> None:
+async def test_an_attempt_that_is_given_up_takes_no_other_with_it(processes: ProcessPool, tmp_path: Path) -> None:
     """Its own process is killed and replaced; the others go on, and what comes later is done."""
     mark = tmp_path / "m"
     spinning = asyncio.ensure_future(processes.run(busy.spins, attempt(mark=str(mark))))
@@ -187,7 +187,7 @@ async def test_an_attempt_that_is_given_up_takes_no_other_with_it(processes: Pro
 
 
 async def test_an_attempt_that_was_given_up_before_a_process_took_it_up_never_begins(
-    processes: Processes, tmp_path: Path
+    processes: ProcessPool, tmp_path: Path
 ) -> None:
     """Cancelled in the moment it is asked for; the processes that begin then are for others."""
     marks = [tmp_path / str(each) for each in range(4)]
@@ -204,7 +204,7 @@ async def test_an_attempt_that_was_given_up_before_a_process_took_it_up_never_be
 
 async def test_a_process_does_not_begin_what_nobody_waits_for() -> None:
     """Unknown numbers, numbers that are over, garbage, and a loop that is gone: the answer is no."""
-    holds = Holds("t")
+    holds = RunningAttempts("t")
     try:
         with holds.wanted(7):
             asked = [await asyncio.to_thread(_asked, holds.address, number) for number in (7, 8)]
@@ -222,7 +222,7 @@ async def test_a_process_does_not_begin_what_nobody_waits_for() -> None:
 
 
 def _asked(address: str, number: int) -> bool:
-    with held(address, number) as wanted:
+    with attempt_connection(address, number) as wanted:
         return wanted
 
 
@@ -236,19 +236,19 @@ def _is_alive(pid: int) -> bool:
 
 async def test_what_strangers_send_is_not_heard() -> None:
     """Garbage, numbers of nobody, and what comes after the end: dropped, and the next is heard."""
-    beats, told = Beats("t"), list[object]()
+    beats, told = HeartbeatListener("t"), list[object]()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
         try:
             with beats.heard(told.append) as number:
                 for text in (b"", b"\xff", b"[1]", b"[77,3]", b'["x",3]', b"[%d,3]" % number):
                     stranger.sendto(text, beats.address)
-            with telling(beats.address, number) as tell:
+            with heartbeat_sender(beats.address, number) as tell:
                 tell("late")
-            with beats.heard(None), telling(beats.address, 9) as nobody:
+            with beats.heard(None), heartbeat_sender(beats.address, 9) as nobody:
                 nobody("listens")
         finally:
             beats.close()
-    with telling(beats.address, 1) as gone:
+    with heartbeat_sender(beats.address, 1) as gone:
         gone("nobody is there")
 
     assert [3] == told

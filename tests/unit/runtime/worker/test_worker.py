@@ -16,7 +16,7 @@ from interlock.effects.handlers import Attempt
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.limits import ATTEMPTS_MAX, LOOK_MS_MAX
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.children import child_entity
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
@@ -284,7 +284,7 @@ async def machines(clock: VirtualClock) -> AsyncIterator[Runtime]:
 
 
 async def _child(runtime: Runtime) -> str:
-    page = await runtime.list(interlock.Query(kind="network"))
+    page = await runtime.list(interlock.EntityQuery(kind="network"))
     return page.rows[-1].entity
 
 
@@ -344,13 +344,13 @@ async def test_a_missing_chart_of_a_child_is_no_failure() -> None:
     async with worked(store, clock, VM, NETWORK) as both:
         await clock.advance(2_000)
 
-        assert 1 == len((await both.list(interlock.Query(kind="network"))).rows)
+        assert 1 == len((await both.list(interlock.EntityQuery(kind="network"))).rows)
 
 
 @asynccontextmanager
 async def worked(store: MemoryStore, clock: VirtualClock, *charts: str) -> AsyncIterator[Runtime]:
     """A process with some charts that works on a store which outlives it."""
-    runtime = Runtime(store, Charts(interlock.loads(text).kernel for text in charts), clock)
+    runtime = Runtime(store, ChartRegistry(interlock.loads(text).kernel for text in charts), clock)
     worker = Worker(runtime, {})
     await worker.start()
     try:

@@ -10,9 +10,9 @@ import pytest
 import interlock
 from interlock import Runtime
 from interlock.effects.handlers import Attempt, Handler
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkQuery
-from interlock.runtime.chart_registry import Charts
+from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.worker.worker import Worker
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
@@ -82,7 +82,7 @@ class Shared:
 
     def idle(self, *charts: str) -> Runtime:
         """A process with some charts that performs nothing."""
-        return Runtime(self.store, Charts(interlock.loads(text).kernel for text in charts), self.clock)
+        return Runtime(self.store, ChartRegistry(interlock.loads(text).kernel for text in charts), self.clock)
 
     @asynccontextmanager
     async def working(self, *charts: str, **handlers: Handler) -> AsyncIterator[Runtime]:
@@ -136,7 +136,7 @@ async def test_the_answer_of_a_child_waits_for_a_process_that_has_both_charts(he
     async with shared.working(PARENT, CHILD) as both:
         await both.create("vm/1")
         await shared.clock.advance(1_000)
-    (child,) = (await shared.store.find(Query(kind="network"))).rows
+    (child,) = (await shared.store.find(EntityQuery(kind="network"))).rows
     await shared.idle(CHILD).send(child.entity, "made")
     async with shared.working(here):
         await shared.clock.advance(3_000)

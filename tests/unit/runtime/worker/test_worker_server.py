@@ -225,6 +225,6 @@ async def test_a_child_hears_its_parent_in_order_and_answers(url: str) -> None:
             await runtime.send("vm/1", "poke")
         await reached(runtime, "vm/1", "up")
         await nothing_is_left(runtime)
-        (child,) = (await runtime.list(interlock.Query(kind="network"))).rows
+        (child,) = (await runtime.list(interlock.EntityQuery(kind="network"))).rows
 
         assert ("done", 3) == (child.ended, (await runtime.state(child.entity)).context["pokes"])

@@ -12,7 +12,7 @@ import pytest
 from interlock.errors import UnavailableError, UsageError
 from interlock.shm.lifecycle.drain import Participant, _Deaths
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.permits import Phase, PlainDoor
+from interlock.shm.memory.permits import Phase, PlainPermitCounter
 from interlock.shm.memory.region import STATE, Region
 from interlock.shm.memory.words import Words
 from tests.support.eventually import PATIENCE_SECONDS
@@ -354,7 +354,7 @@ def test_an_enter_that_is_refused_in_passing_closes_what_it_hid(shared: Region) 
         other.drain(timeout=0)
         drained.append(other.phase)
 
-    door = PlainDoor(
+    door = PlainPermitCounter(
         Hooked(shared.words, drain),  # type: ignore[arg-type]  # what it lacks is looked up in the words
         STATE,
         shared.slot_line(life.slot),

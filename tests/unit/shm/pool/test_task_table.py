@@ -26,8 +26,8 @@ from interlock.shm.pool.layout import (
     TOO_LARGE,
     Shape,
 )
-from interlock.shm.pool.task_table import Slab, open_slab
-from interlock.shm.pool.task_table_plain import PlainSlab
+from interlock.shm.pool.task_table import TaskTable, open_task_table
+from interlock.shm.pool.task_table_plain import PlainTaskTable
 from interlock.shm.queue.deque import DEQUE_HEAD, PlainDeque
 from interlock.shm.queue.ring import LINE
 from tests.unit.shm.queues import working_modes
@@ -45,10 +45,10 @@ def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 @pytest.fixture
-def seats(region: Region) -> list[Slab]:
+def seats(region: Region) -> list[TaskTable]:
     """The slab as each of three seats has it."""
     offset = region.area("slab", SHAPE.bytes)
-    return [open_slab(region, offset, SHAPE, seat) for seat in range(SHAPE.seats)]
+    return [open_task_table(region, offset, SHAPE, seat) for seat in range(SHAPE.seats)]
 
 
 def line(region: Region, seat: int) -> int:
@@ -56,7 +56,7 @@ def line(region: Region, seat: int) -> int:
     return region.area("slab", SHAPE.bytes) + SHAPE.seats_at + seat * LINE
 
 
-def run_all(seat: Slab) -> list[bytes]:
+def run_all(seat: TaskTable) -> list[bytes]:
     """Runs everything that waits, as an echo."""
     payloads = []
     while (task := seat.take()) > 0:
@@ -67,7 +67,7 @@ def run_all(seat: Slab) -> list[bytes]:
     return payloads
 
 
-def test_a_task_goes_its_way_once(seats: list[Slab]) -> None:
+def test_a_task_goes_its_way_once(seats: list[TaskTable]) -> None:
     """Submitted, claimed by a thief, done, read, free; and no step of it twice."""
     owner, worker, other = seats
     task = owner.submit(b"work", 0, False)
@@ -88,7 +88,7 @@ def test_a_task_goes_its_way_once(seats: list[Slab]) -> None:
     assert [] == owner.ended()
 
 
-def test_ids_are_never_used_twice(seats: list[Slab]) -> None:
+def test_ids_are_never_used_twice(seats: list[TaskTable]) -> None:
     """A cell's next task has the next generation, so a stale id names nothing."""
     owner, worker, _ = seats
     known = set()
@@ -104,7 +104,7 @@ def test_ids_are_never_used_twice(seats: list[Slab]) -> None:
     assert 0 not in known
 
 
-def test_room_is_each_seats_own(seats: list[Slab]) -> None:
+def test_room_is_each_seats_own(seats: list[TaskTable]) -> None:
     """A full range refuses, whatever room others have; what does not fit changes nothing."""
     owner, worker, _ = seats
     assert TOO_LARGE == owner.submit(b"x" * 65, 0, False)
@@ -116,7 +116,7 @@ def test_room_is_each_seats_own(seats: list[Slab]) -> None:
     assert 1 == worker.finish(task, DONE, b"")
 
 
-def test_a_detached_task_is_free_when_it_ends(seats: list[Slab]) -> None:
+def test_a_detached_task_is_free_when_it_ends(seats: list[TaskTable]) -> None:
     """Nobody awaits it, so nobody needs to release it."""
     owner, worker, _ = seats
     for _ in range(3 * SHAPE.range):
@@ -128,7 +128,7 @@ def test_a_detached_task_is_free_when_it_ends(seats: list[Slab]) -> None:
     assert [] == owner.ended()
 
 
-def test_urgent_tasks_go_first_and_the_others_are_not_forgotten(seats: list[Slab]) -> None:
+def test_urgent_tasks_go_first_and_the_others_are_not_forgotten(seats: list[TaskTable]) -> None:
     """Priority 0 before 1, except for one that was passed over eight times."""
     owner, worker, _ = seats
     patient = owner.submit(b"patient", 1, True)
@@ -142,7 +142,7 @@ def test_urgent_tasks_go_first_and_the_others_are_not_forgotten(seats: list[Slab
     assert patient not in taken[:-1]
 
 
-def test_an_owner_takes_its_newest_and_thieves_its_oldest(seats: list[Slab]) -> None:
+def test_an_owner_takes_its_newest_and_thieves_its_oldest(seats: list[TaskTable]) -> None:
     """As a deque does."""
     owner, worker, _ = seats
     first, second, third = (owner.submit(bytes([number]), 0, True) for number in range(3))
@@ -150,7 +150,7 @@ def test_an_owner_takes_its_newest_and_thieves_its_oldest(seats: list[Slab]) -> 
     assert [third, first, second, 0] == [owner.take(), worker.take(), owner.take(), owner.take()]
 
 
-def test_a_dead_workers_task_runs_again(seats: list[Slab]) -> None:
+def test_a_dead_workers_task_runs_again(seats: list[TaskTable]) -> None:
     """Claimed, then dead: whoever reaps lists it on its own deque."""
     owner, worker, other = seats
     task = owner.submit(b"work", 1, False)
@@ -162,7 +162,7 @@ def test_a_dead_workers_task_runs_again(seats: list[Slab]) -> None:
     assert [(task, DONE, b"work")] == owner.ended()
 
 
-def test_a_task_that_takes_its_workers_with_it_is_given_up(seats: list[Slab]) -> None:
+def test_a_task_that_takes_its_workers_with_it_is_given_up(seats: list[TaskTable]) -> None:
     """After `claims_max` claims it is ended, as poisoned."""
     owner, worker, other = seats
     task = owner.submit(b"poison", 0, False)
@@ -176,7 +176,7 @@ def test_a_task_that_takes_its_workers_with_it_is_given_up(seats: list[Slab]) ->
     assert owner.release(task)
 
 
-def test_an_id_in_a_dead_hand_is_found(region: Region, seats: list[Slab]) -> None:
+def test_an_id_in_a_dead_hand_is_found(region: Region, seats: list[TaskTable]) -> None:
     """A thief killed between the deque and the claim: the task is QUEUED in a live range and listed nowhere else."""
     owner, worker, other = seats
     task = owner.submit(b"work", 0, False)
@@ -190,7 +190,7 @@ def test_an_id_in_a_dead_hand_is_found(region: Region, seats: list[Slab]) -> Non
     assert 0 == region.words.load(line(region, 1) + HAND)
 
 
-def test_a_task_that_was_never_listed_is_found(region: Region, seats: list[Slab]) -> None:
+def test_a_task_that_was_never_listed_is_found(region: Region, seats: list[TaskTable]) -> None:
     """A submitter killed between the task's word and its push: the sweep of its range lists it."""
     owner, worker, _ = seats
     worker.submit(b"unlisted", 1, True)
@@ -202,7 +202,7 @@ def test_a_task_that_was_never_listed_is_found(region: Region, seats: list[Slab]
     assert [b"unlisted"] == run_all(owner)
 
 
-def test_a_pop_cut_short_hides_nothing(region: Region, seats: list[Slab]) -> None:
+def test_a_pop_cut_short_hides_nothing(region: Region, seats: list[TaskTable]) -> None:
     """An owner killed after lowering bottom: the hand has the id, and the deque is sound again."""
     owner, worker, _ = seats
     task = worker.submit(b"last", 0, True)
@@ -216,7 +216,7 @@ def test_a_pop_cut_short_hides_nothing(region: Region, seats: list[Slab]) -> Non
     assert again == worker.take()
 
 
-def test_a_newcomer_finds_what_a_pop_cut_short_hid(region: Region, seats: list[Slab]) -> None:
+def test_a_newcomer_finds_what_a_pop_cut_short_hid(region: Region, seats: list[TaskTable]) -> None:
     """It mends its deque before it lists on it: what it lists must not be below the top."""
     owner, worker, _ = seats
     hidden = worker.submit(b"hidden", 0, True)
@@ -234,7 +234,7 @@ def test_a_reaper_killed_before_it_lists_a_task_has_it_in_its_hand(
 ) -> None:
     """Who reaps may be killed too: the next reaper finds the task there. (The C core does the same, in one call.)"""
     offset, memory = region.area("slab", SHAPE.bytes), memoryview(region.buffer)
-    owner, worker, reaper = (PlainSlab(region.words, memory, offset, SHAPE, seat) for seat in range(3))
+    owner, worker, reaper = (PlainTaskTable(region.words, memory, offset, SHAPE, seat) for seat in range(3))
     task = owner.submit(b"work", 0, False)
     assert task == worker.take()
 
@@ -252,7 +252,7 @@ def test_a_reaper_killed_before_it_lists_a_task_has_it_in_its_hand(
     assert [b"work"] == run_all(owner)
 
 
-def test_a_dead_seats_deque_is_emptied_onto_the_reapers(seats: list[Slab]) -> None:
+def test_a_dead_seats_deque_is_emptied_onto_the_reapers(seats: list[TaskTable]) -> None:
     """Also what it had listed for others after reaping them."""
     owner, worker, other = seats
     far = owner.submit(b"far", 0, False)
@@ -266,7 +266,7 @@ def test_a_dead_seats_deque_is_emptied_onto_the_reapers(seats: list[Slab]) -> No
     assert 0 == worker.take()
 
 
-def test_an_id_that_is_listed_twice_runs_once(seats: list[Slab]) -> None:
+def test_an_id_that_is_listed_twice_runs_once(seats: list[TaskTable]) -> None:
     """Reaping a living seat by mistake costs an id, never a second run."""
     owner, worker, other = seats
     owner.submit(b"work", 0, False)
@@ -275,7 +275,7 @@ def test_an_id_that_is_listed_twice_runs_once(seats: list[Slab]) -> None:
     assert [b"work"] == run_all(worker) + run_all(other) + run_all(owner)
 
 
-def test_results_nobody_will_read_are_freed(seats: list[Slab]) -> None:
+def test_results_nobody_will_read_are_freed(seats: list[TaskTable]) -> None:
     """A submitter that died leaves ended tasks; its seat's next owner starts with an empty range."""
     owner, worker, other = seats
     for _ in range(SHAPE.range):
@@ -288,7 +288,7 @@ def test_results_nobody_will_read_are_freed(seats: list[Slab]) -> None:
     assert owner.submit(b"", 0, False)
 
 
-def test_a_newcomer_reaps_its_own_seat(region: Region, seats: list[Slab]) -> None:
+def test_a_newcomer_reaps_its_own_seat(region: Region, seats: list[TaskTable]) -> None:
     """The one before died with one claimed and one listed: both run, and the mark is gone."""
     owner, worker, _ = seats
     region.words.store(line(region, 1) + TAKEN, 1)
@@ -306,7 +306,7 @@ def test_a_reaper_with_full_deques_is_asked_again(region: Region) -> None:
     shape = Shape(seats=2, priorities=1, range=4, payload_max=0, result_max=0, claims_max=3)
     assert 8 == shape.capacity
     offset = region.area("small", shape.bytes)
-    owner, worker = (open_slab(region, offset, shape, seat) for seat in range(2))
+    owner, worker = (open_task_table(region, offset, shape, seat) for seat in range(2))
     mine = [owner.submit(b"", 0, True) for _ in range(4)]
     assert all(mine)
     for _ in range(4):  # doubled ids: an honest deque cannot be this full
@@ -331,9 +331,9 @@ def test_the_core_and_the_fallback_are_one_slab(acts: list[tuple[str, int, int]]
     shape = Shape(seats=2, priorities=2, range=3, payload_max=64, result_max=64, claims_max=2)
     with Region.create(slots=1) as region:
         left, right = (region.area(side, shape.bytes) for side in ("left", "right"))
-        core = [open_slab(region, left, shape, seat) for seat in range(2)]
+        core = [open_task_table(region, left, shape, seat) for seat in range(2)]
         memory = memoryview(region.buffer)
-        plain = [PlainSlab(region.words, memory, right, shape, seat) for seat in range(2)]
+        plain = [PlainTaskTable(region.words, memory, right, shape, seat) for seat in range(2)]
         claimed: list[tuple[int, int]] = []
         known: list[int] = [0]
         for act, seat, number in acts:
@@ -356,7 +356,7 @@ def test_the_core_and_the_fallback_are_one_slab(acts: list[tuple[str, int, int]]
             _both(core[seat], plain[seat], "waiting")
 
 
-def _both(core: Slab, plain: Slab, method: str, *arguments: object) -> Any:
+def _both(core: TaskTable, plain: TaskTable, method: str, *arguments: object) -> Any:
     answers = [getattr(slab, method)(*arguments) for slab in (core, plain)]
     assert answers[0] == answers[1], (method, arguments)
     return answers[0]
@@ -383,7 +383,7 @@ def test_numbers_that_cannot_be_are_refused(region: Region) -> None:
     assert "slab.shape" == caught.value.code
 
 
-def test_ids_of_no_task_are_no_harm(region: Region, seats: list[Slab]) -> None:
+def test_ids_of_no_task_are_no_harm(region: Region, seats: list[TaskTable]) -> None:
     """Out of range, of generation 0, or of bytes that no submit wrote."""
     owner = seats[0]
     nonsense: list[Callable[[int], object]] = [owner.state, owner.payload, owner.release, owner.detached]

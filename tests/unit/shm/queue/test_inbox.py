@@ -17,7 +17,7 @@ from interlock.errors import ConflictError, CorruptionError, UnavailableError, U
 from interlock.shm.memory.region import Region
 from interlock.shm.queue.inbox import Inbox
 from interlock.shm.queue.inbox_rings import SKIPS_MAX, Batch
-from interlock.shm.queue.notifier import EventBell
+from interlock.shm.queue.notifier import EventNotifier
 from interlock.shm.queue.ring import LANE_HEAD, LINE, Producer
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.queues import EVENTFD_MAX, forked, killed, refused, rings, taken, working_modes
@@ -107,7 +107,7 @@ def test_no_level_waits_for_ever(quick: Region) -> None:
 def test_a_producer_rings_only_who_sleeps(quick: Region) -> None:
     """While the consumer is awake nobody pays for a bell; and an eventfd is rung without asking the bell."""
 
-    class Unasked(EventBell):
+    class Unasked(EventNotifier):
         def ring(self) -> None:
             raise AssertionError("it has been rung")
 
@@ -137,7 +137,7 @@ def test_a_push_with_a_full_bell_is_a_push(quick: Region) -> None:
     """It has been rung already; nobody waits for room in it."""
     with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
         bell = inbox.doorbell
-        assert isinstance(bell, EventBell)
+        assert isinstance(bell, EventNotifier)
         os.eventfd_write(bell.fd, EVENTFD_MAX)
         quick.words.store(inbox._asleep, 1)
 
@@ -150,7 +150,7 @@ def test_a_push_after_the_bell_was_closed_touches_no_other_file(quick: Region, t
     """The number of its descriptor may be another file's by then; the push says that the bell is closed."""
     with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
         bell = inbox.doorbell
-        assert isinstance(bell, EventBell)
+        assert isinstance(bell, EventNotifier)
         number = bell.fd
         quick.words.store(inbox._asleep, 1)
         bell.close()
@@ -328,8 +328,8 @@ def test_an_eventfd_comes_with_its_descriptor() -> None:
         with refused("inbox.bell_missing"):
             Inbox(other)
         bell = inbox.doorbell
-        assert isinstance(bell, EventBell)
-        with Inbox(other, doorbell=EventBell(bell.fd)) as theirs, theirs.producer() as producer:
+        assert isinstance(bell, EventNotifier)
+        with Inbox(other, doorbell=EventNotifier(bell.fd)) as theirs, theirs.producer() as producer:
             assert not inbox.wait(0)
             region.words.store(inbox._asleep, 1)
             producer.push(b"ring")

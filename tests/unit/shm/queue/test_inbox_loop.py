@@ -15,7 +15,7 @@ from interlock.shm.memory.region import Region
 from interlock.shm.queue import inbox as inbox_module
 from interlock.shm.queue import loop_wait
 from interlock.shm.queue.inbox import Inbox
-from interlock.shm.queue.notifier import EventBell, SocketBell, WaiterBell
+from interlock.shm.queue.notifier import EventNotifier, SocketNotifier, WaiterNotifier
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.queues import asleep, forked, killed, refused, rings, taken, until
 
@@ -24,7 +24,7 @@ from tests.unit.shm.queues import asleep, forked, killed, refused, rings, taken,
 def test_the_event_loop_is_woken_by_another_thread_and_process(quick: Region, doorbell: str) -> None:
     """Every kind of bell reaches a loop that sleeps; nothing is lost between looking and sleeping."""
     inbox = Inbox(quick, producers=2, doorbell=doorbell)  # type: ignore[arg-type]  # parametrised
-    kinds = {"socket": SocketBell, "waiter": WaiterBell, "eventfd": EventBell}
+    kinds = {"socket": SocketNotifier, "waiter": WaiterNotifier, "eventfd": EventNotifier}
     assert isinstance(inbox.doorbell, kinds[doorbell])
     count = 300
 
@@ -82,7 +82,7 @@ async def test_a_published_message_without_a_ring_is_found_soon(quick: Region) -
     """A producer killed between publishing and ringing silences nobody: the consumer looks four times a second."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
 
-        class Mute(EventBell):
+        class Mute(EventNotifier):
             def ring(self) -> None:
                 pass
 
@@ -148,7 +148,7 @@ async def test_a_wake_up_costs_one_ring_and_one_reading(quick: Region, monkeypat
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
     with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
         bell, found = inbox.doorbell, list[int]()
-        assert isinstance(bell, EventBell)
+        assert isinstance(bell, EventNotifier)
         stream = inbox.batches()
         inbox.take()  # becomes the consumer, which reads the bell once
         monkeypatch.setattr(bell, "clear", lambda: found.append(rings(bell)))

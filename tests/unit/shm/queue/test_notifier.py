@@ -12,12 +12,12 @@ import pytest
 
 from interlock.errors import UsageError
 from interlock.shm.memory.region import Region
-from interlock.shm.queue.notifier import Doorbell, EventBell, SocketBell, WaiterBell
+from interlock.shm.queue.notifier import EventNotifier, Notifier, SocketNotifier, WaiterNotifier
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.queues import forked, killed
 
 
-def rung(bell: Doorbell, timeout: float = 0.0) -> bool:
+def rung(bell: Notifier, timeout: float = 0.0) -> bool:
     """Whether the listener's descriptor is readable."""
     poll = select.poll()
     poll.register(bell.listen(), select.POLLIN)
@@ -25,26 +25,26 @@ def rung(bell: Doorbell, timeout: float = 0.0) -> bool:
 
 
 @pytest.fixture(params=["eventfd", "socket", "waiter"])
-def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Doorbell, Doorbell]]:
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Notifier, Notifier]]:
     """The two ends of each kind of bell: the listener's and a ringer's."""
     with Region.create(slots=1) as region:
         offset = region.area("rings", 64)
-        listener: Doorbell
-        ringer: Doorbell
+        listener: Notifier
+        ringer: Notifier
         match request.param:
             case "eventfd":
-                listener = EventBell()
-                ringer = EventBell(listener.fd)
+                listener = EventNotifier()
+                ringer = EventNotifier(listener.fd)
             case "socket":
-                listener, ringer = SocketBell(tmp_path, "b"), SocketBell(tmp_path, "b")
+                listener, ringer = SocketNotifier(tmp_path, "b"), SocketNotifier(tmp_path, "b")
             case _:
-                listener, ringer = WaiterBell(region.words, offset), WaiterBell(region.words, offset)
+                listener, ringer = WaiterNotifier(region.words, offset), WaiterNotifier(region.words, offset)
         yield listener, ringer
         ringer.close()
         listener.close()
 
 
-def test_a_ring_is_heard_until_it_is_cleared(pair: tuple[Doorbell, Doorbell]) -> None:
+def test_a_ring_is_heard_until_it_is_cleared(pair: tuple[Notifier, Notifier]) -> None:
     """Readable after a ring, not before, not after clearing."""
     listener, ringer = pair
     assert not rung(listener)
@@ -56,20 +56,20 @@ def test_a_ring_is_heard_until_it_is_cleared(pair: tuple[Doorbell, Doorbell]) ->
     assert not rung(listener)
 
 
-def test_rings_without_number_never_wait(pair: tuple[Doorbell, Doorbell]) -> None:
+def test_rings_without_number_never_wait(pair: tuple[Notifier, Notifier]) -> None:
     """A full bell has been rung already; one clear takes all of it back."""
     listener, ringer = pair
     listener.listen()
     for _ in range(5_000):
         ringer.ring()
     assert rung(listener, PATIENCE_SECONDS)
-    if not isinstance(listener, WaiterBell):  # its thread may still pass one on
+    if not isinstance(listener, WaiterNotifier):  # its thread may still pass one on
         listener.clear()
 
         assert not rung(listener)
 
 
-def test_a_ring_without_a_listener_is_no_error(pair: tuple[Doorbell, Doorbell]) -> None:
+def test_a_ring_without_a_listener_is_no_error(pair: tuple[Notifier, Notifier]) -> None:
     """Producers may come before the consumer, and stay after it."""
     listener, ringer = pair
     ringer.ring()
@@ -79,7 +79,7 @@ def test_a_ring_without_a_listener_is_no_error(pair: tuple[Doorbell, Doorbell]) 
     ringer.ring()
 
 
-def test_closing_twice_is_harmless(pair: tuple[Doorbell, Doorbell]) -> None:
+def test_closing_twice_is_harmless(pair: tuple[Notifier, Notifier]) -> None:
     """Also for the end that never listened."""
     for bell in (*pair, *pair):
         bell.close()
@@ -87,11 +87,11 @@ def test_closing_twice_is_harmless(pair: tuple[Doorbell, Doorbell]) -> None:
 
 def test_a_new_listener_replaces_one_that_was_killed(tmp_path: Path) -> None:
     """The socket of the dead stands in the way of nobody; ringers need not notice."""
-    ringer = SocketBell(tmp_path, "b")
+    ringer = SocketNotifier(tmp_path, "b")
     reader, writer = os.pipe()
 
-    def listening() -> SocketBell:
-        bell = SocketBell(tmp_path, "b")
+    def listening() -> SocketNotifier:
+        bell = SocketNotifier(tmp_path, "b")
         bell.listen()
         os.write(writer, b"!")
         return bell
@@ -100,7 +100,7 @@ def test_a_new_listener_replaces_one_that_was_killed(tmp_path: Path) -> None:
     os.read(reader, 1)
     killed(child)
     ringer.ring()
-    listener = SocketBell(tmp_path, "b")
+    listener = SocketNotifier(tmp_path, "b")
     assert not rung(listener)
     ringer.ring()
 
@@ -116,7 +116,7 @@ def test_a_socket_may_stand_deep_in_the_file_system(tmp_path: Path) -> None:
     """The address of a socket has room for 107 bytes; the path may be longer."""
     folder = tmp_path / ("d" * 100) / ("e" * 100)
     folder.mkdir(parents=True)
-    listener, ringer = SocketBell(folder, "b"), SocketBell(folder, "b")
+    listener, ringer = SocketNotifier(folder, "b"), SocketNotifier(folder, "b")
     listener.listen()
 
     ringer.ring()
@@ -129,10 +129,10 @@ def test_a_socket_may_stand_deep_in_the_file_system(tmp_path: Path) -> None:
 def test_an_eventfd_travels_through_a_socket() -> None:
     """`send_fds` carries the bell; the received descriptor stays the receiver's own."""
     left, right = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener = EventBell()
+    listener = EventNotifier()
     socket.send_fds(left, [b"bell"], [listener.fd])
     _, descriptors, _, _ = socket.recv_fds(right, 16, 1)
-    ringer = EventBell(descriptors[0])
+    ringer = EventNotifier(descriptors[0])
     os.close(descriptors[0])
 
     ringer.ring()
@@ -147,7 +147,7 @@ def test_a_descriptor_that_is_no_eventfd_is_refused() -> None:
     reader, writer = os.pipe()
     for descriptor in (reader, writer, 9_999):
         with pytest.raises(UsageError) as caught:
-            EventBell(descriptor)
+            EventNotifier(descriptor)
 
         assert "bell.descriptor" == caught.value.code
     os.close(reader)
@@ -157,7 +157,7 @@ def test_a_descriptor_that_is_no_eventfd_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["eventfd", "socket"])
 def test_a_closed_bell_says_so(kind: str, tmp_path: Path) -> None:
     """Instead of ringing whoever got the descriptor's number next."""
-    bell: Doorbell = EventBell() if kind == "eventfd" else SocketBell(tmp_path, "b")
+    bell: Notifier = EventNotifier() if kind == "eventfd" else SocketNotifier(tmp_path, "b")
     bell.close()
 
     with pytest.raises(UsageError) as caught:

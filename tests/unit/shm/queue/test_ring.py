@@ -18,11 +18,11 @@ from interlock.shm.queue.ring import (
     PUSHED,
     PUSHED_RING,
     TOO_LARGE,
-    Lane,
-    PlainLane,
-    lane_bytes,
-    open_lane,
+    PlainRing,
+    Ring,
+    open_ring,
     payload_bytes_max,
+    ring_bytes,
 )
 from tests.unit.shm.queues import working_modes
 
@@ -37,11 +37,11 @@ def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         yield made
 
 
-def lane_of(region: Region, ring: int = RING) -> tuple[Lane, int, int]:
+def lane_of(region: Region, ring: int = RING) -> tuple[Ring, int, int]:
     """A fresh lane, its offset, and the offset of the asleep word."""
     asleep = region.area("asleep", LINE)
-    offset = region.area("lane", lane_bytes(ring))
-    return open_lane(region, offset, ring, asleep), offset, asleep
+    offset = region.area("lane", ring_bytes(ring))
+    return open_ring(region, offset, ring, asleep), offset, asleep
 
 
 def test_messages_come_out_whole_and_in_order(region: Region) -> None:
@@ -157,9 +157,9 @@ def test_the_core_and_the_fallback_are_one_lane(acts: list[bytes | int], produce
     """Either may push and the other pop: same answers, same bytes, against a queue of Python's own."""
     with Region.create(slots=1) as region:
         asleep = region.area("asleep", LINE)
-        offset = region.area("lane", lane_bytes(RING))
-        native = open_lane(region, offset, RING, asleep)
-        plain = PlainLane(region.words, memoryview(region.buffer), offset, RING, asleep)
+        offset = region.area("lane", ring_bytes(RING))
+        native = open_ring(region, offset, RING, asleep)
+        plain = PlainRing(region.words, memoryview(region.buffer), offset, RING, asleep)
         producer, consumer = (plain, native) if producer_is_plain else (native, plain)
         model: deque[bytes] = deque()
         for act in acts:

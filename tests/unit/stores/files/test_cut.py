@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore
@@ -46,7 +46,7 @@ async def test_a_damaged_entity_whose_name_was_cut_is_left_out_of_lists_by_its_f
         ("door", None),
         ("orders", None),
     ]
-    pages = [await other.find(Query(kind=kind, prefix=prefix)) for kind, prefix in asked]
+    pages = [await other.find(EntityQuery(kind=kind, prefix=prefix)) for kind, prefix in asked]
     kinds, names = await other.kinds(), await other.names()
     await other.close()
 
@@ -63,7 +63,7 @@ async def test_a_folder_of_a_cut_name_that_was_never_written_is_nobody(tmp_path:
         place.mkdir()
         for each in files:
             (place / each).touch()
-    page, kinds, names = await store.find(Query(kind="order")), await store.kinds(), await store.names()
+    page, kinds, names = await store.find(EntityQuery(kind="order")), await store.kinds(), await store.names()
     await store.close()
 
     assert ((), (), (), ()) == (page.rows, page.left_out, kinds, names)
@@ -90,7 +90,7 @@ async def test_an_entity_of_a_cut_name_that_is_just_being_begun_is_not_left_out(
     await store.append(step(1, "k1", entity=LONG))
     await store.close()
     other = FileStore(tmp_path / "store", fs=Beginning(place_of(tmp_path / "store", LONG)))
-    page = await other.find(Query(kind="order"))
+    page = await other.find(EntityQuery(kind="order"))
     await other.close()
 
     assert ([LONG], ()) == ([row.entity for row in page.rows], page.left_out)

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.errors import UnavailableError
 from interlock.ports.store import Appended, Duplicate, Loaded
-from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.journal.padding import BLANKS
 from tests.crash.life import ENTITY, journal_file, opened, step
@@ -27,7 +27,7 @@ def failing(fs: Simulated, name: str, *, fault: int = errno.EIO, skip: int = 0) 
     fs.watch = watch
 
 
-def begun(*, entries: int = 1) -> tuple[World, Simulated, Journals]:
+def begun(*, entries: int = 1) -> tuple[World, Simulated, DirectLayout]:
     """A store with an open handle and some entries."""
     world = World()
     fs = Simulated(world)
@@ -69,7 +69,7 @@ def test_poison_outlives_the_handle() -> None:
     """Closing the handle for want of descriptors forgets no failure."""
     world = World()
     fs = Simulated(world)
-    journals = Journals("store", fs, Settings(), count_max=1, shard_digits=0)
+    journals = DirectLayout("store", fs, Settings(), count_max=1, shard_digits=0)
     journals.append(step(1, "k1"))
     failing(fs, "fdatasync")
     with pytest.raises(UnavailableError):

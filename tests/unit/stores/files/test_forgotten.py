@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Forgotten, Refusal
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, KeyExpired, Refusal
 from interlock.stores.files.journal import recent_keys
 from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.names import directory_name, shard_name
@@ -61,7 +61,7 @@ async def test_an_unknown_key_from_a_time_that_is_forgotten_is_not_taken(store: 
     found = [await store.append(sent(ENTRIES + 1, "k1", each)) for each in (0, 1, 2)]
     behind = await store.append(sent(2, "k1", 1))
 
-    assert [Forgotten(ENTRIES, 2)] * 4 == [*found, behind]
+    assert [KeyExpired(ENTRIES, 2)] * 4 == [*found, behind]
     assert ENTRIES == len(await store.read(ENTITY))
 
 
@@ -103,7 +103,7 @@ async def test_it_is_known_after_another_start(store: FileStore, tmp_path: Path,
     found = await again.append(sent(ENTRIES + 1, "k1", 2)), await again.append(sent(ENTRIES + 1, "k1", 3))
     await again.close()
 
-    assert (Forgotten(ENTRIES, 2), Appended) == (found[0], type(found[1]))
+    assert (KeyExpired(ENTRIES, 2), Appended) == (found[0], type(found[1]))
 
 
 def test_a_lone_caller_hears_the_same() -> None:
@@ -114,7 +114,7 @@ def test_a_lone_caller_hears_the_same() -> None:
     old, new = (journals.append_at_once(sent(ENTRIES + 1, "k1", each)) for each in (2, 3))
     journals.close()
 
-    assert (Forgotten(ENTRIES, 2), Appended) == (old, type(new))
+    assert (KeyExpired(ENTRIES, 2), Appended) == (old, type(new))
 
 
 async def test_an_event_that_may_have_been_taken_is_rejected_and_told(tmp_path: Path) -> None:

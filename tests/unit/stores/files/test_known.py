@@ -9,7 +9,7 @@ import pytest
 
 from interlock.errors import CorruptionError, UnavailableError
 from interlock.ports.store import Duplicate, Loaded
-from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.direct_layout import DirectLayout
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated import Simulated
 from tests.unit.stores.files.journal.test_padding import ROOMY, filled
@@ -18,7 +18,7 @@ from tests.unit.stores.files.test_faults import failing
 ENTRIES = 5
 
 
-def asked(fs: Simulated, journals: Journals, key: str | None = None) -> tuple[object, list[str]]:
+def asked(fs: Simulated, journals: DirectLayout, key: str | None = None) -> tuple[object, list[str]]:
     """The answer, and the calls that it took."""
     before = len(fs.calls)
     return journals.load(ENTITY, key), fs.calls[before:]
@@ -106,7 +106,7 @@ def test_a_handle_that_has_only_read_asks_the_disk() -> None:
 
 
 @pytest.mark.parametrize("ask", [lambda journals: journals.load(ENTITY), lambda journals: journals.load(ENTITY, "k2")])
-def test_a_poisoned_entity_is_read_from_the_disk(ask: Callable[[Journals], object]) -> None:
+def test_a_poisoned_entity_is_read_from_the_disk(ask: Callable[[DirectLayout], object]) -> None:
     """What its handle knows may be more than the disk has."""
     _, fs, journals = filled(ENTRIES)
     failing(fs, "fdatasync")

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.ports.store import Append
-from interlock.ports.work import Settled
-from interlock.stores.files.direct_layout import Journals
+from interlock.ports.work import Settlement
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.names import directory_name
 from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS
 from tests.crash.life import ENTITY
@@ -26,7 +26,7 @@ def test_a_marker_goes_a_minute_after_the_last_work_and_comes_back_with_the_next
     """Until then the next work needs no flush for it."""
     pair = Pair()
     pair.one.journals.append(leaving(1, other("outbox")))
-    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "done"),), now_ms=0)
+    pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "done"),), now_ms=0)
     pair.one.take(now_ms=RETIRE_MS - 1)
 
     assert [directory_name(ENTITY)] == pair.markers()
@@ -51,8 +51,8 @@ def test_a_busy_spell_flushes_its_marker_once(performs: bool) -> None:
     process.journals.append(leaving(1))
 
     assert 1 == flushes(leaving(2, charge(2)))
-    assert 0 == flushes(leaving(3, charge(3), ended=(Place("effect", 2, 0),)))
-    assert 0 == flushes(leaving(4, ended=(Place("effect", 3, 0),)))
+    assert 0 == flushes(leaving(3, charge(3), ended=(WorkId("effect", 2, 0),)))
+    assert 0 == flushes(leaving(4, ended=(WorkId("effect", 3, 0),)))
     assert (not performs) == flushes(leaving(5, charge(5)))
 
 
@@ -60,7 +60,7 @@ def test_whoever_takes_over_makes_sure_of_every_marker_anew() -> None:
     """Between its own marker and now, the one before it may have removed that."""
     pair = Pair()
     pair.two.journals.append(leaving(1, other("outbox")))
-    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "done"),), now_ms=0)
+    pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "done"),), now_ms=0)
     pair.one.take(now_ms=RETIRE_MS)
     assert [] == pair.markers()
     pair.one.fs.die()
@@ -166,7 +166,7 @@ def test_a_marker_whose_id_was_not_flushed_is_not_believed_again() -> None:
 def test_what_a_person_left_among_the_shards_is_left_alone() -> None:
     """A walk passes it over."""
     fs = Simulated(World(), process=1)
-    journals = Journals("store", fs, PLAIN, shard_digits=1)
+    journals = DirectLayout("store", fs, PLAIN, shard_digits=1)
     pending = fs.open_directory(fs.open_directory(fs.parent("store")[0], "store"), "pending")
     for name in ("README", "00"):
         fs.close(fs.create(pending, name))

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from interlock.model.journal.record import Bad, Record, decode_record
+from interlock.model.journal.record import InvalidRecord, JournalRecord, decode_record
 from interlock.stores.files.journal import tail
 from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.journal.snapshot_file import Position
 from interlock.stores.files.positions import ENDS_MAX, PLACES_MAX, Places
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated import Simulated, World
@@ -23,7 +23,7 @@ def walked(versions: range) -> Places:
     places = Places()
     for version in versions:
         if version % places.apart == 0:
-            places.add(Mark(version, version * 100, ""))
+            places.add(Position(version, version * 100, ""))
     return places
 
 
@@ -48,16 +48,16 @@ def test_a_journal_of_any_length_has_few_places_far_enough_apart() -> None:
 def test_a_place_of_another_journal_is_replaced() -> None:
     """The newest that was seen of a version counts."""
     places = walked(range(1, 300))
-    places.add(Mark(256, 1, "other"))
+    places.add(Position(256, 1, "other"))
 
-    assert (Mark(256, 1, "other"),) == places.up_to(300)
+    assert (Position(256, 1, "other"),) == places.up_to(300)
 
 
 def test_who_follows_a_journal_crowds_out_no_place() -> None:
     """Each of its readings ends at another version; it goes on from the last, and the others are where they were."""
     places = walked(range(1, 1_001))
     for version in range(1_001, 1_280):
-        places.add(Mark(version, version * 100, ""))
+        places.add(Position(version, version * 100, ""))
     nearest = [mark.version for mark in places.up_to(1_279)]
 
     assert 256 == places.apart
@@ -74,7 +74,7 @@ def test_a_page_of_a_long_journal_is_read_from_a_place_near_it(monkeypatch: pyte
     reader = opened(Simulated(fs.world, process=2), Settings())
     decoded = list[int]()
 
-    def counted(line: bytes, *, version: int, **facts: Any) -> Record | Bad:
+    def counted(line: bytes, *, version: int, **facts: Any) -> JournalRecord | InvalidRecord:
         decoded.append(version)
         return decode_record(line, version=version, **facts)
 

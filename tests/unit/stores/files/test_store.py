@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, RejectedError, UnavailableError, UsageError
-from interlock.ports.store import Appended, Conflict, Duplicate, Loaded, Query, Refusal, RefusalLog, Store
+from interlock.ports.store import Appended, Conflict, Duplicate, EntityQuery, Loaded, Refusal, RefusalLog, Store
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore, open_store
@@ -116,7 +116,7 @@ async def test_the_end_of_a_life_is_kept_as_a_snapshot(store: FileStore, tmp_pat
     """An entity that ended is listed as such by every process."""
     await store.append(step(1, "a", ended=True))
     other = FileStore(tmp_path / "store")
-    rows = (await other.find(Query(kind="order"))).rows
+    rows = (await other.find(EntityQuery(kind="order"))).rows
     await other.close()
 
     assert ["done"] == [row.ended for row in rows]
@@ -127,14 +127,18 @@ async def test_entities_are_listed_by_state_prefix_and_age(store: FileStore) -> 
     for number in range(1, 6):
         await filled(store, number, entity=f"order/A-{number}")
     await filled(store, 1, entity="invoice/1")
-    first = await store.find(Query(kind="order", limit=3))
-    rest = await store.find(Query(kind="order", limit=3, after=first.after))
-    in_state = await store.find(Query(kind="order", state="s1"))
-    prefixed = await store.find(Query(kind="order", prefix="A-3"))
-    young = await store.find(Query(kind="order", entered_before_ms=3))
+    first = await store.find(EntityQuery(kind="order", limit=3))
+    rest = await store.find(EntityQuery(kind="order", limit=3, after=first.after))
+    in_state = await store.find(EntityQuery(kind="order", state="s1"))
+    prefixed = await store.find(EntityQuery(kind="order", prefix="A-3"))
+    young = await store.find(EntityQuery(kind="order", entered_before_ms=3))
     none = [
         await store.find(query)
-        for query in (Query(kind="order", tag="t"), Query(kind="order", revision="r2"), Query(kind="none"))
+        for query in (
+            EntityQuery(kind="order", tag="t"),
+            EntityQuery(kind="order", revision="r2"),
+            EntityQuery(kind="none"),
+        )
     ]
 
     assert ["order/A-1", "order/A-2", "order/A-3"] == [row.entity for row in first.rows]
@@ -164,7 +168,11 @@ async def test_who_was_cancelled_is_in_no_state_since_then(tmp_path: Path) -> No
         assert (rows, 3) == (again, rows[1].rows[0].entered_ms)
 
 
-CANCELLED = [Query(kind="order", state="s1"), Query(kind="order", state=":cancelled"), Query(kind="order")]
+CANCELLED = [
+    EntityQuery(kind="order", state="s1"),
+    EntityQuery(kind="order", state=":cancelled"),
+    EntityQuery(kind="order"),
+]
 
 
 async def test_another_process_s_list_is_the_same(store: FileStore, tmp_path: Path) -> None:
@@ -172,9 +180,9 @@ async def test_another_process_s_list_is_the_same(store: FileStore, tmp_path: Pa
     for number in range(1, 6):
         await filled(store, number, entity=f"order/A-{number}")
     other = FileStore(tmp_path / "store")
-    pages = [await each.find(Query(kind="order")) for each in (store, other, other)]
+    pages = [await each.find(EntityQuery(kind="order")) for each in (store, other, other)]
     await filled(store, 1, entity="order/A-6")
-    grown = await other.find(Query(kind="order"))
+    grown = await other.find(EntityQuery(kind="order"))
     await other.close()
 
     assert pages[0] == pages[1] == pages[2]
@@ -186,7 +194,7 @@ async def test_an_id_too_long_for_a_name_is_listed(store: FileStore, tmp_path: P
     entity = f"order/{'Ä' * 90}"
     await filled(store, 2, entity=entity)
     other = FileStore(tmp_path / "store")
-    rows = (await other.find(Query(kind="order"))).rows
+    rows = (await other.find(EntityQuery(kind="order"))).rows
     await other.close()
 
     assert [(entity, 2)] == [(row.entity, row.version) for row in rows]
@@ -202,7 +210,7 @@ async def test_a_damaged_journal_stops_its_own_entity_only(store: FileStore, tmp
     with pytest.raises(CorruptionError, match=r"`order/A-1` is damaged after version 1: the hash does not") as caught:
         await other.read(ENTITY)
     (directory(tmp_path) / "state.json").unlink()
-    page = await other.find(Query(kind="order"))
+    page = await other.find(EntityQuery(kind="order"))
     await other.close()
 
     assert ("journal.corrupt", ["order/B-2"]) == (caught.value.code, [row.entity for row in page.rows])
@@ -237,11 +245,11 @@ async def test_a_file_that_does_not_read_is_left_out_of_lists_and_a_system_that_
     await store.close()
     inode = (directory(tmp_path) / "events.log").stat().st_ino
     bad = FileStore(tmp_path / "store", fs=Refusing(inode, errno.EIO))
-    page, kinds, names = await bad.find(Query(kind="order")), await bad.kinds(), await bad.names()
+    page, kinds, names = await bad.find(EntityQuery(kind="order")), await bad.kinds(), await bad.names()
     await bad.close()
     full = FileStore(tmp_path / "store", fs=Refusing(inode, errno.EMFILE))
     with pytest.raises(UnavailableError, match="Too many open files"):
-        await full.find(Query(kind="order"))
+        await full.find(EntityQuery(kind="order"))
     await full.close()
 
     assert (["order/B-2"], (ENTITY,)) == ([row.entity for row in page.rows], page.left_out)
@@ -521,7 +529,7 @@ async def test_a_folder_of_a_tenant_is_read_by_whoever_does_not_know_whose_it_is
         if is_over:
             await store.close()
         again = open_store(url)
-        rows = (await again.find(Query(kind="order"))).rows
+        rows = (await again.find(EntityQuery(kind="order"))).rows
         seen.append(([each.head for each in await again.read(ENTITY)], [each.entity for each in rows]))
         await again.close()
     plain = FileStore(tmp_path / "plain", layout=layout)

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.stores.postgres import commit_statements, lists
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
@@ -131,19 +131,19 @@ async def _crowd(store: PostgresStore, count: int) -> None:
 @pytest.mark.parametrize(
     ("query", "count"),
     [
-        (Query(kind="parcel", limit=3), 40),
-        (Query(kind="parcel", state="moving", limit=3), 20),
-        (Query(kind="parcel", state="moving", tag="inside", limit=3), 0),
-        (Query(kind="parcel", tag="outside", limit=3), 20),
-        (Query(kind="parcel", prefix="000", limit=3), 10),
-        (Query(kind="parcel", prefix="00", state="packed", tag="inside", limit=3), 20),
-        (Query(kind="parcel", revision="none", limit=3), 0),
-        (Query(kind="parcel", entered_before_ms=1_003, limit=3), 9),
+        (EntityQuery(kind="parcel", limit=3), 40),
+        (EntityQuery(kind="parcel", state="moving", limit=3), 20),
+        (EntityQuery(kind="parcel", state="moving", tag="inside", limit=3), 0),
+        (EntityQuery(kind="parcel", tag="outside", limit=3), 20),
+        (EntityQuery(kind="parcel", prefix="000", limit=3), 10),
+        (EntityQuery(kind="parcel", prefix="00", state="packed", tag="inside", limit=3), 20),
+        (EntityQuery(kind="parcel", revision="none", limit=3), 0),
+        (EntityQuery(kind="parcel", entered_before_ms=1_003, limit=3), 9),
     ],
 )
 @pytest.mark.parametrize(("walk", "piece"), [(5_000, 500), (8, 4), (7, 2)])
 async def test_a_walk_stops_and_goes_on_from_its_cursor(
-    store: PostgresStore, query: Query, count: int, walk: int, piece: int, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore, query: EntityQuery, count: int, walk: int, piece: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the bounds, all rows come, once, in order."""
     await _crowd(store, 40)

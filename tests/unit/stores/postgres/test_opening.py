@@ -20,7 +20,7 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.model.journal.record import decode_record
-from interlock.ports.store import Appended, Conflict, Query, Refusal, Releasing
+from interlock.ports.store import Appended, Conflict, EntityQuery, JournalRelease, Refusal
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.refusals import REFUSALS_MAX
 from interlock.stores.postgres.store import PostgresStore
@@ -144,7 +144,10 @@ async def test_tenants_do_not_see_each_other(url: str) -> None:
 
     assert await second.load("parcel/1") is None
     assert () == await second.kinds()
-    assert (1, 0) == (len(await listed(first, Query(kind="parcel"))), len(await listed(second, Query(kind="parcel"))))
+    assert (1, 0) == (
+        len(await listed(first, EntityQuery(kind="parcel"))),
+        len(await listed(second, EntityQuery(kind="parcel"))),
+    )
     await kept(second, Life("parcel/1").created())
     assert 1 == len(await first.read("parcel/1"))
     await first.close()
@@ -206,7 +209,7 @@ async def test_a_row_that_does_not_read_stops_its_list(store: PostgresStore, url
     await _some(store)
     asked(url, "UPDATE entity SET configuration = 'x'")
     with pytest.raises(CorruptionError):
-        await store.find(Query(kind="parcel"))
+        await store.find(EntityQuery(kind="parcel"))
 
 
 @pytest.mark.parametrize("column", ["active", "tags"])
@@ -277,7 +280,7 @@ async def test_refusals_are_chained_and_a_flood_is_counted(store: PostgresStore,
     """Each row's hash continues the one before; what does not fit becomes a number."""
     from hashlib import blake2b
 
-    from interlock.model.journal.record import genesis
+    from interlock.model.journal.record import chain_start
 
     many = tuple(Refusal("parcel/1", "noted", "denied", "roles", each, "ada") for each in range(REFUSALS_MAX + 7))
     await store.refuse(many)
@@ -285,7 +288,7 @@ async def test_refusals_are_chained_and_a_flood_is_counted(store: PostgresStore,
     await store.refuse((Refusal("parcel/2", "noted", "denied", "roles", 1, None),))
     await store.close()
     rows = asked(url, "SELECT body, head FROM audit_refusal ORDER BY sequence")
-    head = genesis("audit_refusal")
+    head = chain_start("audit_refusal")
     for body, kept_head in rows:
         head = blake2b(head.encode() + body, digest_size=16).hexdigest()
         assert head == kept_head
@@ -321,7 +324,7 @@ async def test_a_released_journal_names_its_archive(store: PostgresStore) -> Non
     with pytest.raises(NotFoundError):
         await store.read("parcel/1", after=1)
 
-    assert isinstance(store, Releasing)
+    assert isinstance(store, JournalRelease)
     assert (False, False, [True, True]) == (early, other, released)
     assert ("journal.archived", True) == (raised.value.code, "file:///archive1" in str(raised.value))
     assert () == await store.read("parcel/1", after=3)
@@ -351,14 +354,14 @@ async def test_what_follows_a_released_journal_is_chained_to_it(store: PostgresS
 @pytest.mark.parametrize(
     "query",
     [
-        Query(kind="a\0"),
-        Query(kind="\ud800"),
-        Query(kind="parcel", entered_before_ms=2**70),
-        Query(kind="parcel", tag="\0"),
-        Query(kind="parcel", prefix="\0"),
+        EntityQuery(kind="a\0"),
+        EntityQuery(kind="\ud800"),
+        EntityQuery(kind="parcel", entered_before_ms=2**70),
+        EntityQuery(kind="parcel", tag="\0"),
+        EntityQuery(kind="parcel", prefix="\0"),
     ],
 )
-async def test_a_question_that_cannot_be_asked_is_the_callers_mistake(query: Query, store: PostgresStore) -> None:
+async def test_a_question_that_cannot_be_asked_is_the_callers_mistake(query: EntityQuery, store: PostgresStore) -> None:
     """It is refused, and the connection goes on."""
     with pytest.raises(UsageError):
         await store.find(query)
@@ -609,7 +612,7 @@ def test_a_runtime_without_an_event_loop_works_too(url: str) -> None:
         doors.create("door/1")
         receipt = doors.send("door/1", "shut", key="k")
         again = doors.send("door/1", "shut", key="k")
-        states = [row.configuration for row in doors.list(Query(kind="door")).rows]
+        states = [row.configuration for row in doors.list(EntityQuery(kind="door")).rows]
 
     assert ("applied", "duplicate") == (receipt.outcome, again.outcome)
     assert [("shut",)] == states

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import UnavailableError
-from interlock.model.journal.work import Left, Place
+from interlock.model.journal.work import WorkDelta, WorkId
 from interlock.ports.store import Appended
-from interlock.ports.work import Claim, Settled, WorkQuery
+from interlock.ports.work import Claim, Settlement, WorkQuery
 from interlock.stores.postgres import store as postgres_store
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
@@ -47,7 +47,7 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 async def test_many_workers_take_each_piece_up_once(store: PostgresStore) -> None:
     """Side by side, none waiting for another, until nothing is left."""
     lives = [Life(f"parcel/{each:03}") for each in range(60)]
-    await asyncio.gather(*(kept(store, leaving(life.created(), effect(Place("effect", 1, 0)))) for life in lives))
+    await asyncio.gather(*(kept(store, leaving(life.created(), effect(WorkId("effect", 1, 0)))) for life in lives))
     found: list[Claim] = []
     for _ in range(60):  # rows that another just looked at are passed over, and found the next time
         rounds = await asyncio.gather(*(taken(store, owner=f"w{each}", limit=4) for each in range(6)))
@@ -61,7 +61,7 @@ async def test_many_workers_take_each_piece_up_once(store: PostgresStore) -> Non
 
 async def test_what_another_just_takes_up_is_passed_over(store: PostgresStore, url: str) -> None:
     """A claim never waits for a worker that stands still in the middle of its own."""
-    await ordered(store, effect(), effect(Place("effect", 2, 1)))
+    await ordered(store, effect(), effect(WorkId("effect", 2, 1)))
     async with raw(url) as other, other.transaction():
         await other.fetch("SELECT FROM work WHERE ordinal = 0 FOR UPDATE")
 
@@ -76,7 +76,7 @@ async def test_what_is_sent_while_the_first_is_delivered_is_let_in(store: Postgr
         stepping = other.transaction()
         await stepping.start()
         await other.execute(KEEP_WORK)
-        settling = asyncio.ensure_future(store.settle((Settled(first, "done"),), now_ms=0))
+        settling = asyncio.ensure_future(store.settle((Settlement(first, "done"),), now_ms=0))
         await until_blocked(url, settling)
         await stepping.commit()
 
@@ -114,7 +114,9 @@ async def test_work_that_its_step_ends_while_it_is_renewed_is_gone(store: Postgr
         renewing = other.transaction()
         await renewing.start()
         await other.execute("UPDATE work SET next_ms = next_ms + 1")
-        appending = asyncio.ensure_future(store.append(replace(life.stepped(key="answer"), left=Left(ended=(CHARGE,)))))
+        appending = asyncio.ensure_future(
+            store.append(replace(life.stepped(key="answer"), left=WorkDelta(ended=(CHARGE,))))
+        )
         await until_blocked(url, appending)
         await renewing.commit()
 
@@ -135,7 +137,7 @@ async def test_workers_and_steps_on_the_same_rows_never_wait_in_a_circle(store: 
 
     async def deliver(owner: str) -> int:
         claims = await taken(store, "outbox", owner=owner, limit=5)
-        settled = await store.settle(tuple(Settled(each, "done") for each in reversed(claims)), now_ms=0)
+        settled = await store.settle(tuple(Settlement(each, "done") for each in reversed(claims)), now_ms=0)
         return sum(settled)
 
     for round_ in range(5):
@@ -221,7 +223,7 @@ async def test_what_is_put_off_waits_as_long_as_was_said(at_noon: PostgresStore,
     life = Life("parcel/1", time_ms=here)
     await kept(at_noon, leaving(life.created(), effect(due_ms=here)))
     (claim,) = await taken(at_noon, now_ms=here)
-    await at_noon.settle((Settled(claim, "again", here + 500),), now_ms=here)
+    await at_noon.settle((Settlement(claim, "again", here + 500),), now_ms=here)
     (row,) = (await at_noon.works(WorkQuery())).rows
 
     assert 1_000_500 == row.next_ms
@@ -245,7 +247,7 @@ Hands = Callable[[PostgresStore, Claim], Any]
     [
         lambda store, claim: taken(store),
         lambda store, claim: store.renew((claim,), until_ms=LEASE_MS),
-        lambda store, claim: store.settle((Settled(claim, "again", 0, lapsed=True),), now_ms=0),
+        lambda store, claim: store.settle((Settlement(claim, "again", 0, lapsed=True),), now_ms=0),
         lambda store, claim: store.lease("name", owner="w1", now_ms=0, until_ms=9),
         lambda store, claim: store.alive(now_ms=0, gap_ms=9),
     ],
@@ -300,7 +302,7 @@ async def test_what_a_lock_holds_up_is_tried_again(
         await holding.start()
         await other.fetch("SELECT FROM work FOR UPDATE")
         impatient.tries = 0
-        settling = asyncio.ensure_future(impatient.store.settle((Settled(claim, "done"),), now_ms=0))
+        settling = asyncio.ensure_future(impatient.store.settle((Settlement(claim, "done"),), now_ms=0))
         await eventually(lambda: impatient.tries >= 2 or settling.done())
         await holding.rollback()
 
@@ -320,13 +322,13 @@ async def test_a_lock_that_is_never_had_is_told_at_last(impatient: Impatient, ur
 
 async def test_several_are_locked_in_one_order(store: PostgresStore, url: str) -> None:
     """Whatever the order in which they are let go: batches that overlap wait for each other, and not in a circle."""
-    await ordered(store, effect(), effect(Place("effect", 2, 1)))
+    await ordered(store, effect(), effect(WorkId("effect", 2, 1)))
     first, second = sorted(await taken(store), key=lambda each: each.work.place)
     async with raw(url) as other, raw(url) as third:
         holding = other.transaction()
         await holding.start()
         await other.fetch("SELECT FROM work WHERE ordinal = 1 FOR UPDATE")
-        back = tuple(Settled(each, "again", 0, lapsed=True) for each in (second, first))
+        back = tuple(Settlement(each, "again", 0, lapsed=True) for each in (second, first))
         settling = asyncio.ensure_future(store.settle(back, now_ms=0))
         await until_blocked(url, settling)
         free = await third.fetch("SELECT FROM work WHERE ordinal = 0 FOR UPDATE SKIP LOCKED")

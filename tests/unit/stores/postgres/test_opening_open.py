@@ -14,7 +14,7 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.stores.postgres import connection as postgres_connect
-from interlock.stores.postgres.address import parsed
+from interlock.stores.postgres.address import parse_address
 from interlock.stores.postgres.opening import open_store
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
@@ -35,7 +35,7 @@ def url() -> str:
 
 def test_an_address_says_what_it_means() -> None:
     """Our options are taken, libpq's go to the driver, and the rest has a default."""
-    given = parsed(
+    given = parse_address(
         "postgres://ada:pw@db.example:6432/orders?tenant=a&commit=one&connections=4&sslmode=require&unsafe=1"
     )
 
@@ -52,11 +52,13 @@ def test_an_address_says_what_it_means() -> None:
 
 def test_of_several_servers_the_one_that_writes_is_wanted() -> None:
     """A standby is passed over, unless the address says otherwise."""
-    many = parsed(f"postgresql://u:{SECRET}@one:5432,two:5433/orders")
+    many = parse_address(f"postgresql://u:{SECRET}@one:5432,two:5433/orders")
 
     assert "one:5432,two:5433/orders" == many.place
     assert many.dsn.endswith("/orders?target_session_attrs=read-write")
-    assert parsed("postgresql://a,b/d?target_session_attrs=primary").dsn.endswith("?target_session_attrs=primary")
+    assert parse_address("postgresql://a,b/d?target_session_attrs=primary").dsn.endswith(
+        "?target_session_attrs=primary"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ async def test_an_address_that_is_none_is_refused_without_its_password(url: str,
 
 def test_a_shown_address_hides_its_password() -> None:
     """In a traceback or a log there is only the place."""
-    assert SECRET not in repr(parsed(f"postgresql://u:{SECRET}@h/d"))
+    assert SECRET not in repr(parse_address(f"postgresql://u:{SECRET}@h/d"))
 
 
 def test_a_missing_driver_names_the_extra() -> None:
@@ -177,14 +179,14 @@ async def test_a_server_that_does_not_flush_is_refused() -> None:
 def test_a_server_that_cannot_keep_the_promise_is_told_apart(answer: tuple[Any, ...], code: str) -> None:
     """Too old, texts in another encoding, commits without a flush here or on standbys, or only following another."""
     with pytest.raises(InterlockError) as raised:
-        postgres_connect._check(answer, parsed("postgresql://h/d"))
+        postgres_connect._check(answer, parse_address("postgresql://h/d"))
 
     assert code == raised.value.code
 
 
 async def test_our_connections_wait_for_the_flush_whatever_the_server_says(url: str) -> None:
     """The setting is sent with each connection, so a default that loses commits does no harm."""
-    connection = await postgres_connect.connected(parsed(url))
+    connection = await postgres_connect.connect(parse_address(url))
     found = await connection.fetchval("SHOW synchronous_commit"), await connection.fetchval("SHOW application_name")
     connection.terminate()
 
@@ -220,10 +222,10 @@ class Said(Exception):
 )
 def test_an_error_of_the_server_says_what_to_do_next(sqlstate: str, error: type[InterlockError], code: str) -> None:
     """Retry with the same key, or report a bug; what is lost is told apart from what was undone."""
-    found = postgres_connect.translated(Said(sqlstate), parsed("postgresql://h/d"))
+    found = postgres_connect.translate_error(Said(sqlstate), parse_address("postgresql://h/d"))
 
     assert (error, code) == (type(found), found.code)
-    assert found is postgres_connect.translated(found, parsed("postgresql://h/d"))
+    assert found is postgres_connect.translate_error(found, parse_address("postgresql://h/d"))
     assert (sqlstate in {"08006", "57P03"}) is postgres_connect.is_lost(Said(sqlstate))
 
 
@@ -237,6 +239,6 @@ def test_an_error_of_the_server_says_what_to_do_next(sqlstate: str, error: type[
 )
 def test_a_server_that_is_not_there_says_how(error: Exception, code: str) -> None:
     """Silent, gone, or none that takes writes."""
-    found = postgres_connect.translated(error, parsed("postgresql://h/d"))
+    found = postgres_connect.translate_error(error, parse_address("postgresql://h/d"))
 
     assert (UnavailableError, code) == (type(found), found.code)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from interlock.stores.postgres import pool
-from interlock.stores.postgres.address import parsed
-from interlock.stores.postgres.pool import Link
+from interlock.stores.postgres.address import parse_address
+from interlock.stores.postgres.pool import ConnectionPool
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.support.postgres_server import store_or_skip
 
@@ -29,12 +29,12 @@ def untold() -> list[str]:
     return []
 
 
-async def _linked(url: str, untold: list[str]) -> Link:
+async def _linked(url: str, untold: list[str]) -> ConnectionPool:
     asyncio.get_running_loop().set_exception_handler(lambda _, facts: untold.append(str(facts["message"])))
-    return Link(parsed(url))
+    return ConnectionPool(parse_address(url))
 
 
-async def _waits(link: Link, began: asyncio.Event | None = None) -> Any:
+async def _waits(link: ConnectionPool, began: asyncio.Event | None = None) -> Any:
     async with link.connection() as connection:
         if began is not None:
             began.set()
@@ -126,8 +126,8 @@ async def test_callers_who_go_away_while_a_server_is_slow_leave_no_more_connecti
             await asyncio.sleep(0)
             return connection
 
-    monkeypatch.setattr(pool, "connected", connected)
-    link = Link(parsed("postgresql://nobody@127.0.0.1:1/none?connections=2"))
+    monkeypatch.setattr(pool, "connect", connected)
+    link = ConnectionPool(parse_address("postgresql://nobody@127.0.0.1:1/none?connections=2"))
     for _ in range(10):
         asked = [asyncio.ensure_future(use()) for _ in range(2)]
         for _ in range(5):
@@ -155,7 +155,7 @@ async def test_a_connection_that_cannot_be_made_is_told_to_whoever_waits_for_it_
         await fails.wait()
         raise ConnectionError("refused")
 
-    monkeypatch.setattr(pool, "connected", connected)
+    monkeypatch.setattr(pool, "connect", connected)
     link = await _linked("postgresql://nobody@127.0.0.1:1/none?connections=2", untold)
     first, second = asyncio.ensure_future(_waits(link)), asyncio.ensure_future(_waits(link))
     await asyncio.sleep(0)

@@ -10,7 +10,16 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from interlock.ports.statistics import DAY_MS, DWELL_DAYS, MINUTE_MS, Dwell, Minute, RefusalProof, RefusalSight, Sight
+from interlock.ports.statistics import (
+    DAY_MS,
+    DWELL_DAYS,
+    MINUTE_MS,
+    DwellTimes,
+    MinuteRates,
+    RefusalHistory,
+    RefusalVerification,
+    Statistics,
+)
 from interlock.ports.store import Conflict, Refusal, Store
 from interlock.stores.memory import MemoryStore
 from interlock.stores.postgres import statistics
@@ -70,7 +79,7 @@ async def test_a_server_sees_what_memory_sees(store: PostgresStore) -> None:
     memory = MemoryStore()
     answers = []
     for each in (memory, store):
-        assert isinstance(each, Sight)
+        assert isinstance(each, Statistics)
         await lived(each)
         await each.refuse((refusal(1), refusal(2)))
         await told(each)
@@ -105,7 +114,7 @@ async def test_statistics_of_two_processes_add_up(url: str) -> None:
     rates, dwell = await third.rates("parcel", since_ms=0), await third.dwell("parcel", since_ms=0)
     await third.close()
 
-    assert ((Minute(NOON_MS, 6, 0, 0),), (Dwell("packed", (3, *[0] * 11)),)) == (rates, dwell)
+    assert ((MinuteRates(NOON_MS, 6, 0, 0),), (DwellTimes("packed", (3, *[0] * 11)),)) == (rates, dwell)
 
 
 async def test_statistics_are_written_without_being_asked_for(
@@ -118,7 +127,7 @@ async def test_statistics_are_written_without_being_asked_for(
         await kept(store, append)
 
         async def is_written(steps: int = steps) -> bool:
-            return (Minute(NOON_MS, steps, 0, 0),) == await store.rates("parcel", since_ms=0)
+            return (MinuteRates(NOON_MS, steps, 0, 0),) == await store.rates("parcel", since_ms=0)
 
         await eventually(is_written)
 
@@ -145,12 +154,12 @@ async def test_old_statistics_are_forgotten(store: PostgresStore) -> None:
     rates, dwell = await store.rates("parcel", since_ms=0), await store.dwell("parcel", since_ms=0)
 
     assert [(NOON_MS + (DWELL_DAYS + 1) * DAY_MS, 2)] == [(each.minute_ms, each.steps) for each in rates]
-    assert (Dwell("packed", (1, *[0] * 11)),) == dwell
+    assert (DwellTimes("packed", (1, *[0] * 11)),) == dwell
 
 
 async def test_refusals_are_read_back_newest_first(store: PostgresStore) -> None:
     """Page by page, of all or of one principal."""
-    assert isinstance(store, RefusalSight)
+    assert isinstance(store, RefusalHistory)
     await store.refuse(tuple(refusal(each, "ada" if each % 2 else "bob") for each in range(6)))
     await store._line().refusals.drain()
     first = await store.refusals_before(None, limit=2)
@@ -177,8 +186,8 @@ async def test_tenants_see_their_own(url: str) -> None:
     await two.close()
 
     assert [(1, 1), (0, 1)] == found
-    assert [(Minute(NOON_MS, 1, 0, 1),), (Minute(NOON_MS, 0, 0, 1),)] == rates
-    assert RefusalProof(2) == proof
+    assert [(MinuteRates(NOON_MS, 1, 0, 1),), (MinuteRates(NOON_MS, 0, 0, 1),)] == rates
+    assert RefusalVerification(2) == proof
 
 
 @pytest.mark.parametrize(
@@ -203,7 +212,7 @@ async def test_a_chain_of_refusals_shows_where_it_is_broken(
     asked(url, damage)
     ((broken,),) = asked(url, f"SELECT sequence FROM audit_refusal ORDER BY sequence LIMIT 1 OFFSET {linked}")
 
-    assert (RefusalProof(5), RefusalProof(linked, broken)) == (whole, await store.prove_refusals())
+    assert (RefusalVerification(5), RefusalVerification(linked, broken)) == (whole, await store.prove_refusals())
 
 
 FILLED = """

@@ -8,8 +8,8 @@ import re
 import pytest
 
 import interlock
-from interlock.ports.store import Derived
-from interlock.runtime.history.verify import Proof
+from interlock.ports.store import DerivedRows
+from interlock.runtime.history.verify import Verification
 from interlock.stores.postgres import verification
 from interlock.stores.postgres.connection import SETTINGS
 from tests.support.postgres_server import asked, store_or_skip
@@ -36,10 +36,10 @@ async def kept() -> str:
     return url
 
 
-async def proofs(url: str) -> list[Proof]:
+async def proofs(url: str) -> list[Verification]:
     """What is proven of all that is there."""
     async with interlock.open(url, charts=[door], work=False) as doors:
-        assert isinstance(doors.store, Derived)
+        assert isinstance(doors.store, DerivedRows)
         return [each async for each in doors.verify_all()]
 
 
@@ -116,7 +116,7 @@ async def test_what_is_written_meanwhile_is_no_difference() -> None:
                 await doors.send("door/2", "opened")
 
         moving = asyncio.ensure_future(move())
-        assert isinstance(doors.store, Derived)
+        assert isinstance(doors.store, DerivedRows)
         found: list[str] = []
         while not moving.done():
             found += [*await doors.store.differences("door/2"), *await doors.store.differences()]
@@ -130,7 +130,7 @@ async def test_many_differences_are_told_in_part() -> None:
     url = await kept()
     asked(url, "INSERT INTO entity_tag SELECT '', 'door', n::text, '1' FROM generate_series(1, 30) AS n")
     async with interlock.open(url, charts=[door], work=False) as doors:
-        assert isinstance(doors.store, Derived)
+        assert isinstance(doors.store, DerivedRows)
         found = await doors.store.differences()
 
     assert (11, "and 20 more") == (len(found), found[-1])
@@ -139,7 +139,7 @@ async def test_many_differences_are_told_in_part() -> None:
 async def test_an_entity_that_is_not_there_differs_in_nothing() -> None:
     """Whoever asks for it is told elsewhere."""
     async with interlock.open(await kept(), charts=[door], work=False) as doors:
-        assert isinstance(doors.store, Derived)
+        assert isinstance(doors.store, DerivedRows)
         assert () == await doors.store.differences("door/7")
 
 

@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import UnavailableError, UsageError
-from interlock.model.journal.work import ORDERED, Left, Place
-from interlock.ports.store import Appended, Conflict, Duplicate, Stale
-from interlock.ports.work import Settled, WorkDesk, WorkNotes, WorkQuery, WorkStore
+from interlock.model.journal.work import ORDERED_LANES, WorkDelta, WorkId
+from interlock.ports.store import Appended, Conflict, Duplicate, StaleAttempt
+from interlock.ports.work import Settlement, WorkAdmin, WorkNotes, WorkQuery, WorkStore
 from interlock.stores.postgres import commit_statements, maintenance, work
-from interlock.stores.postgres.commit_statements import KEEP_WORKED_STEP, KEEP_WORKED_STEPS
+from interlock.stores.postgres.commit_statements import COMMIT_STEP_WITH_WORK, COMMIT_STEPS_WITH_WORK
 from interlock.stores.postgres.connection import SETTINGS
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
@@ -43,13 +43,13 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 async def test_a_store_on_a_server_keeps_work(store: PostgresStore) -> None:
     """It is all that a worker, a person and a handler ask for."""
     assert isinstance(store, WorkStore)
-    assert isinstance(store, WorkDesk)
+    assert isinstance(store, WorkAdmin)
     assert isinstance(store, WorkNotes)
 
 
 async def test_the_server_knows_the_ordered_lanes(store: PostgresStore, url: str) -> None:
     """They stand in a function of the schema, and in the model."""
-    assert [(list(ORDERED),)] == asked(url, "SELECT ordered_lanes()")
+    assert [(list(ORDERED_LANES),)] == asked(url, "SELECT ordered_lanes()")
 
 
 # With its step
@@ -62,7 +62,7 @@ async def test_a_step_that_leaves_nothing_is_kept_as_before(store: PostgresStore
     wire = Wire(store)
     await kept(store, life.stepped(key="a"), leaving(life.stepped(key="b"), effect()))
 
-    assert ["step", KEEP_WORKED_STEP] == wire.statements
+    assert ["step", COMMIT_STEP_WITH_WORK] == wire.statements
     bare = ("KEEP_STEP", "KEEP_LISTED_STEP", "KEEP_STEPS", "KEEP_LISTED_STEPS", "KEEP_CREATIONS")
     assert [] == [each for each in bare if "work" in getattr(commit_statements, each)]
 
@@ -70,7 +70,7 @@ async def test_a_step_that_leaves_nothing_is_kept_as_before(store: PostgresStore
 async def test_a_batch_leaves_the_work_of_each_of_its_steps(store: PostgresStore) -> None:
     """Creations and steps, with and without work, each for its own entity."""
     lives = [Life(f"parcel/{each}") for each in range(6)]
-    await asyncio.gather(*(kept(store, leaving(life.created(), effect(Place("effect", 1, 0)))) for life in lives[:3]))
+    await asyncio.gather(*(kept(store, leaving(life.created(), effect(WorkId("effect", 1, 0)))) for life in lives[:3]))
     await asyncio.gather(*(kept(store, life.created()) for life in lives[3:]))
     wire = Wire(store)
     await asyncio.gather(
@@ -80,7 +80,7 @@ async def test_a_batch_leaves_the_work_of_each_of_its_steps(store: PostgresStore
     sent_off = wire.statements[:]
     rows = (await store.works(WorkQuery(limit=99))).rows
 
-    assert [KEEP_WORKED_STEPS] == sent_off
+    assert [COMMIT_STEPS_WITH_WORK] == sent_off
     assert {f"parcel/{each}" for each in (0, 1, 2)} == {each.entity for each in rows if each.work.place.version == 1}
     assert {f"parcel/{each}" for each in (0, 2, 4)} == {each.entity for each in rows if each.work.place == CHARGE}
     assert 3 + 3 + 3 == len(rows)
@@ -95,9 +95,9 @@ async def test_a_lost_swap_or_a_known_key_leaves_no_work(store: PostgresStore) -
     known = replace(again, entry=replace(again.entry, key="first"))
     other = Life("parcel/2")
     await kept(store, other.created())
-    answers = [await store.append(leaving(each, effect(Place("effect", 9, 9)))) for each in (late, known)]
+    answers = [await store.append(leaving(each, effect(WorkId("effect", 9, 9)))) for each in (late, known)]
     answers += await asyncio.gather(
-        store.append(leaving(late, effect(Place("effect", 9, 9)))),
+        store.append(leaving(late, effect(WorkId("effect", 9, 9)))),
         store.append(leaving(other.stepped(key="x"), effect())),
     )
 
@@ -144,16 +144,16 @@ async def test_an_answer_of_an_old_attempt_is_stale(url: str, commit: str) -> No
     before = life.snapshot
     await taken(store)
     answer = life.stepped(key="answer")
-    ended = Left(ended=(CHARGE,))
+    ended = WorkDelta(ended=(CHARGE,))
     stale = await store.append(replace(answer, left=ended, fence=(CHARGE, 2)))
-    gone = await store.append(replace(answer, left=ended, fence=(Place("effect", 9, 9), 1)))
+    gone = await store.append(replace(answer, left=ended, fence=(WorkId("effect", 9, 9), 1)))
     works = len((await store.works(WorkQuery())).rows)
     newest = await store.append(replace(answer, left=ended, fence=(CHARGE, 1)))
     rows = (await store.works(WorkQuery())).rows
     await store.close()
 
     assert before is not None
-    assert (Stale(2), Stale(2), 1) == (stale, gone, works)
+    assert (StaleAttempt(2), StaleAttempt(2), 1) == (stale, gone, works)
     assert (Appended, ()) == (type(newest), rows)
 
 
@@ -184,12 +184,12 @@ async def test_a_fence_waits_for_a_claim_that_is_under_way(store: PostgresStore,
         claiming = other.transaction()
         await claiming.start()
         await other.execute("UPDATE work SET attempts = attempts + 1")
-        answer = replace(life.stepped(key="answer"), left=Left(ended=(CHARGE,)), fence=(CHARGE, 1))
+        answer = replace(life.stepped(key="answer"), left=WorkDelta(ended=(CHARGE,)), fence=(CHARGE, 1))
         appending = asyncio.ensure_future(store.append(answer))
         await until_blocked(url, appending)
         await claiming.commit()
 
-        assert Stale(2) == await appending
+        assert StaleAttempt(2) == await appending
 
 
 # Plans
@@ -301,14 +301,14 @@ async def test_work_that_does_not_read_is_a_dead_letter_and_holds_nobody_up(
     store: PostgresStore, url: str, body: str
 ) -> None:
     """It is listed with the reason; what was claimed with it is taken up."""
-    await ordered(store, effect(), effect(Place("effect", 2, 1)), sent(2), sent(3))
+    await ordered(store, effect(), effect(WorkId("effect", 2, 1)), sent(2), sent(3))
     asked(url, f"UPDATE work SET body = '\\x{body}' WHERE ordinal = 0 AND version = 2")
     effects, outbox = await taken(store), await taken(store, "outbox")
     dead = (await store.works(WorkQuery(dead=True))).rows
 
-    assert ([Place("effect", 2, 1)], []) == ([each.work.place for each in effects], outbox)
+    assert ([WorkId("effect", 2, 1)], []) == ([each.work.place for each in effects], outbox)
     assert ["work.unreadable"] * 2 == [each.error["code"] for each in dead]
-    assert [Place("outbox", 3, 0)] == [each.work.place for each in await taken(store, "outbox")]
+    assert [WorkId("outbox", 3, 0)] == [each.work.place for each in await taken(store, "outbox")]
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "[1,2]", "\ud800", '["a","b","c",99999999999999999999,1]'])
@@ -322,9 +322,9 @@ async def test_a_cursor_that_is_none_is_the_callers_mistake(store: PostgresStore
 
 async def test_dead_and_living_work_are_listed_apart(store: PostgresStore) -> None:
     """And no page is longer than asked for."""
-    await ordered(store, *(effect(Place("effect", 2, each)) for each in range(5)))
+    await ordered(store, *(effect(WorkId("effect", 2, each)) for each in range(5)))
     claims = await taken(store, limit=3)
-    await store.settle(tuple(Settled(each, "dead") for each in claims), now_ms=0)
+    await store.settle(tuple(Settlement(each, "dead") for each in claims), now_ms=0)
     first = await store.works(WorkQuery(dead=True, limit=2))
     rest = await store.works(WorkQuery(dead=True, limit=2, after=first.after))
 
@@ -337,7 +337,7 @@ async def test_dead_and_living_work_are_listed_apart(store: PostgresStore) -> No
 
 async def test_work_is_listed_by_kind(store: PostgresStore) -> None:
     """Page by page; other kinds have none of it, before or behind."""
-    await ordered(store, *(effect(Place("effect", 2, each)) for each in range(3)))
+    await ordered(store, *(effect(WorkId("effect", 2, each)) for each in range(3)))
     first = await store.works(WorkQuery(kind="parcel", limit=2))
     rest = await store.works(WorkQuery(kind="parcel", limit=2, after=first.after))
     others = [(await store.works(WorkQuery(kind=kind))).rows for kind in ("a", "parce", "parcels", "z")]
@@ -352,7 +352,7 @@ async def test_what_a_handler_tells_is_kept_while_it_holds_its_work(store: Postg
     (claim,) = await taken(store)
     noted = await store.note(claim, {"details": 7})
     (row,) = (await store.works(WorkQuery())).rows
-    await store.settle((Settled(claim, "again", 0),), now_ms=0)
+    await store.settle((Settlement(claim, "again", 0),), now_ms=0)
 
     assert (True, {"details": 7}) == (noted, row.error)
     assert not await store.note(claim, {"details": 8})
@@ -364,11 +364,11 @@ async def test_tenants_take_up_their_own_work(url: str) -> None:
     await ordered(one, effect(), sent(2))
     await ordered(two, effect())
     (claim,) = await taken(one)
-    await one.settle((Settled(claim, "done"),), now_ms=0)
+    await one.settle((Settlement(claim, "done"),), now_ms=0)
 
     assert (0, 1) == (len(await taken(one)), len(await taken(two)))
-    assert not await two.drop("parcel/1", Place("outbox", 2, 0))
-    assert await one.drop("parcel/1", Place("outbox", 2, 0))
+    assert not await two.drop("parcel/1", WorkId("outbox", 2, 0))
+    assert await one.drop("parcel/1", WorkId("outbox", 2, 0))
     await one.close()
     await two.close()
 

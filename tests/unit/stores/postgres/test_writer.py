@@ -17,11 +17,11 @@ from interlock.ports.store import Append, Appended, Conflict, Duplicate
 from interlock.stores.postgres import callers, writer
 from interlock.stores.postgres import connection as postgres_connect
 from interlock.stores.postgres.commit_statements import (
-    KEEP_CREATIONS,
-    KEEP_LISTED_STEP,
-    KEEP_LISTED_STEPS,
-    KEEP_STEP,
-    KEEP_STEPS,
+    COMMIT_CREATIONS,
+    COMMIT_STEP,
+    COMMIT_STEP_WITH_LISTS,
+    COMMIT_STEPS,
+    COMMIT_STEPS_WITH_LISTS,
     SELECT_TIPS,
 )
 from interlock.stores.postgres.opening import open_store
@@ -47,11 +47,11 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 
 
 NAMES = {
-    KEEP_CREATIONS: "creations",
-    KEEP_STEP: "step",
-    KEEP_LISTED_STEP: "listed step",
-    KEEP_STEPS: "steps",
-    KEEP_LISTED_STEPS: "listed steps",
+    COMMIT_CREATIONS: "creations",
+    COMMIT_STEP: "step",
+    COMMIT_STEP_WITH_LISTS: "listed step",
+    COMMIT_STEPS: "steps",
+    COMMIT_STEPS_WITH_LISTS: "listed steps",
     SELECT_TIPS: "tips",
 }
 

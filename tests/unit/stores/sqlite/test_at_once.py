@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from interlock.errors import InternalError, UnavailableError
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.ports.store import Append, Appended, Conflict, Duplicate
 from interlock.stores.sqlite import commit, commit_queue, writer
 from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite.store import SqliteStore
-from interlock.stores.sqlite.writer import COMMIT, ROLLBACK, Ledger
+from interlock.stores.sqlite.writer import COMMIT, ROLLBACK, SqliteWriter
 from interlock.stores.threads import inline_policy
-from interlock.stores.threads.inline_policy import Pace
+from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept
 from tests.support.eventually import eventually
@@ -63,7 +63,7 @@ async def begun(path: Path) -> Opened:
 @pytest.fixture
 async def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Opened]:
     """A store on a disk that is quick on every machine, whose thread was there just now."""
-    monkeypatch.setattr(Pace, "is_quick", True)
+    monkeypatch.setattr(InlinePolicy, "is_quick", True)
     monkeypatch.setattr(writer, "ALONE_NS", 10**18)
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 3_600.0)
     store, watched, life = await begun(tmp_path / "x.db")
@@ -117,7 +117,7 @@ async def test_many_callers_are_one_batch_of_the_thread(quick: Opened, monkeypat
 
 async def test_a_slow_disk_is_waited_for_by_the_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop goes on meanwhile."""
-    monkeypatch.setattr(Pace, "is_quick", False)
+    monkeypatch.setattr(InlinePolicy, "is_quick", False)
     store, watched, life = await begun(tmp_path / "x.db")
     await kept(store, *steps(life, 3))
     await store.close()
@@ -186,7 +186,7 @@ async def test_whoever_waits_already_goes_first(quick: Opened) -> None:
     """What the thread is at is not overtaken, nor waited for by a loop."""
     store, watched, life = quick
     started, go = watched.held(sqlite_connect.BEGIN)
-    chore = asyncio.ensure_future(store.drop("parcel/1", Place("effect", 1, 0)))
+    chore = asyncio.ensure_future(store.drop("parcel/1", WorkId("effect", 1, 0)))
     await asyncio.to_thread(started.wait)
     waiting = asyncio.ensure_future(store.append(*steps(life, 1)))
     await eventually(lambda: store._writer._queue)  # it may give way to others first, if the turn takes long
@@ -348,7 +348,7 @@ class Cut(Watched):
             raise KeyboardInterrupt
 
 
-def cut(ledger: Ledger, connection: Watched, append: Append, at: int) -> bool:
+def cut(ledger: SqliteWriter, connection: Watched, append: Append, at: int) -> bool:
     """Whether a step in place was interrupted at the n-th moment."""
     ledger._connection = Cut(connection.connection, at)  # type: ignore[assignment]  # it is one in all that matters
     try:

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from interlock.errors import CorruptionError, InterlockError, InternalError, UnavailableError
-from interlock.ports.store import Appended, Duplicate, Query
+from interlock.ports.store import Appended, Duplicate, EntityQuery
 from interlock.stores.sqlite import commit, commit_queue, connection, writer
 from interlock.stores.sqlite.store import SqliteStore
-from interlock.stores.threads.inline_policy import Pace
+from interlock.stores.threads.inline_policy import InlinePolicy
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import journal, kept
 from tests.support.eventually import PATIENCE_SECONDS
@@ -124,7 +124,11 @@ async def test_after_an_error_of_the_disk_the_store_is_poisoned(
     faulty.faults.clear()
 
     assert {error} == {type(each) for each in failed}
-    for call in (store.append(life.stepped(key="k")), store.load("parcel/kept"), store.find(Query(kind="parcel"))):
+    for call in (
+        store.append(life.stepped(key="k")),
+        store.load("parcel/kept"),
+        store.find(EntityQuery(kind="parcel")),
+    ):
         with pytest.raises(UnavailableError) as raised:
             await call
         assert "store.poisoned" == raised.value.code
@@ -204,7 +208,7 @@ async def test_no_step_is_left_lying_while_the_writer_sleeps(
     """Whether it comes before the thread falls asleep, in that moment, or when it wakes up to tidy."""
     store, _ = opened
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 0.0)
-    monkeypatch.setattr(Pace, "is_quick", False)  # nobody writes in place
+    monkeypatch.setattr(InlinePolicy, "is_quick", False)  # nobody writes in place
     life = Life("parcel/1")
     await kept(store, life.created())
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -284,14 +288,14 @@ def test_an_idle_store_cuts_its_log(path: Path, monkeypatch: pytest.MonkeyPatch)
     """After a silence the log is empty, and whoever comes next finds everything in the file."""
     monkeypatch.setattr(commit_queue, "IDLE_SECONDS", 0.0)
     cut = threading.Event()
-    original = writer.Ledger._checkpoint
+    original = writer.SqliteWriter._checkpoint
 
-    def noted(self: writer.Ledger, statement: str) -> bool:
+    def noted(self: writer.SqliteWriter, statement: str) -> bool:
         done = original(self, statement)
         cut.set()
         return done
 
-    monkeypatch.setattr(writer.Ledger, "_checkpoint", noted)
+    monkeypatch.setattr(writer.SqliteWriter, "_checkpoint", noted)
     store = SqliteStore(path)
     asyncio.run(kept(store, Life("parcel/1").created(), Life("parcel/2").created()))
     while path.with_name("x.db-wal").stat().st_size:

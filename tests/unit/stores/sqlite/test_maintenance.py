@@ -13,18 +13,18 @@ import pytest
 
 from interlock.errors import InternalError, UnavailableError
 from interlock.model.codec import encode
-from interlock.model.journal.record import encode_record, genesis
+from interlock.model.journal.record import chain_start, encode_record
 from interlock.model.limits import KEY_WINDOW_MS
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Append, Appended, Duplicate, Loaded, Query
+from interlock.ports.store import Append, Appended, Duplicate, EntityQuery, Loaded
 from interlock.stores import key_expiry
-from interlock.stores.key_expiry import Boundary
+from interlock.stores.key_expiry import KeyExpiry
 from interlock.stores.schema import schema_of
 from interlock.stores.sqlite import commit_queue, maintenance
 from interlock.stores.sqlite.connection import APPLICATION_ID, open_writer
-from interlock.stores.sqlite.maintenance import MOVE_MS, Chore, Forgetting
+from interlock.stores.sqlite.maintenance import MOVE_MS, KeyRetention, WriteJob
 from interlock.stores.sqlite.store import SqliteStore, open_store
-from interlock.stores.sqlite.writer import Ledger
+from interlock.stores.sqlite.writer import SqliteWriter
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept
 from tests.support.eventually import PATIENCE_SECONDS
@@ -39,15 +39,15 @@ class Watch:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.idle = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        real = Ledger._checkpoint
+        real = SqliteWriter._checkpoint
 
-        def noticed(ledger: Ledger, statement: str) -> bool:
+        def noticed(ledger: SqliteWriter, statement: str) -> bool:
             done = real(ledger, statement)
             if not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self.idle.set)
             return done
 
-        monkeypatch.setattr(Ledger, "_checkpoint", noticed)
+        monkeypatch.setattr(SqliteWriter, "_checkpoint", noticed)
 
     async def until(self, path: Path, expected: set[str]) -> None:
         """Wait until the file has these keys."""
@@ -109,16 +109,16 @@ class File:
         self.count = 0
         self.ledger = self.opened()
 
-    def opened(self, tenant: str = "") -> Ledger:
+    def opened(self, tenant: str = "") -> SqliteWriter:
         """One more who writes."""
-        return Ledger(open_writer(self.path), self.path, tenant)
+        return SqliteWriter(open_writer(self.path), self.path, tenant)
 
     def reopen(self) -> None:
         """The process ends, and another begins."""
         self.ledger.close()
         self.ledger = self.opened()
 
-    def keep(self, key: str, ledger: Ledger | None = None) -> None:
+    def keep(self, key: str, ledger: SqliteWriter | None = None) -> None:
         """One step of a new entity, now, by the clock."""
         self.count += 1
         append = Life(f"parcel/{self.count}", time_ms=self.time.wall_ms).created(key=key)
@@ -126,7 +126,7 @@ class File:
 
         assert isinstance(answer, Appended)
 
-    def idle(self, key: str, ledger: Ledger | None = None) -> set[str]:
+    def idle(self, key: str, ledger: SqliteWriter | None = None) -> set[str]:
         """Keep one more step, then have nothing to do; the keys that are left."""
         self.keep(key, ledger)
         while (ledger or self.ledger).purge():
@@ -283,7 +283,7 @@ def test_a_boundary_that_cannot_be_read_stops_no_store_from_opening(file: File) 
     """It is read when it is needed."""
     with closing(file.opened()) as other:
         file.ledger._connection.execute("ALTER TABLE key_boundary RENAME TO away")
-        unread = Forgetting(other._connection, "")
+        unread = KeyRetention(other._connection, "")
         file.ledger._connection.execute("ALTER TABLE away RENAME TO key_boundary")
 
         assert unread.forget(other._connection, 1) is False
@@ -314,7 +314,7 @@ async def test_keys_older_than_the_window_are_forgotten_when_idle(
 ) -> None:
     """In batches, until none is left; the journal is untouched."""
     old, new = Life("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000), Life("parcel/2", time_ms=NOW)
-    store._writer.ledger._forgetting._boundary = Boundary(NOW - KEY_WINDOW_MS)
+    store._writer.ledger._forgetting._boundary = KeyExpiry(NOW - KEY_WINDOW_MS)
     await kept(store, old.created(), *(old.stepped(key=f"old-{number}") for number in range(5)))
     await kept(store, new.created(key="new"))
     await watch.until(tmp_path / "x.db", {"new"})
@@ -329,9 +329,9 @@ async def test_a_writer_that_is_busy_elsewhere_is_not_waited_for(store: SqliteSt
     path = tmp_path / "x.db"
     await kept(store, Life("parcel/1", time_ms=NOW - KEY_WINDOW_MS - 1_000).created(key="old"))
     await store.close()
-    ledger = Ledger(open_writer(path), path, "")
+    ledger = SqliteWriter(open_writer(path), path, "")
     ledger._newest_ms = NOW
-    ledger._forgetting._boundary = Boundary(NOW - KEY_WINDOW_MS)
+    ledger._forgetting._boundary = KeyExpiry(NOW - KEY_WINDOW_MS)
     with closing(ledger), closing(sqlite3.connect(path, isolation_level=None)) as blocker:
         blocker.execute("BEGIN IMMEDIATE")
         busy = ledger.purge(), ledger.poison, _keys(path)
@@ -349,7 +349,7 @@ async def test_a_chore_that_ends_the_writer_is_answered(store: SqliteStore) -> N
         raise MemoryError("no room for a thought")
 
     loop = asyncio.get_running_loop()
-    chore = Chore(burst, loop, loop.create_future())
+    chore = WriteJob(burst, loop, loop.create_future())
     store._writer.submit_chore(chore)
     with pytest.raises(InternalError):
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -380,10 +380,10 @@ async def test_a_file_of_the_first_schema_is_brought_up_to_date_with_what_it_hol
     life = Life("parcel/1")
     before = _written_by_hand(path, life.created())
     store = open_store(f"sqlite:///{path}")
-    listed = await store.find(Query(kind="parcel", state="packed"))
+    listed = await store.find(EntityQuery(kind="parcel", state="packed"))
     await kept(store, life.stepped("shipped", key="s"), life.stepped("delivered", key="d"))
     lines = [each.line for each in await store.read("parcel/1")]
-    packed = await store.find(Query(kind="parcel", state="packed"))
+    packed = await store.find(EntityQuery(kind="parcel", state="packed"))
     different = await store.differences("parcel/1")
     released = await store.release("parcel/1", version=3, archive="file:///archive")
     await store.close()
@@ -399,7 +399,7 @@ async def test_a_file_of_the_first_schema_is_brought_up_to_date_with_what_it_hol
 
 def _written_by_hand(path: Path, append: Append) -> bytes:
     """One step in a file, by the statements of the first release."""
-    record = encode_record(append.entry, durable=0, previous=genesis(append.entity))
+    record = encode_record(append.entry, durable=0, previous=chain_start(append.entity))
     time_ms = append.entry.event.time_ms
     active = encode(dict.fromkeys(append.states, time_ms))
     name = ("", "parcel", "1")

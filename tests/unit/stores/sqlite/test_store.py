@@ -17,7 +17,7 @@ import pytest
 
 from interlock.errors import CorruptionError, InternalError, UnavailableError, UsageError
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Append, Appended, Conflict, Query, Refusal
+from interlock.ports.store import Append, Appended, Conflict, EntityQuery, Refusal
 from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite import lists
 from interlock.stores.sqlite.store import SqliteStore, open_store
@@ -133,7 +133,10 @@ async def test_an_address_may_be_escaped_and_name_a_tenant(tmp_path: Path) -> No
 
     assert (tmp_path / "my doors.db").is_file()
     assert await second.load("parcel/1") is None
-    assert (1, 0) == (len(await listed(first, Query(kind="parcel"))), len(await listed(second, Query(kind="parcel"))))
+    assert (1, 0) == (
+        len(await listed(first, EntityQuery(kind="parcel"))),
+        len(await listed(second, EntityQuery(kind="parcel"))),
+    )
     await second.append(Life("parcel/1").created())
     assert 1 == len(await first.read("parcel/1"))
     await first.close()
@@ -274,32 +277,37 @@ async def test_a_walk_stops_and_goes_on_from_its_cursor(path: Path, monkeypatch:
         await kept(store, Life(f"parcel/{number:02}", revision="2.0.0" if number % 9 == 8 else "1.0.0").created())
     revision = Life("parcel/x", revision="2.0.0").kernel.chart.revision
     for query in (
-        Query(kind="parcel", revision=revision),
-        Query(kind="parcel", revision=revision, tag="inside", prefix=""),
-        Query(kind="parcel", revision=revision, state="packed"),
+        EntityQuery(kind="parcel", revision=revision),
+        EntityQuery(kind="parcel", revision=revision, tag="inside", prefix=""),
+        EntityQuery(kind="parcel", revision=revision, state="packed"),
     ):
         first = await store.find(query)
         found = await listed(store, query)
 
         assert ((), True) == (first.rows, first.after is not None)
         assert ["parcel/08", "parcel/17"] == [each.entity for each in found]
-    many = await listed(store, Query(kind="parcel", prefix="0", tag="inside"))
-    few = await listed(store, Query(kind="parcel", prefix="2", tag="inside"))
+    many = await listed(store, EntityQuery(kind="parcel", prefix="0", tag="inside"))
+    few = await listed(store, EntityQuery(kind="parcel", prefix="2", tag="inside"))
 
     assert ([f"parcel/0{each}" for each in range(10)], 3) == ([each.entity for each in many], len(few))
     await store.close()
 
 
 @pytest.mark.parametrize(
-    "query", [Query(kind="parcel", prefix="\ud800"), Query(kind="\ud800"), Query(kind="k", entered_before_ms=2**70)]
+    "query",
+    [
+        EntityQuery(kind="parcel", prefix="\ud800"),
+        EntityQuery(kind="\ud800"),
+        EntityQuery(kind="k", entered_before_ms=2**70),
+    ],
 )
-async def test_a_question_that_cannot_be_asked_is_the_callers_mistake(query: Query, path: Path) -> None:
+async def test_a_question_that_cannot_be_asked_is_the_callers_mistake(query: EntityQuery, path: Path) -> None:
     """Half a surrogate pair and numbers beyond 64 bits are refused; the connection goes on."""
     store = SqliteStore(path)
     with pytest.raises(UsageError):
         await store.find(query)
 
-    assert () == (await store.find(Query(kind="parcel"))).rows
+    assert () == (await store.find(EntityQuery(kind="parcel"))).rows
     await store.close()
 
 
@@ -396,7 +404,7 @@ async def test_a_damaged_row_stops_its_own_entity_only(path: Path, column: str) 
     assert isinstance(damaged, CorruptionError)
     assert isinstance(whole, Appended)
     with pytest.raises(CorruptionError):
-        await store.find(Query(kind="parcel", state="packed", tag="inside"))
+        await store.find(EntityQuery(kind="parcel", state="packed", tag="inside"))
     await kept(store, Life("parcel/3").created())
     await store.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.runtime.history.verify import Proof
+from interlock.runtime.history.verify import Verification
 
 CHART = """
 interlock: 1
@@ -30,7 +30,7 @@ def kept(folder: Path) -> Path:
     return path
 
 
-async def proofs(path: Path) -> list[Proof]:
+async def proofs(path: Path) -> list[Verification]:
     """What is proven of all that is in a file."""
     async with interlock.open(f"sqlite:///{path}", charts=[door]) as doors:
         return [each async for each in doors.verify_all()]

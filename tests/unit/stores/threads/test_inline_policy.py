@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from interlock.stores.threads.inline_policy import OWED_FIRST, OWED_MAX, QUICK_NS, TURN_NS, Pace
+from interlock.stores.threads.inline_policy import OWED_FIRST, OWED_MAX, QUICK_NS, TURN_NS, InlinePolicy
 
 
-def quick_calls(pace: Pace) -> int:
+def quick_calls(pace: InlinePolicy) -> int:
     """How many quick calls it takes until the next is waited for in place."""
     count = 0
     while not pace.is_quick:
@@ -16,12 +16,12 @@ def quick_calls(pace: Pace) -> int:
 
 def test_a_disk_is_measured_before_it_is_believed() -> None:
     """The first calls go to threads."""
-    assert OWED_FIRST == quick_calls(Pace())
+    assert OWED_FIRST == quick_calls(InlinePolicy())
 
 
 def test_what_stood_still_is_avoided_for_as_long_as_it_cost() -> None:
     """A stall of a tenth of a second is worth a hundred quick calls; a slow disk is never waited for in place."""
-    pace = Pace()
+    pace = InlinePolicy()
     quick_calls(pace)
 
     pace.took(100_000_000)
@@ -34,7 +34,7 @@ def test_what_stood_still_is_avoided_for_as_long_as_it_cost() -> None:
 
 def test_even_an_hour_is_forgiven() -> None:
     """There is a most that is owed."""
-    pace = Pace()
+    pace = InlinePolicy()
     pace.took(3_600_000_000_000)
 
     assert OWED_MAX == quick_calls(pace)
@@ -42,7 +42,7 @@ def test_even_an_hour_is_forgiven() -> None:
 
 def test_others_get_their_turn_after_a_millisecond() -> None:
     """However many calls were waited for in place meanwhile."""
-    pace = Pace()
+    pace = InlinePolicy()
     times = [TURN_NS, TURN_NS + 1, 2 * TURN_NS - 1, 2 * TURN_NS, 2 * TURN_NS + 1]
 
     assert [True, False, False, True, False] == [pace.is_turn_over(each) for each in times]
@@ -50,7 +50,7 @@ def test_others_get_their_turn_after_a_millisecond() -> None:
 
 def test_a_quick_disk_stays_quick() -> None:
     """Nothing is paid in advance: one slow call counts at once."""
-    pace = Pace()
+    pace = InlinePolicy()
     quick_calls(pace)
     for _ in range(100):
         pace.took(1)

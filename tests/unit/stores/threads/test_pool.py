@@ -13,14 +13,14 @@ from threading import Barrier, Event, Thread, current_thread
 import pytest
 
 from interlock.errors import UnavailableError
-from interlock.stores.threads.pool import Threads
+from interlock.stores.threads.pool import ThreadPool
 from tests.support.eventually import PATIENCE_SECONDS
 
 
 @pytest.fixture
-def threads() -> Iterator[Threads]:
+def threads() -> Iterator[ThreadPool]:
     """Two at most."""
-    made = Threads(2, "test")
+    made = ThreadPool(2, "test")
     yield made
     made.close()
 
@@ -30,7 +30,7 @@ def threads_refused() -> None:
     raise RuntimeError("no more threads")
 
 
-async def test_an_answer_and_an_error_go_to_whoever_asked(threads: Threads) -> None:
+async def test_an_answer_and_an_error_go_to_whoever_asked(threads: ThreadPool) -> None:
     """The thread goes on after both."""
 
     def fails() -> None:
@@ -45,7 +45,7 @@ async def test_an_answer_and_an_error_go_to_whoever_asked(threads: Threads) -> N
     )
 
 
-async def test_an_error_that_no_future_takes_is_told_as_another(threads: Threads) -> None:
+async def test_an_error_that_no_future_takes_is_told_as_another(threads: ThreadPool) -> None:
     """Whoever asked would wait for ever."""
     with pytest.raises(RuntimeError, match="StopIteration"):
         await asyncio.wait_for(threads.run(lambda: next(iter(()))), PATIENCE_SECONDS)
@@ -53,7 +53,7 @@ async def test_an_error_that_no_future_takes_is_told_as_another(threads: Threads
 
 async def test_a_thread_that_the_system_refuses_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """And nobody waits for it in the end; the next call may get one."""
-    threads = Threads(2, "test")
+    threads = ThreadPool(2, "test")
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", lambda self: threads_refused())
         with pytest.raises(UnavailableError) as caught:
@@ -67,7 +67,7 @@ async def test_calls_wait_for_a_running_thread_when_the_system_refuses_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One thread answers everybody, one after the other."""
-    threads = Threads(2, "test")
+    threads = ThreadPool(2, "test")
     await threads.run(lambda: 0)
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", lambda self: threads_refused())
@@ -77,7 +77,7 @@ async def test_calls_wait_for_a_running_thread_when_the_system_refuses_another(
     assert list(range(20)) == answers
 
 
-async def test_calls_run_side_by_side_up_to_the_limit(threads: Threads) -> None:
+async def test_calls_run_side_by_side_up_to_the_limit(threads: ThreadPool) -> None:
     """A lone caller needs one thread, two at once need two, and the third waits its turn."""
     names = {await threads.run(lambda: current_thread().name) for _ in range(5)}
     both = Barrier(2)
@@ -89,7 +89,7 @@ async def test_calls_run_side_by_side_up_to_the_limit(threads: Threads) -> None:
     assert ({"test-0"}, True) == (names, more <= {"test-0", "test-1"})
 
 
-async def test_a_caller_that_is_gone_harms_nobody(threads: Threads) -> None:
+async def test_a_caller_that_is_gone_harms_nobody(threads: ThreadPool) -> None:
     """What it asked for is done all the same."""
     begun, go, done = Event(), Event(), Event()
 
@@ -109,7 +109,7 @@ async def test_a_caller_that_is_gone_harms_nobody(threads: Threads) -> None:
     assert 1 == await threads.run(lambda: 1)
 
 
-def test_an_event_loop_that_is_gone_harms_nobody(threads: Threads) -> None:
+def test_an_event_loop_that_is_gone_harms_nobody(threads: ThreadPool) -> None:
     """Another one is answered."""
     go = Event()
 
@@ -126,7 +126,7 @@ def test_an_event_loop_that_is_gone_harms_nobody(threads: Threads) -> None:
 
 async def test_closing_waits_for_what_was_asked() -> None:
     """Appends under way end first."""
-    threads, done = Threads(2, "test"), list[int]()
+    threads, done = ThreadPool(2, "test"), list[int]()
     go = Event()
 
     def rule(number: int) -> None:
@@ -142,9 +142,9 @@ async def test_closing_waits_for_what_was_asked() -> None:
     await asyncio.gather(*asked)
 
 
-async def test_a_call_after_the_end_is_refused(threads: Threads) -> None:
+async def test_a_call_after_the_end_is_refused(threads: ThreadPool) -> None:
     """It would wait for ever; a store that closes says so."""
-    other = Threads(2, "other")
+    other = ThreadPool(2, "other")
     await other.run(lambda: 1)
     await asyncio.to_thread(other.close)
     with pytest.raises(UnavailableError) as raised:
@@ -154,7 +154,7 @@ async def test_a_call_after_the_end_is_refused(threads: Threads) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
-async def test_no_call_is_left_lying_while_a_thread_sleeps(threads: Threads, at_once: int) -> None:
+async def test_no_call_is_left_lying_while_a_thread_sleeps(threads: ThreadPool, at_once: int) -> None:
     """Whether it comes before a thread falls asleep, in that moment or after it."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         for begin in range(0, 600, at_once):
@@ -163,7 +163,7 @@ async def test_no_call_is_left_lying_while_a_thread_sleeps(threads: Threads, at_
             assert [*asked] == await asyncio.gather(*(threads.run(partial(int, each)) for each in asked))
 
 
-async def test_nobody_is_rung_for_while_all_are_busy(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_is_rung_for_while_all_are_busy(threads: ThreadPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is taken up by whoever is done first; a ring that nobody hears would fill the pipe in time."""
     rings: list[None] = []
     ring = threads._bell.ring
@@ -190,7 +190,7 @@ async def test_nobody_is_rung_for_while_all_are_busy(threads: Threads, monkeypat
     assert (2, 0) == (before, meanwhile)
 
 
-def test_two_event_loops_share_the_threads(threads: Threads) -> None:
+def test_two_event_loops_share_the_threads(threads: ThreadPool) -> None:
     """Each gets the answers to its own calls."""
 
     async def ask(first: int) -> list[int]:
@@ -203,7 +203,7 @@ def test_two_event_loops_share_the_threads(threads: Threads) -> None:
     assert [[*range(300)], [*range(1_000, 1_300)]] == found
 
 
-async def test_an_idle_thread_keeps_nothing_alive(threads: Threads) -> None:
+async def test_an_idle_thread_keeps_nothing_alive(threads: ThreadPool) -> None:
     """Neither the last question nor its answer."""
 
     class Value:

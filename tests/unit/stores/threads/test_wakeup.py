@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from interlock.stores.threads.wakeup import Bell, Loops
+from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
 from tests.support.eventually import PATIENCE_SECONDS
 
 
 @pytest.fixture
-def bell() -> Iterator[Bell]:
+def bell() -> Iterator[WakeupPipe]:
     """One that is closed in the end."""
-    made = Bell()
+    made = WakeupPipe()
     yield made
     made.close()
 
 
 @pytest.fixture
-def loops() -> Iterator[Loops]:
+def loops() -> Iterator[LoopEntryQueue]:
     """Those of one store."""
-    made = Loops()
+    made = LoopEntryQueue()
     yield made
     made.close()
 
@@ -46,7 +46,7 @@ def is_open(descriptor: int) -> bool:
     return True
 
 
-def reader_of(loops: Loops, loop: asyncio.AbstractEventLoop) -> int:
+def reader_of(loops: LoopEntryQueue, loop: asyncio.AbstractEventLoop) -> int:
     """The descriptor by which a loop is rung for."""
     way = loops._ways[loop]
     assert way is not None
@@ -71,7 +71,7 @@ class Readerless(asyncio.SelectorEventLoop):
 # One bell
 
 
-def test_each_ring_lets_one_wait_return(bell: Bell) -> None:
+def test_each_ring_lets_one_wait_return(bell: WakeupPipe) -> None:
     """Also one that came before; when none comes in time, the wait says so."""
     bell.ring()
     bell.ring()
@@ -79,7 +79,7 @@ def test_each_ring_lets_one_wait_return(bell: Bell) -> None:
     assert [True, True, False] == [bell.wait(PATIENCE_SECONDS), bell.wait(), bell.wait(0.0)]
 
 
-def test_a_ring_wakes_whoever_waits(bell: Bell) -> None:
+def test_a_ring_wakes_whoever_waits(bell: WakeupPipe) -> None:
     """In another thread, with a time and without."""
     for seconds in (None, PATIENCE_SECONDS):
         found: list[bool] = []
@@ -91,7 +91,7 @@ def test_a_ring_wakes_whoever_waits(bell: Bell) -> None:
         assert [True] == found
 
 
-def test_a_closed_bell_writes_to_nobody_elses_file(bell: Bell) -> None:
+def test_a_closed_bell_writes_to_nobody_elses_file(bell: WakeupPipe) -> None:
     """The numbers of its descriptors are given away again, to files that a stray byte would damage."""
     numbers = (bell.descriptor, bell._write)
     bell.close()
@@ -109,7 +109,7 @@ def test_a_closed_bell_writes_to_nobody_elses_file(bell: Bell) -> None:
 
 def test_a_bell_that_nobody_has_any_more_keeps_no_descriptors() -> None:
     """Also where nobody could close it."""
-    bell = Bell()
+    bell = WakeupPipe()
     numbers = (bell.descriptor, bell._write)
     del bell
 
@@ -124,13 +124,13 @@ def test_a_bell_that_the_system_refuses_is_the_callers_error(monkeypatch: pytest
 
     monkeypatch.setattr(os, "pipe", refused)
     with pytest.raises(OSError, match="too many"):
-        Bell()
+        WakeupPipe()
 
 
 # Into event loops
 
 
-async def test_a_call_is_made_in_the_loop_that_it_is_for(loops: Loops) -> None:
+async def test_a_call_is_made_in_the_loop_that_it_is_for(loops: LoopEntryQueue) -> None:
     """One alone, and the next one after it."""
     loop, found = asyncio.get_running_loop(), list[asyncio.AbstractEventLoop]()
     loops.listen(loop)
@@ -141,7 +141,7 @@ async def test_a_call_is_made_in_the_loop_that_it_is_for(loops: Loops) -> None:
     assert [loop, loop] == found
 
 
-async def test_calls_of_many_threads_are_all_made_in_the_order_of_each(loops: Loops) -> None:
+async def test_calls_of_many_threads_are_all_made_in_the_order_of_each(loops: LoopEntryQueue) -> None:
     """None is lost between the one who looks and the one who has just come."""
     loop, found = asyncio.get_running_loop(), list[tuple[int, int]]()
     loops.listen(loop)
@@ -161,7 +161,7 @@ async def test_calls_of_many_threads_are_all_made_in_the_order_of_each(loops: Lo
         assert list(range(500)) == [each for who, each in found if who == number]
 
 
-async def test_a_call_that_fails_takes_no_other_with_it(loops: Loops) -> None:
+async def test_a_call_that_fails_takes_no_other_with_it(loops: LoopEntryQueue) -> None:
     """The loop hears of it, as of any other callback."""
     loop, found, told = asyncio.get_running_loop(), list[int](), list[object]()
     loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
@@ -178,7 +178,7 @@ async def test_a_call_that_fails_takes_no_other_with_it(loops: Loops) -> None:
     assert [IndexError] == [type(each) for each in told]
 
 
-def test_a_loop_without_readers_is_called_in_its_own_way(loops: Loops) -> None:
+def test_a_loop_without_readers_is_called_in_its_own_way(loops: LoopEntryQueue) -> None:
     """So is one that nobody said to listen in."""
     found: list[str] = []
 
@@ -200,7 +200,7 @@ def test_a_loop_without_readers_is_called_in_its_own_way(loops: Loops) -> None:
     assert (["listening"], ["silent"]) == (first, found)
 
 
-def test_a_loop_without_readers_is_asked_once(loops: Loops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_without_readers_is_asked_once(loops: LoopEntryQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not for every call: each would make a pipe for nothing."""
     made: list[tuple[int, int]] = []
 
@@ -222,7 +222,7 @@ def test_a_loop_without_readers_is_asked_once(loops: Loops, monkeypatch: pytest.
 
 
 async def test_without_descriptors_a_loop_is_called_in_its_own_way(
-    loops: Loops, monkeypatch: pytest.MonkeyPatch
+    loops: LoopEntryQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody's answer is lost for want of a pipe; as soon as there is one again, it is used."""
 
@@ -241,7 +241,7 @@ async def test_without_descriptors_a_loop_is_called_in_its_own_way(
     assert (False, True) == (before, is_open(reader_of(loops, loop)))
 
 
-def test_loops_that_are_gone_leave_nothing_behind(loops: Loops) -> None:
+def test_loops_that_are_gone_leave_nothing_behind(loops: LoopEntryQueue) -> None:
     """A call into one is dropped; its pipe goes when the next loop comes, and the last one with the store."""
     found: list[int] = []
 
@@ -262,7 +262,7 @@ def test_loops_that_are_gone_leave_nothing_behind(loops: Loops) -> None:
     assert (True, [second], False) == (was_open, known, is_open(second_reader))
 
 
-async def test_what_was_called_before_the_end_is_heard_after_it(loops: Loops) -> None:
+async def test_what_was_called_before_the_end_is_heard_after_it(loops: LoopEntryQueue) -> None:
     """Whoever closes a store does so in a thread, while answers are on their way."""
     loop, found = asyncio.get_running_loop(), list[int]()
     loops.listen(loop)

@@ -6,7 +6,7 @@ import pytest
 
 import interlock
 from interlock.assemble.charts import BoundChart
-from interlock.ports.work import Settled, WorkStore
+from interlock.ports.work import Settlement, WorkStore
 from tests.unit.web.consoles import Client, opened
 
 KIND = """
@@ -35,7 +35,7 @@ async def died(client: Client, *entities: str) -> None:
     assert isinstance(store, WorkStore)
     now_ms = client.runtime.clock.now_ms()
     claims = await store.claim("effect", None, owner="me", now_ms=now_ms, until_ms=now_ms + 1_000, limit=1_000)
-    await store.settle(tuple(Settled(each, "dead", error="no") for each in claims), now_ms=now_ms)
+    await store.settle(tuple(Settlement(each, "dead", error="no") for each in claims), now_ms=now_ms)
 
 
 async def listed(client: Client, query: str) -> list[list[str]]:

@@ -11,7 +11,7 @@ from interlock.testing.clock import VirtualClock
 from interlock.web.api import streams as live
 from interlock.web.api.streams import BEHIND_MAX, FLEET_MS, HEARTBEAT_MS
 from interlock.web.app import application
-from interlock.web.auth import IDLE_MS, LIFE_MS, Access, key_digest
+from interlock.web.auth import IDLE_MS, LIFE_MS, Authentication, key_digest
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.web.consoles import KEY, ORDER, Stream, opened, order, person, some_orders
 
@@ -221,7 +221,7 @@ async def test_one_reader_leaves_streams_for_others(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(live, name, number)
     people = {key_digest(name): person(name) for name in ("ada", "bob", "cyd", "dan")}
     async with opened() as client:
-        doors = Access(client.runtime.clock, keys=people)
+        doors = Authentication(client.runtime.clock, keys=people)
         client.app, console = application(client.runtime, doors, origins=["http://console.test"])
         asked = ["ada"] * 7 + ["bob", "bob", "cyd", "dan"]
         streams, statuses = list[Stream](), list[int]()

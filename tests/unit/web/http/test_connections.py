@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from interlock.model.limits import HTTP_CONNECTIONS_MAX, HTTP_FIELDS_MAX, HTTP_HEAD_BYTES_MAX, HTTP_PIPELINE_MAX
 from interlock.web import server
-from interlock.web.auth import Access, key_digest
+from interlock.web.auth import Authentication, key_digest
 from interlock.web.http import connections, endpoint
 from interlock.web.http.connections import Connections
 from tests.unit.web.consoles import KEY, opened, person
@@ -101,7 +101,7 @@ async def site(monkeypatch: pytest.MonkeyPatch, *, descriptors: int | None = Non
     monkeypatch.setattr(server, "Connections", connections_of_server)
     until, address = asyncio.Event(), asyncio.get_running_loop().create_future()
     async with opened() as client:
-        doors = Access(client.runtime.clock, keys={key_digest(KEY): person("robot", rights=("read",))})
+        doors = Authentication(client.runtime.clock, keys={key_digest(KEY): person("robot", rights=("read",))})
         serving = asyncio.ensure_future(
             server.serve(client.runtime, doors, host="127.0.0.1", port=0, ready=address.set_result, until=until)
         )
@@ -288,13 +288,13 @@ async def test_an_upgrade_is_answered_and_what_follows_is_no_request(monkeypatch
 async def test_fields_behind_a_chunked_body_are_no_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy that removes a header looks at the head only."""
     seen = list[list[bytes]]()
-    answer = endpoint.Door.__call__
+    answer = endpoint.EndpointApp.__call__
 
-    async def noted(door: endpoint.Door, scope: Scope, receive: Receive, send: Send) -> None:
+    async def noted(door: endpoint.EndpointApp, scope: Scope, receive: Receive, send: Send) -> None:
         await answer(door, scope, receive, send)
         seen.append([name for name, _ in scope["headers"]])
 
-    monkeypatch.setattr(endpoint.Door, "__call__", noted)
+    monkeypatch.setattr(endpoint.EndpointApp, "__call__", noted)
     async with site(monkeypatch) as here:
         fields = f"Host: {here.host}\r\nOrigin: http://{here.host}\r\nContent-Type: application/json\r\n"
         body = f'{{"secret": "{KEY}"}}'

@@ -13,7 +13,7 @@ from interlock.model.limits import JOBS_OPEN_PERSON_MAX, JOBS_RUNNING_MAX, JOBS_
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import application
-from interlock.web.auth import Access, key_digest
+from interlock.web.auth import Authentication, key_digest
 from tests.unit.web.consoles import ORIGIN, Client, opened, person, some_orders
 
 CANCEL = {"kind": "order", "event": "order.cancelled", "filter": {"state": "unpaid"}}
@@ -275,7 +275,7 @@ async def shared(*names: str) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
     async with opened(clock=clock) as client:
         await some_orders(client, 20)
         clock.time_ms += 1
-        doors = Access(clock, keys={key_digest(name): person(name) for name in names})
+        doors = Authentication(clock, keys={key_digest(name): person(name) for name in names})
         client.app, console = application(client.runtime, doors, origins=[ORIGIN])
         transport = httpx.ASGITransport(app=client.app)
         async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client.http:

@@ -10,7 +10,7 @@ import interlock
 from interlock.errors import ConflictError, UsageError
 from interlock.model.keys import OwnKey, bulk_key
 from interlock.ports.clock import SystemClock
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.runtime.builtin_charts import JOB, JOB_KIND
 from interlock.web.jobs import walk
 from interlock.web.jobs.store import SILENT_MS
@@ -61,7 +61,7 @@ async def begun(client: Client, monkeypatch: Any, *, orders: int = 6) -> tuple[s
 
 async def cancelled(client: Client) -> dict[str, int]:
     """Gives how often each order took the event."""
-    page = await client.runtime.store.find(Query(kind="order", limit=100))
+    page = await client.runtime.store.find(EntityQuery(kind="order", limit=100))
     found = {}
     for row in page.rows:
         entries = await client.runtime.journal(row.entity)

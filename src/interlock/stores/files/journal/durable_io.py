@@ -1,6 +1,7 @@
 """What the journals of one open store share: settings, poison, counts; and how they lock, flush and replace files.
 
-Rule 1: a flush that failed poisons what it was for, for the life of the process (`Shared.flushed`). It stands here, and
+Rule 1: a flush that failed poisons what it was for, for the life of the process (`DurableIO.flushed`). It stands
+here, and
 not in a handle, so that closing a handle forgets no failure.
 Rule 2: a lock that cannot be given back is given up with its descriptor.
 """
@@ -17,8 +18,8 @@ from msgspec import Struct
 from interlock.errors import CorruptionError, InterlockError, UnavailableError
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.journal.padding import BLOCK_BYTES
-from interlock.stores.files.journal.snapshot_file import Mark, Shapes
-from interlock.stores.files.journal.work_lines import News
+from interlock.stores.files.journal.snapshot_file import KnownConfigurations, Position
+from interlock.stores.files.journal.work_lines import WorkChanges
 from interlock.stores.files.names import RESOURCES, TEMPORARY
 
 SEGMENT_BYTES_MAX = 16_777_216
@@ -45,7 +46,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     wal_bytes_max: int = WAL_BYTES_MAX
 
 
-class Address(Struct, frozen=True):
+class EntityDirectory(Struct, frozen=True):
     """Where an entity's directory stands."""
 
     entity: str
@@ -62,25 +63,25 @@ class Address(Struct, frozen=True):
 class Markers(Protocol):
     """Which entities have unfinished work (`files_pending`)."""
 
-    def announce(self, address: Address) -> None:
+    def announce(self, address: EntityDirectory) -> None:
         """The marker of an entity is on disk when this returns."""
 
-    def remove(self, address: Address) -> None:
+    def remove(self, address: EntityDirectory) -> None:
         """The marker of an entity without work goes."""
 
-    def ring(self, address: Address) -> None:
+    def ring(self, address: EntityDirectory) -> None:
         """Tells whoever performs that the work of an entity was changed."""
 
 
 LOCKED = "store.locked"
 """The code of an error: others held a lock for as long as it was waited for."""
 
-Note = Callable[[Address, News, Mark], None]
+OnWorkChanged = Callable[[EntityDirectory, WorkChanges, Position], None]
 """Told of the unfinished work of an entity, once its entries are durable, while the entity is locked; and up to which
 place of its journal that holds."""
 
 
-class Shared:
+class DurableIO:
     """The file system of one open store, what is poisoned there, what was learned, and counts.
 
     `note` is set in the process that performs work.
@@ -90,25 +91,25 @@ class Shared:
 
     def __init__(self, fs: FileSystem, settings: Settings, root: str) -> None:
         self.root = root
-        self.note: Note | None = None
+        self.note: OnWorkChanged | None = None
         self.fs = fs
         self.settings = settings
         self.poisons: dict[str, str] = {}
-        self.shapes = Shapes()
+        self.shapes = KnownConfigurations()
         self.snapshot_failures = 0
 
-    def is_poisoned(self, address: Address) -> bool:
+    def is_poisoned(self, address: EntityDirectory) -> bool:
         """Whether a flush of this entity's directory, journal or shard failed in this process."""
         return address.name in self.poisons or f"{address.shard}/" in self.poisons
 
-    def check_poison(self, address: Address) -> None:
+    def check_poison(self, address: EntityDirectory) -> None:
         """Raises UnavailableError when a flush failed here before."""
         if self.poisons and self.is_poisoned(address):
             reason = self.poisons.get(address.name) or self.poisons[f"{address.shard}/"]
             message = f"`{address.entity}` takes no appends in this process: {reason}"
             raise UnavailableError(message, code="store.poisoned", hint="check the disk, then start anew")
 
-    def flushed(self, address: Address, flush: Callable[[int], None], descriptor: int, poisoned: str) -> None:
+    def flushed(self, address: EntityDirectory, flush: Callable[[int], None], descriptor: int, poisoned: str) -> None:
         """Flushes once. A failure poisons for good, for no later flush can be believed."""
         try:
             flush(descriptor)

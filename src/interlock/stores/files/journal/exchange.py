@@ -10,19 +10,19 @@ again after any crash.
 from __future__ import annotations
 
 from interlock.errors import UnavailableError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
 from interlock.stores.files.journal.durable_io import unavailable
 from interlock.stores.files.journal.rotation import following, released, unwritten, verified
-from interlock.stores.files.journal.snapshot_file import Facts, Mark
+from interlock.stores.files.journal.snapshot_file import ListFacts, Position
 from interlock.stores.files.journal.work import WorkJournal
 
 
 class ExchangeJournal(WorkJournal):
     """The handle of one entity, with what is done to journals as a whole."""
 
-    def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
+    def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
         """Takes over records that follow those here; the version reached. Those here already are passed over."""
         with self._mutex:
             self._shared.check_poison(self.address)
@@ -58,7 +58,7 @@ class ExchangeJournal(WorkJournal):
                 self._sync_names()
                 return True
 
-    def take_over(self, lines: list[bytes], snapshot: Snapshot | None, facts: Facts | None) -> Mark:
+    def take_over(self, lines: list[bytes], snapshot: Snapshot | None, facts: ListFacts | None) -> Position:
         """Appends records that a write-ahead log has kept already, those that are not here yet; durable on return.
 
         The snapshot and the facts are of the last of them, where they are known. Gives the place behind it.

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from threading import Lock
 
 from interlock.stores.files.filesystem import FileSystem
-from interlock.stores.files.journal.durable_io import Address, Locked, Shared, shard_opened, unavailable
+from interlock.stores.files.journal.durable_io import DurableIO, EntityDirectory, Locked, shard_opened, unavailable
 
 
 class Handle:
     """Two descriptors of one entity. Whoever uses them holds the mutex, and then the lock."""
 
-    def __init__(self, shared: Shared, address: Address) -> None:
+    def __init__(self, shared: DurableIO, address: EntityDirectory) -> None:
         self.address = address
         self._shared = shared
         self._fs = shared.fs

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 
 from interlock.errors import InterlockError
-from interlock.ports.store import Answer, Append, Duplicate, Loaded
+from interlock.ports.store import Append, AppendResult, Duplicate, Loaded
 from interlock.stores.files.journal.durable_io import LOCKED
 from interlock.stores.files.journal.journal import NOTHING, Journal
 
@@ -18,7 +18,7 @@ from interlock.stores.files.journal.journal import NOTHING, Journal
 class PromptJournal(Journal):
     """The handle of one entity, with what it does in the thread of an event loop."""
 
-    def append_at_once(self, append: Append) -> Answer | None:
+    def append_at_once(self, append: Append) -> AppendResult | None:
         """`append`, where nothing is waited for but one flush. None where there is more to do: then nothing was done.
 
         Another thread that takes the mutex in the moment between is waited for, for as long as it has it. This may be

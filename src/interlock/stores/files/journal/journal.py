@@ -5,7 +5,7 @@ The order of an append, under a mutex of this process and the lock of the entity
 1. Open, the first time: make what is missing, then flush both directories, always: whoever made them may have died
    before flushing. Flush the journal and forget its pages, so that what is read is what the disk has.
 2. Read and verify everything behind the last known record.
-3. The key is known: make sure that it is durable, answer `Duplicate`. It may be forgotten: `Forgotten`. Another
+3. The key is known: make sure that it is durable, answer `Duplicate`. It may be forgotten: `KeyExpired`. Another
    version: `Conflict`.
 4. Bytes that are no record: damage is raised, a torn tail is cut off. A segment that is full is sealed and the next
    one put in place (`files_rotation`); one that is found sealed was left by a process that died, and is followed up.
@@ -32,36 +32,49 @@ import logging
 from collections.abc import Hashable
 
 from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
-from interlock.model.journal.record import Record, encode_record
-from interlock.model.journal.work import Left
+from interlock.model.journal.record import JournalRecord, encode_record
+from interlock.model.journal.work import WorkDelta
 from interlock.model.limits import ENTRY_BYTES_MAX
 from interlock.model.snapshot import Snapshot
-from interlock.ports.store import Answer, Append, Appended, Conflict, Duplicate, Forgotten, Stale
-from interlock.stores.files.journal.durable_io import Address, Note, Shared, shard_opened, unavailable, write_whole
+from interlock.ports.store import Append, Appended, AppendResult, Conflict, Duplicate, KeyExpired, StaleAttempt
+from interlock.stores.files.journal.durable_io import (
+    DurableIO,
+    EntityDirectory,
+    OnWorkChanged,
+    shard_opened,
+    unavailable,
+    write_whole,
+)
 from interlock.stores.files.journal.handle import Handle
 from interlock.stores.files.journal.padding import ends_at, spare
 from interlock.stores.files.journal.reading import (
     Active,
     Chain,
-    PassedError,
-    Walk,
+    JournalReader,
+    SegmentMovedError,
     active_segment,
     is_held,
     unwitnessed,
 )
-from interlock.stores.files.journal.recent_keys import Keys
+from interlock.stores.files.journal.recent_keys import RecentKeys
 from interlock.stores.files.journal.rotation import following, put_in_place
 from interlock.stores.files.journal.segments import Base, encode_seal, joined
-from interlock.stores.files.journal.snapshot_file import Facts, Kept, Mark, apart, encode_kept
+from interlock.stores.files.journal.snapshot_file import (
+    ListFacts,
+    Position,
+    StoredSnapshot,
+    apart,
+    encode_snapshot_file,
+)
 from interlock.stores.files.journal.tail import corrupt, read_kept, stands
-from interlock.stores.files.journal.work_lines import Beside, Rows, encode_work
+from interlock.stores.files.journal.work_lines import Beside, UnfinishedWork, encode_work
 from interlock.stores.files.names import JOURNAL, SNAPSHOT, is_cut, is_leftover, sealed_first
 from interlock.stores.replaced_files import replaced
 
 ENVELOPE_BYTES_MAX = 2_048
 """Bytes of a record around its entry: version, escaped key, `d` and hash."""
 
-NOTHING = Left()
+NOTHING = WorkDelta()
 
 _logger = logging.getLogger(__name__)
 
@@ -69,21 +82,21 @@ _logger = logging.getLogger(__name__)
 class Journal(Handle):
     """The handle of one entity. Safe for several threads; one append at a time."""
 
-    def __init__(self, shared: Shared, address: Address) -> None:
+    def __init__(self, shared: DurableIO, address: EntityDirectory) -> None:
         super().__init__(shared, address)
-        self.facts: Facts | None = None
+        self.facts: ListFacts | None = None
         self.snapshot: Snapshot | None = None
-        self.rows = Rows()
+        self.rows = UnfinishedWork()
         self._chain = Chain(address, shared.settings.tenant, shared.settings.store_key)
         self.mark = self._chain.beginning()
         self.durable = 0
-        self._keys = Keys()
-        self._walk: Walk | None = None
+        self._keys = RecentKeys()
+        self._walk: JournalReader | None = None
         self._kept_version = 0
         self._base = self._chain.base()
         self._is_announced = False
-        self._announced_to: Note | None = None
-        self._told_to: Note | None = None
+        self._announced_to: OnWorkChanged | None = None
+        self._told_to: OnWorkChanged | None = None
         self._records_end = 0
         self._end = 0
         self._is_cut = is_cut(address.name)
@@ -92,7 +105,7 @@ class Journal(Handle):
 
     # What a handle does
 
-    def append(self, append: Append) -> Answer:
+    def append(self, append: Append) -> AppendResult:
         """Keep one step, if the entity still is at the expected version and its key is new."""
         with self._mutex:
             self._shared.check_poison(self.address)
@@ -102,7 +115,7 @@ class Journal(Handle):
                 self._catch_up()
                 return self._refused(append) or self._appended(append)
 
-    def _refused(self, append: Append) -> Duplicate | Conflict | Stale | Forgotten | None:
+    def _refused(self, append: Append) -> Duplicate | Conflict | StaleAttempt | KeyExpired | None:
         """Why there is nothing to write; None when there is. Everything that the journal says is known."""
         version = self._keys.get(append.entry.key)
         if version is not None:
@@ -110,11 +123,11 @@ class Journal(Handle):
             self._check_name()
             return Duplicate(version)
         if append.sent_ms is not None and self._keys.may_have_had(append.sent_ms):
-            return Forgotten(self.mark.version, self._keys.forgotten_ms)
+            return KeyExpired(self.mark.version, self._keys.forgotten_ms)
         if self.mark.version != append.expected:
             return Conflict(self.mark.version)
         if append.fence is not None and not self.rows.is_newest(*append.fence):
-            return Stale(self.mark.version)
+            return StaleAttempt(self.mark.version)
         return None
 
     def _appended(self, append: Append) -> Appended:
@@ -172,13 +185,13 @@ class Journal(Handle):
         self._begin(active_segment(fs, self._directory, self._file, self._chain))
         self._sweep()
         self.mark, self.facts, self.snapshot = self._chain.beginning(), None, None
-        self._keys, self._kept_version = Keys(), 0
-        self.rows, self._is_announced, self._announced_to = Rows(), False, None
+        self._keys, self._kept_version = RecentKeys(), 0
+        self.rows, self._is_announced, self._announced_to = UnfinishedWork(), False, None
         kept = self._read_kept()
         if kept is not None:
             self._check_held(kept)
             self.mark, self.facts, self._keys = kept.mark, kept.facts, kept.known_keys()
-            self.rows, self._kept_version = Rows.decoded(kept.work), kept.mark.version
+            self.rows, self._kept_version = UnfinishedWork.decoded(kept.work), kept.mark.version
             shared.shapes.learn(kept.snapshot.revision, kept.snapshot.configuration, kept.facts)
         elif self._base.since > 1:
             raise unwitnessed(address, self._base)
@@ -198,13 +211,13 @@ class Journal(Handle):
             if is_leftover(name) or (first is not None and first < self._base.since):
                 self._fs.unlink(self._directory, name)
 
-    def _read_kept(self) -> Kept | None:
+    def _read_kept(self) -> StoredSnapshot | None:
         return read_kept(self._fs, self._directory, self.address.entity, store_key=self._settings.store_key)
 
-    def _check_held(self, kept: Kept) -> None:
+    def _check_held(self, kept: StoredSnapshot) -> None:
         try:
             held = is_held(self._fs, self._active, kept.mark)
-        except PassedError as error:
+        except SegmentMovedError as error:
             raise corrupt(self.address, kept.mark, str(error)) from error
         if not held:
             raise corrupt(self.address, kept.mark, "the snapshot of this version is not in the journal")
@@ -234,18 +247,18 @@ class Journal(Handle):
 
     def _read_to_the_end(self) -> bool:
         """Whether the active segment, as this handle knows it, is sealed."""
-        walk = Walk(self._fs, self._active, self.mark, self._chain, hear=self._hear)
+        walk = JournalReader(self._fs, self._active, self.mark, self._chain, hear=self._hear)
         try:
             for record in walk:
                 self._learn(record, walk.mark)
-        except PassedError as error:
+        except SegmentMovedError as error:
             raise corrupt(self.address, self.mark, str(error)) from error
         self.mark, self._walk = walk.mark, walk
         if walk.is_sealed and walk.rest:
             raise corrupt(self.address, self.mark, "bytes stand behind the seal")
         return walk.is_sealed
 
-    def _learn(self, record: Record, mark: Mark) -> None:
+    def _learn(self, record: JournalRecord, mark: Position) -> None:
         self.mark = mark
         self._keys.remember(record.key, record.version, record.entry.event.time_ms)
         self.facts = self._shared.shapes.after_record(self.facts, record)
@@ -254,7 +267,7 @@ class Journal(Handle):
             self.durable = max(self.durable, min(record.durable, mark.offset - len(record.line)))
             self._records_end = mark.offset
 
-    def _hear(self, line: Beside, mark: Mark) -> None:
+    def _hear(self, line: Beside, mark: Position) -> None:
         """A line beside the records. Whoever sees all work end knows no longer whether there is a marker."""
         self.rows.apply(line)
         self._is_announced = self._is_announced and len(self.rows) > 0
@@ -350,7 +363,7 @@ class Journal(Handle):
         self._write_line(beside + record.line)
         self._flush_line()
         end = self.mark.offset + len(beside) + len(record.line)
-        self.mark = Mark(record.version, end, record.head, self.mark.segment, self.mark.beside + len(beside))
+        self.mark = Position(record.version, end, record.head, self.mark.segment, self.mark.beside + len(beside))
         self.durable = self._records_end = end
         self._keys.remember(entry.key, entry.version, entry.event.time_ms)
         self.facts = self._shared.shapes.after_append(self.facts, append)
@@ -455,6 +468,6 @@ class Journal(Handle):
         assert self.snapshot is not None
         assert self.facts is not None
         keys = self._keys
-        kept = Kept(self.snapshot, self.mark, self.facts, keys.encoded(), self.rows.encoded(), keys.times())
-        data = encode_kept(kept, store_key=self._settings.store_key)
+        kept = StoredSnapshot(self.snapshot, self.mark, self.facts, keys.encoded(), self.rows.encoded(), keys.times())
+        data = encode_snapshot_file(kept, store_key=self._settings.store_key)
         write_whole(self._fs, self._directory, SNAPSHOT, data, is_sure=is_sure)

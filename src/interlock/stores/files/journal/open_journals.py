@@ -11,14 +11,14 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from threading import Condition, Lock
 
-from interlock.stores.files.journal.durable_io import Address, Shared
+from interlock.stores.files.journal.durable_io import DurableIO, EntityDirectory
 from interlock.stores.files.journal.exchange import ExchangeJournal
 
 
-class Handles:
+class OpenJournals:
     """The journals a process has open."""
 
-    def __init__(self, shared: Shared, count_max: int) -> None:
+    def __init__(self, shared: DurableIO, count_max: int) -> None:
         self._shared = shared
         self._count_max = count_max
         self._journals: OrderedDict[str, ExchangeJournal] = OrderedDict()
@@ -28,7 +28,7 @@ class Handles:
         self._is_closing = False
 
     @contextlib.contextmanager
-    def borrowed(self, address: Address) -> Iterator[ExchangeJournal]:
+    def borrowed(self, address: EntityDirectory) -> Iterator[ExchangeJournal]:
         """The journal of an entity, safe from being closed meanwhile."""
         journal = self.borrow(address)
         try:
@@ -36,7 +36,7 @@ class Handles:
         finally:
             self.give_back(address)
 
-    def borrow(self, address: Address) -> ExchangeJournal:
+    def borrow(self, address: EntityDirectory) -> ExchangeJournal:
         """The same for whoever gives it back by a call."""
         name = address.name
         with self._guard:
@@ -47,7 +47,7 @@ class Handles:
             self._users[name] = self._users.get(name, 0) + 1
             return journal
 
-    def give_back(self, address: Address) -> None:
+    def give_back(self, address: EntityDirectory) -> None:
         """It may be closed now, if there are too many."""
         name, surplus = address.name, None
         with self._guard:
@@ -72,11 +72,11 @@ class Handles:
         idle = [name for name in self._journals if name not in self._users]
         return [self._journals.pop(name) for name in idle[:excess]]
 
-    def peek(self, address: Address) -> ExchangeJournal | None:
+    def peek(self, address: EntityDirectory) -> ExchangeJournal | None:
         """The journal if it is open; for a look at what it knows, not to be used."""
         return self._journals.get(address.name)
 
-    def touched(self, address: Address) -> ExchangeJournal | None:
+    def touched(self, address: EntityDirectory) -> ExchangeJournal | None:
         """The journal if it is open, used just now; it may be closed meanwhile, and whoever asks does not open it.
 
         Nothing is to be given back: an exception at any instruction leaves nothing behind that a closing waits for.

@@ -18,7 +18,7 @@ blanks.
 from __future__ import annotations
 
 from interlock.stores.files.filesystem import FileSystem
-from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.journal.snapshot_file import Position
 
 BLANKS = b" \n"
 
@@ -44,7 +44,7 @@ def without_spare(rest: bytes) -> bytes:
     return rest if rest.strip(BLANKS) else b""
 
 
-def ends_at(fs: FileSystem, file: int, mark: Mark) -> bool:
+def ends_at(fs: FileSystem, file: int, mark: Position) -> bool:
     """Whether a journal ends at a place, and with the line that this is behind; never at one that is in no journal.
 
     Blanks alone prove nothing: others may stand there by now, behind fewer lines, or in the middle of one.

@@ -3,7 +3,8 @@
 Rule 1: nothing here takes a lock or writes.
 Rule 2: a segment other than the active one ends with its seal, or is damaged: it was complete before the next one was
 put in place, and nobody writes it any more.
-Rule 3: a segment that is looked for and not there is a `PassedError`: a rotation or a release may just have passed, and
+Rule 3: a segment that is looked for and not there is a `SegmentMovedError`: a rotation or a release may just have
+passed, and
 only whoever holds the lock can tell that from damage.
 """
 
@@ -15,23 +16,31 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from interlock.errors import ArchivedError, CorruptionError
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.stores.files.filesystem import FileSystem
-from interlock.stores.files.journal.durable_io import Address
+from interlock.stores.files.journal.durable_io import EntityDirectory
 from interlock.stores.files.journal.segments import Base, first_base, joined, read_base
-from interlock.stores.files.journal.snapshot_file import Kept, Mark
-from interlock.stores.files.journal.tail import Hear, Tail, beginning, corrupt, hear_nothing, stands, testimony
+from interlock.stores.files.journal.snapshot_file import Position, StoredSnapshot
+from interlock.stores.files.journal.tail import (
+    OnLine,
+    SegmentReader,
+    beginning,
+    corrupt,
+    hear_nothing,
+    proves_durable,
+    stands,
+)
 from interlock.stores.files.names import SNAPSHOT, sealed_first, sealed_name
 
 
-class PassedError(Exception):
+class SegmentMovedError(Exception):
     """A segment is not there: a rotation or a release passed, or it is damage."""
 
 
 class Chain(Struct, frozen=True):
     """Whose chain is read, and with which key."""
 
-    address: Address
+    address: EntityDirectory
     tenant: str = ""
     store_key: bytes = b""
 
@@ -40,7 +49,7 @@ class Chain(Struct, frozen=True):
         """Who is told of here."""
         return self.address.entity
 
-    def beginning(self) -> Mark:
+    def beginning(self) -> Position:
         """The place before the first record."""
         return beginning(self.entity, tenant=self.tenant, store_key=self.store_key)
 
@@ -65,7 +74,7 @@ def active_segment(fs: FileSystem, directory: int, file: int, chain: Chain) -> A
     return Active(directory, file, base)
 
 
-class Walk:
+class JournalReader:
     """The records behind a mark, to the end of the active segment.
 
     Once they are used up: `mark` is behind the last good one, `rest` the bytes that are no record and `bad` why not,
@@ -73,7 +82,9 @@ class Walk:
     was sealed.
     """
 
-    def __init__(self, fs: FileSystem, active: Active, mark: Mark, chain: Chain, *, hear: Hear = hear_nothing) -> None:
+    def __init__(
+        self, fs: FileSystem, active: Active, mark: Position, chain: Chain, *, hear: OnLine = hear_nothing
+    ) -> None:
         self.mark = _joined(mark, active.base, is_heard=hear is not hear_nothing)
         self.rest = b""
         self.bad = ""
@@ -84,19 +95,19 @@ class Walk:
         self._chain = chain
         self._hear = hear
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[JournalRecord]:
         base = self.active.base
         while self.mark.segment < base.first:
             yield from self._sealed()
             self.flushed = self.mark.version
-            self.mark = joined(Mark(self.mark.version, 0, self.mark.head, self.mark.version + 1), base)
+            self.mark = joined(Position(self.mark.version, 0, self.mark.head, self.mark.version + 1), base)
         if self.mark.segment != base.first:
-            raise PassedError(f"the segment of version {self.mark.segment} is not there")
+            raise SegmentMovedError(f"the segment of version {self.mark.segment} is not there")
         if self.mark.offset < base.size:
             raise corrupt(self._chain.address, base.mark, "the segment does not begin where the one before it ends")
         yield from self._read(self.active.file)
 
-    def _sealed(self) -> Iterator[Record]:
+    def _sealed(self) -> Iterator[JournalRecord]:
         name = sealed_name(self.mark.segment)
         with _opened(self._fs, self.active.directory, name) as file:
             if self.mark.offset == 0:
@@ -114,8 +125,8 @@ class Walk:
             raise corrupt(self._chain.address, mark, "the segment does not begin where the one before it ends", name)
         self.mark = base.mark
 
-    def _read(self, file: int) -> Iterator[Record]:
-        tail = Tail(self._fs, file, self.mark, store_key=self._chain.store_key, hear=self._hear)
+    def _read(self, file: int) -> Iterator[JournalRecord]:
+        tail = SegmentReader(self._fs, file, self.mark, store_key=self._chain.store_key, hear=self._hear)
         for record in tail:
             self.mark = tail.mark
             yield record
@@ -127,7 +138,7 @@ class Walk:
         """Why the reading ended where it did."""
         return self.bad or ("the line is cut" if self.rest else "the journal ends there")
 
-    def damaged(self, kept: Kept | None) -> str | None:
+    def damaged(self, kept: StoredSnapshot | None) -> str | None:
         """Why the end of this reading is damage and no torn tail; None when nobody testifies for what is not there."""
         if kept is not None and kept.mark.version > self.mark.version:
             return f"{self.reason}, and the snapshot has version {kept.mark.version}"
@@ -135,7 +146,7 @@ class Walk:
             return "bytes stand behind the seal"
         if self.rest and self.mark.offset < self.active.base.durable_end:
             return f"{self.reason}, and these bytes were durable when the segment was put in place"
-        if testimony(self.rest, self.mark.offset):
+        if proves_durable(self.rest, self.mark.offset):
             return f"{self.reason}, and a later line says that these bytes had been durable"
         return None
 
@@ -143,7 +154,7 @@ class Walk:
         """Whether not even a first record reads: then only the names beside it tell a beginning from a lost base."""
         return self.mark.version == 0
 
-    def judgement(self, kept: Kept | None) -> str | None:
+    def judgement(self, kept: StoredSnapshot | None) -> str | None:
         """The same as `damaged`, by whoever holds the lock."""
         why = self.damaged(kept)
         if why is None and self.is_headless() and any(map(sealed_first, self._fs.names(self.active.directory))):
@@ -151,13 +162,13 @@ class Walk:
         return why
 
 
-def _joined(mark: Mark, base: Base, *, is_heard: bool) -> Mark:
+def _joined(mark: Position, base: Base, *, is_heard: bool) -> Position:
     """Where a reading begins. Behind the last record of a sealed segment may stand marks, for those who hear them."""
     may_pass = not is_heard or mark.segment >= base.first or mark.version < base.since
     return joined(mark, base) if may_pass else mark
 
 
-def is_held(fs: FileSystem, active: Active, mark: Mark) -> bool:
+def is_held(fs: FileSystem, active: Active, mark: Position) -> bool:
     """Whether the journal holds the record that a mark is behind. Raises PassedError when its segment is not there."""
     mark = joined(mark, active.base)
     if mark.segment == active.base.first:
@@ -171,14 +182,14 @@ def _opened(fs: FileSystem, directory: int, name: str) -> Iterator[int]:
     try:
         file = fs.open_file(directory, name)
     except FileNotFoundError:
-        raise PassedError(f"{name} is not there") from None
+        raise SegmentMovedError(f"{name} is not there") from None
     try:
         yield file
     finally:
         fs.close(file)
 
 
-def unwitnessed(address: Address, base: Base) -> CorruptionError:
+def unwitnessed(address: EntityDirectory, base: Base) -> CorruptionError:
     """The error of an entity whose records are in an archive, and whose snapshot does not read."""
     why = f"{SNAPSHOT} does not read, and the records that it stands for are in the archive {base.archive}"
     return corrupt(address, base.mark, why)

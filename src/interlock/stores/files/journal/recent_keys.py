@@ -38,7 +38,7 @@ class Times(Struct, frozen=True, omit_defaults=True):
 NO_TIMES = Times()
 
 
-class Keys:
+class RecentKeys:
     """Keys and the versions of their entries, oldest first; and up to when they are forgotten."""
 
     def __init__(self, pairs: Iterable[tuple[str, int]] = (), times: Times = NO_TIMES) -> None:
@@ -50,7 +50,7 @@ class Keys:
         self._fresh = len(self._versions)
 
     @classmethod
-    def decoded(cls, data: bytes, times: Times = NO_TIMES) -> Keys:
+    def decoded(cls, data: bytes, times: Times = NO_TIMES) -> RecentKeys:
         """The keys in these bytes. Raises MsgspecError when they are none.
 
         Those that an earlier release wrote have no times: when they are forgotten, nobody knows up to when.

@@ -19,28 +19,28 @@ import contextlib
 import errno
 
 from interlock.errors import ConflictError, CorruptionError
-from interlock.model.journal.record import Bad, Record, decode_record
-from interlock.stores.files.journal.durable_io import Address, Shared
+from interlock.model.journal.record import InvalidRecord, JournalRecord, decode_record
+from interlock.stores.files.journal.durable_io import DurableIO, EntityDirectory
 from interlock.stores.files.journal.reading import Active, Chain
 from interlock.stores.files.journal.segments import Base, encode_base
-from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.journal.snapshot_file import Position
 from interlock.stores.files.journal.tail import corrupt
 from interlock.stores.files.names import JOURNAL, NEXT, sealed_name
 
 
-def following(base: Base, mark: Mark, *, durable: int = 0) -> Base:
+def following(base: Base, mark: Position, *, durable: int = 0) -> Base:
     """The base of the segment after one that ends at the mark."""
     number = base.number + (mark.version >= base.first)
     return Base(number, mark.version + 1, base.since, base.origin, durable, base.archive, mark.head)
 
 
-def released(base: Base, mark: Mark, archive: str) -> Base:
+def released(base: Base, mark: Position, archive: str) -> Base:
     """The base of the segment after one that ends at the mark, when all records before it go."""
     after = following(base, mark)
     return Base(after.number, after.first, after.first, after.head, 0, archive, after.head)
 
 
-def verified(chain: Chain, mark: Mark, records: tuple[Record, ...]) -> bytes:
+def verified(chain: Chain, mark: Position, records: tuple[JournalRecord, ...]) -> bytes:
     """The bytes of records that follow a place, verified link by link.
 
     Raises ConflictError when they do not begin there, CorruptionError when they do not hang together.
@@ -51,7 +51,7 @@ def verified(chain: Chain, mark: Mark, records: tuple[Record, ...]) -> bytes:
     head, lines = mark.head, []
     for version, given in enumerate(records, start=mark.version + 1):
         record = decode_record(given.line, previous=head, version=version, store_key=chain.store_key)
-        if isinstance(record, Bad):
+        if isinstance(record, InvalidRecord):
             if version == mark.version + 1 > 1:
                 raise taken(chain.entity, version)
             message = f"version {version} of `{chain.entity}` cannot be adopted: {record.reason}"
@@ -61,7 +61,7 @@ def verified(chain: Chain, mark: Mark, records: tuple[Record, ...]) -> bytes:
     return b"".join(lines)
 
 
-def unwritten(chain: Chain, mark: Mark, lines: list[bytes]) -> bytes:
+def unwritten(chain: Chain, mark: Position, lines: list[bytes]) -> bytes:
     """Those of these records that are behind a place, verified. Raises CorruptionError when they do not meet there."""
     head, version, new = mark.head, mark.version, []
     for line in lines:
@@ -72,7 +72,7 @@ def unwritten(chain: Chain, mark: Mark, lines: list[bytes]) -> bytes:
             raise corrupt(chain.address, mark, "the write-ahead log has another record of this version")
         if number > mark.version:
             record = decode_record(line, previous=head, version=version + 1, store_key=chain.store_key)
-            if isinstance(record, Bad):
+            if isinstance(record, InvalidRecord):
                 raise corrupt(chain.address, mark, f"the write-ahead log does not follow the journal: {record.reason}")
             head, version = record.head, record.version
             new.append(line)
@@ -85,7 +85,9 @@ def taken(entity: str, version: int) -> ConflictError:
     return ConflictError(message, code="journal.taken")
 
 
-def put_in_place(shared: Shared, address: Address, active: Active, mark: Mark, base: Base, body: bytes = b"") -> None:
+def put_in_place(
+    shared: DurableIO, address: EntityDirectory, active: Active, mark: Position, base: Base, body: bytes = b""
+) -> None:
     """Steps 2 to 4: the segment that begins with this base and these lines is the active one."""
     fs, directory = shared.fs, active.directory
     shared.flushed(address, fs.fdatasync, active.file, address.name)
@@ -103,7 +105,7 @@ def put_in_place(shared: Shared, address: Address, active: Active, mark: Mark, b
     shared.flushed(address, fs.sync_directory, directory, address.name)
 
 
-def _write_next(shared: Shared, directory: int, temporary: str, data: bytes) -> None:
+def _write_next(shared: DurableIO, directory: int, temporary: str, data: bytes) -> None:
     fs = shared.fs
     file = fs.create(directory, temporary)
     try:
@@ -114,7 +116,7 @@ def _write_next(shared: Shared, directory: int, temporary: str, data: bytes) -> 
         fs.close(file)
 
 
-def keep_sealed(shared: Shared, address: Address, active: Active, mark: Mark) -> None:
+def keep_sealed(shared: DurableIO, address: EntityDirectory, active: Active, mark: Position) -> None:
     """Step 3. The name may be there already: from a rotation that was cut off after it."""
     fs, name = shared.fs, sealed_name(active.base.first)
     try:

@@ -27,7 +27,7 @@ from msgspec import Struct
 
 from interlock.model.journal.record import HASH_HEX
 from interlock.stores.files.filesystem import FileSystem
-from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.journal.snapshot_file import Position
 
 BASE_BYTES_MAX = 8_192
 """Bytes of a base line: one small read tells which segment a file is."""
@@ -53,14 +53,14 @@ class Base(Struct, frozen=True):
     size: int = 0
 
     @property
-    def earliest(self) -> Mark:
+    def earliest(self) -> Position:
         """The place before the first record that is still here."""
-        return Mark(self.since - 1, 0, self.origin, self.since)
+        return Position(self.since - 1, 0, self.origin, self.since)
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> Position:
         """The place behind the base."""
-        return Mark(self.first - 1, self.size, self.head, self.first)
+        return Position(self.first - 1, self.size, self.head, self.first)
 
     @property
     def durable_end(self) -> int:
@@ -91,13 +91,13 @@ def encode_base(base: Base, *, store_key: bytes = b"") -> bytes:
     return closed_line(body, base.head, store_key)
 
 
-def encode_seal(first: int, mark: Mark, durable: int, *, store_key: bytes = b"") -> bytes:
+def encode_seal(first: int, mark: Position, durable: int, *, store_key: bytes = b"") -> bytes:
     """The line that ends a segment whose last record is before the mark."""
     body = b'%b,"d":%d,"first":%d,"last":%d' % (SEAL, durable, first, mark.version)
     return closed_line(body, mark.head, store_key)
 
 
-def is_seal(line: bytes, mark: Mark, *, store_key: bytes = b"") -> bool:
+def is_seal(line: bytes, mark: Position, *, store_key: bytes = b"") -> bool:
     """Whether a line ends the segment at this place."""
     body = line[:-_END]
     ends = line.startswith(SEAL) and body.endswith(b',"last":%d' % mark.version)
@@ -116,7 +116,7 @@ def closed_line(body: bytes, head: str, store_key: bytes) -> bytes:
     return b'%b,"c":"%b","h":"%b"}\n' % (body, check.encode(), head.encode())
 
 
-def read_base(fs: FileSystem, file: int, beginning: Mark, *, store_key: bytes = b"") -> Base | None:
+def read_base(fs: FileSystem, file: int, beginning: Position, *, store_key: bytes = b"") -> Base | None:
     """How a segment begins; without a line of its own: with version 1. None when the line is damaged."""
     data = fs.read(file, 0, BASE_BYTES_MAX)
     if not data.startswith(_BASE):
@@ -131,11 +131,11 @@ def read_base(fs: FileSystem, file: int, beginning: Mark, *, store_key: bytes = 
     return Base(found.n, found.first, found.since, found.p, found.d, found.archive, found.h, len(line))
 
 
-def first_base(beginning: Mark) -> Base:
+def first_base(beginning: Position) -> Base:
     """How the first segment begins: without a line of its own."""
     return Base(1, 1, 1, beginning.head, 0, "", beginning.head)
 
 
-def joined(mark: Mark, base: Base) -> Mark:
+def joined(mark: Position, base: Base) -> Position:
     """The same place, seen from a segment that begins there; the mark itself when it does not."""
     return base.mark if (mark.version, mark.head) == (base.first - 1, base.head) else mark

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from interlock.model.codec import encode
 from interlock.model.event import Event
-from interlock.model.journal.record import HASH_HEX, Record
+from interlock.model.journal.record import HASH_HEX, JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
-from interlock.stores.files.journal.recent_keys import NO_TIMES, Keys, Times
+from interlock.stores.files.journal.recent_keys import NO_TIMES, RecentKeys, Times
 
 FORMAT = 1
 KEYS_STEP = 2_500
@@ -32,7 +32,7 @@ _NO_WORK = Raw(NO_WORK)
 _END = len(',"h":""}\n') + HASH_HEX
 
 
-class Mark(Struct, frozen=True):
+class Position(Struct, frozen=True):
     """A verified place in a journal: behind the record of this version, in the segment that begins with another.
 
     `beside` are the bytes before it, in this segment, of lines that keep work and are no records.
@@ -50,7 +50,7 @@ class Mark(Struct, frozen=True):
         return b'"%b"}\n' % self.head.encode()
 
 
-class Facts(Struct, frozen=True, omit_defaults=True):
+class ListFacts(Struct, frozen=True, omit_defaults=True):
     """What lists ask for: when the entity was made and changed, since when it is in each state, its tags, its end."""
 
     created_ms: int
@@ -60,22 +60,22 @@ class Facts(Struct, frozen=True, omit_defaults=True):
     ended_ms: int | None = None
 
 
-class Kept(Struct, frozen=True):
+class StoredSnapshot(Struct, frozen=True):
     """A snapshot as kept, with its place in the journal and the keys up to there.
 
     The keys stay encoded: they are most of the file, and most readers ask for none. So does unfinished work.
     """
 
     snapshot: Snapshot
-    mark: Mark
-    facts: Facts
+    mark: Position
+    facts: ListFacts
     keys: bytes
     work: bytes = NO_WORK
     times: Times = NO_TIMES
 
-    def known_keys(self) -> Keys:
+    def known_keys(self) -> RecentKeys:
         """The keys and their versions, oldest first."""
-        return Keys.decoded(self.keys, self.times)
+        return RecentKeys.decoded(self.keys, self.times)
 
 
 class _Store(Struct, omit_defaults=True):
@@ -83,7 +83,7 @@ class _Store(Struct, omit_defaults=True):
     segment: int
     offset: int
     head: str
-    facts: Facts
+    facts: ListFacts
     keys: Raw
     beside: int = 0
     work: Raw = _NO_WORK
@@ -98,7 +98,7 @@ _files = msgspec.json.Decoder(_File)
 _snapshots = msgspec.json.Decoder(Snapshot)
 
 
-def encode_kept(kept: Kept, *, store_key: bytes = b"") -> bytes:
+def encode_snapshot_file(kept: StoredSnapshot, *, store_key: bytes = b"") -> bytes:
     """The bytes of `state.json`."""
     mark = kept.mark
     work = _NO_WORK if kept.work == NO_WORK else Raw(kept.work)  # the very same: only then it is left out
@@ -108,7 +108,7 @@ def encode_kept(kept: Kept, *, store_key: bytes = b"") -> bytes:
     return b'%b,"h":"%b"}\n' % (body, _own_hash(body, store_key))
 
 
-def decode_kept(data: bytes, entity: str | None, *, store_key: bytes = b"") -> Kept | None:
+def decode_snapshot_file(data: bytes, entity: str | None, *, store_key: bytes = b"") -> StoredSnapshot | None:
     """What these bytes keep of an entity; None when they are damaged, or another entity's."""
     body = data[:-_END]
     if data[-_END:] != b',"h":"%b"}\n' % _own_hash(body, store_key):
@@ -120,8 +120,8 @@ def decode_kept(data: bytes, entity: str | None, *, store_key: bytes = b"") -> K
         return None
     if snapshot.entity != (entity or snapshot.entity) or store.format != FORMAT:
         return None
-    mark = Mark(snapshot.version, store.offset, store.head, store.segment, store.beside)
-    return Kept(snapshot, mark, store.facts, bytes(store.keys), bytes(store.work), store.times)
+    mark = Position(snapshot.version, store.offset, store.head, store.segment, store.beside)
+    return StoredSnapshot(snapshot, mark, store.facts, bytes(store.keys), bytes(store.work), store.times)
 
 
 def apart(every: int, keys: int) -> int:
@@ -133,7 +133,7 @@ def _own_hash(body: bytes, store_key: bytes) -> bytes:
     return blake2b(body, key=store_key, digest_size=16).hexdigest().encode()
 
 
-class Shapes:
+class KnownConfigurations:
     """What a configuration stands for: all active states, and tags. A journal names the atomic states only.
 
     It is learned from appends and snapshots; a configuration never seen stands for itself, without tags.
@@ -144,18 +144,18 @@ class Shapes:
     def __init__(self) -> None:
         self._known: dict[tuple[str, tuple[str, ...]], tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
-    def learn(self, revision: str, configuration: tuple[str, ...], facts: Facts) -> None:
+    def learn(self, revision: str, configuration: tuple[str, ...], facts: ListFacts) -> None:
         """Takes over what is known of an entity."""
         if len(self._known) < self.LIMIT:
             self._known[revision, configuration] = (tuple(facts.entered_ms), facts.tags)
 
-    def after_record(self, facts: Facts | None, record: Record) -> Facts:
+    def after_record(self, facts: ListFacts | None, record: JournalRecord) -> ListFacts:
         """The facts after an entry that another process appended."""
         entry = record.entry
         states, tags = self._known.get((entry.revision, entry.after), (entry.after, ()))
         return _moved(facts, entry.event, states, tags)
 
-    def after_append(self, facts: Facts | None, append: Append) -> Facts:
+    def after_append(self, facts: ListFacts | None, append: Append) -> ListFacts:
         """The facts after an append of our own."""
         moved = _moved(facts, append.entry.event, append.states, append.tags)
         if append.snapshot.ended is not None and moved.ended_ms is None:
@@ -164,9 +164,9 @@ class Shapes:
         return moved
 
 
-def _moved(facts: Facts | None, event: Event, states: tuple[str, ...], tags: tuple[str, ...]) -> Facts:
+def _moved(facts: ListFacts | None, event: Event, states: tuple[str, ...], tags: tuple[str, ...]) -> ListFacts:
     now = event.at_ms
     known = {} if facts is None else facts.entered_ms
     created = now if facts is None else facts.created_ms
     ended = None if facts is None else facts.ended_ms
-    return Facts(created, event.time_ms, {state: known.get(state, now) for state in states}, tags, ended)
+    return ListFacts(created, event.time_ms, {state: known.get(state, now) for state in states}, tags, ended)

@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Raw, Struct
 
 from interlock.errors import CorruptionError
-from interlock.model.journal.record import Bad, Record, decode_record, genesis
+from interlock.model.journal.record import InvalidRecord, JournalRecord, chain_start, decode_record
 from interlock.stores.files.filesystem import FileSystem
-from interlock.stores.files.journal.durable_io import Address
+from interlock.stores.files.journal.durable_io import EntityDirectory
 from interlock.stores.files.journal.padding import without_spare
 from interlock.stores.files.journal.segments import SEAL, is_seal
-from interlock.stores.files.journal.snapshot_file import Kept, Mark, decode_kept
+from interlock.stores.files.journal.snapshot_file import Position, StoredSnapshot, decode_snapshot_file
 from interlock.stores.files.journal.work_lines import MARK, WORK, Beside, MarkLine, WorkLine, decode_beside, is_beside
 from interlock.stores.files.names import JOURNAL, SNAPSHOT
 
@@ -45,15 +45,15 @@ class _LineShape(Struct):
 _shapes = msgspec.json.Decoder(_Shape)
 _lines = msgspec.json.Decoder(_LineShape)
 
-Hear = Callable[[Beside, Mark], None]
+OnLine = Callable[[Beside, Position], None]
 """Hears the lines beside the records, each with the place behind it, in order and before the record it belongs to."""
 
 
-def hear_nothing(line: Beside, mark: Mark) -> None:
+def hear_nothing(line: Beside, mark: Position) -> None:
     """For those who want the records only."""
 
 
-class Tail:
+class SegmentReader:
     """The records behind a mark, in one file.
 
     Once they are used up, `mark` is behind the last good one and `rest` the bytes behind it that are none, `bad` why
@@ -61,7 +61,7 @@ class Tail:
     """
 
     def __init__(
-        self, fs: FileSystem, file: int, mark: Mark, *, store_key: bytes = b"", hear: Hear = hear_nothing
+        self, fs: FileSystem, file: int, mark: Position, *, store_key: bytes = b"", hear: OnLine = hear_nothing
     ) -> None:
         self.mark = mark
         self.rest = b""
@@ -72,7 +72,7 @@ class Tail:
         self._store_key = store_key
         self._hear = hear
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[JournalRecord]:
         held, position = b"", self.mark.offset
         while chunk := self._fs.read(self._file, position, READ_BYTES):
             position += len(chunk)
@@ -86,7 +86,7 @@ class Tail:
                         break
                     line, end = held[start:behind], behind
                 record = self._next(line)
-                if isinstance(record, Bad):
+                if isinstance(record, InvalidRecord):
                     self.is_sealed = is_seal(line, self.mark, store_key=self._store_key)
                     self.rest = without_spare(held[end if self.is_sealed else start :] + self._remaining(position))
                     self.bad = "" if self.is_sealed else record.reason
@@ -97,23 +97,23 @@ class Tail:
             held = held[start:]
         self.rest = without_spare(held)
 
-    def _next(self, line: bytes) -> Record | Bad | None:
+    def _next(self, line: bytes) -> JournalRecord | InvalidRecord | None:
         """Goes on by a record, with the `work` line before it if it has one; None: by a mark."""
         mark, size, work = self.mark, 0, None
         if is_beside(line):
             size = line.find(b"\n") + 1
             work = decode_beside(line[:size], mark, store_key=self._store_key)
             if isinstance(work, MarkLine):
-                self.mark = Mark(mark.version, mark.offset + size, mark.head, mark.segment, mark.beside + size)
+                self.mark = Position(mark.version, mark.offset + size, mark.head, mark.segment, mark.beside + size)
                 self._hear(work, self.mark)
                 return None
             if work is None or work.v != mark.version + 1:
-                return Bad("the line beside the record does not follow")
+                return InvalidRecord("the line beside the record does not follow")
         bare = line[size:]
         record = decode_record(bare, previous=mark.head, version=mark.version + 1, store_key=self._store_key)
-        if isinstance(record, Record):
+        if isinstance(record, JournalRecord):
             beside = mark.beside + size
-            self.mark = Mark(record.version, mark.offset + len(line), record.head, mark.segment, beside)
+            self.mark = Position(record.version, mark.offset + len(line), record.head, mark.segment, beside)
             if isinstance(work, WorkLine):
                 self._hear(work, self.mark)
         return record
@@ -126,7 +126,7 @@ class Tail:
         return b"".join(parts)
 
 
-def testimony(rest: bytes, start: int) -> bool:
+def proves_durable(rest: bytes, start: int) -> bool:
     """Whether a well-formed line in the rest knows bytes behind `start` as durable: then the bad region was."""
     others = any(_testifies(rest, start, opening, _lines) for opening in (SEAL, WORK, MARK))
     return others or _testifies(rest, start, b'{"v":', _shapes)
@@ -149,18 +149,18 @@ def _testifies(
     return False
 
 
-def beginning(entity: str, *, tenant: str = "", store_key: bytes = b"") -> Mark:
+def beginning(entity: str, *, tenant: str = "", store_key: bytes = b"") -> Position:
     """The place before the first record."""
-    return Mark(0, 0, genesis(entity, tenant=tenant, store_key=store_key))
+    return Position(0, 0, chain_start(entity, tenant=tenant, store_key=store_key))
 
 
-def stands(fs: FileSystem, file: int, mark: Mark) -> bool:
+def stands(fs: FileSystem, file: int, mark: Position) -> bool:
     """Whether the journal holds the record that a mark is behind: its hash ends the bytes before the mark."""
     end = mark.ending
     return fs.read(file, mark.offset - len(end), len(end)) == end if mark.offset > len(end) else False
 
 
-def read_kept(fs: FileSystem, directory: int, entity: str | None, *, store_key: bytes = b"") -> Kept | None:
+def read_kept(fs: FileSystem, directory: int, entity: str | None, *, store_key: bytes = b"") -> StoredSnapshot | None:
     """The snapshot beside a journal; None when there is none that is whole. Without `entity`: whoever's it is."""
     try:
         file = fs.open_file(directory, SNAPSHOT)
@@ -172,10 +172,10 @@ def read_kept(fs: FileSystem, directory: int, entity: str | None, *, store_key: 
             parts.append(chunk)
     finally:
         fs.close(file)
-    return decode_kept(b"".join(parts), entity, store_key=store_key)
+    return decode_snapshot_file(b"".join(parts), entity, store_key=store_key)
 
 
-def corrupt(address: Address, mark: Mark, why: str, name: str = JOURNAL) -> CorruptionError:
+def corrupt(address: EntityDirectory, mark: Position, why: str, name: str = JOURNAL) -> CorruptionError:
     """The error of a damaged journal: it names the place, and nothing on disk was changed."""
     what = f"the journal of `{address.entity}` is damaged after version {mark.version}: {why}"
     message = f"{what} ({address.folder}/{name}, offset {mark.offset})"

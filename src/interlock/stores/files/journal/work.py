@@ -12,20 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interlock.model.journal.work import Place
+from interlock.model.journal.work import WorkId
 from interlock.stores.files.journal.inline import PromptJournal
 from interlock.stores.files.journal.rotation import following
-from interlock.stores.files.journal.snapshot_file import Mark
-from interlock.stores.files.journal.work_lines import Row, Stand, encode_mark
+from interlock.stores.files.journal.snapshot_file import Position
+from interlock.stores.files.journal.work_lines import Row, WorkState, encode_mark
 
-Change = Callable[[Row], Stand | None]
+Change = Callable[[Row], WorkState | None]
 """How a piece of work stands from now on; None: it is gone; the same as before: nothing is written."""
 
 
 class WorkJournal(PromptJournal):
     """The handle of one entity, with what is done to its work."""
 
-    def change(self, place: Place, change: Change, *, is_sure: bool = False) -> Row | None:
+    def change(self, place: WorkId, change: Change, *, is_sure: bool = False) -> Row | None:
         """Says how a piece of work stands now, and gives it as it stood before; None when there is no such work."""
         with self._mutex:
             self._shared.check_poison(self.address)
@@ -73,7 +73,7 @@ class WorkJournal(PromptJournal):
         self._catch_up()
         self._repair()
 
-    def _write_mark(self, place: Place, stand: Stand | None, *, is_sure: bool) -> None:
+    def _write_mark(self, place: WorkId, stand: WorkState | None, *, is_sure: bool) -> None:
         if self._is_full():
             self._rotate(following(self._base, self.mark))
         key = self._settings.store_key
@@ -84,6 +84,6 @@ class WorkJournal(PromptJournal):
         if is_sure:
             self._flush_line()
             self.durable = end
-        self.mark = Mark(mark.version, end, mark.head, mark.segment, mark.beside + size)
+        self.mark = Position(mark.version, end, mark.head, mark.segment, mark.beside + size)
         self.rows.stand(place, stand)
         self._is_announced = self._is_announced and len(self.rows) > 0

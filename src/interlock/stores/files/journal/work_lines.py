@@ -22,15 +22,15 @@ from msgspec import Struct
 
 from interlock.errors import UsageError
 from interlock.model.codec import encode
-from interlock.model.journal.work import Left, Place, Work
+from interlock.model.journal.work import Work, WorkDelta, WorkId
 from interlock.stores.files.journal.segments import closed_line, opened_line
-from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.journal.snapshot_file import Position
 
 WORK = b'{"t":"work"'
 MARK = b'{"t":"mark"'
 
 
-class Stand(Struct, frozen=True, omit_defaults=True):
+class WorkState(Struct, frozen=True, omit_defaults=True):
     """How a piece of work stands. `next_ms`: when to try again, None: as born. `parked`: it waits for another."""
 
     attempts: int = 0
@@ -46,7 +46,7 @@ class Row(Struct, frozen=True, omit_defaults=True):
     """One piece of unfinished work of an entity, as its journal tells."""
 
     work: Work
-    stand: Stand = Stand()
+    stand: WorkState = WorkState()
 
 
 class WorkLine(Struct, frozen=True):
@@ -54,15 +54,15 @@ class WorkLine(Struct, frozen=True):
 
     d: int
     v: int
-    left: Left
+    left: WorkDelta
 
 
 class MarkLine(Struct, frozen=True):
     """How a piece of work stands; None: it is gone."""
 
     d: int
-    p: Place
-    stand: Stand | None = None
+    p: WorkId
+    stand: WorkState | None = None
 
 
 Beside = WorkLine | MarkLine
@@ -77,13 +77,13 @@ def is_beside(line: bytes) -> bool:
     return line.startswith((WORK, MARK))
 
 
-def encode_work(left: Left, version: int, head: str, durable: int, *, store_key: bytes = b"") -> bytes:
+def encode_work(left: WorkDelta, version: int, head: str, durable: int, *, store_key: bytes = b"") -> bytes:
     """The line before the record of a version, which follows the hash `head`."""
     body = b'%b,"d":%d,"v":%d,"left":%b' % (WORK, durable, version, encode(left))
     return closed_line(body, head, store_key)
 
 
-def encode_mark(place: Place, stand: Stand | None, head: str, durable: int, *, store_key: bytes = b"") -> bytes:
+def encode_mark(place: WorkId, stand: WorkState | None, head: str, durable: int, *, store_key: bytes = b"") -> bytes:
     """The line that says how a piece of work stands."""
     body = b'%b,"d":%d,"p":%b' % (MARK, durable, encode(place))
     if stand is not None:
@@ -91,7 +91,7 @@ def encode_mark(place: Place, stand: Stand | None, head: str, durable: int, *, s
     return closed_line(body, head, store_key)
 
 
-def decode_beside(line: bytes, mark: Mark, *, store_key: bytes = b"") -> Beside | None:
+def decode_beside(line: bytes, mark: Position, *, store_key: bytes = b"") -> Beside | None:
     """What a line at this place says; None when it is damaged, or another place's.
 
     Raises UsageError for one that is whole and not understood: to cut it off would be to lose what it says.
@@ -109,23 +109,23 @@ def _newer(error: msgspec.MsgspecError) -> UsageError:
     return UsageError(message, code="store.format", hint="a newer Interlock may know it")
 
 
-class News(Struct, frozen=True):
+class WorkChanges(Struct, frozen=True):
     """How the work of an entity stands: all that is unfinished, or what changed since it was told before.
 
     A place without a row is gone.
     """
 
-    rows: dict[Place, Row | None]
+    rows: dict[WorkId, Row | None]
     is_whole: bool
     is_idle: bool
 
     @staticmethod
-    def whole(rows: tuple[Row, ...]) -> News:
+    def whole(rows: tuple[Row, ...]) -> WorkChanges:
         """All of it."""
-        return News({each.work.place: each for each in rows}, is_whole=True, is_idle=not rows)
+        return WorkChanges({each.work.place: each for each in rows}, is_whole=True, is_idle=not rows)
 
 
-class Rows:
+class UnfinishedWork:
     """The unfinished work of one entity, as its journal tells. In whose hand it is, only the one who performs knows.
 
     What changed is noted from the first time that it is told: an entity may have thousands of pieces of work, and a
@@ -134,13 +134,13 @@ class Rows:
 
     def __init__(self, rows: tuple[Row, ...] = ()) -> None:
         self._rows = {each.work.place: each for each in rows}
-        self._changed: dict[Place, None] | None = None
+        self._changed: dict[WorkId, None] | None = None
 
     @staticmethod
-    def decoded(data: bytes) -> Rows:
+    def decoded(data: bytes) -> UnfinishedWork:
         """What `state.json` has of it. Raises UsageError for what is not understood."""
         try:
-            return Rows(_rows.decode(data))
+            return UnfinishedWork(_rows.decode(data))
         except msgspec.MsgspecError as error:
             raise _newer(error) from error
 
@@ -151,11 +151,11 @@ class Rows:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def get(self, place: Place) -> Row | None:
+    def get(self, place: WorkId) -> Row | None:
         """A piece of work; None when there is no such, or no longer."""
         return self._rows.get(place)
 
-    def is_newest(self, place: Place, attempt: int) -> bool:
+    def is_newest(self, place: WorkId, attempt: int) -> bool:
         """Whether some work is still there, and this its newest attempt."""
         row = self._rows.get(place)
         return row is not None and row.stand.attempts == attempt
@@ -164,11 +164,13 @@ class Rows:
         """All of them, in the order in which they came."""
         return tuple(self._rows.values())
 
-    def news(self) -> News:
+    def news(self) -> WorkChanges:
         """What is to be told."""
         if self._changed is None:
-            return News.whole(self.listed())
-        return News({place: self._rows.get(place) for place in self._changed}, is_whole=False, is_idle=not self._rows)
+            return WorkChanges.whole(self.listed())
+        return WorkChanges(
+            {place: self._rows.get(place) for place in self._changed}, is_whole=False, is_idle=not self._rows
+        )
 
     def told(self, *, is_heard: bool) -> None:
         """Somebody knows how all of it stands; or nobody does any more."""
@@ -181,7 +183,7 @@ class Rows:
         else:
             self.stand(line.p, line.stand)
 
-    def keep(self, left: Left) -> None:
+    def keep(self, left: WorkDelta) -> None:
         """What an entry leaves, ends and calls off. What was called off before it was ever begun is gone."""
         for work in left.born:
             self._put(work.place, Row(work))
@@ -197,13 +199,13 @@ class Rows:
                 stand = msgspec.structs.replace(row.stand, cancelled=True, next_ms=None, parked=False)
                 self._put(place, Row(row.work, stand))
 
-    def stand(self, place: Place, stand: Stand | None) -> None:
+    def stand(self, place: WorkId, stand: WorkState | None) -> None:
         """How a piece of work stands from now on; None: it is gone."""
         row = self._rows.get(place)
         if row is not None:
             self._put(place, None if stand is None else Row(row.work, stand))
 
-    def _put(self, place: Place, row: Row | None) -> None:
+    def _put(self, place: WorkId, row: Row | None) -> None:
         if row is None:
             self._rows.pop(place, None)
         else:

@@ -14,18 +14,18 @@ from threading import Lock
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.model.journal.record import Bad, Record, decode_record, genesis
+from interlock.model.journal.record import InvalidRecord, JournalRecord, chain_start, decode_record
 from interlock.ports.store import Duplicate, Loaded
 from interlock.stores.files.filesystem import FileSystem
 from interlock.stores.files.journal.durable_io import Settings, unavailable
-from interlock.stores.files.journal.snapshot_file import Mark, Shapes
+from interlock.stores.files.journal.snapshot_file import KnownConfigurations, Position
 from interlock.stores.files.log_layout.wal import WHAT, Line, Scan, segment_name, segment_numbers
-from interlock.stores.files.reader import Seen
+from interlock.stores.files.reader import EntityView
 
 LOOKS_MAX = 3
 """How often a list of segments is made again because one of them is gone: a checkpoint passes in a moment."""
 
-Load = Callable[[], Seen | None]
+Load = Callable[[], EntityView | None]
 
 
 class _Segment(Struct):
@@ -53,7 +53,7 @@ class Follower:
             self._refresh()
             return {entity for segment in self._segments.values() for entity in segment.lines}
 
-    def records(self, entity: str, load: Load) -> tuple[Record, ...]:
+    def records(self, entity: str, load: Load) -> tuple[JournalRecord, ...]:
         """The records behind those that the journal has."""
         return self._after(entity, load)[1]
 
@@ -71,7 +71,7 @@ class Follower:
         loaded = seen.loaded()
         return Loaded(loaded.version + len(more), time_ms, loaded.snapshot, loaded.records + more)
 
-    def seen(self, entity: str, load: Load, shapes: Shapes) -> Seen | None:
+    def seen(self, entity: str, load: Load, shapes: KnownConfigurations) -> EntityView | None:
         """The same for lists."""
         seen, more, durable = self._after(entity, load)
         facts = None if seen is None else seen.facts
@@ -82,11 +82,11 @@ class Follower:
         last = more[-1] if more else None
         if seen is None:
             assert last is not None
-            return Seen(None, more, Mark(last.version, -1, last.head), facts, durable)
-        mark = seen.mark if last is None else Mark(last.version, -1, last.head)
+            return EntityView(None, more, Position(last.version, -1, last.head), facts, durable)
+        mark = seen.mark if last is None else Position(last.version, -1, last.head)
         return replace(seen, records=seen.records + more, mark=mark, facts=facts)
 
-    def _after(self, entity: str, load: Load) -> tuple[Seen | None, tuple[Record, ...], int]:
+    def _after(self, entity: str, load: Load) -> tuple[EntityView | None, tuple[JournalRecord, ...], int]:
         """The entity's journal, the records that the log has behind it, and which version of them is durable."""
         with self._guard:
             self._refresh()
@@ -97,14 +97,14 @@ class Follower:
             ]
         seen = load()
         settings = self._settings
-        head = genesis(entity, tenant=settings.tenant, store_key=settings.store_key)
+        head = chain_start(entity, tenant=settings.tenant, store_key=settings.store_key)
         version, durable = 0, 0
         if seen is not None:
             head, version, durable = seen.mark.head, seen.mark.version, seen.mark.version
-        records: list[Record] = []
+        records: list[JournalRecord] = []
         for line, is_durable in found:
             record = decode_record(line.record, previous=head, version=version + 1, store_key=settings.store_key)
-            if isinstance(record, Bad):
+            if isinstance(record, InvalidRecord):
                 continue  # the journal has it already
             head, version = record.head, record.version
             durable = version if is_durable else durable

@@ -24,15 +24,15 @@ from threading import Lock
 from msgspec import Struct
 
 from interlock.errors import InterlockError, RejectedError, UnavailableError, UsageError
-from interlock.model.journal.record import Record, encode_record, genesis
+from interlock.model.journal.record import JournalRecord, chain_start, encode_record
 from interlock.model.limits import ENTRY_BYTES_MAX
-from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, Forgotten, Loaded, Query
-from interlock.stores.files.direct_layout import Journals, Listed
+from interlock.ports.store import PAGE_MAX, Append, Appended, Conflict, Duplicate, EntityQuery, KeyExpired, Loaded
+from interlock.stores.files.direct_layout import DirectLayout, ListedEntity
 from interlock.stores.files.filesystem import FileSystem
-from interlock.stores.files.journal.durable_io import Address, Settings, unavailable
+from interlock.stores.files.journal.durable_io import EntityDirectory, Settings, unavailable
 from interlock.stores.files.journal.journal import ENVELOPE_BYTES_MAX
-from interlock.stores.files.journal.recent_keys import Keys
-from interlock.stores.files.journal.snapshot_file import Facts, Mark
+from interlock.stores.files.journal.recent_keys import RecentKeys
+from interlock.stores.files.journal.snapshot_file import ListFacts, Position
 from interlock.stores.files.log_layout.follower import Follower
 from interlock.stores.files.log_layout.wal import WHAT, Wal
 from interlock.stores.files.root import WAL, Root
@@ -43,7 +43,7 @@ LIVES_MAX = 10_000
 WAL_GROWTH_MAX = 4
 """How many times the length that calls for a checkpoint the log may have while checkpoints fail."""
 
-Answer = Appended | Duplicate | Conflict | Forgotten
+Answer = Appended | Duplicate | Conflict | KeyExpired
 
 _logger = logging.getLogger(__name__)
 
@@ -56,18 +56,18 @@ class Life(Struct):
     version: int
     head: str
     durable: int
-    keys: Keys
-    facts: Facts | None
+    keys: RecentKeys
+    facts: ListFacts | None
     loaded: Loaded | None
-    waiting: list[Record] = []
-    listed: Listed | None = None
+    waiting: list[JournalRecord] = []
+    listed: ListedEntity | None = None
 
 
 class _Staged(Struct):
     """What a batch adds to a life."""
 
     life: Life
-    records: list[Record]
+    records: list[JournalRecord]
     appends: list[Append]
     keys: dict[str, int]
 
@@ -80,7 +80,7 @@ class _Staged(Struct):
         return self.records[-1].head if self.records else self.life.head
 
 
-class BatchedJournals(Journals):
+class BatchedJournals(DirectLayout):
     """All journals below one root of layout C."""
 
     def __init__(self, root: Root, fs: FileSystem, settings: Settings, *, count_max: int | None = None) -> None:
@@ -205,7 +205,7 @@ class BatchedJournals(Journals):
         if known is not None:
             return Duplicate(known)
         if append.sent_ms is not None and stage.life.keys.may_have_had(append.sent_ms):
-            return Forgotten(stage.version, stage.life.keys.forgotten_ms)
+            return KeyExpired(stage.version, stage.life.keys.forgotten_ms)
         if stage.version != append.expected:
             return Conflict(stage.version)
         if entry.version != stage.version + 1:
@@ -232,13 +232,13 @@ class BatchedJournals(Journals):
                 self._lives[entity] = life
         return life
 
-    def _read_life(self, address: Address) -> Life:
+    def _read_life(self, address: EntityDirectory) -> Life:
         seen = self._reader.load(address)
         if seen is None:
             settings = self.shared.settings
-            head = genesis(address.entity, tenant=settings.tenant, store_key=settings.store_key)
-            return Life(0, head, 0, Keys(), None, None)
-        keys = Keys() if seen.kept is None else seen.kept.known_keys()
+            head = chain_start(address.entity, tenant=settings.tenant, store_key=settings.store_key)
+            return Life(0, head, 0, RecentKeys(), None, None)
+        keys = RecentKeys() if seen.kept is None else seen.kept.known_keys()
         for record in seen.records:
             keys.remember(record.key, record.version, record.entry.event.time_ms)
         return Life(seen.mark.version, seen.mark.head, seen.mark.offset, keys, seen.facts, seen.loaded())
@@ -257,7 +257,7 @@ class BatchedJournals(Journals):
                 life.version, life.head, life.facts = stage.version, stage.head, facts
                 life.loaded = Loaded(stage.version, facts.changed_ms, last.snapshot)
                 life.waiting.extend(stage.records)
-                life.listed = Listed.of(entity, Mark(life.version, -1, life.head), facts, last.snapshot)
+                life.listed = ListedEntity.of(entity, Position(life.version, -1, life.head), facts, last.snapshot)
                 self._lives.move_to_end(entity)
 
     # Checkpoints
@@ -303,7 +303,7 @@ class BatchedJournals(Journals):
 
     # Records that come and go
 
-    def adopt(self, append: Append, records: tuple[Record, ...]) -> int:
+    def adopt(self, append: Append, records: tuple[JournalRecord, ...]) -> int:
         """Keep verified records as they are, byte for byte, after those already here; give the version reached."""
         with self._writing, self._written(append.entity):
             return super().adopt(append, records)
@@ -339,7 +339,7 @@ class BatchedJournals(Journals):
             self._root.check_path()
         return found
 
-    def _known(self, address: Address, key: str | None) -> Loaded | Duplicate | None:
+    def _known(self, address: EntityDirectory, key: str | None) -> Loaded | Duplicate | None:
         """The same for the owner of the log: from the table, or from the journal."""
         with self._guard:
             life = self._lives.get(address.entity)
@@ -350,7 +350,7 @@ class BatchedJournals(Journals):
         known = None if key is None or seen is None else seen.version_of(key)
         return Duplicate(known) if known is not None else (None if seen is None else seen.loaded())
 
-    def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[Record, ...]:
+    def read(self, entity: str, *, after: int = 0, limit: int = PAGE_MAX) -> tuple[JournalRecord, ...]:
         """The verified records after a version, in order. Raises CorruptionError at the first bad link."""
         self._root.address(entity)
         waiting = self._waiting(entity)  # first: what leaves the log meanwhile is in the journal then
@@ -359,7 +359,7 @@ class BatchedJournals(Journals):
         more = [each for each in waiting if each.version > last]
         return (*records, *more)[: max(0, min(limit, PAGE_MAX))]
 
-    def _waiting(self, entity: str) -> tuple[Record, ...]:
+    def _waiting(self, entity: str) -> tuple[JournalRecord, ...]:
         if self._wal is None:
             return self._follower.records(entity, lambda: self._reader.load(self._root.address(entity)))
         with self._guard:
@@ -368,11 +368,11 @@ class BatchedJournals(Journals):
 
     # Lists
 
-    def _in_memory(self) -> dict[str, Listed]:
+    def _in_memory(self) -> dict[str, ListedEntity]:
         with self._guard:
             return {entity: life.listed for entity, life in self._lives.items() if life.listed is not None}
 
-    def _entities(self, query: Query) -> Iterator[str]:
+    def _entities(self, query: EntityQuery) -> Iterator[str]:
         others = {*self._in_memory(), *(self._follower.entities() if self._wal is None else ())}
         beginning = f"{query.kind}/{query.prefix or ''}"
         here = {entity for entity in others if entity.startswith(beginning)}
@@ -389,14 +389,14 @@ class BatchedJournals(Journals):
         others = {*self._in_memory(), *(self._follower.entities() if self._wal is None else ())}
         return tuple(sorted({*super().kinds(), *(each.partition("/")[0] for each in others)}))
 
-    def _seen(self, entity: str) -> Listed | None:
+    def _seen(self, entity: str) -> ListedEntity | None:
         with self._guard:
             life = self._lives.get(entity)
             if life is not None and life.listed is not None:
                 return life.listed
         return super()._seen(entity) if self._wal is not None else self._followed(entity)
 
-    def _followed(self, entity: str) -> Listed | None:
+    def _followed(self, entity: str) -> ListedEntity | None:
         """The same beside the owner, where a journal that did not grow says nothing about the log."""
         address = self._root.address(entity)
         seen = self._follower.seen(entity, lambda: self._reader.load(address), self.shared.shapes)
@@ -438,9 +438,9 @@ class _OwnedError(UnavailableError):
 
 def opened_journals(
     root: str, fs: FileSystem, settings: Settings, *, layout: str | None = None, count_max: int | None = None
-) -> Journals:
+) -> DirectLayout:
     """The journals below a root, in the layout it has; a new root gets the one that is asked for, or A."""
     opened = Root(fs, root, settings, layout=layout)
     if opened.layout == "C":
         return BatchedJournals(opened, fs, settings, count_max=count_max)
-    return Journals(opened, fs, settings, count_max=count_max)
+    return DirectLayout(opened, fs, settings, count_max=count_max)

@@ -22,7 +22,7 @@ from interlock.ports.store import Append
 from interlock.ports.thread_calls import thread_future
 from interlock.ports.threads import start_thread
 from interlock.stores.files.log_layout.layout import Answer, BatchedJournals
-from interlock.stores.threads.wakeup import Bell, Loops
+from interlock.stores.threads.wakeup import LoopEntryQueue, WakeupPipe
 
 BATCH_STEPS_MAX = 1_024
 """Steps of one batch: there the flush is a hundredth of its cost, and more would only make the first ones wait."""
@@ -53,8 +53,8 @@ class Writer:
         self._journals = journals
         self._queue: deque[Waiting] = deque()
         self._guard = Lock()
-        self._bell = Bell()
-        self._loops = Loops()
+        self._bell = WakeupPipe()
+        self._loops = LoopEntryQueue()
         self._asleep = False
         self._is_closing = False
         self._thread = Thread(target=self._run, name="interlock-files-writer", daemon=True)

@@ -26,18 +26,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from interlock.errors import InterlockError
-from interlock.model.journal.work import Lane, Place, Work
+from interlock.model.journal.work import Lane, Work, WorkId
 from interlock.ports.store import Refusal
-from interlock.ports.work import Claim, Settled, WorkPage, WorkQuery, WorkRow
-from interlock.stores.files.journal.durable_io import Address, Shared, unavailable
-from interlock.stores.files.journal.open_journals import Handles
-from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.ports.work import Claim, Settlement, WorkPage, WorkQuery, WorkRow
+from interlock.stores.files.journal.durable_io import DurableIO, EntityDirectory, unavailable
+from interlock.stores.files.journal.open_journals import OpenJournals
+from interlock.stores.files.journal.snapshot_file import Position
 from interlock.stores.files.journal.work import Change
-from interlock.stores.files.journal.work_lines import News, Row, Stand
-from interlock.stores.files.reader import Reader
+from interlock.stores.files.journal.work_lines import Row, WorkChanges, WorkState
+from interlock.stores.files.reader import EntityReader
 from interlock.stores.files.refusals import append_refusals
 from interlock.stores.files.root import Root
-from interlock.stores.files.work.markers import Pending
+from interlock.stores.files.work.markers import WorkMarkers
 from interlock.stores.files.work.table import HeldTable
 
 DISPATCH = "dispatch"
@@ -55,24 +55,24 @@ RETIRE_MS = 60_000
 _logger = logging.getLogger(__name__)
 
 
-class Dispatch:
+class Dispatcher:
     """Work below one root, for those who perform it, and for those who only look."""
 
-    def __init__(self, shared: Shared, root: Root, pending: Pending, handles: Handles) -> None:
+    def __init__(self, shared: DurableIO, root: Root, pending: WorkMarkers, handles: OpenJournals) -> None:
         self._shared = shared
         self._fs = shared.fs
         self._root = root
         self._pending = pending
         self._handles = handles
-        self._reader = Reader(shared)
+        self._reader = EntityReader(shared)
         self._file = -1
         self._is_holder = False
         self._table = HeldTable()
         self._guard = Lock()
         self._looking = Lock()
-        self._queue: dict[str, Address] = {}
-        self._idle: dict[str, tuple[Address, int]] = {}
-        self._ends: dict[str, Mark] = {}
+        self._queue: dict[str, EntityDirectory] = {}
+        self._idle: dict[str, tuple[EntityDirectory, int]] = {}
+        self._ends: dict[str, Position] = {}
         self._walked_ms: int | None = None
         self._now_ms = 0
 
@@ -97,7 +97,7 @@ class Dispatch:
             except InterlockError as error:
                 problems.append(error)
                 with self._guard:
-                    self._table.settle((Settled(claim, "again", now_ms, lapsed=True, begun=False),), now_ms=now_ms)
+                    self._table.settle((Settlement(claim, "again", now_ms, lapsed=True, begun=False),), now_ms=now_ms)
         if problems and not begun:
             raise problems[0]
         return tuple(begun)
@@ -105,7 +105,7 @@ class Dispatch:
     def _begin(self, claim: Claim) -> bool:
         """Rule 2. False when the work is gone."""
 
-        def begun(row: Row) -> Stand:
+        def begun(row: Row) -> WorkState:
             if row.stand.attempts >= claim.attempt:  # told before, of an attempt that was then not begun
                 return row.stand
             return replace(row.stand, attempts=claim.attempt, failures=claim.failures)
@@ -119,11 +119,11 @@ class Dispatch:
         with self._guard:
             return self._table.renew(claims, until_ms=until_ms)
 
-    def settle(self, settled: tuple[Settled, ...], *, now_ms: int) -> tuple[bool, ...]:
+    def settle(self, settled: tuple[Settlement, ...], *, now_ms: int) -> tuple[bool, ...]:
         """Let go of claims."""
         return tuple(self._settle(each, now_ms) for each in settled)
 
-    def _settle(self, settled: Settled, now_ms: int) -> bool:
+    def _settle(self, settled: Settlement, now_ms: int) -> bool:
         claim = settled.claim
         entity, place = claim.entity, claim.work.place
         if settled.verdict == "done":
@@ -167,20 +167,20 @@ class Dispatch:
         with self._guard:
             return self._table.works(query)
 
-    def _looked_up(self, address: Address | None) -> HeldTable:
+    def _looked_up(self, address: EntityDirectory | None) -> HeldTable:
         """The work of one entity, or of all, by who only looks: nothing is locked or flushed for that."""
         table = HeldTable()
         if address is not None:
-            table.tell(address.entity, News.whole(self._reader.work(address)))
+            table.tell(address.entity, WorkChanges.whole(self._reader.work(address)))
         else:
             for each in self._walked():
-                table.tell(each.entity, News.whole(self._tried(self._reader.work, each)))
+                table.tell(each.entity, WorkChanges.whole(self._tried(self._reader.work, each)))
         return table
 
-    def revive(self, entity: str, place: Place, *, now_ms: int, audit: Refusal | None = None) -> bool:
+    def revive(self, entity: str, place: WorkId, *, now_ms: int, audit: Refusal | None = None) -> bool:
         """Let dead work be tried again, from its first attempt."""
 
-        def revived(row: Row) -> Stand:
+        def revived(row: Row) -> WorkState:
             if row.stand.dead_ms is not None:
                 self._record(entity, audit)
             return _revived(row, now_ms)
@@ -188,14 +188,14 @@ class Dispatch:
         row = self._changed(entity, place, revived, is_sure=True)
         return row is not None and row.stand.dead_ms is not None
 
-    def requeue(self, settled: Settled, *, audit: Refusal | None = None) -> bool:
+    def requeue(self, settled: Settlement, *, audit: Refusal | None = None) -> bool:
         """Let work that is not dead be tried again; False when it has changed since.
 
         The journal says so, not only the table: an operator is often another process than the one that performs.
         """
         claim, done = settled.claim, False
 
-        def requeued(row: Row) -> Stand:
+        def requeued(row: Row) -> WorkState:
             nonlocal done
             stand = row.stand
             done = stand.dead_ms is None and (stand.attempts, stand.failures) == (claim.attempt, claim.failures)
@@ -207,7 +207,7 @@ class Dispatch:
         self._changed(claim.entity, claim.work.place, requeued, is_sure=True)
         return done
 
-    def drop(self, entity: str, place: Place, *, audit: Refusal | None = None) -> bool:
+    def drop(self, entity: str, place: WorkId, *, audit: Refusal | None = None) -> bool:
         """Forget work."""
         return self._changed(entity, place, lambda _: self._record(entity, audit), is_sure=True) is not None
 
@@ -223,7 +223,7 @@ class Dispatch:
         except OSError as error:
             raise unavailable(entity, "record", error) from error
 
-    def _changed(self, entity: str, place: Place, change: Change, *, is_sure: bool = False) -> Row | None:
+    def _changed(self, entity: str, place: WorkId, change: Change, *, is_sure: bool = False) -> Row | None:
         with self._handles.borrowed(self._root.address(entity)) as journal:
             return journal.change(place, change, is_sure=is_sure)
 
@@ -278,17 +278,17 @@ class Dispatch:
             self._walked_ms = self._now_ms
             self._queue.update({address.name: address for address in self._walked()})
 
-    def _walked(self) -> Iterator[Address]:
+    def _walked(self) -> Iterator[EntityDirectory]:
         try:
             yield from self._pending.addresses()
         except OSError as error:
             raise unavailable(WHAT, "list", error) from error
 
-    def _taken(self) -> list[Address]:
+    def _taken(self) -> list[EntityDirectory]:
         names = [name for name, _ in zip(self._queue, range(ATTENDED_MAX), strict=False)]
         return [self._queue.pop(name) for name in names]
 
-    def _has_grown(self, address: Address) -> bool:
+    def _has_grown(self, address: EntityDirectory) -> bool:
         """Rule 5."""
         end = self._ends.get(address.name)
         try:
@@ -296,7 +296,7 @@ class Dispatch:
         except InterlockError:
             return True
 
-    def _tried(self, look: Callable[[Address], tuple[Row, ...]], address: Address) -> tuple[Row, ...]:
+    def _tried(self, look: Callable[[EntityDirectory], tuple[Row, ...]], address: EntityDirectory) -> tuple[Row, ...]:
         """Rule 3: whatever is wrong with a journal, the others are attended to; it is tried again at the next walk."""
         try:
             return look(address)
@@ -305,11 +305,11 @@ class Dispatch:
             _logger.warning("the work of an entity cannot be read", extra=facts)
             return ()
 
-    def _attended(self, address: Address) -> tuple[Row, ...]:
+    def _attended(self, address: EntityDirectory) -> tuple[Row, ...]:
         with self._handles.borrowed(address) as journal:
             return journal.attend()
 
-    def _noted(self, address: Address, news: News, end: Mark) -> None:
+    def _noted(self, address: EntityDirectory, news: WorkChanges, end: Position) -> None:
         """A journal tells, while it is locked."""
         with self._guard:
             try:
@@ -358,7 +358,7 @@ class Dispatch:
         self.close()
 
 
-def _stood(now: Row, *, row: WorkRow, settled: Settled) -> Stand:
+def _stood(now: Row, *, row: WorkRow, settled: Settlement) -> WorkState:
     """How work stands that was let go. Whoever took it up meanwhile has said so already, and knows more than this.
 
     What only lapsed stands as before, and nothing is written; where there is more to say, also from when it is due.
@@ -373,15 +373,15 @@ def _stood(now: Row, *, row: WorkRow, settled: Settled) -> Stand:
         stand = replace(now.stand, attempts=attempts, error=row.error, parked=False)
         return stand if stand == now.stand else replace(stand, next_ms=again)
     facts = (row.attempts, row.failures, again, row.error, row.dead_ms, row.cancelled)
-    return Stand(*facts, parked=settled.verdict == "wait")
+    return WorkState(*facts, parked=settled.verdict == "wait")
 
 
 def _gone(row: Row) -> None:
     """It is done with."""
 
 
-def _revived(row: Row, now_ms: int) -> Stand:
-    return row.stand if row.stand.dead_ms is None else Stand(next_ms=now_ms, cancelled=row.stand.cancelled)
+def _revived(row: Row, now_ms: int) -> WorkState:
+    return row.stand if row.stand.dead_ms is None else WorkState(next_ms=now_ms, cancelled=row.stand.cancelled)
 
 
 def _is_once(work: Work) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from threading import Lock
 
 from interlock.errors import UnavailableError
-from interlock.stores.files.journal.durable_io import Address, Shared, shard_opened, unavailable
+from interlock.stores.files.journal.durable_io import DurableIO, EntityDirectory, shard_opened, unavailable
 from interlock.stores.files.names import entity_named, is_cut
 from interlock.stores.files.root import Root
 
@@ -33,10 +33,10 @@ RING_MS_MAX = 100
 _ID_BYTES_MAX = 4_096
 
 
-class Pending:
+class WorkMarkers:
     """The markers below one root."""
 
-    def __init__(self, shared: Shared, root: Root) -> None:
+    def __init__(self, shared: DurableIO, root: Root) -> None:
         self._shared = shared
         self._fs = shared.fs
         self._root = root
@@ -45,7 +45,7 @@ class Pending:
         self._changed = -1
         self._ringing = Lock()
 
-    def announce(self, address: Address) -> None:
+    def announce(self, address: EntityDirectory) -> None:
         """Rule 1: the marker of an entity is on disk when this returns. Raises UnavailableError when it cannot be."""
         fs, shared, shard = self._fs, self._shared, address.shard
         poisoned = _poisoned(address)
@@ -64,7 +64,7 @@ class Pending:
         except OSError as error:
             raise unavailable(address.entity, "announce", error) from error
 
-    def _make(self, address: Address, directory: int) -> None:
+    def _make(self, address: EntityDirectory, directory: int) -> None:
         fs = self._fs
         file = fs.open_append(directory, address.name)
         try:
@@ -73,7 +73,7 @@ class Pending:
         finally:
             fs.close(file)
 
-    def _tell(self, address: Address, file: int) -> None:
+    def _tell(self, address: EntityDirectory, file: int) -> None:
         """Rule 4: whoever dies here, or finds the disk full, has cut off nothing that leads to work.
 
         What stands there is read as the disk has it: it may be from a process whose flush failed.
@@ -87,12 +87,12 @@ class Pending:
                 raise OSError(errno.ENOSPC, "the disk took only a part")
             shared.flushed(address, fs.fdatasync, file, _poisoned(address))
 
-    def remove(self, address: Address) -> None:
+    def remove(self, address: EntityDirectory) -> None:
         """The marker of an entity without work goes. Raises OSError when it cannot."""
         with contextlib.suppress(FileNotFoundError), shard_opened(self._fs, self._directory, address.shard) as shard:
             self._fs.unlink(shard, address.name)
 
-    def addresses(self) -> Iterator[Address]:
+    def addresses(self) -> Iterator[EntityDirectory]:
         """The entities that have a marker. Raises OSError when they cannot be listed."""
         fs = self._fs
         for shard in self._root.shards_in(self._directory) if self._directory >= 0 else ():
@@ -100,7 +100,7 @@ class Pending:
                 names = fs.names(directory)
             yield from filter(None, map(self.address, names))
 
-    def address(self, name: str) -> Address | None:
+    def address(self, name: str) -> EntityDirectory | None:
         """Whose marker a name is; None when it is of another tenant, or there is none."""
         entity = self._told(name) if is_cut(name) else entity_named(name, tenant=self._shared.settings.tenant)
         address = None if entity is None else self._root.address(entity)
@@ -122,7 +122,7 @@ class Pending:
 
     # Hints
 
-    def ring(self, address: Address) -> None:
+    def ring(self, address: EntityDirectory) -> None:
         """Tells whoever performs that the work of an entity was changed. Nothing is lost when that fails."""
         with contextlib.suppress(OSError), self._listening() as file:
             if self._fs.size(file) < CHANGED_BYTES_MAX:
@@ -172,5 +172,5 @@ class Pending:
         self._changed = -1
 
 
-def _poisoned(address: Address) -> str:
+def _poisoned(address: EntityDirectory) -> str:
     return f"pending/{address.shard}/"

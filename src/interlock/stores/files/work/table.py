@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from bisect import insort
 
-from interlock.model.journal.work import ORDERED, Left, Place
+from interlock.model.journal.work import ORDERED_LANES, WorkDelta, WorkId
 from interlock.ports.work import WorkRow
-from interlock.stores.files.journal.work_lines import News, Row, Stand
+from interlock.stores.files.journal.work_lines import Row, WorkChanges, WorkState
 from interlock.stores.work_table import WorkTable
 
 
@@ -22,9 +22,9 @@ class HeldTable(WorkTable):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: dict[str, dict[Place, Row]] = {}
+        self._told: dict[str, dict[WorkId, Row]] = {}
 
-    def tell(self, entity: str, news: News) -> None:
+    def tell(self, entity: str, news: WorkChanges) -> None:
         """How the work of an entity stands."""
         told = self._told.setdefault(entity, {})
         rows = news.rows
@@ -32,16 +32,16 @@ class HeldTable(WorkTable):
             if told.pop(place, None) is not None:
                 self._remove(entity, place)
         now = [row for row in rows.values() if row is not None]
-        self.keep(entity, Left(born=tuple(row.work for row in now if row.work.place not in told)))
+        self.keep(entity, WorkDelta(born=tuple(row.work for row in now if row.work.place not in told)))
         for row in now:
             before = told.get(row.work.place)
-            if row.stand != (Stand() if before is None else before.stand):
+            if row.stand != (WorkState() if before is None else before.stand):
                 self._change(entity, row)
             told[row.work.place] = row
         if not told:
             del self._told[entity]
 
-    def row(self, entity: str, place: Place) -> WorkRow | None:
+    def row(self, entity: str, place: WorkId) -> WorkRow | None:
         """One piece of work as it stands here."""
         row = self._rows.get((entity, place))
         if row is None:
@@ -64,7 +64,7 @@ class HeldTable(WorkTable):
         self._stand(found)
         if dies and not revives:
             self._step_aside(entity, place)
-        elif revives and not dies and place.lane in ORDERED:
+        elif revives and not dies and place.lane in ORDERED_LANES:
             insort(self._queues.setdefault((entity, place.lane), []), place)
 
     def _next_ms(self, row: Row, next_ms: int | None) -> int | None:
@@ -74,4 +74,4 @@ class HeldTable(WorkTable):
             return None
         if stand.next_ms is not None:
             return stand.next_ms
-        return next_ms if row.work.place.lane in ORDERED else row.work.due_ms
+        return next_ms if row.work.place.lane in ORDERED_LANES else row.work.due_ms

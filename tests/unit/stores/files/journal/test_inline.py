@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from interlock.errors import UnavailableError
 from interlock.model.journal.work import Work
-from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, Stale
+from interlock.ports.store import Append, Appended, Conflict, Duplicate, Loaded, StaleAttempt
 from interlock.stores.files import store as files
-from interlock.stores.files.direct_layout import Journals
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.filesystem import OperatingSystem
 from interlock.stores.files.journal.durable_io import Settings
-from interlock.stores.files.journal.recent_keys import Keys
-from interlock.stores.files.journal.snapshot_file import Shapes
-from interlock.stores.files.journal.work_lines import Rows
+from interlock.stores.files.journal.recent_keys import RecentKeys
+from interlock.stores.files.journal.snapshot_file import KnownConfigurations
+from interlock.stores.files.journal.work_lines import UnfinishedWork
 from interlock.stores.files.names import directory_name
 from interlock.stores.files.store import FileStore
 from interlock.stores.files.work.dispatcher import WALK_MS
@@ -64,7 +64,7 @@ async def begun(tmp_path: Path) -> tuple[FileStore, Watched]:
 @pytest.fixture
 async def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[FileStore, Watched]]:
     """A store on a quick disk."""
-    monkeypatch.setattr(files, "Pace", Quick)
+    monkeypatch.setattr(files, "InlinePolicy", Quick)
     store, fs = await begun(tmp_path)
     yield store, fs
     await store.close()
@@ -93,7 +93,7 @@ async def test_many_callers_are_served_by_threads(
 
 async def test_a_slow_disk_is_waited_for_by_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop goes on meanwhile."""
-    monkeypatch.setattr(files, "Pace", Slow)
+    monkeypatch.setattr(files, "InlinePolicy", Slow)
     store, fs = await begun(tmp_path)
     await store.append(step(2, "k2"))
     await store.close()
@@ -110,7 +110,7 @@ async def test_it_is_measured_which_disk_it_is(tmp_path: Path, monkeypatch: pyte
         def took(self, ns: int) -> None:
             took.append(ns)
 
-    monkeypatch.setattr(files, "Pace", Noting)
+    monkeypatch.setattr(files, "InlinePolicy", Noting)
     store, fs = await begun(tmp_path)
     by_threads = len(took)
     await store.append(step(2, "k2"))
@@ -227,7 +227,7 @@ def test_it_answers_what_any_append_answers() -> None:
 
     assert Duplicate(1) == append(step(1, "k1"))
     assert Conflict(1) == append(step(5, "k5"))
-    assert Stale(1) == append(late)
+    assert StaleAttempt(1) == append(late)
 
 
 def test_nothing_is_done_where_more_is_to_do() -> None:
@@ -326,7 +326,13 @@ def sent(version: int) -> Work:
 CALLS = ("lock", "read", "write_at", "fdatasync", "unlock")
 CUTS: list[tuple[type, str]] = [
     *((Simulated, name) for name in CALLS),
-    *((Keys, "remember"), (Shapes, "after_append"), (Rows, "keep"), (Rows, "news"), (Rows, "told")),
+    *(
+        (RecentKeys, "remember"),
+        (KnownConfigurations, "after_append"),
+        (UnfinishedWork, "keep"),
+        (UnfinishedWork, "news"),
+        (UnfinishedWork, "told"),
+    ),
     *((HeldTable, "_remove"), (HeldTable, "keep"), (HeldTable, "tell")),
 ]
 """What an append at once goes through, beginning with what is known of the disk and ending with what is told."""
@@ -368,7 +374,7 @@ def test_ctrl_c_at_any_moment_loses_and_doubles_nothing(
 
 def test_no_handle_is_closed_in_place() -> None:
     """One too many is closed by a thread: that may take a lock, a snapshot and its flush."""
-    journals = Journals("store", Simulated(World()), SELDOM, count_max=1, shard_digits=0)
+    journals = DirectLayout("store", Simulated(World()), SELDOM, count_max=1, shard_digits=0)
     journals.append(step(1, "k1"))
     address = journals._root.address(ENTITY)
     with journals._handles.borrowed(journals._root.address("order/B")):
@@ -380,7 +386,7 @@ def test_no_handle_is_closed_in_place() -> None:
 
 def test_what_is_appended_in_place_counts_as_used() -> None:
     """Else the busiest journal were closed first."""
-    journals = Journals("store", Simulated(World()), SELDOM, count_max=2, shard_digits=0)
+    journals = DirectLayout("store", Simulated(World()), SELDOM, count_max=2, shard_digits=0)
     for entity in (ENTITY, "order/B"):
         journals.append(step(1, "k1", entity=entity))
     journals.append_at_once(step(2, "k2"))

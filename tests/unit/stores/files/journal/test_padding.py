@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, UnavailableError
-from interlock.model.journal.work import Left
-from interlock.ports.store import Appended, Duplicate, Loaded, Query
-from interlock.stores.files.direct_layout import Journals
+from interlock.model.journal.work import WorkDelta
+from interlock.ports.store import Appended, Duplicate, EntityQuery, Loaded
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.journal.padding import BLANKS, BLOCK_BYTES, spare
 from interlock.stores.files.names import JOURNAL, directory_name
@@ -38,14 +38,14 @@ def put(world: World, data: bytes) -> None:
     world.nodes[node(world)] = File(data, data, ())
 
 
-def version(journals: Journals) -> int:
+def version(journals: DirectLayout) -> int:
     """How far the entity has come."""
     loaded = journals.load(ENTITY)
     assert isinstance(loaded, Loaded)
     return loaded.version
 
 
-def filled(entries: int, settings: Settings = ROOMY) -> tuple[World, Simulated, Journals]:
+def filled(entries: int, settings: Settings = ROOMY) -> tuple[World, Simulated, DirectLayout]:
     """A store with an open handle and some entries."""
     world = World()
     fs = Simulated(world)
@@ -65,9 +65,9 @@ def killing(fs: Simulated, name: str) -> None:
     fs.watch = watch
 
 
-def listed(journals: Journals) -> list[int]:
+def listed(journals: DirectLayout) -> list[int]:
     """The versions of all that is listed."""
-    return [row.version for row in journals.find(Query(kind="order")).rows]
+    return [row.version for row in journals.find(EntityQuery(kind="order")).rows]
 
 
 @pytest.mark.parametrize("end", [1, 4_095, 4_096, 4_097, 100_000, 2_000_000])
@@ -106,7 +106,9 @@ def _unfinished(filler: str) -> tuple[World, int]:
     world = World()
     one = Process(world, 1)
     first = step(1, "k1", filler=filler)
-    one.journals.append(replace(first, left=Left(tuple(other("effect", ordinal=number) for number in range(MARKS)))))
+    one.journals.append(
+        replace(first, left=WorkDelta(tuple(other("effect", ordinal=number) for number in range(MARKS))))
+    )
     assert MARKS == len(one.take())
     end = len(journal_file(world).rstrip(BLANKS)) + 1
     killing(one.fs, "fdatasync")
@@ -178,10 +180,10 @@ async def test_whoever_takes_over_a_log_lists_what_it_saw_before(tmp_path: Path)
         for entity in ("order/1", "order/2"):
             assert isinstance(await one.append(step(1, "k1", entity=entity)), Appended)
         two = FileStore(tmp_path / "store", layout="C")
-        before = await two.find(Query(kind="order"))
+        before = await two.find(EntityQuery(kind="order"))
         await one.close()
         assert isinstance(await two.append(step(2, "k2", entity="order/1")), Appended)
-        after = await two.find(Query(kind="order"))
+        after = await two.find(EntityQuery(kind="order"))
     finally:
         await one.close()
         if two is not None:

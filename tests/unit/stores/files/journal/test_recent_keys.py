@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.stores.files.journal import recent_keys
-from interlock.stores.files.journal.recent_keys import KEYS_MAX, NO_TIMES, PIECE_MAX, TIMES_APART, Keys
+from interlock.stores.files.journal.recent_keys import KEYS_MAX, NO_TIMES, PIECE_MAX, TIMES_APART, RecentKeys
 
 
 def test_the_oldest_keys_are_forgotten() -> None:
     """`state.json` must stay readable in one go."""
-    keys = Keys()
+    keys = RecentKeys()
     for number in range(KEYS_MAX + 5):
         keys.remember(f"k{number}", number, number)
 
@@ -24,7 +24,7 @@ def test_the_oldest_keys_are_forgotten() -> None:
 
 def test_the_encoding_is_bounded_and_read_back_as_it_was() -> None:
     """The oldest go in pieces: there may be some more on disk, which a reader drops."""
-    keys = Keys()
+    keys = RecentKeys()
     for number in range(3 * KEYS_MAX):
         keys.remember(f"k{number}", number, number)
         if number % 700 == 0:
@@ -32,7 +32,7 @@ def test_the_encoding_is_bounded_and_read_back_as_it_was() -> None:
     encoded = keys.encoded()
 
     assert len(msgspec.json.decode(encoded)) < KEYS_MAX + PIECE_MAX
-    assert list(keys) == list(Keys.decoded(encoded))
+    assert list(keys) == list(RecentKeys.decoded(encoded))
 
 
 @pytest.fixture
@@ -42,15 +42,15 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_keys, "PIECE_MAX", 3)
 
 
-Act = Callable[[Keys], Keys]
+Act = Callable[[RecentKeys], RecentKeys]
 
 
-def read_back(keys: Keys) -> Keys:
+def read_back(keys: RecentKeys) -> RecentKeys:
     """What whoever opens the journal next begins with."""
-    return Keys.decoded(keys.encoded(), keys.times())
+    return RecentKeys.decoded(keys.encoded(), keys.times())
 
 
-def encode_only(keys: Keys) -> Keys:
+def encode_only(keys: RecentKeys) -> RecentKeys:
     """A snapshot on the way."""
     keys.encoded()
     return keys
@@ -60,7 +60,7 @@ def encode_only(keys: Keys) -> Keys:
 @given(acts=st.lists(st.sampled_from([0, 0, 0, 1, 4, encode_only, read_back]), max_size=60))
 def test_whatever_comes_between_the_newest_are_remembered_in_order(acts: list[Act | int]) -> None:
     """Snapshots and readings, at any moment, change nothing of what is known; a key may come again, so much later."""
-    keys, expected = Keys(), list[tuple[str, int]]()
+    keys, expected = RecentKeys(), list[tuple[str, int]]()
     for number, act in enumerate(acts):
         if isinstance(act, int):
             key = f"k{number - act}"
@@ -70,14 +70,14 @@ def test_whatever_comes_between_the_newest_are_remembered_in_order(acts: list[Ac
             keys = act(keys)
 
         assert expected == [(key, keys.get(key)) for key in keys]
-        assert expected == msgspec.json.decode(Keys(expected).encoded(), type=list[tuple[str, int]])
+        assert expected == msgspec.json.decode(RecentKeys(expected).encoded(), type=list[tuple[str, int]])
     assert expected == [(key, keys.get(key)) for key in read_back(keys)]
 
 
 # Up to when they are forgotten
 
 
-def remembered(keys: Keys, versions: range) -> Keys:
+def remembered(keys: RecentKeys, versions: range) -> RecentKeys:
     """The keys of these entries, ten milliseconds apart."""
     for version in versions:
         keys.remember(f"k{version}", version, version * 10)
@@ -86,30 +86,30 @@ def remembered(keys: Keys, versions: range) -> Keys:
 
 def test_while_no_key_is_forgotten_there_is_no_such_time() -> None:
     """An event may be as old as it likes: all keys are known."""
-    assert 0 == remembered(Keys(), range(1, KEYS_MAX + 1)).forgotten_ms
+    assert 0 == remembered(RecentKeys(), range(1, KEYS_MAX + 1)).forgotten_ms
 
 
 def test_it_is_known_up_to_when_keys_are_forgotten() -> None:
     """Later than it is by less than so many entries, never earlier."""
     for version in (1, TIMES_APART - 1, TIMES_APART, TIMES_APART + 1, 5 * TIMES_APART + 3):
-        keys = remembered(Keys(), range(1, KEYS_MAX + version + 1))
+        keys = remembered(RecentKeys(), range(1, KEYS_MAX + version + 1))
 
         assert version * 10 <= keys.forgotten_ms < (version + TIMES_APART) * 10
-    assert TIMES_APART * 10 == remembered(Keys(), range(1, KEYS_MAX + TIMES_APART + 1)).forgotten_ms
+    assert TIMES_APART * 10 == remembered(RecentKeys(), range(1, KEYS_MAX + TIMES_APART + 1)).forgotten_ms
 
 
 def test_the_times_are_few() -> None:
     """They stand in every snapshot beside the keys; a short life has none, and its snapshot no word of them."""
-    keys = remembered(Keys(), range(1, 3 * KEYS_MAX))
+    keys = remembered(RecentKeys(), range(1, 3 * KEYS_MAX))
 
-    assert NO_TIMES is remembered(Keys(), range(1, TIMES_APART)).times()
+    assert NO_TIMES is remembered(RecentKeys(), range(1, TIMES_APART)).times()
     assert KEYS_MAX // TIMES_APART - 1 <= len(keys.times().entries) <= KEYS_MAX // TIMES_APART + 1
 
 
 def test_of_keys_of_an_earlier_release_nobody_knows_up_to_when() -> None:
     """Nothing is refused for them; those that are remembered from now on are known once they are forgotten."""
-    before = Keys([(f"k{version}", version) for version in range(1, KEYS_MAX + 1)]).encoded()
-    keys = Keys.decoded(before)
+    before = RecentKeys([(f"k{version}", version) for version in range(1, KEYS_MAX + 1)]).encoded()
+    keys = RecentKeys.decoded(before)
     remembered(keys, range(KEYS_MAX + 1, 2 * KEYS_MAX + 1))
     unknown = keys.forgotten_ms
     remembered(keys, range(2 * KEYS_MAX + 1, 2 * KEYS_MAX + 2))
@@ -119,7 +119,7 @@ def test_of_keys_of_an_earlier_release_nobody_knows_up_to_when() -> None:
 
 def test_a_young_entity_of_an_earlier_release_is_known_from_the_first() -> None:
     """Its first keys are forgotten together with one that has a time."""
-    keys = Keys.decoded(Keys([("k1", 1), ("k2", 2)]).encoded())
+    keys = RecentKeys.decoded(RecentKeys([("k1", 1), ("k2", 2)]).encoded())
     remembered(keys, range(3, KEYS_MAX + 2))
 
     assert TIMES_APART * 10 == keys.forgotten_ms
@@ -131,7 +131,7 @@ def test_whatever_comes_between_it_is_known_up_to_when(apart: int, acts: list[Ac
     """The same for whoever reads the keys back at any moment: never too early, nor much too late."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recent_keys, "TIMES_APART", apart)
-        keys, version = Keys(), 0
+        keys, version = RecentKeys(), 0
         for act in acts:
             if isinstance(act, int):
                 version += 1

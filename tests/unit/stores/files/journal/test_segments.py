@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError, UsageError
-from interlock.model.journal.record import Record
-from interlock.ports.store import Appended, Archive, Conflict, Duplicate, Loaded, Query, Releasing
+from interlock.model.journal.record import JournalRecord
+from interlock.ports.store import Appended, Conflict, Duplicate, EntityQuery, JournalArchive, JournalRelease, Loaded
 from interlock.stores.files.journal.padding import BLANKS
 from interlock.stores.files.journal.segments import (
     ARCHIVE_BYTES_MAX,
@@ -17,7 +17,7 @@ from interlock.stores.files.journal.segments import (
     encode_seal,
     is_seal,
 )
-from interlock.stores.files.journal.snapshot_file import Mark
+from interlock.stores.files.journal.snapshot_file import Position
 from interlock.stores.files.names import directory_name, sealed_first, sealed_name, shard_name
 from interlock.stores.files.store import FileStore
 from tests.crash.life import step
@@ -47,7 +47,7 @@ def sealed(root: Path) -> list[int]:
     return sorted(first for first in found if first is not None)
 
 
-async def filled(store: FileStore, count: int = ENTRIES, *, ended: bool = False) -> tuple[Record, ...]:
+async def filled(store: FileStore, count: int = ENTRIES, *, ended: bool = False) -> tuple[JournalRecord, ...]:
     """Appends so many entries, perhaps to the end of the life; gives the records."""
     for version in range(1, count + 1):
         assert isinstance(await store.append(step(version, f"k{version}", ended=ended and version == count)), Appended)
@@ -81,7 +81,7 @@ async def test_another_process_follows_a_rotation(store: FileStore, tmp_path: Pa
     answers = [await each.append(step(version, f"k{version}")) for version, each in enumerate(turns, start=1)]
     duplicate = await other.append(step(ENTRIES + 1, "k2"))
     loaded = await other.load(ENTITY)
-    listed = [(await each.find(Query(kind="order"))).rows for each in (store, other)]
+    listed = [(await each.find(EntityQuery(kind="order"))).rows for each in (store, other)]
     await other.close()
 
     assert list(range(1, ENTRIES + 1)) == [each.version for each in answers]
@@ -148,11 +148,11 @@ async def test_records_are_adopted_byte_for_byte(store: FileStore, tmp_path: Pat
     reached += [await archive.adopt(last, records) for _ in range(2)]
     loaded = await archive.load(ENTITY)
     known = await archive.load(ENTITY, key="k5")
-    rows = (await archive.find(Query(kind="order"))).rows
+    rows = (await archive.find(EntityQuery(kind="order"))).rows
     copy = await archive.read(ENTITY)
     await archive.close()
 
-    assert isinstance(archive, Archive)
+    assert isinstance(archive, JournalArchive)
     assert ([4, ENTRIES, ENTRIES], records) == (reached, copy)
     assert isinstance(loaded, Loaded)
     assert (last.snapshot, (), Duplicate(5)) == (loaded.snapshot, loaded.records, known)
@@ -206,10 +206,10 @@ async def test_released_records_are_in_the_archive(store: FileStore, tmp_path: P
     loaded = await other.load(ENTITY)
     answers = [await other.append(step(version, key)) for version, key in ((ENTRIES + 1, "k4"), (1, "again"))]
     known, rest = await other.load(ENTITY, key="k3"), await other.read(ENTITY, after=ENTRIES)
-    rows = (await other.find(Query(kind="order"))).rows
+    rows = (await other.find(EntityQuery(kind="order"))).rows
     await other.close()
 
-    assert isinstance(store, Releasing)
+    assert isinstance(store, JournalRelease)
     assert ([True, True], "journal.archived") == (gone, caught.value.code)
     assert ["events.log", "state.json"] == sorted(path.name for path in directory(tmp_path).iterdir())
     assert isinstance(loaded, Loaded)
@@ -297,14 +297,14 @@ async def test_kinds_are_those_of_entities(store: FileStore, tmp_path: Path) -> 
 
 def test_a_seal_is_bound_to_its_place() -> None:
     """Only a line with its own hash, at its head and version, ends a segment."""
-    mark = Mark(6, 900, "0" * 32)
+    mark = Position(6, 900, "0" * 32)
     line = encode_seal(1, mark, 700)
     flipped = [line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :] for place in range(len(line))]
 
     assert (True, []) == (is_seal(line, mark), [each for each in flipped if is_seal(each, mark)])
     assert [False] * 3 == [
-        is_seal(line, Mark(7, 900, "0" * 32)),
-        is_seal(line, Mark(6, 900, "1" * 32)),
+        is_seal(line, Position(7, 900, "0" * 32)),
+        is_seal(line, Position(6, 900, "1" * 32)),
         is_seal(line, mark, store_key=b"secret"),
     ]
 

@@ -6,25 +6,25 @@ from msgspec.structs import replace
 
 from interlock.model.event import Event
 from interlock.model.journal.entry import Entry
-from interlock.model.journal.record import Record
+from interlock.model.journal.record import JournalRecord
 from interlock.model.snapshot import Snapshot
 from interlock.ports.store import Append
-from interlock.stores.files.journal.recent_keys import Keys, Times
+from interlock.stores.files.journal.recent_keys import RecentKeys, Times
 from interlock.stores.files.journal.snapshot_file import (
-    Facts,
-    Kept,
-    Mark,
-    Shapes,
-    decode_kept,
-    encode_kept,
+    KnownConfigurations,
+    ListFacts,
+    Position,
+    StoredSnapshot,
+    decode_snapshot_file,
+    encode_snapshot_file,
 )
 
 SNAPSHOT = Snapshot("order", "order/1", 3, "r1", ("a", "b"), {"total": 5})
-KEPT = Kept(
+KEPT = StoredSnapshot(
     SNAPSHOT,
-    Mark(3, 600, "0" * 32),
-    Facts(1, 3, {"a": 1, "b": 2}, ("open",)),
-    Keys([("z", 1), ("a", 2), ("m", 3)]).encoded(),
+    Position(3, 600, "0" * 32),
+    ListFacts(1, 3, {"a": 1, "b": 2}, ("open",)),
+    RecentKeys([("z", 1), ("a", 2), ("m", 3)]).encoded(),
 )
 
 
@@ -35,7 +35,7 @@ def entry(after: tuple[str, ...], time_ms: int) -> Entry:
 
 def test_what_is_kept_is_read_back_in_order() -> None:
     """Keys keep their order: the oldest is the first to be forgotten."""
-    found = decode_kept(encode_kept(KEPT), "order/1")
+    found = decode_snapshot_file(encode_snapshot_file(KEPT), "order/1")
 
     assert KEPT == found
     assert found is not None
@@ -45,64 +45,64 @@ def test_what_is_kept_is_read_back_in_order() -> None:
 def test_up_to_when_keys_are_forgotten_is_read_back_and_left_out_where_it_says_nothing() -> None:
     """A short life has the snapshot that it always had; a long one a field that earlier releases pass over."""
     kept = replace(KEPT, times=Times(900, ((64, 1_000), (128, 2_000))))
-    data = encode_kept(kept)
+    data = encode_snapshot_file(kept)
 
-    assert kept == decode_kept(data, "order/1")
+    assert kept == decode_snapshot_file(data, "order/1")
     assert b'"times":{"forgotten_ms":900,"entries":[[64,1000],[128,2000]]}' in data
-    assert b"times" not in encode_kept(KEPT)
+    assert b"times" not in encode_snapshot_file(KEPT)
 
 
 def test_every_flipped_byte_makes_it_nothing() -> None:
     """The file carries its own hash; damaged, it is no snapshot and no witness."""
-    data = encode_kept(KEPT)
+    data = encode_snapshot_file(KEPT)
     flipped = [data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :] for place in range(len(data))]
 
-    assert set() == {each for each in flipped if decode_kept(each, "order/1") is not None}
+    assert set() == {each for each in flipped if decode_snapshot_file(each, "order/1") is not None}
 
 
 def test_cut_empty_and_foreign_files_are_nothing() -> None:
     """Neither half a file nor another entity's is believed; nor one under another key."""
-    data = encode_kept(KEPT)
+    data = encode_snapshot_file(KEPT)
 
     assert [None] * 4 == [
-        decode_kept(data[: len(data) // 2], "order/1"),
-        decode_kept(b"", "order/1"),
-        decode_kept(data, "order/2"),
-        decode_kept(data, "order/1", store_key=b"secret"),
+        decode_snapshot_file(data[: len(data) // 2], "order/1"),
+        decode_snapshot_file(b"", "order/1"),
+        decode_snapshot_file(data, "order/2"),
+        decode_snapshot_file(data, "order/1", store_key=b"secret"),
     ]
 
 
 def test_without_an_entity_whoever_s_it_is_is_read() -> None:
     """A directory whose name was cut tells its entity by the snapshot inside."""
-    assert KEPT == decode_kept(encode_kept(KEPT), None)
+    assert KEPT == decode_snapshot_file(encode_snapshot_file(KEPT), None)
 
 
 def test_hashed_bytes_of_another_shape_are_nothing() -> None:
     """A later format, rightly hashed, is not guessed at."""
-    other = encode_kept(KEPT).replace(b'"format":1', b'"format":2')
+    other = encode_snapshot_file(KEPT).replace(b'"format":1', b'"format":2')
     body = other[: -len(',"h":""}\n') - 32]
 
     rehashed = b'%b,"h":"%b"}\n' % (body, blake2b(body, digest_size=16).hexdigest().encode())
     empty = b"{"
     hashed = b'%b,"h":"%b"}\n' % (empty, blake2b(empty, digest_size=16).hexdigest().encode())
 
-    assert (None, None) == (decode_kept(rehashed, "order/1"), decode_kept(hashed, "order/1"))
+    assert (None, None) == (decode_snapshot_file(rehashed, "order/1"), decode_snapshot_file(hashed, "order/1"))
 
 
 def test_states_keep_the_time_they_were_entered() -> None:
     """A state that stays active keeps its time; one that is entered anew gets the entry's."""
     append = Append("order", "order/1", 3, entry(("b", "c"), 9), SNAPSHOT, ("root", "b", "c"), ("late",))
-    facts = Shapes().after_append(KEPT.facts, append)
+    facts = KnownConfigurations().after_append(KEPT.facts, append)
 
-    assert Facts(1, 9, {"root": 9, "b": 2, "c": 9}, ("late",)) == facts
+    assert ListFacts(1, 9, {"root": 9, "b": 2, "c": 9}, ("late",)) == facts
 
 
 def test_another_process_s_entry_is_understood_by_its_configuration() -> None:
     """A configuration seen before stands for its compound states and tags; a new one for itself."""
-    shapes = Shapes()
-    shapes.learn("r1", ("c",), Facts(1, 1, {"root": 1, "c": 1}, ("open",)))
+    shapes = KnownConfigurations()
+    shapes.learn("r1", ("c",), ListFacts(1, 1, {"root": 1, "c": 1}, ("open",)))
     known, unknown = (
-        shapes.after_record(None, Record(4, "k", 0, entry(after, 9), "h", b"")) for after in (("c",), ("d",))
+        shapes.after_record(None, JournalRecord(4, "k", 0, entry(after, 9), "h", b"")) for after in (("c",), ("d",))
     )
 
-    assert (Facts(9, 9, {"root": 9, "c": 9}, ("open",)), Facts(9, 9, {"d": 9}, ())) == (known, unknown)
+    assert (ListFacts(9, 9, {"root": 9, "c": 9}, ("open",)), ListFacts(9, 9, {"d": 9}, ())) == (known, unknown)

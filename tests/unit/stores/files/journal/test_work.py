@@ -12,40 +12,40 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from interlock.errors import CorruptionError, UnavailableError, UsageError
-from interlock.model.journal.work import Lane, Left, Place, Work
+from interlock.model.journal.work import Lane, Work, WorkDelta, WorkId
 from interlock.ports.leases import LeaseStore
-from interlock.ports.store import Append, Appended, Stale
-from interlock.ports.work import Claim, Settled, WorkDesk, WorkNotes, WorkQuery, WorkRow, WorkStore
-from interlock.stores.files.direct_layout import Journals
+from interlock.ports.store import Append, Appended, StaleAttempt
+from interlock.ports.work import Claim, Settlement, WorkAdmin, WorkNotes, WorkQuery, WorkRow, WorkStore
+from interlock.stores.files.direct_layout import DirectLayout
 from interlock.stores.files.journal.durable_io import Settings
 from interlock.stores.files.journal.padding import BLANKS
 from interlock.stores.files.journal.segments import closed_line
 from interlock.stores.files.names import JOURNAL, directory_name
 from interlock.stores.files.store import open_store
-from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS, Dispatch
+from interlock.stores.files.work.dispatcher import RETIRE_MS, WALK_MS, Dispatcher
 from interlock.stores.work_table import WorkTable
 from tests.crash.life import ENTITY, opened, step
 from tests.crash.simulated import Directory, File, Killed, Simulated, World
 from tests.unit.stores.files_tables import FilesTable
 from tests.unit.stores.test_work_table import hold_against_each_other
 
-CHARGE = Place("effect", 1, 0)
+CHARGE = WorkId("effect", 1, 0)
 PLAIN = Settings()
 
 
 def charge(version: int = 1, **body: object) -> Work:
     """Work for a handler."""
-    return Work(Place("effect", version, 0), "charge", body, 0)
+    return Work(WorkId("effect", version, 0), "charge", body, 0)
 
 
 def other(lane: Lane, version: int = 1, ordinal: int = 0) -> Work:
     """Work of another lane."""
-    return Work(Place(lane, version, ordinal), lane, {}, 0)
+    return Work(WorkId(lane, version, ordinal), lane, {}, 0)
 
 
-def leaving(version: int, *works: Work, entity: str = ENTITY, **left: tuple[Place, ...]) -> Append:
+def leaving(version: int, *works: Work, entity: str = ENTITY, **left: tuple[WorkId, ...]) -> Append:
     """An entry that leaves work."""
-    return replace(step(version, f"k{version}", entity=entity), left=Left(works, **left))
+    return replace(step(version, f"k{version}", entity=entity), left=WorkDelta(works, **left))
 
 
 class Process:
@@ -53,8 +53,8 @@ class Process:
 
     def __init__(self, world: World, number: int) -> None:
         self.fs = Simulated(world, process=number)
-        self.journals: Journals = opened(self.fs, PLAIN)
-        self.dispatch: Dispatch = self.journals.dispatch()
+        self.journals: DirectLayout = opened(self.fs, PLAIN)
+        self.dispatch: Dispatcher = self.journals.dispatch()
 
     def take(self, lane: Lane = "effect", now_ms: int = 0) -> tuple[Claim, ...]:
         """Takes up what is due."""
@@ -85,10 +85,10 @@ def test_work_that_waited_and_then_lapsed_is_due_when_that_is_said() -> None:
     """Not from when it was born: whoever put it back said when."""
     tables = (WorkTable(), FilesTable())
     for table in tables:
-        table.keep(ENTITY, Left((charge(),)))
+        table.keep(ENTITY, WorkDelta((charge(),)))
         (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=7, limit=1)
-        table.settle((Settled(claim, "wait"),), now_ms=0)
-        table.settle((Settled(claim, "again", 5, lapsed=True),), now_ms=0)
+        table.settle((Settlement(claim, "wait"),), now_ms=0)
+        table.settle((Settlement(claim, "again", 5, lapsed=True),), now_ms=0)
 
     assert [5, 5] == [table.soonest("effect", None) for table in tables]
 
@@ -104,7 +104,7 @@ async def test_a_root_of_layout_a_keeps_work_and_one_of_layout_c_does_not(tmp_pa
     """Which a runtime can tell before it relies on it. Leases are kept by both."""
     a, c = open_store(f"file://{tmp_path}/a"), open_store(f"file://{tmp_path}/c?layout=C")
     try:
-        for port in (WorkStore, WorkDesk, WorkNotes):
+        for port in (WorkStore, WorkAdmin, WorkNotes):
             assert (True, False) == (isinstance(a, port), isinstance(c, port))
         assert isinstance(a, LeaseStore)
         assert isinstance(c, LeaseStore)
@@ -119,9 +119,9 @@ async def test_a_root_of_layout_a_keeps_work_and_one_of_layout_c_does_not(tmp_pa
 def test_attempts_failures_and_their_reason_survive() -> None:
     """The next process goes on counting, and waits as long as it was to."""
     table = FilesTable()
-    table.keep(ENTITY, Left((charge(),)))
+    table.keep(ENTITY, WorkDelta((charge(),)))
     (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
-    table.settle((Settled(claim, "again", 500, error={"code": "busy"}),), now_ms=0)
+    table.settle((Settlement(claim, "again", 500, error={"code": "busy"}),), now_ms=0)
     table.restart()
 
     assert () == table.claim("effect", None, owner="w", now_ms=499, until_ms=999, limit=9)
@@ -133,7 +133,7 @@ def test_attempts_failures_and_their_reason_survive() -> None:
 def test_work_in_hand_is_taken_up_at_once_and_known_to_have_been_begun() -> None:
     """There is no lease to wait for: its holder is dead, or the lock would not be free."""
     table = FilesTable()
-    table.keep(ENTITY, Left((charge(), other("timer"), other("outbox"))))
+    table.keep(ENTITY, WorkDelta((charge(), other("timer"), other("outbox"))))
     for lane in ("effect", "timer", "outbox"):
         assert table.claim(lane, None, owner="w", now_ms=0, until_ms=10**6, limit=9)
     table.restart()
@@ -147,9 +147,9 @@ def test_work_in_hand_is_taken_up_at_once_and_known_to_have_been_begun() -> None
 def test_an_attempt_that_was_not_begun_is_not_counted_against_work_that_may_begin_once() -> None:
     """Whoever has its handler and not its chart puts it back; then it dies. Nothing was done."""
     table = FilesTable()
-    table.keep(ENTITY, Left((charge(restore="fail"),)))
+    table.keep(ENTITY, WorkDelta((charge(restore="fail"),)))
     (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
-    table.settle((Settled(claim, "again", 0, lapsed=True, begun=False),), now_ms=0)
+    table.settle((Settlement(claim, "again", 0, lapsed=True, begun=False),), now_ms=0)
     table.restart()
 
     assert [1] == [each.attempt for each in table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)]
@@ -158,12 +158,12 @@ def test_an_attempt_that_was_not_begun_is_not_counted_against_work_that_may_begi
 def test_work_that_is_put_back_again_and_again_does_not_fill_the_journal() -> None:
     """A process with the handler and without the chart takes it up every second, for days."""
     table = FilesTable()
-    table.keep(ENTITY, Left((charge(),)))
+    table.keep(ENTITY, WorkDelta((charge(),)))
 
     def put_back() -> int:
         (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
         error = {"code": "kind.unknown"}
-        table.settle((Settled(claim, "again", 0, lapsed=True, begun=False, error=error),), now_ms=0)
+        table.settle((Settlement(claim, "again", 0, lapsed=True, begun=False, error=error),), now_ms=0)
         return len(_journal(table.world))
 
     put_back()
@@ -174,9 +174,9 @@ def test_work_that_is_put_back_again_and_again_does_not_fill_the_journal() -> No
 def test_a_dead_letter_survives_and_can_be_revived() -> None:
     """From its first attempt, under its key, by whoever comes next."""
     table = FilesTable()
-    table.keep(ENTITY, Left((other("outbox"), other("outbox", 1, 1))))
+    table.keep(ENTITY, WorkDelta((other("outbox"), other("outbox", 1, 1))))
     (claim,) = table.claim("outbox", None, owner="w", now_ms=0, until_ms=9, limit=9)
-    table.settle((Settled(claim, "dead", error="refused"),), now_ms=7)
+    table.settle((Settlement(claim, "dead", error="refused"),), now_ms=7)
     table.restart()
 
     (row,) = table.works(WorkQuery(dead=True)).rows
@@ -192,9 +192,9 @@ def test_a_dead_letter_survives_and_can_be_revived() -> None:
 def test_a_step_of_a_saga_that_was_called_off_in_hand_is_not_forgotten() -> None:
     """It must become known whether it was done."""
     table = FilesTable()
-    table.keep(ENTITY, Left((charge(late=True),)))
+    table.keep(ENTITY, WorkDelta((charge(late=True),)))
     table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
-    table.keep(ENTITY, Left(cancelled=(CHARGE,)))
+    table.keep(ENTITY, WorkDelta(cancelled=(CHARGE,)))
     table.restart()
 
     (again,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
@@ -204,9 +204,9 @@ def test_a_step_of_a_saga_that_was_called_off_in_hand_is_not_forgotten() -> None
 def test_work_that_waits_for_another_goes_on_waiting() -> None:
     """A child that was begun answers some day."""
     table = FilesTable()
-    table.keep(ENTITY, Left((charge(),)))
+    table.keep(ENTITY, WorkDelta((charge(),)))
     (claim,) = table.claim("effect", None, owner="w", now_ms=0, until_ms=9, limit=9)
-    table.settle((Settled(claim, "wait"),), now_ms=0)
+    table.settle((Settlement(claim, "wait"),), now_ms=0)
     table.restart()
 
     assert () == table.claim("effect", None, owner="w", now_ms=10**6, until_ms=10**7, limit=9)
@@ -232,7 +232,7 @@ def test_what_another_process_leaves_ends_and_calls_off_is_found_at_the_next_loo
     pair = Pair()
     pair.two.journals.append(leaving(1, charge(), other("timer")))
     (claim,) = pair.one.take()
-    pair.two.journals.append(leaving(2, charge(2), cancelled=(CHARGE,), ended=(Place("timer", 1, 0),)))
+    pair.two.journals.append(leaving(2, charge(2), cancelled=(CHARGE,), ended=(WorkId("timer", 1, 0),)))
     (renewed,) = pair.one.dispatch.renew((claim,), until_ms=50_000)
 
     assert renewed is not None
@@ -259,7 +259,7 @@ def test_a_clock_that_was_far_ahead_is_not_waited_for() -> None:
     """What no hint told is found, and the markers go, by the clock as it is now."""
     pair = Pair()
     pair.one.journals.append(leaving(1, other("outbox")))
-    pair.one.dispatch.settle((Settled(pair.one.take("outbox", now_ms=10**9)[0], "done"),), now_ms=10**9)
+    pair.one.dispatch.settle((Settlement(pair.one.take("outbox", now_ms=10**9)[0], "done"),), now_ms=10**9)
     leave_silently(pair.two, leaving(1, charge(), entity="order/2"))
 
     assert ["order/2"] == [each.entity for each in pair.one.take(now_ms=1)]
@@ -271,9 +271,9 @@ def test_a_walk_opens_no_journal_that_did_not_grow() -> None:
     """Most of what waits for its time is not open, and an opening flushes. One that grew in silence is found."""
     world = World()
     fs = Simulated(world, process=1)
-    journals = Journals("store", fs, PLAIN, count_max=1, shard_digits=0)
+    journals = DirectLayout("store", fs, PLAIN, count_max=1, shard_digits=0)
     dispatch = journals.dispatch()
-    later = Work(Place("timer", 1, 0), "timer", {}, 10**9)
+    later = Work(WorkId("timer", 1, 0), "timer", {}, 10**9)
     for number in range(5):
         journals.append(leaving(1, later, entity=f"order/{number}"))
 
@@ -326,7 +326,7 @@ def test_whoever_does_not_perform_still_sees_revives_and_drops() -> None:
     pair = Pair()
     pair.one.journals.append(leaving(1, charge(), charge(2)))
     claims = pair.one.take()
-    pair.one.dispatch.settle(tuple(Settled(each, "dead") for each in claims), now_ms=1)
+    pair.one.dispatch.settle(tuple(Settlement(each, "dead") for each in claims), now_ms=1)
     desk = pair.two.dispatch
 
     assert [1, 1] == [each.dead_ms for each in pair.two.rows()]
@@ -341,11 +341,11 @@ def test_whoever_only_looks_sees_what_the_next_to_perform_will() -> None:
     table, seen = FilesTable(), tuple[WorkRow, ...]()
     for version in range(1, 16):
         table.keep(
-            ENTITY, Left((charge(version),), ended=(Place("effect", version - 1, 0),) if version % 3 == 0 else ())
+            ENTITY, WorkDelta((charge(version),), ended=(WorkId("effect", version - 1, 0),) if version % 3 == 0 else ())
         )
         claims = table.claim("effect", None, owner="w", now_ms=version, until_ms=10**9, limit=1)
         verdict: Literal["dead", "again"] = "dead" if version % 5 == 0 else "again"
-        table.settle(tuple(Settled(each, verdict, 10**6) for each in claims), now_ms=version)
+        table.settle(tuple(Settlement(each, verdict, 10**6) for each in claims), now_ms=version)
         fs = Simulated(table.world, process=100 + version)
         onlooker = opened(fs, table.SETTINGS).dispatch()
         before = len(fs.calls)
@@ -378,10 +378,10 @@ def test_an_old_attempt_cannot_answer() -> None:
     (claim,) = pair.one.take()
     answer = leaving(2, ended=(CHARGE,))
 
-    assert isinstance(pair.two.journals.append(replace(answer, fence=(CHARGE, 2))), Stale)
+    assert isinstance(pair.two.journals.append(replace(answer, fence=(CHARGE, 2))), StaleAttempt)
     assert isinstance(pair.two.journals.append(replace(answer, fence=(CHARGE, claim.attempt))), Appended)
     late = replace(leaving(3), fence=(CHARGE, claim.attempt))
-    assert isinstance(pair.one.journals.append(late), Stale)
+    assert isinstance(pair.one.journals.append(late), StaleAttempt)
 
 
 # When something is wrong
@@ -476,7 +476,7 @@ def test_every_changed_byte_beside_a_record_is_noticed() -> None:
         after = world.copy()
         after.locks = {}
         after.nodes[number] = File(changed, changed, ())
-        for ask in (Journals.read, _attended):
+        for ask in (DirectLayout.read, _attended):
             try:
                 ask(opened(Simulated(after.copy(), process=9), PLAIN), ENTITY)
                 silent.append(place)
@@ -490,22 +490,22 @@ def test_work_outlives_the_release_of_its_entitys_records() -> None:
     """An entity has ended, an archive has its journal, and its last words are still to be delivered."""
     pair = Pair()
     pair.one.journals.append(leaving(1, other("outbox"), other("outbox", 1, 1), charge()))
-    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "done"),), now_ms=0)
+    pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "done"),), now_ms=0)
     pair.one.take()
-    end = replace(step(2, "k2", ended=True), left=Left(ended=(CHARGE,)))
+    end = replace(step(2, "k2", ended=True), left=WorkDelta(ended=(CHARGE,)))
     pair.one.journals.append(end)
-    pair.one.dispatch.settle((Settled(pair.one.take("outbox")[0], "again", 5),), now_ms=0)
+    pair.one.dispatch.settle((Settlement(pair.one.take("outbox")[0], "again", 5),), now_ms=0)
 
     assert pair.one.journals.release(ENTITY, version=2, archive="file:///archive")
     pair.one.fs.die()
     (claim,) = pair.two.take("outbox", now_ms=5)
     assert (1, 1) == (claim.work.place.ordinal, claim.failures)
-    assert (True,) == pair.two.dispatch.settle((Settled(claim, "done"),), now_ms=5)
+    assert (True,) == pair.two.dispatch.settle((Settlement(claim, "done"),), now_ms=5)
     pair.two.fs.die()
     assert () == Process(pair.world, 3).take("outbox", now_ms=9)
 
 
-def _attended(journals: Journals, entity: str) -> object:
+def _attended(journals: DirectLayout, entity: str) -> object:
     return journals.dispatch().works(WorkQuery(entity=entity))
 
 

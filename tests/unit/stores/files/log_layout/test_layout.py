@@ -15,13 +15,13 @@ from threading import enumerate as threads
 import pytest
 
 from interlock.errors import CorruptionError, NotFoundError, RejectedError, UnavailableError, UsageError
-from interlock.ports.store import Appended, Conflict, Duplicate, Loaded, Query
-from interlock.stores.files.journal.durable_io import Address
+from interlock.ports.store import Appended, Conflict, Duplicate, EntityQuery, Loaded
+from interlock.stores.files.journal.durable_io import EntityDirectory
 from interlock.stores.files.journal.padding import BLANKS
 from interlock.stores.files.log_layout import layout, writer
 from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore, open_store
-from interlock.testing.store_suite.suite import Case, Subject, cases_for
+from interlock.testing.store_suite.suite import Case, StoreSubject, cases_for
 from tests.crash.batches import OTHER, opened_c
 from tests.crash.life import ENTITY, step
 from tests.crash.simulated import Directory, File, Simulated, World
@@ -54,7 +54,7 @@ async def filled(store: FileStore, count: int = ENTRIES, *, entity: str = ENTITY
 @pytest.mark.parametrize("case", cases_for(durable=True, shared=False), ids=lambda case: getattr(case, "__name__", ""))
 async def test_the_store_suite_holds(case: Case, tmp_path: Path) -> None:
     """Every case for a store with one writing process."""
-    await case(Subject(open=partial(open_store, f"file://{tmp_path}/x?layout=C")))
+    await case(StoreSubject(open=partial(open_store, f"file://{tmp_path}/x?layout=C")))
 
 
 async def test_a_root_keeps_its_layout(tmp_path: Path) -> None:
@@ -93,14 +93,14 @@ async def test_another_process_reads_and_is_told_who_writes(store: FileStore, tm
     code = f"""
 import asyncio
 from interlock.errors import UnavailableError
-from interlock.ports.store import Query
+from interlock.ports.store import EntityQuery
 from interlock.stores.files.store import FileStore
 from tests.crash.life import ENTITY, step
 
 async def main():
     store = FileStore({str(tmp_path / "store")!r})
     records, loaded = await store.read(ENTITY), await store.load(ENTITY)
-    rows = (await store.find(Query(kind="order"))).rows
+    rows = (await store.find(EntityQuery(kind="order"))).rows
     print(len(records), loaded.version, [row.version for row in rows], await store.kinds(), await store.load("order/0"))
     print(await store.load(ENTITY, key="k2"))
     try:
@@ -380,23 +380,23 @@ def test_a_checkpoint_in_the_middle_of_a_list_hides_nobody(monkeypatch: pytest.M
     journals.commit([step(1, "k1")])
     real = journals._root.addresses
 
-    def addresses(prefix: str) -> Iterator[Address]:
+    def addresses(prefix: str) -> Iterator[EntityDirectory]:
         yield from list(real(prefix))
         journals.settle(now=True)
 
     monkeypatch.setattr(journals._root, "addresses", addresses)
 
-    assert [ENTITY] == [row.entity for row in journals.find(Query(kind="order")).rows]
+    assert [ENTITY] == [row.entity for row in journals.find(EntityQuery(kind="order")).rows]
 
 
 async def test_lists_show_what_the_log_has(store: FileStore) -> None:
     """Before and after a checkpoint."""
     await filled(store, 3)
     await store.append(step(1, "a", entity="invoice/1", ended=True))
-    before = [await store.find(Query(kind=kind)) for kind in ("order", "invoice")]
+    before = [await store.find(EntityQuery(kind=kind)) for kind in ("order", "invoice")]
     kinds = await store.kinds()
     store._journals.settle(now=True)  # type: ignore[attr-defined]  # of layout C
-    after = [await store.find(Query(kind=kind)) for kind in ("order", "invoice")]
+    after = [await store.find(EntityQuery(kind=kind)) for kind in ("order", "invoice")]
 
     assert (("invoice", "order"), before) == (kinds, after)
     assert [(3, None), (1, "done")] == [(page.rows[0].version, page.rows[0].ended) for page in after]
