@@ -30,7 +30,7 @@ READY_BENCH_NODE := bench/node_modules/.ready-$(subst /,-,$(XSTATE)-$(SCION)-$(R
 PINNED := pyproject.toml constraints.txt .ci/venv setup.py $(wildcard src/interlock/shm/native/*)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test check bench conformance fmt docs lint types rooms tidy fuzz torture torture-fork torture-shm chaos nightly coverage screenshots pins clean node bench-node
+.PHONY: help setup demo quick test check bench conformance fmt docs lint types imports tidy fuzz torture torture-fork torture-shm chaos nightly coverage screenshots pins clean node bench-node
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -77,7 +77,7 @@ bench-node:
 demo: $(READY_DEMO) ## a small world with failing services, in the console; ARGS='--rate 20 --no-browser'
 	@$(VENV)-demo/bin/interlock demo $(ARGS)
 
-check: lint types rooms tidy test ## all that must hold; exactly what CI runs
+check: lint types imports tidy test ## all that must hold; exactly what CI runs
 
 # For every save: no server, browser or other process, and nothing that takes more than half a second of CPU. Folders of
 # tests are in memory where the system has such a place: the stores flush what they write. mypy and the import rule take
@@ -88,23 +88,23 @@ TMPFS := $(shell test -w /dev/shm && echo /dev/shm/interlock-quick-$$(id -u))
 
 quick: $(READY) ## lint, types, imports, and the quick unit tests: under a minute on two cores
 	@$(MAKE) --no-print-directory lint types
-	@$(VENV)/bin/lint-imports >$(VENV)/rooms.txt || { cat $(VENV)/rooms.txt; exit 1; }
+	@$(VENV)/bin/lint-imports >$(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
 	@$(PY) -m pytest -q --quick -n $(WORKERS) --dist worksteal $(if $(TMPFS),--basetemp=$(TMPFS)) $(QUICK) $(ARGS)
 
-# Coverage is a matter of the pure rooms and of their own tests. Tracing would slow down, several times over, what kills
+# Coverage is a matter of the pure packages and of their own tests. Tracing would slow down, several times over, what kills
 # processes and walks through states; those run without it. ARGS that choose tests may leave either part without any
 # (pytest's 5).
 TRACED := tests/conformance/semantics $(addprefix tests/unit/,assemble cli compiler definition expression kernel model \
   render testing)
 
-test: $(READY) node ## the whole suite, and every branch of the pure rooms covered
+test: $(READY) node ## the whole suite, and every branch of the pure packages covered
 	@$(PY) -m coverage erase
 	@$(PY) -m coverage run -m pytest -q -n $(WORKERS) $(TRACED) $(ARGS) || [ $$? -eq 5 ]
 	@$(PY) -m pytest -q -n $(WORKERS) $(addprefix --ignore=,$(TRACED)) $(ARGS) || [ $$? -eq 5 ]
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 
-coverage: $(READY) ## htmlcov/ for all rooms, from the last `make test`
+coverage: $(READY) ## htmlcov/ for all packages, from the last `make test`
 	@$(PY) -m coverage html -q --include='src/interlock/*' --fail-under=0
 	@$(PY) -m coverage report --include='src/interlock/*' --fail-under=0
 
@@ -119,8 +119,8 @@ fmt: $(READY) ## put the code into shape
 types: $(READY) ## mypy, strict
 	@$(VENV)/bin/mypy --no-error-summary src tests $(wildcard bench examples)
 
-rooms: $(READY) ## the import rule
-	@$(VENV)/bin/lint-imports --no-cache >$(VENV)/rooms.txt || { cat $(VENV)/rooms.txt; exit 1; }
+imports: $(READY) ## the import contracts
+	@$(VENV)/bin/lint-imports --no-cache >$(VENV)/imports.txt || { cat $(VENV)/imports.txt; exit 1; }
 
 tidy: $(READY) ## the style guide as tests
 	@$(PY) -m pytest -q tests/tidy
