@@ -275,7 +275,7 @@ async def test_tenants_hold_names_of_their_own(tmp_path: Path) -> None:
 def test_no_lease_statement_walks_a_table(tmp_path: Path) -> None:
     """Every question goes by its key."""
     connection = sqlite3.connect(tmp_path / "plan.db")
-    for path in sorted((Path(sqlite.__file__).parent / "migrations" / "sqlite").glob("*.sql")):
+    for path in sorted((Path(sqlite.__file__).parents[1] / "migrations" / "sqlite").glob("*.sql")):
         connection.executescript(path.read_text(encoding="utf-8"))
     statements = {
         name: text

@@ -189,7 +189,7 @@ def line_of(lane: str, name: str) -> str:
 
 
 def values_alone(tenant: str, ready: CommitPlan) -> tuple[Any, ...]:
-    """The values of `KEEP_STEP`; when the step changes lists, of `KEEP_LISTED_STEP`; with work, `KEEP_WORKED_STEP`."""
+    """The values of `COMMIT_STEP`, or of its variants when the step changes lists or has work."""
     changes = ready.changes
     if changes is None and ready.work is None:
         return (tenant, *ready.row)
@@ -207,7 +207,7 @@ def values_alone(tenant: str, ready: CommitPlan) -> tuple[Any, ...]:
 
 
 def values_together(tenant: str, batch: Sequence[CommitPlan], *, listed: bool) -> tuple[Any, ...]:
-    """The values of `KEEP_STEPS`, or with what changes in the lists, of the statements that keep that too."""
+    """The values of `COMMIT_STEPS`, or with what changes in the lists, of the statements that keep that too."""
     rows = _columns([each.row for each in batch], len(batch[0].row))
     if not listed:
         return (tenant, *rows)
@@ -224,7 +224,7 @@ def values_together(tenant: str, batch: Sequence[CommitPlan], *, listed: bool) -
 
 
 def values_worked(tenant: str, batch: Sequence[CommitPlan], *, fenced: bool) -> tuple[Any, ...]:
-    """The values of the statements that keep lists and work; with those of fences, `KEEP_WORKED_STEPS`."""
+    """The values of the statements that keep lists and work; with those of fences, `COMMIT_STEPS_WITH_WORK`."""
     fences = [NO_FENCE if each.work is None else each.work.fence for each in batch]
     values = (*values_together(tenant, batch, listed=True), *_worked(batch))
     return (*values, *_columns(fences, len(NO_FENCE))) if fenced else values

@@ -93,13 +93,13 @@ async def test_no_question_scans_a_table() -> None:
     assert {} == {name: plan for name, plan in plans.items() if name.startswith("by") and "Sort" in plan}
 
 
-KEPT = {name: text for name, text in vars(commit_statements).items() if name.startswith("KEEP_")}
+KEPT = {name: text for name, text in vars(commit_statements).items() if name.startswith("COMMIT_")}
 JOINS = {
-    "KEEP_STEPS": 1,
-    "KEEP_LISTED_STEPS": 3,
-    "KEEP_WORKED_STEPS": 4,
-    "KEEP_CREATIONS": 2,
-    "KEEP_WORKED_CREATIONS": 2,
+    "COMMIT_STEPS": 1,
+    "COMMIT_STEPS_WITH_LISTS": 3,
+    "COMMIT_STEPS_WITH_WORK": 4,
+    "COMMIT_CREATIONS": 2,
+    "COMMIT_CREATIONS_WITH_WORK": 2,
 }
 """Loops in the plans for batches: one for each lookup. All else is joined by hash, or it would take squares of time."""
 

@@ -63,7 +63,7 @@ async def test_a_step_that_leaves_nothing_is_kept_as_before(store: PostgresStore
     await kept(store, life.stepped(key="a"), leaving(life.stepped(key="b"), effect()))
 
     assert ["step", COMMIT_STEP_WITH_WORK] == wire.statements
-    bare = ("KEEP_STEP", "KEEP_LISTED_STEP", "KEEP_STEPS", "KEEP_LISTED_STEPS", "KEEP_CREATIONS")
+    bare = ("COMMIT_STEP", "COMMIT_STEP_WITH_LISTS", "COMMIT_STEPS", "COMMIT_STEPS_WITH_LISTS", "COMMIT_CREATIONS")
     assert [] == [each for each in bare if "work" in getattr(commit_statements, each)]
 
 
