@@ -31,10 +31,6 @@ LANES_AT_LEAST = {"queue": 15.0, "faster-fifo": 5.0, "pipe": 2.0}
 CALLBACK_RATIO_MAX = 2.0
 """Of the budget."""
 
-OPERATION_US_MAX = 2.0
-FALLBACKS = ("libatomic", "mutex")
-"""Those that need no system call; what a file lock costs is the kernel's, so that one is judged by a ratio."""
-
 
 def verdicts(run: SharedRun) -> list[Verdict]:
     """Every goal, judged. A quick run has none: its sizes say nothing."""
@@ -44,7 +40,6 @@ def verdicts(run: SharedRun) -> list[Verdict]:
         *[_at_most(run, *each) for each in AT_MOST],
         *[_lanes(run, key, bar) for key, bar in LANES_AT_LEAST.items()],
         _callback(run),
-        *[_fallback(run, mode) for mode in FALLBACKS],
     ]
 
 
@@ -84,14 +79,6 @@ def _callback(run: SharedRun) -> Verdict:
     found, worst = figure.median / DRAIN_US_MAX, max(figure.samples) / DRAIN_US_MAX
     told = f"{found:.2f}x of {DRAIN_US_MAX} us (in the worst round {worst:.2f}x)"
     return Verdict(goal=goal, bar=wanted, figure=told, met=found <= CALLBACK_RATIO_MAX)
-
-
-def _fallback(run: SharedRun, mode: str) -> Verdict:
-    goal, wanted, key = f"an operation of the fallback {mode}", f"<= {OPERATION_US_MAX:g} us", f"interlock-{mode}"
-    figure = run.figure("operations", key)
-    if figure is None:
-        return Verdict(goal=goal, bar=wanted, figure=_missing(run, "operations", key), met=None)
-    return Verdict(goal=goal, bar=wanted, figure=f"{figure.median:.2f} us", met=figure.median <= OPERATION_US_MAX)
 
 
 def _missing(run: SharedRun, workload: str, *keys: str) -> str:

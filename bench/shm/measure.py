@@ -80,8 +80,6 @@ COMMANDS: dict[str, Command] = {
     "interlock-pool": Command(module="pools", way="tasks", counts=_POOL),
     "executor-pool": Command(module="pools", way="executor", counts=_POOL),
     "interlock-native": Command(module="fallbacks", way="native", counts={"operations": 1_000_000}),
-    "interlock-libatomic": Command(module="fallbacks", way="libatomic", counts={"operations": 100_000}),
-    "interlock-mutex": Command(module="fallbacks", way="mutex", counts={"operations": 100_000}),
     "interlock-flock": Command(module="fallbacks", way="flock", counts={"operations": 50_000}),
     "raw-flock": Command(module="fallbacks", way="raw-flock", counts={"operations": 150_000}),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.crash.shm_mutants import MUTANTS
-from tests.shm.report import MODES_OF, stormed
+from tests.shm.report import STORMS, stormed
 from tests.unit.shm.queues import working_modes
 
 STORMS_MAX = 8
@@ -13,9 +13,8 @@ KILLS = {"lanes": 40, "deque": 40, "slab": 60, "lifecycle": 20, "reclaim": 8, "p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "mode"), [(name, mode) for name, modes in MODES_OF.items() for mode in modes if mode in working_modes()]
-)
+@pytest.mark.parametrize("mode", working_modes())
+@pytest.mark.parametrize("name", STORMS)
 def test_a_storm_of_kills_leaves_everything_whole(name: str, mode: str) -> None:
     """Victims die in the middle of their work: of a few storms at least one strikes there, as chance will have it."""
     kills = KILLS[name] if mode == "native" else KILLS[name] // 2
@@ -37,7 +36,6 @@ def test_a_storm_of_kills_leaves_everything_whole(name: str, mode: str) -> None:
 def test_a_storm_finds_a_faulty_queue(mutant: str) -> None:
     """A storm that cannot fail proves nothing: each rule, broken, is found out within a few storms."""
     name, _ = MUTANTS[mutant]
-    mode = "libatomic" if "libatomic" in working_modes() else "mutex"
-    found = any(not stormed(name, mode=mode, kills=60, seed=seed, mutant=mutant).clean for seed in range(1, 6))
+    found = any(not stormed(name, mode="flock", kills=60, seed=seed, mutant=mutant).clean for seed in range(1, 6))
 
     assert found

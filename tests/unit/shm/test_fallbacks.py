@@ -1,69 +1,51 @@
-"""Fallbacks: which is chosen, and locks whose holders die, stop, fork or are interrupted."""
+"""The fallback: when it is chosen, and its lock when holders die, stop, fork or are interrupted."""
 
-import ctypes
-import errno
-import os
 import sys
 import threading
 from collections.abc import Callable
 
 import pytest
 
-from interlock.errors import CorruptionError, MissingExtraError, UnavailableError, UsageError
-from interlock.shm.memory import fallback, modes
-from interlock.shm.memory.fallback import FileLock, LockedWords, RobustMutex
-from interlock.shm.memory.modes import MODES, ModeName, chosen_mode
+from interlock.errors import UnavailableError, UsageError
+from interlock.shm.memory import fallback
+from interlock.shm.memory.fallback import FileLock, LockedWords
 from interlock.shm.memory.region import Region
 from tests.support.descriptors import opened
 from tests.support.missing import run_without
 from tests.unit.shm.processes import Child, Line, Work
-from tests.unit.shm.queues import working_modes
 
 Start = Callable[[Work], Child]
 
 
-@pytest.fixture(params=["mutex", "flock"])
-def words(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> LockedWords:
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> LockedWords:
     """The words of a region whose operations take a lock."""
-    if request.param not in working_modes():
-        pytest.skip(f"NO {request.param} on this machine")
-    monkeypatch.setenv("INTERLOCK_SHM", request.param)
+    monkeypatch.setenv("INTERLOCK_SHM", "flock")
     made = Region.create().words
     assert isinstance(made, LockedWords)
     return made
 
 
-def test_the_fastest_that_works_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the order of the table, down to the one that works everywhere."""
-    monkeypatch.delenv("INTERLOCK_SHM", raising=False)
-    chosen, working = [], working_modes()
-    for mode in MODES:
-        chosen.append(chosen_mode())
-        monkeypatch.setitem(modes._WORKS, mode, lambda: False)
-
-    assert working == list(dict.fromkeys(chosen))
-
-
-@pytest.mark.parametrize("name", ["fast", "NATIVE", " native"])
+@pytest.mark.parametrize("name", ["fast", "NATIVE", " native", "mutex"])
 def test_an_unknown_mode_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The message lists those there are."""
     monkeypatch.setenv("INTERLOCK_SHM", name)
     with pytest.raises(UsageError) as caught:
         Region.create()
 
     assert "shm.mode_unknown" == caught.value.code
-    assert "libatomic" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["native", "libatomic", "mutex"])
-def test_a_mode_that_does_not_work_here_is_missing(monkeypatch: pytest.MonkeyPatch, name: ModeName) -> None:
-    """Asked for by name, it is never replaced in silence."""
-    monkeypatch.setenv("INTERLOCK_SHM", name)
-    monkeypatch.setitem(modes._WORKS, name, lambda: False)
-    with pytest.raises(MissingExtraError) as caught:
-        Region.create()
+def test_the_core_asked_for_by_name_is_never_replaced_silently() -> None:
+    code = (
+        "import os\nos.environ['INTERLOCK_SHM'] = 'native'\n"
+        "from interlock.errors import MissingExtraError\n"
+        "from interlock.shm.memory.region import Region\n"
+        "try:\n    Region.create()\n"
+        "except MissingExtraError as error:\n    print(error.code)"
+    )
+    ended = run_without("interlock.shm._core", code=code)
 
-    assert "shm.mode_missing" == caught.value.code
+    assert ("shm.mode_missing\n", "") == (ended.stdout, ended.stderr)
 
 
 def test_an_install_without_the_core_uses_a_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,11 +54,11 @@ def test_an_install_without_the_core_uses_a_fallback(monkeypatch: pytest.MonkeyP
     code = (
         "from interlock.shm.memory.region import Region\n"
         "with Region.create() as region:\n"
-        "    print(region.mode != 'native', region.word('w').add(1))"
+        "    print(region.mode, region.word('w').add(1))"
     )
     ended = run_without("interlock.shm._core", code=code)
 
-    assert ("True 0\n", "") == (ended.stdout, ended.stderr)
+    assert ("flock 0\n", "") == (ended.stdout, ended.stderr)
 
 
 def test_a_machine_that_the_layout_is_not_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,43 +166,6 @@ def test_an_exception_inside_the_lock_frees_it(words: LockedWords) -> None:
         raise KeyboardInterrupt
 
     assert 0 == words.load(64)
-
-
-def test_a_thread_is_not_locked_out_of_its_own_mutex(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal between the call that locks and the line after it leaves the mutex to this thread, not to nobody."""
-    if "mutex" not in working_modes():
-        pytest.skip("NO robust mutexes on this machine")
-    monkeypatch.setenv("INTERLOCK_SHM", "mutex")
-    words = Region.create().words
-    assert isinstance(words, LockedWords)
-    words.exclusive().__enter__()
-
-    assert 0 == words.add(64, 1)
-    assert 1 == words.load(64)
-
-
-def test_a_mutex_that_was_given_up_is_corruption(child: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody unlocked it without repairing it: nothing in this region can be trusted."""
-    if "mutex" not in working_modes():
-        pytest.skip("NO robust mutexes on this machine")
-    monkeypatch.setenv("INTERLOCK_SHM", "mutex")
-    words = Region.create().words
-    assert isinstance(words, LockedWords)
-    lock = words.exclusive()
-    assert isinstance(lock, RobustMutex)
-
-    def work(line: Line) -> None:
-        lock.__enter__()
-        os._exit(0)
-
-    child(work).ended()
-    libc = ctypes.CDLL(None)
-    assert errno.EOWNERDEAD == libc.pthread_mutex_lock(lock._mutex)
-    libc.pthread_mutex_unlock(lock._mutex)
-    with pytest.raises(CorruptionError) as caught:
-        words.load(64)
-
-    assert "shm.mutex" == caught.value.code
 
 
 def test_a_storm_of_kills_never_sticks_a_lock(child: Start, words: LockedWords) -> None:

@@ -1,62 +1,61 @@
-"""How words are operated here: by the C core, or by one of the fallbacks, chosen once for each region.
+"""How the words of a region are operated: by the C core, or by plain Python under a file lock.
 
-Rule 1: a region tells its mode; whoever cannot work in it is refused, because two ways of locking exclude nobody.
-Rule 2: the fastest that works is taken; INTERLOCK_SHM=native|libatomic|mutex|flock takes that one or raises.
+Rule 1: a region records its mode, and a process that works in the other mode is refused: the two do not exclude each
+other.
+Rule 2: the C core is used where it is installed. INTERLOCK_SHM=native|flock asks for one mode, or raises.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import struct
 import sys
-from collections.abc import Callable
 from mmap import mmap
-from typing import Literal, get_args
+from typing import Literal
 
 from interlock.errors import MissingExtraError, UsageError
-from interlock.shm.memory.fallback import FileLock, LibatomicWords, Lock, LockedWords, NoLock, RobustMutex
+from interlock.shm.memory.fallback import FileLock, Lock, LockedWords, NoLock
 from interlock.shm.memory.permits import Aside, Last, PermitCounter, PlainPermitCounter, Refuse
 from interlock.shm.memory.words import Words
 
-ModeName = Literal["native", "libatomic", "mutex", "flock"]
+ModeName = Literal["native", "flock"]
 
-MODES: dict[ModeName, int] = {"native": 1, "libatomic": 1, "mutex": 2, "flock": 3}
-"""The number of each in the header of a region; equal numbers share a region."""
+MODES: dict[ModeName, int] = {"native": 1, "flock": 3}
+"""The number of each mode in the header of a region. 2 was a mutex in the region, before 0.1."""
 
 VARIABLE = "INTERLOCK_SHM"
-"""The environment variable that chooses."""
+"""The environment variable that chooses the mode."""
 
 
 def chosen_mode() -> ModeName:
-    """The mode of the environment, else the fastest that works here.
+    """The mode that the environment asks for, otherwise the C core if it is installed, otherwise the file lock.
 
-    Raises UsageError for an unknown name, MissingExtraError for one that does not work here.
+    Raises UsageError for an unknown name, MissingExtraError for `native` where the C core is not installed.
     """
     if sys.byteorder != "little" or struct.calcsize("P") != 8 or sys.platform != "linux":
         raise UsageError("shared memory needs a 64-bit little-endian Linux", code="shm.machine", hint="use a store")
     wanted = os.environ.get(VARIABLE, "")
-    if not wanted:
-        return next(mode for mode in MODES if _works(mode))
-    for mode in get_args(ModeName):
-        if mode == wanted:
-            if _works(mode):
-                return mode  # type: ignore[no-any-return]  # get_args gives the names above
-            raise MissingExtraError(
-                f"{VARIABLE}={wanted}: that does not work here",
-                code="shm.mode_missing",
-                hint="install a wheel that has the C core, or a compiler" if mode == "native" else f"unset {VARIABLE}",
-            )
-    raise UsageError(
-        f"{VARIABLE}={wanted} is no mode of shared memory", code="shm.mode_unknown", hint=f"one of {', '.join(MODES)}"
-    )
+    if wanted == "flock":
+        return "flock"
+    if wanted not in {"", "native"}:
+        raise UsageError(
+            f"unknown mode of shared memory: {VARIABLE}={wanted}",
+            code="shm.mode_unknown",
+            hint=f"one of {', '.join(MODES)}",
+        )
+    if has_core():
+        return "native"
+    if wanted:
+        raise MissingExtraError(
+            f"{VARIABLE}={wanted}, but the C core is not installed",
+            code="shm.mode_missing",
+            hint="install a wheel that has the C core, or a compiler",
+        )
+    return "flock"
 
 
-def _works(mode: ModeName) -> bool:
-    return _WORKS[mode]()
-
-
-def _has_core() -> bool:
+def has_core() -> bool:
+    """Whether the C core is installed."""
     try:
         from interlock.shm import _core
     except ImportError:
@@ -64,47 +63,25 @@ def _has_core() -> bool:
     return _core is not None
 
 
-def _has_libatomic() -> bool:
-    try:
-        ctypes.PyDLL("libatomic.so.1")
-    except OSError:
-        return False
-    return True
-
-
-def _has_robust_mutexes() -> bool:
-    libc = ctypes.CDLL(None)
-    return hasattr(libc, "pthread_mutexattr_setrobust") and hasattr(libc, "pthread_mutex_clocklock")
-
-
-_WORKS: dict[ModeName, Callable[[], bool]] = {
-    "native": _has_core,
-    "libatomic": _has_libatomic,
-    "mutex": _has_robust_mutexes,
-    "flock": lambda: True,
-}
-
-
 class Operations:
-    """The words, doors and lock of one region, in its mode."""
+    """The words, permit counters and lock of one region, in its mode."""
 
-    def __init__(self, mode: ModeName, buffer: mmap, *, mutex: int, path: str) -> None:
+    def __init__(self, mode: ModeName, buffer: mmap, *, path: str) -> None:
         self.mode = mode
         self._buffer = buffer
         self.words: Words
-        self._lock: Lock = NoLock()
+        self._lock: Lock
         if mode == "native":
             from interlock.shm import _core
 
+            self._lock = NoLock()
             self.words = _core.Words(buffer)
-        elif mode == "libatomic":
-            self.words = LibatomicWords(buffer)
         else:
-            self._lock = RobustMutex(buffer, mutex) if mode == "mutex" else FileLock(path)
+            self._lock = FileLock(path)
             self.words = LockedWords(buffer, self._lock)
 
     def exclusive(self) -> Lock:
-        """The region's lock in modes 2 and 3; nothing in mode 1. Inside, touch the buffer, not the words."""
+        """The region's lock, which does nothing with the C core. While it is held, use the buffer, not the words."""
         return self._lock
 
     def door(

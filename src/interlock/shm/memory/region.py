@@ -12,7 +12,7 @@ Rule 4: closing a region never unmaps what others still use: words, doors and pe
             8  mode u8, byte order u8, slots u16, flags u32               48  number of areas, u64
            16  epoch u64                                                 64  the state word of a lifecycle
            24  bytes u64                                                128  one line of 64 bytes per slot
-    then a line for the mutex of mode 2, sixteen lines naming areas, and the areas.
+    then a reserved line, sixteen lines naming areas, and the areas.
     A slot's line: count u64, generation u32, flags u32, owner u64 (pid << 32 | start time), hand u64 (of a pool).
 """
 
@@ -28,7 +28,7 @@ from typing import Self
 
 from interlock.errors import ConflictError, NotFoundError, UnavailableError, UsageError
 from interlock.ports.clock import SystemClock
-from interlock.shm.memory.fallback import Lock, RobustMutex
+from interlock.shm.memory.fallback import Lock
 from interlock.shm.memory.file import (
     Header,
     boot_id,
@@ -87,9 +87,7 @@ class Region:
         self._header = header
         self.buffer = _map(descriptor, header.size)
         """The mapping itself, for those who lay out an area of their own."""
-        if created and mode == "mutex":
-            RobustMutex.prepare(self.buffer, self._mutex)
-        self._operations = Operations(mode, self.buffer, mutex=self._mutex, path=path_of(descriptor))
+        self._operations = Operations(mode, self.buffer, path=path_of(descriptor))
         self._descriptor: int | None = descriptor  # last: whoever fails before this line closes it himself
 
     @classmethod
@@ -162,11 +160,13 @@ class Region:
             mode = chosen_mode()
             header = read_header(descriptor, named=name is not None)
             if header.mode != MODES[mode]:
-                names = " or ".join(each for each, number in MODES.items() if number == header.mode)
+                wanted = next((name for name, number in MODES.items() if number == header.mode), None)
                 raise UsageError(
-                    f"the region works in mode {header.mode} ({names}), this process in {MODES[mode]} ({mode})",
+                    f"the region uses mode {header.mode} ({wanted or 'unknown'}), this process {MODES[mode]} ({mode})",
                     code="region.mode",
-                    hint=f"set INTERLOCK_SHM={names.split()[0]} here, or make the region anew",
+                    hint=f"set INTERLOCK_SHM={wanted} here, or create the region again"
+                    if wanted
+                    else "create the region again with this version of Interlock",
                 )
         except BaseException:
             os.close(descriptor)
@@ -320,15 +320,15 @@ class Region:
         return f"<Region {self._name or 'without a name'} {self.mode} slots={self.slots}>"
 
     @property
-    def _mutex(self) -> int:
-        return SLOTS + self._header.slots * LINE
+    def _directory(self) -> int:
+        return _areas_begin(self._header.slots) - AREAS_MAX * AREA.size
 
     def _path_again(self) -> str:
         return path_of(self.fd)
 
     def _find_area(self, tag: bytes, size: int) -> int | None:
         for index in range(self.words.load(AREAS)):
-            known, offset, bytes_known = AREA.unpack_from(self.buffer, self._mutex + LINE + index * AREA.size)
+            known, offset, bytes_known = AREA.unpack_from(self.buffer, self._directory + index * AREA.size)
             if known.rstrip(b"\0") != tag:
                 continue
             if bytes_known != size:
@@ -342,7 +342,7 @@ class Region:
 
     def _add_area(self, tag: bytes, size: int, prepare: Callable[[int], None] | None) -> int:
         index = self.words.load(AREAS)
-        directory = self._mutex + LINE
+        directory = self._directory
         offset = _areas_begin(self.slots)
         if index:
             _, last, bytes_last = AREA.unpack_from(self.buffer, directory + (index - 1) * AREA.size)

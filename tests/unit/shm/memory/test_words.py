@@ -1,6 +1,5 @@
 """Words: sequentially consistent in every mode, between threads and between processes."""
 
-import os
 import signal
 import struct
 import threading
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import UsageError
-from interlock.shm.memory.modes import MODES
 from interlock.shm.memory.region import Region
 from interlock.shm.memory.words import WORD_MAX
 from tests.support.eventually import PATIENCE_SECONDS
@@ -135,31 +133,6 @@ def test_threads_lose_no_swap(shared: Region) -> None:
         thread.join()
 
     assert 1200 == word.load()
-
-
-@pytest.mark.skipif(
-    not {"native", "libatomic"} <= set(working_modes()), reason="NEEDS the C core and libatomic: one is missing here"
-)
-def test_the_core_and_libatomic_share_a_region(child: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both use the processor's own operations, so a process without a compiler may join one with."""
-    assert MODES["native"] == MODES["libatomic"]
-    monkeypatch.setenv("INTERLOCK_SHM", "native")
-    with Region.create("checkout") as region:
-
-        def work(line: Line) -> None:
-            os.environ["INTERLOCK_SHM"] = "libatomic"
-            there = Region.attach("checkout")
-            assert "libatomic" == there.mode
-            for _ in range(20_000):
-                there.word("hits").add(1)
-
-        word = region.word("hits")
-        started = child(work)
-        for _ in range(20_000):
-            word.add(1)
-
-        assert 0 == started.ended()
-        assert 40_000 == word.load()
 
 
 def test_a_waiter_is_woken_by_another_process(child: Start, shared: Region) -> None:

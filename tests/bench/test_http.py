@@ -3,178 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from array import array
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from bench.http import report, results, suite
-from bench.http.goals import verdicts
+from bench.http import results, suite
 from bench.http.kill import judged
-from bench.http.load import Answer, Load, Question, Scan, WrongAnswerError, shares
-from bench.http.results import HttpRun, Killed, Line, Sample
+from bench.http.load import Answer, Load, Question, Scan, WrongAnswerError
+from bench.http.results import Killed
 from bench.results import Machine
-from bench.run import is_missed, main, parts
+from bench.run import main
 
 MACHINE = Machine(system="Linux", architecture="x86_64", processors=2, memory_gib=8.0, load_before=0.1, load_after=0.2)
-
-
-def sample(
-    *, rate: float = 1_000.0, p99: float = 50.0, hot: float = 200.0, share: float = 0.8, seconds: float = 60.0
-) -> Sample:
-    """A load of so many answers a second."""
-    late = {"0.5": 20.0, "0.9": 30.0, "0.99": p99, "0.999": 70.0, "1.0": 80.0}
-    return Sample(
-        answers=int(rate * seconds),
-        seconds=seconds,
-        cpu_us=300.0,
-        load_cpu_us=90.0,
-        load_share=share,
-        latencies_ms=late,
-        own_latencies_ms={"0.99": p99},
-        hot_latencies_ms={"0.99": hot},
-    )
-
-
-def killed(**changes: float) -> Killed:
-    """A kill after which everything is right."""
-    counts: dict[str, Any] = {"lost": 0, "doubled": 0, "unsent": 0, "damaged": 0, "in_doubt": 64, "in_doubt_kept": 3}
-    given = {"seconds": 61.0, "acknowledged": 90_000, "back_s": 0.9} | counts | changes
-    return Killed(**given)
-
-
-def run_of(
-    *,
-    rate: float = 200.0,
-    share: float = 0.8,
-    minute: Sample | None = None,
-    death: Killed | None = None,
-    quick: bool = False,
-    clients: int = 64,
-) -> HttpRun:
-    """A whole run, exactly at the bars unless told otherwise."""
-    lines = {"hello": Line(samples=[sample(share=share)] * 5), "serve": Line(samples=[sample(rate=rate)] * 5)}
-    return HttpRun(
-        date="2026-11-16",
-        quick=quick,
-        partial=False,
-        rounds=5,
-        clients=clients,
-        python="3.11.7",
-        commit="abc",
-        file_system="ext4",
-        stack={"uvicorn": "0.54.0", "asyncio": ""},
-        machine=MACHINE,
-        left_out={},
-        lines=lines,
-        minute=minute or sample(),
-        killed=death or killed(),
-    )
-
-
-def test_a_run_at_the_bars_passes_every_goal() -> None:
-    """A bar is met by its own value."""
-    assert ["pass"] * 6 == [each.word for each in verdicts(run_of())]
-    assert not is_missed(run_of())
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        run_of(rate=199.0),
-        run_of(share=0.81),
-        run_of(minute=sample(p99=50.1)),
-        run_of(minute=sample(hot=200.1)),
-        run_of(death=killed(lost=1)),
-        run_of(death=killed(doubled=1)),
-        run_of(death=killed(unsent=1)),
-        run_of(death=killed(damaged=1)),
-    ],
-)
-def test_each_goal_can_be_missed(run: HttpRun) -> None:
-    """By a little; what is lost or doubled has no little."""
-    assert 1 == sum(each.met is False for each in verdicts(run))
-    assert is_missed(run)
-
-
-@pytest.mark.parametrize(
-    ("run", "unmeasured"),
-    [
-        (run_of(minute=sample(seconds=59.0)), 2),
-        (run_of(clients=63), 2),
-        (run_of(death=killed(seconds=59.0)), 2),
-        (run_of(death=killed(acknowledged=0)), 2),
-        (run_of(death=killed(in_doubt=0)), 2),
-    ],
-)
-def test_a_shorter_load_or_a_kill_that_met_nobody_says_nothing(run: HttpRun, unmeasured: int) -> None:
-    """What was not measured is not a pass."""
-    assert unmeasured == sum(each.met is None for each in verdicts(run))
-    assert is_missed(run)
-
-
-def test_lines_that_failed_are_not_judged_and_told() -> None:
-    """Without one of the two there is no ratio."""
-    run = run_of()
-    run.lines["serve"] = Line(error="no port")
-    run.left_out["serve"] = "no port"
-
-    assert ["no port"] == [each.figure for each in verdicts(run) if each.met is None]
-    assert "FAILED: no port" in report.text(run)
-    assert [] == verdicts(run_of(quick=True))
-
-
-def test_a_run_comes_back_as_it_was_kept(tmp_path: Path) -> None:
-    """And a quick one never stands for a whole."""
-    whole, quick = run_of(), run_of(quick=True)
-    paths = [results.write(each, tmp_path) for each in (whole, quick)]
-
-    assert whole == results.read(paths[0])
-    assert paths[0] == results.newest(tmp_path)
-    assert ["2026-11-16-http.json", "2026-11-16-http-quick.json"] == [each.name for each in paths]
-
-
-def test_the_tables_show_both_lines_the_minute_and_the_kill() -> None:
-    """In the text and on the page."""
-    run = run_of()
-    page = "\n".join(report.section(run))
-
-    assert ["", *report.NAMES.values(), "the same, 60 s without a pause"] == [
-        row[0] for row in report.rounds_table(run)
-    ]
-    assert "a durable event on SQLite | 200 | 200..200 | 0.20x | 20.0 | 50.0 | 80.0 | 50.0 | 200.0 | 300 | 90 |" in page
-    assert "| 61 | 90,000 | 0 | 0 | 0 | 0 | 64 | 3 | 0.9 |" in page
-    assert "bench: 6 pass, 0 MISS, 0 not measured" in report.text(run)
-
-
-def test_a_load_without_shared_entities_has_no_figure_of_them() -> None:
-    """A blank is not a zero."""
-    run = run_of()
-    run.lines["serve"].samples = [msgspec.structs.replace(sample(rate=300.0), hot_latencies_ms={})] * 5
-
-    assert "| 50.0 | 80.0 | 50.0 |  | 300 | 90 |" in "\n".join(report.section(run))
-
-
-def test_only_chooses_the_part_and_its_loads(capsys: pytest.CaptureFixture[str]) -> None:
-    """A name of no load ends the run before anything is started."""
-    assert {"http": []} == parts("http")
-    assert {"http": ["kill"]} == parts("http, kill")
-    with pytest.raises(SystemExit, match="nothing of http is named 'fast'"):
-        suite.measured(["fast"], suite.QUICK, quick=True, commit="", computer=lambda: MACHINE)
-
-
-def test_the_latencies_that_are_told_are_those_of_the_samples() -> None:
-    """In milliseconds; the last share is the slowest of all."""
-    found = shares(array("d", [each / 1000 for each in reversed(range(1_000))]))
-
-    assert {"0.5": 500, "0.9": 900, "0.99": 990, "0.999": 999, "1.0": 999} == {
-        share: round(each) for share, each in found.items()
-    }
-    assert {} == shares(array("d"))
 
 
 # The judgement of a kill
