@@ -14,8 +14,8 @@ import signal
 from functools import partial
 from typing import Any
 
-from interlock import Region, TaskPool
 from interlock.errors import RejectedError, UnavailableError
+from interlock.shm import MemoryRegion, TaskPool
 
 URGENT, NORMAL, WHENEVER = 0, 1, 2
 
@@ -49,7 +49,7 @@ def note(ended: list[int], priority: int, _: asyncio.Future[Any]) -> None:
 
 async def main() -> None:
     """Submit three kinds of tasks, and what goes wrong."""
-    with Region.create(slots=4) as region:
+    with MemoryRegion.create(slots=4) as region:
         async with TaskPool(region, handler, workers=2) as pool:
             ended: list[int] = []
             tasks = []

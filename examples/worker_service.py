@@ -17,14 +17,14 @@ from collections import Counter
 from multiprocessing.context import SpawnProcess
 from time import sleep
 
-from interlock import Inbox, Lifecycle, Region
+from interlock.shm import Inbox, Lifecycle, MemoryRegion
 
 WORKERS = 3
 READINGS = 300
 ALARM, READING = 0, 1
 
 
-def measure(region: Region, inbox: Inbox) -> None:
+def measure(region: MemoryRegion, inbox: Inbox) -> None:
     """A worker: as long as the service runs, do a piece of work and tell the loop."""
     service = multiprocessing.parent_process()
     assert service is not None  # a worker is always somebody's
@@ -40,7 +40,7 @@ def measure(region: Region, inbox: Inbox) -> None:
                     sleep(0.001)  # full: the loop is behind; a worker may wait, the loop may not
 
 
-def start_worker(region: Region, inbox: Inbox) -> SpawnProcess:
+def start_worker(region: MemoryRegion, inbox: Inbox) -> SpawnProcess:
     """One worker process, attached to the region by its name."""
     process = multiprocessing.get_context("spawn").Process(target=measure, args=(region, inbox), daemon=True)
     process.start()
@@ -50,7 +50,7 @@ def start_worker(region: Region, inbox: Inbox) -> SpawnProcess:
 async def main() -> None:
     """Run the service until enough was read, then drain it."""
     with (
-        Region.create(f"worker-service-{os.getpid()}", slots=WORKERS + 2) as region,
+        MemoryRegion.create(f"worker-service-{os.getpid()}", slots=WORKERS + 2) as region,
         Inbox(region, producers=WORKERS, priorities=2) as inbox,
         Lifecycle(region) as life,
     ):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from interlock.lazy_names import lazy_names
+
 if TYPE_CHECKING:
     from importlib.metadata import version as _version
 
@@ -52,106 +54,78 @@ if TYPE_CHECKING:
     from interlock.runtime.intake import Consumer, Delivery
     from interlock.runtime.runtime import Runtime
     from interlock.runtime.shutdown import DrainReport
-    from interlock.shm.lifecycle.asgi import DrainMiddleware, drain_workers
-    from interlock.shm.lifecycle.chart import AtomicChart
-    from interlock.shm.lifecycle.drain import CloseReport
-    from interlock.shm.lifecycle.gate import Gate
-    from interlock.shm.lifecycle.lifecycle import Lifecycle
-    from interlock.shm.memory.permits import Permit, Phase
-    from interlock.shm.memory.region import Region
-    from interlock.shm.memory.words import AtomicWord
-    from interlock.shm.pool.pool import TaskPool
-    from interlock.shm.queue.deque import Deque
-    from interlock.shm.queue.inbox import Inbox
 
     __version__: str = _version("interlock")
 
 _HOMES = {
-    "ReconcileResult": "interlock.ports.reconcile",
     "ArchivedError": "interlock.errors",
-    "AtomicChart": "interlock.shm.lifecycle.chart",
-    "AtomicWord": "interlock.shm.memory.words",
     "Attempt": "interlock.effects.handlers",
     "BlockingRuntime": "interlock.runtime.blocking",
     "BoundChart": "interlock.assemble.charts",
     "Candidate": "interlock.kernel.explain",
     "Chart": "interlock.model.chart",
     "ConflictError": "interlock.errors",
+    "Consumer": "interlock.runtime.intake",
     "CorruptionError": "interlock.errors",
     "DefinitionError": "interlock.errors",
     "Delivery": "interlock.runtime.intake",
     "DeniedError": "interlock.errors",
-    "Drawing": "interlock.render.drawing",
-    "Deque": "interlock.shm.queue.deque",
     "Diagnostic": "interlock.errors",
     "Document": "interlock.model.document.document",
-    "DrainMiddleware": "interlock.shm.lifecycle.asgi",
-    "CloseReport": "interlock.shm.lifecycle.drain",
     "DrainReport": "interlock.runtime.shutdown",
+    "Drawing": "interlock.render.drawing",
     "Effect": "interlock.model.effect",
+    "EntityPage": "interlock.ports.store",
+    "EntityQuery": "interlock.ports.store",
+    "EntityRow": "interlock.ports.store",
     "Entry": "interlock.model.journal.entry",
     "Event": "interlock.model.event",
     "Fault": "interlock.model.step",
-    "Gate": "interlock.shm.lifecycle.gate",
-    "Inbox": "interlock.shm.queue.inbox",
-    "Consumer": "interlock.runtime.intake",
     "InterlockError": "interlock.errors",
     "InternalError": "interlock.errors",
-    "Lifecycle": "interlock.shm.lifecycle.lifecycle",
     "Message": "interlock.model.journal.message",
     "MissingExtraError": "interlock.errors",
     "NotFoundError": "interlock.errors",
-    "EntityPage": "interlock.ports.store",
-    "Permit": "interlock.shm.memory.permits",
-    "Phase": "interlock.shm.memory.permits",
     "Place": "interlock.errors",
-    "VerificationProblem": "interlock.runtime.history.verify",
-    "Verification": "interlock.runtime.history.verify",
-    "EntityQuery": "interlock.ports.store",
     "Receipt": "interlock.model.journal.entry",
-    "Region": "interlock.shm.memory.region",
-    "RejectedError": "interlock.errors",
-    "EntityRow": "interlock.ports.store",
-    "Runtime": "interlock.runtime.runtime",
     "ReconcileRequest": "interlock.ports.reconcile",
+    "ReconcileResult": "interlock.ports.reconcile",
+    "RejectedError": "interlock.errors",
+    "Runtime": "interlock.runtime.runtime",
     "Snapshot": "interlock.model.snapshot",
     "Step": "interlock.model.step",
-    "TaskPool": "interlock.shm.pool.pool",
     "UnavailableError": "interlock.errors",
     "UsageError": "interlock.errors",
-    "done_event": "interlock.assemble.charts",
+    "Verification": "interlock.runtime.history.verify",
+    "VerificationProblem": "interlock.runtime.history.verify",
+    "build": "interlock.definition.builder.namespace:",
+    "consume": "interlock.assemble.runtimes",
     "decode_event": "interlock.model.codec",
     "decode_snapshot": "interlock.model.codec",
-    "drain_workers": "interlock.shm.lifecycle.asgi",
+    "done_event": "interlock.assemble.charts",
     "encode": "interlock.model.codec",
     "failed_event": "interlock.assemble.charts",
-    "timer_event": "interlock.assemble.charts",
-    "consume": "interlock.assemble.runtimes",
     "load": "interlock.assemble.charts",
     "loads": "interlock.assemble.charts",
     "open": "interlock.assemble.runtimes",
+    "timer_event": "interlock.assemble.charts",
 }
 
 __all__ = (
     "ArchivedError",
-    "AtomicChart",
-    "AtomicWord",
     "Attempt",
     "BlockingRuntime",
     "BoundChart",
     "Candidate",
     "Chart",
-    "CloseReport",
     "ConflictError",
     "Consumer",
     "CorruptionError",
     "DefinitionError",
     "Delivery",
     "DeniedError",
-    "Deque",
     "Diagnostic",
     "Document",
-    "DrainMiddleware",
     "DrainReport",
     "Drawing",
     "Effect",
@@ -161,26 +135,19 @@ __all__ = (
     "Entry",
     "Event",
     "Fault",
-    "Gate",
-    "Inbox",
     "InterlockError",
     "InternalError",
-    "Lifecycle",
     "Message",
     "MissingExtraError",
     "NotFoundError",
-    "Permit",
-    "Phase",
     "Place",
     "Receipt",
     "ReconcileRequest",
     "ReconcileResult",
-    "Region",
     "RejectedError",
     "Runtime",
     "Snapshot",
     "Step",
-    "TaskPool",
     "UnavailableError",
     "UsageError",
     "Verification",
@@ -191,7 +158,6 @@ __all__ = (
     "decode_event",
     "decode_snapshot",
     "done_event",
-    "drain_workers",
     "encode",
     "failed_event",
     "load",
@@ -200,22 +166,13 @@ __all__ = (
     "timer_event",
 )
 
+_get_public_name, __dir__ = lazy_names(__name__, _HOMES)
+
 
 def __getattr__(name: str) -> Any:
-    # Names are imported when first used, so that `import interlock` stays quick.
-    from importlib import import_module
-
     if name == "__version__":
-        value: Any = import_module("importlib.metadata").version("interlock")
-    elif name == "build":
-        value = import_module("interlock.definition.builder.namespace")
-    elif name in _HOMES:
-        value = getattr(import_module(_HOMES[name]), name)
-    else:
-        raise AttributeError(f"module 'interlock' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+        from importlib.metadata import version
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+        globals()[name] = version("interlock")
+        return globals()[name]
+    return _get_public_name(name)

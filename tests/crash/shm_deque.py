@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import Words
 from interlock.shm.queue.deque import Deque, Taker
 from tests.crash.shm_scene import Moments, Outcome, Victim, run
@@ -26,7 +26,7 @@ def storm(kills: int, seed: int) -> Outcome:
 
 
 def _until_used_up(kills: int, outcome: Outcome, moments: Moments) -> None:
-    with Region.create(slots=1) as region:
+    with MemoryRegion.create(slots=1) as region:
         words = region.words
         jobs = Deque(region, "storm", capacity=CAPACITY, takers=8)
         scene = region.area("scene", 64 * 8)
@@ -63,7 +63,7 @@ def _until_used_up(kills: int, outcome: Outcome, moments: Moments) -> None:
         outcome.doubled += sum(count & 0xFFFFFFFF > 1 for count in counts)
 
 
-def _own(region: Region, jobs: Deque, scene: int, table: int) -> NoReturn:
+def _own(region: MemoryRegion, jobs: Deque, scene: int, table: int) -> NoReturn:
     words, owner = region.words, jobs.owner()
     if owner.found:
         _dealt(words, owner, table, owner.found, recovered=True)

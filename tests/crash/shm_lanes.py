@@ -6,7 +6,7 @@ import struct
 import zlib
 from typing import NoReturn
 
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.inbox import Inbox
 from tests.crash.shm_scene import Moments, Outcome, Victim, run
 
@@ -19,7 +19,7 @@ HEAD = struct.Struct("<QQI")
 def storm(kills: int, seed: int) -> Outcome:
     """Keeps two producers pushing and kills one of them again and again."""
     outcome, moments = Outcome("lanes: producers"), Moments(seed)
-    with Region.create(slots=1) as region:
+    with MemoryRegion.create(slots=1) as region:
         inbox = Inbox(region, producers=PRODUCERS, priorities=2, ring_bytes=RING)
         inside = region.area("inside", 8 * PRODUCERS * 8)
         expected: dict[int, int] = {}
@@ -47,7 +47,7 @@ def storm(kills: int, seed: int) -> Outcome:
     return outcome
 
 
-def _victim(region: Region, inbox: Inbox, inside: int, number: int) -> Victim:
+def _victim(region: MemoryRegion, inbox: Inbox, inside: int, number: int) -> Victim:
     def work() -> NoReturn:
         producer = inbox.producer()
         mark, words = inside + 64 * producer.index, region.words

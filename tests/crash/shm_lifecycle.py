@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Phase
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from tests.crash.shm_scene import Moments, Outcome, Victim, run
 
 WORKERS = 4
@@ -23,7 +23,7 @@ def storm(kills: int, seed: int) -> Outcome:
 
 
 def _round(outcome: Outcome, moments: Moments) -> None:
-    with Region.create(slots=WORKERS + 1, areas_bytes=4096) as region:
+    with MemoryRegion.create(slots=WORKERS + 1, areas_bytes=4096) as region:
         words = region.words
         marks = region.area("marks", 64 * WORKERS)  # 1: this one is inside, as it sees it
         life = Lifecycle(region)
@@ -49,7 +49,7 @@ def _round(outcome: Outcome, moments: Moments) -> None:
         life.leave()
 
 
-def _victim(region: Region, mark: int) -> Victim:
+def _victim(region: MemoryRegion, mark: int) -> Victim:
     words = region.words
 
     def work() -> NoReturn:

@@ -7,7 +7,7 @@ import os
 import signal
 from typing import Any
 
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.pool import TaskPool
 from tests.crash.shm_scene import Moments, Outcome, run
 from tests.support.eventually import PATIENCE_SECONDS, eventually
@@ -28,7 +28,7 @@ def storm(kills: int, seed: int) -> Outcome:
 
 async def _storm(kills: int, seed: int) -> Outcome:
     outcome, moments = Outcome("pool: worker processes"), Moments(seed)
-    with Region.create(slots=2 + WORKERS) as region:
+    with MemoryRegion.create(slots=2 + WORKERS) as region:
         async with TaskPool(region, tripled, workers=WORKERS, tasks_max=64, claims_max=255) as pool:
             ended = asyncio.Event()
             callers = [asyncio.create_task(_call(pool, outcome, ended, place)) for place in range(CALLERS)]

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from interlock.shm.lifecycle.drain import CloseReport
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from tests.crash.shm_scene import Moments, Outcome, Victim, run
 
 DRAIN_SECONDS = 20.0
@@ -30,7 +30,7 @@ def storm(kills: int, seed: int) -> Outcome:
 
 
 def _round(outcome: Outcome, moments: Moments, *, by_pidfd: bool) -> None:
-    with Region.create(slots=3, areas_bytes=4096) as region:
+    with MemoryRegion.create(slots=3, areas_bytes=4096) as region:
         words, mark = region.words, region.area("mark", 64)
         life = Lifecycle(region)
         life.start()

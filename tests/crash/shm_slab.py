@@ -6,7 +6,7 @@ import os
 import struct
 from typing import NoReturn
 
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.layout import DONE, POISONED, Shape
 from interlock.shm.pool.member import PoolMember
 from tests.crash.shm_scene import Moments, Outcome, Victim, lives_on, run
@@ -20,7 +20,7 @@ TASKS_MAX = 1 << 20
 class _Scene:
     """The owner's side: submits, collects, reaps, and checks."""
 
-    def __init__(self, region: Region, outcome: Outcome) -> None:
+    def __init__(self, region: MemoryRegion, outcome: Outcome) -> None:
         self.region, self.words, self.outcome = region, region.words, outcome
         self.offset = region.area("slab", SHAPE.bytes)
         self.running = region.area("running", 8 * SHAPE.cells)  # which victim runs the task of a cell
@@ -58,7 +58,7 @@ class _Scene:
 def storm(kills: int, seed: int) -> Outcome:
     """Keeps three workers taking, stealing and ending tasks and kills one of them again and again."""
     outcome, moments = Outcome("slab: workers"), Moments(seed)
-    with Region.create(slots=1) as region:
+    with MemoryRegion.create(slots=1) as region:
         scene = _Scene(region, outcome)
         fleet: dict[int, Victim] = {}
         born = 0

@@ -16,56 +16,60 @@ from tests.tidy.tracked import PACKAGE, ROOT, markdown_files, read
 # What `import interlock` must not pay for; each is imported by the module that needs it, when it needs it.
 LATE = ("asyncio", "click", "importlib.metadata", "logging", "rich", "yaml", "xml.parsers.expat")
 
-interlock = importlib.import_module("interlock")  # as users have it, without what mypy knows about it
-NAMES: tuple[str, ...] = tuple(interlock.__all__)
+PACKAGES = ("interlock", "interlock.shm", "interlock.testing")
+MODULES = [importlib.import_module(each) for each in PACKAGES]  # as users have them, without what mypy knows
+NAMES = [(module, name) for module in MODULES for name in module.__all__]
+
+every_package = pytest.mark.parametrize("module", MODULES, ids=PACKAGES)
 
 
-def test_the_list_is_one_tuple_without_repeats() -> None:
-    """`__all__` cannot be changed by accident. (Its order is judged by ruff.)"""
-    assert NAMES
-    assert isinstance(interlock.__all__, tuple)
-    assert len(set(NAMES)) == len(NAMES)
+@every_package
+def test_the_list_is_one_tuple_without_repeats(module: Any) -> None:
+    assert module.__all__
+    assert isinstance(module.__all__, tuple)
+    assert len(set(module.__all__)) == len(module.__all__)
 
 
-def test_every_public_name_is_listed_by_dir() -> None:
-    """Names loaded late are as visible to a completion as those that are there."""
-    assert set() == set(NAMES) - set(dir(interlock))
+@every_package
+def test_every_public_name_is_listed_by_dir(module: Any) -> None:
+    assert set() == set(module.__all__) - set(dir(module))
 
 
-def test_a_star_import_gives_exactly_the_list() -> None:
-    """Nothing is exported that is not listed, and everything listed exists."""
+@every_package
+def test_a_star_import_gives_exactly_the_list(module: Any) -> None:
     namespace: dict[str, object] = {}
-    exec("from interlock import *", namespace)
+    exec(f"from {module.__name__} import *", namespace)
     namespace.pop("__builtins__")
 
-    assert set(NAMES) == set(namespace)
+    assert set(module.__all__) == set(namespace)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    """A lazy package still answers as Python does."""
+@every_package
+def test_an_unknown_name_is_an_attribute_error(module: Any) -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
-        _ = interlock.no_such_name
+        _ = module.no_such_name
 
 
 def test_no_name_is_exported_twice() -> None:
     """Two public names for one thing are two words for one concept."""
-    values = [getattr(interlock, name) for name in NAMES]
+    values = [getattr(module, name) for module, name in NAMES]
     objects = [value for value in values if not isinstance(value, str | int | float | bool | None)]
 
     assert len({id(value) for value in objects}) == len(objects)
 
 
-def test_no_public_name_is_a_room() -> None:
+@every_package
+def test_no_public_name_is_a_submodule(module: Any) -> None:
     """Importing a submodule later would silently replace the function of its name."""
-    rooms = {module.name for module in pkgutil.iter_modules([str(PACKAGE)])}
+    submodules = {each.name for each in pkgutil.iter_modules(module.__path__)}
 
-    assert set() == rooms & set(NAMES)
+    assert set() == submodules & set(module.__all__)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_public_name_is_documented(name: str) -> None:
-    """Classes and functions say what they give; a constant is explained on a page."""
-    value = getattr(interlock, name)
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_a_public_name_is_documented(module: Any, name: str) -> None:
+    """Classes and functions have a docstring; a constant is explained on a page."""
+    value = getattr(module, name)
     if inspect.isclass(value) or inspect.isroutine(value):
         generated = f"{name}("  # what dataclasses write when the author wrote nothing
         assert value.__doc__ is not None
@@ -75,17 +79,17 @@ def test_a_public_name_is_documented(name: str) -> None:
         assert any(name in (read(page) or "") for page in markdown_files())
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_public_name_is_typed(name: str) -> None:
-    """Every parameter and every result of the public API has a type."""
-    untyped = [place for function in _functions(getattr(interlock, name)) for place in _untyped(function)]
+@pytest.mark.parametrize(("module", "name"), NAMES)
+def test_a_public_name_is_typed(module: Any, name: str) -> None:
+    untyped = [place for function in _functions(getattr(module, name)) for place in _untyped(function)]
 
     assert [] == untyped
 
 
-def test_type_checkers_see_every_lazy_name() -> None:
+@every_package
+def test_type_checkers_see_every_lazy_name(module: Any) -> None:
     """A name loaded late is also imported under TYPE_CHECKING, or defined, so that editors and mypy know it."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse(inspect.getsource(module))
     seen = set()
     for found in ast.walk(tree):
         if isinstance(found, ast.ImportFrom | ast.Import):
@@ -97,7 +101,7 @@ def test_type_checkers_see_every_lazy_name() -> None:
         elif isinstance(found, ast.Assign):
             seen |= {target.id for target in found.targets if isinstance(target, ast.Name)}
 
-    assert set() == set(NAMES) - seen
+    assert set() == set(module.__all__) - seen
 
 
 def test_importing_the_package_is_cheap() -> None:

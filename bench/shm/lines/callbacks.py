@@ -10,7 +10,7 @@ from time import perf_counter_ns, thread_time_ns
 
 import interlock
 from bench.shm.line import Answer, Line, check, children
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.inbox import DRAIN_US_MAX, Inbox
 
 MESSAGE = bytes(64)
@@ -63,7 +63,7 @@ def callback(count: int) -> Answer:
         return found, perf_counter_ns() - began
 
     with (
-        Region.create(slots=4, areas_bytes=(PRODUCERS + 1) * RING_BYTES) as region,
+        MemoryRegion.create(slots=4, areas_bytes=(PRODUCERS + 1) * RING_BYTES) as region,
         Inbox(region, producers=PRODUCERS, ring_bytes=RING_BYTES) as inbox,
         children([produce] * PRODUCERS) as let_go,
     ):

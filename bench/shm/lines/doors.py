@@ -11,14 +11,14 @@ from bench.shm.line import Answer, Line, check
 from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Permit
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 
 UNROLLED = 5
 """Pairs in each turn of a loop, so that the loop itself does not count."""
 
 
 def _opened(way: str) -> Gate | Lifecycle:
-    region = Region.create(slots=8)  # lives as long as the process
+    region = MemoryRegion.create(slots=8)  # lives as long as the process
     door = Gate(region) if way == "gate" else Lifecycle(region)
     door.start()
     return door

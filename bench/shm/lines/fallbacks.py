@@ -14,12 +14,12 @@ from time import process_time_ns
 import interlock
 from bench.shm.line import Answer, Line, check
 from interlock.shm.memory.modes import MODES, VARIABLE
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 
 
 def _line(mode: str) -> Line:
     os.environ[VARIABLE] = mode
-    region = Region.create(slots=1)
+    region = MemoryRegion.create(slots=1)
     check(mode, region.mode)
     word = region.area("bench", 64)
     words = region.words
@@ -40,7 +40,7 @@ def _line(mode: str) -> Line:
 
 
 def _raw_flock() -> Line:
-    region = Region.create(slots=1)  # in whatever mode: the file is what counts
+    region = MemoryRegion.create(slots=1)  # in whatever mode: the file is what counts
 
     def pairs(count: int) -> Answer:
         lock, descriptor = fcntl.flock, region.fd

@@ -18,7 +18,7 @@ from typing import Any
 import interlock
 from bench.shm.line import Answer, Drive, Line, check
 from bench.shm.lines.tasks import burn
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.pool import TaskPool
 
 CALLERS = 64
@@ -48,7 +48,7 @@ async def _measured(call: Call, microseconds: int, count: int) -> Answer:
 
 async def task_pool(microseconds: int, count: int) -> Answer:
     """Interlock's."""
-    with Region.create(slots=16, areas_bytes=8 << 20) as region:
+    with MemoryRegion.create(slots=16, areas_bytes=8 << 20) as region:
         async with TaskPool(region, "bench.shm.lines.tasks:burn", workers=_workers()) as pool:
             return await _measured(pool.submit, microseconds, count)
 

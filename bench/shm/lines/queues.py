@@ -17,7 +17,7 @@ from time import perf_counter_ns
 
 import interlock
 from bench.shm.line import Answer, Drive, Line, check, children
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.inbox import Inbox
 
 SIZES = (64, 1024)
@@ -60,7 +60,7 @@ def lanes(message: bytes, producers: int, each: int) -> int:
 
     total = each * producers
     with (
-        Region.create(slots=4, areas_bytes=(producers + 1) * ROOM_BYTES) as region,
+        MemoryRegion.create(slots=4, areas_bytes=(producers + 1) * ROOM_BYTES) as region,
         Inbox(region, producers=producers, ring_bytes=ROOM_BYTES) as inbox,
         children([produce] * producers) as let_go,
     ):

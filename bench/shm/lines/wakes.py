@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import interlock
 from bench.shm.line import Answer, Line, check, children
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.inbox import Inbox
 
 PACE_SECONDS = 0.001
@@ -58,7 +58,7 @@ def inbox_wake(count: int) -> Answer:
             if len(latencies) >= count:
                 return
 
-    with Region.create(slots=4) as region, Inbox(region, producers=1) as inbox, children([produce]) as let_go:
+    with MemoryRegion.create(slots=4) as region, Inbox(region, producers=1) as inbox, children([produce]) as let_go:
         asyncio.run(asyncio.wait_for(consume(let_go), WAIT_SECONDS))
     return _answer(latencies, count)
 

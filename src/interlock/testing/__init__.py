@@ -1,4 +1,35 @@
-"""The public test kit: charts run in one process, on a clock that the test moves.
+"""The public test kit: run charts in one process on a clock that the test advances, and check a store of your own."""
 
-It keeps nothing and reaches nothing outside; what it promises about delivery is what every driver promises.
-"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from interlock.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from interlock.testing.clock import VirtualClock
+    from interlock.testing.simulation import Simulation, SimulationRecord
+    from interlock.testing.store_suite.subject import StoreSubject
+    from interlock.testing.store_suite.suite import lease_cases, statistics_cases, store_cases
+
+_HOMES = {
+    "Simulation": "interlock.testing.simulation",
+    "SimulationRecord": "interlock.testing.simulation",
+    "StoreSubject": "interlock.testing.store_suite.subject",
+    "VirtualClock": "interlock.testing.clock",
+    "lease_cases": "interlock.testing.store_suite.suite",
+    "statistics_cases": "interlock.testing.store_suite.suite",
+    "store_cases": "interlock.testing.store_suite.suite",
+}
+
+__all__ = (
+    "Simulation",
+    "SimulationRecord",
+    "StoreSubject",
+    "VirtualClock",
+    "lease_cases",
+    "statistics_cases",
+    "store_cases",
+)
+
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

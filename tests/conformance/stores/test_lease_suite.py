@@ -15,18 +15,18 @@ from interlock.stores import lease_table, memory
 from interlock.stores.files import store as files
 from interlock.stores.sqlite import leases as sqlite_leases
 from interlock.stores.sqlite import store as sqlite
-from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases_for
+from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases
 from tests.conformance.stores.test_store_suite import opened_postgres
 from tests.support.postgres_server import store_or_skip
 
-ALL = lease_cases_for(durable=True, shared=True)
+ALL = lease_cases(durable=True, shared=True)
 
 
 def _named(case: Case) -> str:
     return getattr(case, "__name__", repr(case))
 
 
-@pytest.mark.parametrize("case", lease_cases_for(durable=False, shared=False), ids=_named)
+@pytest.mark.parametrize("case", lease_cases(durable=False, shared=False), ids=_named)
 async def test_the_memory_store_leases(case: Case) -> None:
     """It neither outlives its process nor is shared."""
     await case(StoreSubject(open=partial(memory.open_store, "memory:")))
@@ -165,7 +165,7 @@ class BelievesTheFuture(memory.MemoryStore):
 async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
     """Each fault that a store of leases could have is found by at least one case."""
     found = []
-    for case in lease_cases_for(durable=False, shared=False):
+    for case in lease_cases(durable=False, shared=False):
         try:
             await case(StoreSubject(open=faulty))
         except AssertionError:

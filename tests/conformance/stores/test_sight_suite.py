@@ -19,7 +19,7 @@ from interlock.stores.sqlite import connection as sqlite_connect
 from interlock.stores.sqlite import store as sqlite
 from interlock.testing.store_suite.samples import Life
 from interlock.testing.store_suite.subject import kept, listed
-from interlock.testing.store_suite.suite import SIGHT_CASES, Case, StoreSubject
+from interlock.testing.store_suite.suite import Case, StoreSubject, statistics_cases
 from tests.conformance.stores.test_store_suite import opened_postgres
 from tests.support.postgres_server import asked, store_or_skip
 
@@ -28,19 +28,19 @@ def _named(case: Case) -> str:
     return getattr(case, "__name__", repr(case))
 
 
-@pytest.mark.parametrize("case", SIGHT_CASES, ids=_named)
+@pytest.mark.parametrize("case", statistics_cases(), ids=_named)
 async def test_the_memory_store_is_seen(case: Case) -> None:
     """It is the reference."""
     await case(StoreSubject(open=partial(memory.open_store, "memory:")))
 
 
-@pytest.mark.parametrize("case", SIGHT_CASES, ids=_named)
+@pytest.mark.parametrize("case", statistics_cases(), ids=_named)
 async def test_the_sqlite_store_is_seen(case: Case, tmp_path: Path) -> None:
     """From its counters and lists."""
     await case(StoreSubject(open=partial(sqlite.open_store, f"sqlite:///{tmp_path}/x.db")))
 
 
-@pytest.mark.parametrize("case", SIGHT_CASES, ids=_named)
+@pytest.mark.parametrize("case", statistics_cases(), ids=_named)
 async def test_the_postgres_store_is_seen(case: Case) -> None:
     """From its counters and lists."""
     await case(StoreSubject(open=partial(opened_postgres, store_or_skip())))
@@ -60,7 +60,7 @@ async def test_a_store_that_cannot_be_seen_fails_the_suite() -> None:
             """Nothing to let go."""
 
     with pytest.raises(AssertionError, match="cannot be seen as a whole"):
-        await SIGHT_CASES[0](StoreSubject(open=Narrow))  # type: ignore[arg-type]  # the point
+        await statistics_cases()[0](StoreSubject(open=Narrow))  # type: ignore[arg-type]  # the point
 
 
 class KeepsTheEnded(memory.MemoryStore):
@@ -116,7 +116,7 @@ class CallsAllCancelled(memory.MemoryStore):
 async def test_the_suite_finds_the_fault(faulty: type[memory.MemoryStore]) -> None:
     """Each of these is found by at least one case."""
     found = []
-    for case in SIGHT_CASES:
+    for case in statistics_cases():
         try:
             await case(StoreSubject(open=faulty))
         except AssertionError:

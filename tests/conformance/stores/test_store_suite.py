@@ -14,11 +14,11 @@ from interlock.stores.files import store
 from interlock.stores.postgres import opening
 from interlock.stores.sqlite import store as sqlite
 from interlock.testing.store_suite import appends, concurrency
-from interlock.testing.store_suite.suite import CASES, Case, StoreSubject, cases_for
+from interlock.testing.store_suite.suite import CASES, Case, StoreSubject, store_cases
 from tests.support.postgres_server import store_or_skip
 
 WRITING = (*appends.CASES, *concurrency.CASES, *concurrency.SHARED)
-IN_MEMORY = cases_for(durable=False, shared=False)
+IN_MEMORY = store_cases(durable=False, shared=False)
 
 
 def _named(case: Case) -> str:
@@ -63,7 +63,7 @@ async def test_the_postgres_store_keeps_whatever_the_way_to_commit(case: Case, c
 
 def test_what_a_store_cannot_be_asked_is_left_out() -> None:
     """Re-opening needs durability, other handles need sharing; nothing is passed in silence."""
-    alone = cases_for(durable=True, shared=False)
+    alone = store_cases(durable=True, shared=False)
 
-    assert set(CASES) == set(cases_for(durable=True, shared=True))
+    assert set(CASES) == set(store_cases(durable=True, shared=True))
     assert set(IN_MEMORY) < set(alone) < set(CASES)

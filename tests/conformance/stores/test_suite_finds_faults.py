@@ -20,7 +20,7 @@ from interlock.ports.store import (
     StaleAttempt,
 )
 from interlock.stores.memory import MemoryStore
-from interlock.testing.store_suite.suite import StoreSubject, cases_for
+from interlock.testing.store_suite.suite import StoreSubject, store_cases
 
 Answer = Appended | Duplicate | Conflict | StaleAttempt
 
@@ -163,7 +163,7 @@ MUTANTS = (
 async def test_a_faulty_store_is_found_out(mutant: type[MemoryStore]) -> None:
     """At least one case fails, by its own word and not by an accident of the fault."""
     found = []
-    for case in cases_for(durable=False, shared=False):
+    for case in store_cases(durable=False, shared=False):
         try:
             await case(StoreSubject(open=mutant))
         except AssertionError:

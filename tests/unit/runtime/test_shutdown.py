@@ -18,6 +18,7 @@ from interlock.effects.lanes import StopReport
 from interlock.errors import UnavailableError, UsageError
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.worker.worker import Worker
+from interlock.shm import Lifecycle, MemoryRegion, Phase
 from interlock.shm.lifecycle.asgi import shared_lifecycle
 from interlock.shm.memory.file import region_directory
 from interlock.testing.clock import VirtualClock
@@ -136,9 +137,9 @@ def test_signals_are_heard_in_the_main_thread_only() -> None:
 async def test_a_lifecycle_that_others_close_ends_it_too() -> None:
     """No signal came here: another process of the same life drained it."""
     numbers: list[int] = []
-    with interlock.Region.create(slots=4) as region, interlock.Lifecycle(region) as life:
+    with MemoryRegion.create(slots=4) as region, Lifecycle(region) as life:
         life.start()
-        with interlock.Lifecycle(region) as other:
+        with Lifecycle(region) as other:
             async with (
                 asyncio.timeout(PATIENCE_SECONDS),
                 interlock.open("memory:", charts=[charging()], life=life) as orders,
@@ -153,7 +154,7 @@ async def test_a_lifecycle_that_others_close_ends_it_too() -> None:
 
 async def test_draining_drains_the_life_that_is_shared() -> None:
     """From one runtime to all."""
-    with interlock.Region.create(slots=4) as region, interlock.Lifecycle(region) as life:
+    with MemoryRegion.create(slots=4) as region, Lifecycle(region) as life:
         life.start()
         async with (
             asyncio.timeout(PATIENCE_SECONDS),
@@ -161,7 +162,7 @@ async def test_draining_drains_the_life_that_is_shared() -> None:
         ):
             await orders.drain(20_000)
 
-            assert interlock.Phase.CLOSED is life.phase
+            assert Phase.CLOSED is life.phase
 
 
 async def test_requests_under_way_are_answered_before_the_end() -> None:
@@ -300,7 +301,7 @@ async def test_a_shared_life_is_joined_by_name_and_used_anew() -> None:
         phases.append(again.phase)
 
     assert report.closed
-    assert [interlock.Phase.CLOSED, interlock.Phase.RUNNING] == phases
+    assert [Phase.CLOSED, Phase.RUNNING] == phases
     assert name not in {each.name.partition(".")[0] for each in region_directory().iterdir()}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from tests.unit.shm.processes import Child, Work
 from tests.unit.shm.queues import working_modes
 
@@ -27,16 +27,16 @@ def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture
-def shared(mode: str) -> Iterator[Region]:
+def shared(mode: str) -> Iterator[MemoryRegion]:
     """A region without a name, in each mode."""
-    with Region.create(slots=4) as region:
+    with MemoryRegion.create(slots=4) as region:
         yield region
 
 
 @pytest.fixture
-def quick(runtime_directory: Path) -> Iterator[Region]:  # where its name stands
+def quick(runtime_directory: Path) -> Iterator[MemoryRegion]:  # where its name stands
     """A region with a name, in the fastest mode."""
-    with Region.create("tests", slots=4) as region:
+    with MemoryRegion.create("tests", slots=4) as region:
         yield region
 
 

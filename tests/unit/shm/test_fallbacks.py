@@ -9,7 +9,7 @@ import pytest
 from interlock.errors import UnavailableError, UsageError
 from interlock.shm.memory import fallback
 from interlock.shm.memory.fallback import FileLock, LockedWords
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from tests.support.descriptors import opened
 from tests.support.missing import run_without
 from tests.unit.shm.processes import Child, Line, Work
@@ -21,7 +21,7 @@ Start = Callable[[Work], Child]
 def words(monkeypatch: pytest.MonkeyPatch) -> LockedWords:
     """The words of a region whose operations take a lock."""
     monkeypatch.setenv("INTERLOCK_SHM", "flock")
-    made = Region.create().words
+    made = MemoryRegion.create().words
     assert isinstance(made, LockedWords)
     return made
 
@@ -30,7 +30,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> LockedWords:
 def test_an_unknown_mode_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("INTERLOCK_SHM", name)
     with pytest.raises(UsageError) as caught:
-        Region.create()
+        MemoryRegion.create()
 
     assert "shm.mode_unknown" == caught.value.code
 
@@ -39,8 +39,8 @@ def test_the_core_asked_for_by_name_is_never_replaced_silently() -> None:
     code = (
         "import os\nos.environ['INTERLOCK_SHM'] = 'native'\n"
         "from interlock.errors import MissingExtraError\n"
-        "from interlock.shm.memory.region import Region\n"
-        "try:\n    Region.create()\n"
+        "from interlock.shm.memory.region import MemoryRegion\n"
+        "try:\n    MemoryRegion.create()\n"
         "except MissingExtraError as error:\n    print(error.code)"
     )
     ended = run_without("interlock.shm._core", code=code)
@@ -52,8 +52,8 @@ def test_an_install_without_the_core_uses_a_fallback(monkeypatch: pytest.MonkeyP
     """The import fails, and everything works."""
     monkeypatch.delenv("INTERLOCK_SHM", raising=False)
     code = (
-        "from interlock.shm.memory.region import Region\n"
-        "with Region.create() as region:\n"
+        "from interlock.shm.memory.region import MemoryRegion\n"
+        "with MemoryRegion.create() as region:\n"
         "    print(region.mode, region.word('w').add(1))"
     )
     ended = run_without("interlock.shm._core", code=code)
@@ -65,7 +65,7 @@ def test_a_machine_that_the_layout_is_not_for_is_refused(monkeypatch: pytest.Mon
     """Big-endian and 32-bit machines, and systems other than Linux, are told before a file is made."""
     monkeypatch.setattr(sys, "byteorder", "big")
     with pytest.raises(UsageError) as caught:
-        Region.create()
+        MemoryRegion.create()
 
     assert "shm.machine" == caught.value.code
 
@@ -187,7 +187,7 @@ def test_a_storm_of_kills_never_sticks_a_lock(child: Start, words: LockedWords) 
         assert words.load(64) >= before
 
 
-def test_a_system_without_futexes_polls(shared: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_futexes_polls(shared: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded naps in a thread; the value decides, not the wake."""
     words = shared.words
     if shared.mode == "native":
@@ -207,7 +207,7 @@ def test_a_system_without_futexes_polls(shared: Region, monkeypatch: pytest.Monk
 
 def test_a_file_lock_closes_its_descriptor() -> None:
     """With the words that used it."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
         before = opened()
         lock = FileLock(f"/proc/self/fd/{region.fd}")
         with lock:

@@ -22,9 +22,9 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import interlock
 from interlock.shm.lifecycle.gate import Gate
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 assert interlock.__file__.startswith(sys.argv[1]), interlock.__file__
-with Region.create() as region:
+with MemoryRegion.create() as region:
     gate = Gate(region)
     gate.start()
     with gate.enter():

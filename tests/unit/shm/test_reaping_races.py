@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.layout import DONE, HAND, TAKEN, Shape
 from interlock.shm.pool.task_table import TaskTable, open_task_table
 from interlock.shm.pool.task_table_plain import PlainTaskTable
@@ -56,7 +56,7 @@ def run_all(seat: TaskTable) -> list[bytes]:
     return payloads
 
 
-def fresh(region: Region, name: str) -> tuple[int, list[TaskTable]]:
+def fresh(region: MemoryRegion, name: str) -> tuple[int, list[TaskTable]]:
     """A slab of its own, as each of its seats has it, all of them taken."""
     offset = region.area(name, SHAPE.bytes)
     for seat in range(SHAPE.seats):
@@ -65,13 +65,13 @@ def fresh(region: Region, name: str) -> tuple[int, list[TaskTable]]:
 
 
 @pytest.fixture
-def region(mode: str) -> Iterator[Region]:
+def region(mode: str) -> Iterator[MemoryRegion]:
     """A region in each mode, large enough for a slab per kill."""
-    with Region.create(slots=2) as made:
+    with MemoryRegion.create(slots=2) as made:
         yield made
 
 
-def test_a_thief_from_before_the_death_loses_to_the_next_owner(region: Region) -> None:
+def test_a_thief_from_before_the_death_loses_to_the_next_owner(region: MemoryRegion) -> None:
     """It saw an id that the dead owner's pop then lowered the bottom under; what is pushed next stays visible."""
     jobs = Deque(region, "jobs", capacity=8, takers=2)
     top = jobs._offset + 2 * LINE
@@ -86,7 +86,7 @@ def test_a_thief_from_before_the_death_loses_to_the_next_owner(region: Region) -
         assert (False, 1) == (stolen, len(jobs))
 
 
-def test_a_thief_from_before_the_death_loses_to_the_reaper(region: Region) -> None:
+def test_a_thief_from_before_the_death_loses_to_the_reaper(region: MemoryRegion) -> None:
     """Reaped by another seat, the deque is sound for whoever sits there next, however late the thief is."""
     offset, seats = fresh(region, "slab")
     dead = seats[1]
@@ -106,7 +106,7 @@ def test_a_thief_from_before_the_death_loses_to_the_reaper(region: Region) -> No
 def test_a_reaper_killed_at_any_operation_loses_no_task(mode: str) -> None:
     """Claimed by a dead worker, queued by a dead reaper: the task of a live submitter is still run, once."""
     for operations in count():
-        with Region.create(slots=2) as region:
+        with MemoryRegion.create(slots=2) as region:
             offset, seats = fresh(region, "slab")
             owner, worker, _, survivor = seats
             task = owner.submit(b"work", 0, True)

@@ -25,7 +25,7 @@ from interlock.model.json_value import payload_refusal
 from interlock.model.limits import DETAILS_BYTES_MAX, PAYLOAD_BYTES_MAX, STOP_MS_MAX
 from interlock.runtime.worker.process_heartbeats import HeartbeatListener, heartbeat_sender
 from interlock.runtime.worker.running_attempts import RunningAttempts, attempt_connection
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.pool import TaskPool
 
 PROCESSES_MAX = 8
@@ -49,7 +49,7 @@ class ProcessPool:
         self._beats: HeartbeatListener | None = None
         self._holds: RunningAttempts | None = None
         self._pool: TaskPool | None = None
-        self._region: Region | None = None
+        self._region: MemoryRegion | None = None
         self._beginning: asyncio.Task[TaskPool] | None = None
 
     async def run(self, function: Callable[[Attempt], Any], attempt: Attempt) -> Any:
@@ -100,7 +100,7 @@ class ProcessPool:
     async def _begin(self) -> TaskPool:
         workers = min(PROCESSES_MAX, os.cpu_count() or 1)
         size = PAYLOAD_BYTES_MAX + _ENVELOPE_BYTES
-        region = Region.create(slots=workers + 2, areas_bytes=REGION_BYTES)
+        region = MemoryRegion.create(slots=workers + 2, areas_bytes=REGION_BYTES)
         try:
             pool = TaskPool(
                 region, perform, workers=workers, tasks_max=TASKS_MAX, payload_bytes_max=size, result_bytes_max=size

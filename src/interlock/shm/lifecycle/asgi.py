@@ -21,7 +21,7 @@ from interlock.shm.memory.fallback import FileLock
 from interlock.shm.memory.file import check_name, region_directory
 from interlock.shm.memory.permits import Phase
 from interlock.shm.memory.process_locks import start_time
-from interlock.shm.memory.region import STATE, Region
+from interlock.shm.memory.region import STATE, MemoryRegion
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -133,7 +133,7 @@ class DrainMiddleware:
 
 def drain_workers(name: str, *, timeout: float = 30.0) -> CloseReport:
     """Drain all workers of a name from outside, and wait in this thread. Raises NotFoundError when there are none."""
-    with Region.attach(name) as region, Lifecycle(region) as life:
+    with MemoryRegion.attach(name) as region, Lifecycle(region) as life:
         return life.drain(timeout=timeout).wait()
 
 
@@ -177,11 +177,11 @@ async def _refused(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"this server is shutting down; try again\n"})
 
 
-def _opened(name: str, slots: int) -> Region:
-    region = Region.open(name, slots=slots, areas_bytes=AREAS_BYTES)
+def _opened(name: str, slots: int) -> MemoryRegion:
+    region = MemoryRegion.open(name, slots=slots, areas_bytes=AREAS_BYTES)
     if region.words.load(STATE) >> 32 == Phase.CLOSED:  # an earlier run of the same name
         region.forget()
-        region = Region.open(name, slots=slots, areas_bytes=AREAS_BYTES)
+        region = MemoryRegion.open(name, slots=slots, areas_bytes=AREAS_BYTES)
     return region
 
 

@@ -24,7 +24,7 @@ from interlock.model.step import Step
 from interlock.shm.lifecycle.chart_check import ADMITS, DRAINS, word_diagnostics
 from interlock.shm.lifecycle.drain import DrainWait, checked_timeout
 from interlock.shm.memory.permits import Permit, PlainPermitCounter, refuse
-from interlock.shm.memory.region import LINE, Region
+from interlock.shm.memory.region import LINE, MemoryRegion
 
 LIFECYCLE_YAML = """\
 interlock: 1
@@ -56,8 +56,8 @@ class AtomicChart:
     revision of it.
 
     >>> import interlock
-    >>> from interlock.shm.memory.region import Region
-    >>> with Region.create() as region:
+    >>> from interlock.shm.memory.region import MemoryRegion
+    >>> with MemoryRegion.create() as region:
     ...     life = AtomicChart(interlock.loads(LIFECYCLE_YAML), region)
     ...     started = life.send("lifecycle.started").outcome
     ...     with life.enter():
@@ -67,7 +67,7 @@ class AtomicChart:
     """
 
     def __init__(
-        self, chart: Chart | Bound, region: Region, *, perform: Callable[[Effect], object] | None = None
+        self, chart: Chart | Bound, region: MemoryRegion, *, perform: Callable[[Effect], object] | None = None
     ) -> None:
         self.chart = chart if isinstance(chart, Chart) else chart.chart
         found = word_diagnostics(self.chart)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from interlock.shm.lifecycle.drain import CloseReport, Drain, DrainWait, checked_timeout
 from interlock.shm.memory.permits import Pair, Permit, Phase, refuse
-from interlock.shm.memory.region import LINE, Region
+from interlock.shm.memory.region import LINE, MemoryRegion
 
 
 class Gate:
     """Admits while running, drains, closes once. Every process that opens the same name shares it.
 
-    >>> from interlock.shm.memory.region import Region
-    >>> with Region.create() as region:
+    >>> from interlock.shm.memory.region import MemoryRegion
+    >>> with MemoryRegion.create() as region:
     ...     gate = Gate(region)
     ...     started = gate.start()
     ...     with gate.enter():
@@ -27,7 +27,7 @@ class Gate:
     (True, True, None, 'CLOSED')
     """
 
-    def __init__(self, region: Region, name: str = "main") -> None:
+    def __init__(self, region: MemoryRegion, name: str = "main") -> None:
         self._words = region.words
         self._word = region.area(f"gate.{name}", LINE)
         self._what = f"gate `{name}`"

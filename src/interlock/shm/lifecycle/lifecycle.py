@@ -24,7 +24,7 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.shm.lifecycle.drain import CloseReport, Drain, DrainWait, Participant, checked_timeout, running_loop
 from interlock.shm.memory.permits import FORKED, LEFT, Pair, Permit, Phase, refuse
 from interlock.shm.memory.process_locks import owner_word
-from interlock.shm.memory.region import SLOTS, STATE, Region
+from interlock.shm.memory.region import SLOTS, STATE, MemoryRegion
 
 GENERATION = 8
 OWNER = 16
@@ -43,8 +43,8 @@ class Lifecycle:
     Joins when made: takes a free slot (UnavailableError when there is none). `cleanup` is called by the one process
     that closes; with it, the region closes only in processes that joined with one.
 
-    >>> from interlock.shm.memory.region import Region
-    >>> with Region.create(slots=4) as region, Lifecycle(region, cleanup=lambda: None) as life:
+    >>> from interlock.shm.memory.region import MemoryRegion
+    >>> with MemoryRegion.create(slots=4) as region, Lifecycle(region, cleanup=lambda: None) as life:
     ...     started = life.start()
     ...     with life.enter():
     ...         inside = life.permits
@@ -53,7 +53,7 @@ class Lifecycle:
     (True, 1, True, 0)
     """
 
-    def __init__(self, region: Region, *, cleanup: Callable[[], object] | None = None) -> None:
+    def __init__(self, region: MemoryRegion, *, cleanup: Callable[[], object] | None = None) -> None:
         self._region = region
         self._words = region.words
         self._cleanup = cleanup

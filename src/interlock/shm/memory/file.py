@@ -141,7 +141,7 @@ def open_descriptor(descriptor: int) -> int:
         return os.open(path_of(descriptor), os.O_RDWR | os.O_CLOEXEC)
     except (OSError, OverflowError) as error:
         raise UsageError(
-            f"descriptor {descriptor} is no region: {error}", code="region.descriptor", hint="pass Region.fd on"
+            f"descriptor {descriptor} is no region: {error}", code="region.descriptor", hint="pass MemoryRegion.fd on"
         ) from None
 
 
@@ -210,7 +210,7 @@ def _check_seals(descriptor: int) -> None:
     named = os.fstat(descriptor).st_nlink > 0
     if seals & SEALS != SEALS and not named:
         raise DeniedError(
-            "this file could be cut while it is mapped", code="region.unsealed", hint="pass the fd of a Region"
+            "this file could be cut while it is mapped", code="region.unsealed", hint="pass the fd of a MemoryRegion"
         )
 
 

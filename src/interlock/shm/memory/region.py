@@ -73,10 +73,10 @@ LAYOUT_SECONDS_MAX = 5.0
 """How long adding an area waits for another process that does the same: it needs microseconds, or is stopped."""
 
 
-class Region:
+class MemoryRegion:
     """Memory shared by processes. Made by `create`, `attach`, `open` or `from_fd`; a `with` block closes it.
 
-    >>> with Region.create(slots=4) as region:
+    >>> with MemoryRegion.create(slots=4) as region:
     ...     region.slots, region.word("hits").add(1)
     (4, 0)
     """
@@ -93,7 +93,7 @@ class Region:
     @classmethod
     def create(
         cls, name: str | None = None, *, slots: int = 64, areas_bytes: int = AREAS_BYTES, requires_cleanup: bool = False
-    ) -> Region:
+    ) -> MemoryRegion:
         """A new region: named, to attach to by name; or without a name, for this process, its children and `fd`.
 
         `slots` is how many processes may join at once. With `requires_cleanup` a lifecycle closes only in a process
@@ -116,7 +116,7 @@ class Region:
         )
         if name is None:
             return cls._mapped(create_memfd(header, head), header, mode, name=None, created=True)
-        made: list[Region] = []
+        made: list[MemoryRegion] = []
 
         def fill(descriptor: int) -> None:
             made.append(cls._mapped(descriptor, header, mode, name=name, created=True))
@@ -125,7 +125,7 @@ class Region:
         return made[0]
 
     @classmethod
-    def attach(cls, name: str) -> Region:
+    def attach(cls, name: str) -> MemoryRegion:
         """The region of that name.
 
         Raises NotFoundError when there is none (or only one of an earlier boot), DeniedError when it is not ours
@@ -137,7 +137,7 @@ class Region:
     @classmethod
     def open(
         cls, name: str, *, slots: int = 64, areas_bytes: int = AREAS_BYTES, requires_cleanup: bool = False
-    ) -> Region:
+    ) -> MemoryRegion:
         """The region of that name, made if there is none: for processes that start together."""
         for _ in range(3):  # each round another process made it, and a third removed it at once
             try:
@@ -150,12 +150,12 @@ class Region:
         return cls.attach(name)
 
     @classmethod
-    def from_fd(cls, descriptor: int) -> Region:
+    def from_fd(cls, descriptor: int) -> MemoryRegion:
         """The region behind an inherited or received descriptor, which stays the caller's."""
         return cls._attached(open_descriptor(descriptor), None)
 
     @classmethod
-    def _attached(cls, descriptor: int, name: str | None) -> Region:
+    def _attached(cls, descriptor: int, name: str | None) -> MemoryRegion:
         try:
             mode = chosen_mode()
             header = read_header(descriptor, named=name is not None)
@@ -174,7 +174,9 @@ class Region:
         return cls._mapped(descriptor, header, mode, name=name, created=False)
 
     @classmethod
-    def _mapped(cls, descriptor: int, header: Header, mode: ModeName, *, name: str | None, created: bool) -> Region:
+    def _mapped(
+        cls, descriptor: int, header: Header, mode: ModeName, *, name: str | None, created: bool
+    ) -> MemoryRegion:
         try:
             return cls(descriptor, header, mode, name=name, created=created)
         except BaseException:
@@ -307,17 +309,17 @@ class Region:
         if hasattr(self, "_descriptor"):
             self.close()
 
-    def __reduce__(self) -> tuple[Callable[[str], Region], tuple[str]]:
+    def __reduce__(self) -> tuple[Callable[[str], MemoryRegion], tuple[str]]:
         if self._name is None:
             raise UsageError(
                 "a region without a name cannot be sent to another process by pickling",
                 code="region.unnamed",
-                hint="give it a name, or inherit `fd` and call Region.from_fd",
+                hint="give it a name, or inherit `fd` and call MemoryRegion.from_fd",
             )
-        return Region.attach, (self._name,)
+        return MemoryRegion.attach, (self._name,)
 
     def __repr__(self) -> str:
-        return f"<Region {self._name or 'without a name'} {self.mode} slots={self.slots}>"
+        return f"<MemoryRegion {self._name or 'without a name'} {self.mode} slots={self.slots}>"
 
     @property
     def _directory(self) -> int:

@@ -45,10 +45,10 @@ class Words(Protocol):
 
 
 class AtomicWord:
-    """One 64-bit word that threads and processes share. Made by `Region.word(name)`.
+    """One 64-bit word that threads and processes share. Made by `MemoryRegion.word(name)`.
 
-    >>> from interlock.shm.memory.region import Region
-    >>> with Region.create() as region:
+    >>> from interlock.shm.memory.region import MemoryRegion
+    >>> with MemoryRegion.create() as region:
     ...     tickets = region.word("tickets", initial=10)
     ...     tickets.add(-1), tickets.load(), tickets.swap(9, 100), tickets.load()
     (10, 9, True, 100)

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 
 from interlock.errors import UsageError
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.deque import deque_bytes
 from interlock.shm.queue.ring import LINE
 
@@ -94,11 +94,11 @@ class Shape:
         """The area."""
         return self.cells_at + self.cells * self.cell_bytes
 
-    def prepare(self, region: Region, offset: int) -> None:
+    def prepare(self, region: MemoryRegion, offset: int) -> None:
         """Write the sizes into a fresh area."""
         _SHAPE.pack_into(region.buffer, offset, *self._numbers())
 
-    def check(self, region: Region, offset: int) -> None:
+    def check(self, region: MemoryRegion, offset: int) -> None:
         """Raise UsageError unless the area has these sizes."""
         known = _SHAPE.unpack_from(region.buffer, offset)
         if known != self._numbers():

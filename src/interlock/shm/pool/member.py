@@ -27,7 +27,7 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.shm.memory.process_locks import ByteLocks
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.layout import ASLEEP, TAKEN, Shape
 from interlock.shm.pool.task_table import TaskTable, open_task_table
 from interlock.shm.queue.ring import LINE, QUEUE_BYTES
@@ -59,7 +59,7 @@ _DAMAGED = "a task's bytes are not what a pool writes"
 class PoolMember:
     """One participant of a pool: its lock byte, its hand, its deques and its range of cells."""
 
-    def __init__(self, region: Region, offset: int, shape: Shape, locks: ByteLocks, number: int) -> None:
+    def __init__(self, region: MemoryRegion, offset: int, shape: Shape, locks: ByteLocks, number: int) -> None:
         self.number = number
         self.slab: TaskTable = open_task_table(region, offset, shape, number)
         self._words = region.words
@@ -71,7 +71,7 @@ class PoolMember:
         """The word that says "ring me"."""
 
     @classmethod
-    def take(cls, region: Region, offset: int, shape: Shape, numbers: range) -> PoolMember | None:
+    def take(cls, region: MemoryRegion, offset: int, shape: Shape, numbers: range) -> PoolMember | None:
         """The first of these seats that nobody alive has, reaped; None when all are taken."""
         locks = region.locks()
         lines = offset + shape.seats_at

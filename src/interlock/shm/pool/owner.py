@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from interlock.errors import InterlockError
 from interlock.shm.lifecycle.lifecycle import Lifecycle
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import WAIT_SECONDS_MAX
 from interlock.shm.pool.layout import DONE, POISONED, TERM, Shape
 from interlock.shm.pool.member import PoolMember, decode_error, decode_value, poisoned
@@ -36,7 +36,7 @@ class Running:
     """What a pool has while it runs: its seat, its lifecycle, its bell, and the loop they belong to."""
 
     def __init__(
-        self, tasks: Tasks, region: Region, offset: int, shape: Shape, seat: PoolMember, life: Lifecycle
+        self, tasks: Tasks, region: MemoryRegion, offset: int, shape: Shape, seat: PoolMember, life: Lifecycle
     ) -> None:
         """Begin a new term of the owner's seat."""
         self.seat, self.life, self.bell = seat, life, EventNotifier()

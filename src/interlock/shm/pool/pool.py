@@ -31,7 +31,7 @@ from interlock.ports.threads import in_thread
 from interlock.shm.lifecycle.drain import CloseReport
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Permit, Phase
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import WAIT_SECONDS_MAX
 from interlock.shm.pool.layout import TOO_LARGE, Shape
 from interlock.shm.pool.member import RESULT_BYTES_MIN, PoolMember, encode_value
@@ -64,7 +64,7 @@ class TaskPool:
 
     def __init__(
         self,
-        region: Region,
+        region: MemoryRegion,
         handler: str | Handler,
         *,
         workers: int = 2,

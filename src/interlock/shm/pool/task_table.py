@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.layout import Shape
 from interlock.shm.pool.task_table_plain import PlainTaskTable
 from interlock.shm.queue.ring import Payload
@@ -61,7 +61,7 @@ class TaskTable(Protocol):
         """Wake a sleeping worker; False when nobody sleeps."""
 
 
-def open_task_table(region: Region, offset: int, shape: Shape, seat: int) -> TaskTable:
+def open_task_table(region: MemoryRegion, offset: int, shape: Shape, seat: int) -> TaskTable:
     """The slab of an area as one seat has it, as fast as the region's mode allows."""
     if region.mode == "native":
         from interlock.shm import _core

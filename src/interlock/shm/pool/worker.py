@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from interlock.errors import InternalError, UnavailableError, UsageError
 from interlock.shm.memory.permits import Phase
-from interlock.shm.memory.region import STATE, Region
+from interlock.shm.memory.region import STATE, MemoryRegion
 from interlock.shm.memory.words import WAIT_SECONDS_MAX
 from interlock.shm.pool.layout import AGAIN, ASLEEP, DONE, FAILED, TERM, TOO_LARGE, Shape
 from interlock.shm.pool.member import PoolMember, decode_value, encode_error, encode_value
@@ -121,7 +121,7 @@ class PoolLocation:
 def main(region: Inherited, bell: Inherited, place: PoolLocation, handler: str | Handler) -> None:
     """What a worker's process does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    worker = Worker(Region.from_fd(region.descriptor), EventNotifier(bell.descriptor), place, handler)
+    worker = Worker(MemoryRegion.from_fd(region.descriptor), EventNotifier(bell.descriptor), place, handler)
     for inherited in (region, bell):
         os.close(inherited.descriptor)
     global _current  # noqa: PLW0603  # handlers are plain functions: this is how they find their worker
@@ -132,7 +132,7 @@ def main(region: Inherited, bell: Inherited, place: PoolLocation, handler: str |
 class Worker:
     """A seat and a handler."""
 
-    def __init__(self, region: Region, bell: EventNotifier, place: PoolLocation, handler: str | Handler) -> None:
+    def __init__(self, region: MemoryRegion, bell: EventNotifier, place: PoolLocation, handler: str | Handler) -> None:
         self._handler = resolved_handler(handler) if isinstance(handler, str) else handler
         self._region, self._words, self._bell = region, region.words, bell
         self._place, self._shape = place, place.shape

@@ -19,7 +19,7 @@ from typing import Protocol, Self
 
 from interlock.errors import ConflictError, UnavailableError, UsageError
 from interlock.ports.fork import after_fork
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import WORD_MAX, Words
 from interlock.shm.queue.ring import LINE, QUEUE_BYTES
 
@@ -53,7 +53,7 @@ def deque_bytes(capacity: int) -> int:
     return DEQUE_HEAD + 8 * capacity
 
 
-def open_deque(region: Region, offset: int, capacity: int, hand: int) -> RawDeque:
+def open_deque(region: MemoryRegion, offset: int, capacity: int, hand: int) -> RawDeque:
     """The deque at an offset, as fast as the region's mode allows. `hand` is the word of this taker."""
     if region.mode == "native":
         from interlock.shm import _core
@@ -140,14 +140,14 @@ class Deque:
 
     Every process makes its own `Deque` with the same numbers, then `owner()` or `thief()`.
 
-    >>> from interlock.shm.memory.region import Region
-    >>> with Region.create() as region:
+    >>> from interlock.shm.memory.region import MemoryRegion
+    >>> with MemoryRegion.create() as region:
     ...     owner, thief = Deque(region, "jobs").owner(), Deque(region, "jobs").thief()
     ...     owner.push(1), owner.push(2), owner.pop(), thief.steal(), thief.steal()
     (True, True, 2, 1, None)
     """
 
-    def __init__(self, region: Region, name: str, *, capacity: int = 1024, takers: int = 16) -> None:
+    def __init__(self, region: MemoryRegion, name: str, *, capacity: int = 1024, takers: int = 16) -> None:
         if type(capacity) is not int or not 1 <= capacity <= CAPACITY_MAX or capacity & (capacity - 1):
             raise UsageError(
                 f"capacity={capacity!r} cannot be", code="deque.capacity", hint=f"a power of two up to {CAPACITY_MAX}"
@@ -189,7 +189,7 @@ class Deque:
 class Taker:
     """One place at a deque, with a hand that holds the last id taken until `done` or the next one."""
 
-    def __init__(self, region: Region, offset: int, capacity: int, takers: int) -> None:
+    def __init__(self, region: MemoryRegion, offset: int, capacity: int, takers: int) -> None:
         self._words, self._locks = region.words, region.locks()
         self._offset, self._takers = offset, takers
         self._place = -1

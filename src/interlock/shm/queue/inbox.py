@@ -25,7 +25,7 @@ from typing import Any, Literal, Self
 from interlock.errors import ConflictError, UnavailableError
 from interlock.ports.fork import after_fork
 from interlock.shm.memory.process_locks import ByteLocks
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import WAIT_SECONDS_MAX
 from interlock.shm.queue.inbox_rings import Batch, InboxRings
 from interlock.shm.queue.layout import ASLEEP_AT, InboxShape, checked, claim_area
@@ -55,8 +55,8 @@ class Inbox:
     the most urgent. `doorbell` is how producers wake the consumer: "socket" for a region with a name, "eventfd" for
     one without (children inherit it; others pass `EventNotifier(fd)`), or "waiter".
 
-    >>> from interlock.shm.memory.region import Region
-    >>> with Region.create() as region, Inbox(region, producers=2) as inbox:
+    >>> from interlock.shm.memory.region import MemoryRegion
+    >>> with MemoryRegion.create() as region, Inbox(region, producers=2) as inbox:
     ...     producer = inbox.producer()
     ...     producer.push(b"hello"), inbox.take().messages
     (True, [b'hello'])
@@ -64,7 +64,7 @@ class Inbox:
 
     def __init__(
         self,
-        region: Region,
+        region: MemoryRegion,
         *,
         name: str = "inbox",
         producers: int = 8,
@@ -290,5 +290,5 @@ class _Batches:
         return self._following(self)
 
 
-def _again(region: Region, name: str, producers: int, priorities: int, ring_bytes: int) -> Inbox:
+def _again(region: MemoryRegion, name: str, producers: int, priorities: int, ring_bytes: int) -> Inbox:
     return Inbox(region, name=name, producers=producers, priorities=priorities, ring_bytes=ring_bytes)

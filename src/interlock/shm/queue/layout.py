@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from interlock.errors import UsageError
 from interlock.shm.memory.file import region_path
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.notifier import EventNotifier, Notifier, SocketNotifier, WaiterNotifier
 from interlock.shm.queue.ring import LINE, RING_BYTES_MIN, ring_bytes
 
@@ -60,7 +60,9 @@ class InboxShape:
         return LANES_AT + (producer * self.priorities + priority) * ring_bytes(self.ring_bytes)
 
 
-def claim_area(region: Region, name: str, shape: InboxShape, doorbell: str | EventNotifier) -> tuple[int, Notifier]:
+def claim_area(
+    region: MemoryRegion, name: str, shape: InboxShape, doorbell: str | EventNotifier
+) -> tuple[int, Notifier]:
     """The offset of the inbox in its region, which is made when there is none, and its bell.
 
     Raises UsageError when it has other sizes or another bell, or a bell that cannot be opened from here.
@@ -97,7 +99,7 @@ def claim_area(region: Region, name: str, shape: InboxShape, doorbell: str | Eve
     return offset, bell
 
 
-def _kind_wanted(region: Region, doorbell: str | EventNotifier) -> int | None:
+def _kind_wanted(region: MemoryRegion, doorbell: str | EventNotifier) -> int | None:
     """The kind that was asked for; None: whatever the inbox has."""
     if isinstance(doorbell, EventNotifier):
         return EventNotifier.kind
@@ -111,7 +113,7 @@ def _kind_wanted(region: Region, doorbell: str | EventNotifier) -> int | None:
     raise UsageError(f"`{doorbell}` is no doorbell", code="inbox.bell", hint="auto, eventfd, socket or waiter")
 
 
-def _opened_bell(region: Region, offset: int, kind: int, *, made: bool) -> Notifier | None:
+def _opened_bell(region: MemoryRegion, offset: int, kind: int, *, made: bool) -> Notifier | None:
     """The bell of that kind, unless it is a descriptor that we do not have."""
     if kind == WaiterNotifier.kind:
         return WaiterNotifier(region.words, offset + RINGS_AT)

@@ -20,7 +20,7 @@ from typing import Protocol, Self
 from interlock.errors import CorruptionError, UsageError
 from interlock.ports.fork import after_fork
 from interlock.shm.memory.process_locks import ByteLocks
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import Words
 from interlock.shm.queue.notifier import NO_EVENTFD, Notifier
 
@@ -66,7 +66,7 @@ def payload_bytes_max(ring_bytes: int) -> int:
     return ring_bytes // 2 - MESSAGE_HEAD
 
 
-def open_ring(region: Region, offset: int, ring_bytes: int, asleep: int) -> Ring:
+def open_ring(region: MemoryRegion, offset: int, ring_bytes: int, asleep: int) -> Ring:
     """The lane at an offset, as fast as the region's mode allows. `asleep` is the word of its consumer."""
     if region.mode == "native":
         from interlock.shm import _core

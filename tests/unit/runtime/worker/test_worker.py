@@ -19,6 +19,7 @@ from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.chart_registry import ChartRegistry
 from interlock.runtime.children import child_entity
 from interlock.runtime.worker.worker import Worker
+from interlock.shm import Lifecycle, MemoryRegion
 from interlock.stores.memory import MemoryStore
 from interlock.testing.clock import VirtualClock
 from tests.support.eventually import PATIENCE_SECONDS
@@ -452,7 +453,7 @@ async def test_a_drained_lifecycle_refuses_sends_and_waits_for_work_in_hand() ->
 
     chart = interlock.loads(ORDER)
     chart.handler("payment.charge")(slow)
-    with interlock.Region.create(slots=2) as region, interlock.Lifecycle(region) as life:
+    with MemoryRegion.create(slots=2) as region, Lifecycle(region) as life:
         life.start()
         async with asyncio.timeout(PATIENCE_SECONDS), interlock.open("memory:", charts=[chart], life=life) as runtime:
             await runtime.create("order/1")

@@ -18,7 +18,7 @@ from interlock.errors import NotFoundError, UsageError
 from interlock.shm.lifecycle.asgi import DrainMiddleware, Message, Receive, Scope, Send, drain_workers, server_name
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Phase
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.processes import Child, Line, Work
 from tests.unit.shm.queues import until
@@ -279,7 +279,7 @@ def test_all_workers_drain_together_and_one_cleans_up(child: Start) -> None:
     workers = [child(serving) for _ in range(3)]
     for each in workers:
         assert "inside" == each.heard()
-    watcher = Lifecycle(Region.attach("web"))
+    watcher = Lifecycle(MemoryRegion.attach("web"))
     drain = watcher.drain(timeout=PATIENCE_SECONDS)
     assert [1, 1, 1] == [each.permits for each in watcher.participants() if each.slot != watcher.slot]
     for each in workers:
@@ -303,7 +303,7 @@ def test_a_killed_worker_does_not_hold_the_drain(child: Start) -> None:
     for each in workers:
         assert "inside" == each.heard()
     workers[0].kill(reap=False)
-    drain = Lifecycle(Region.attach("web")).drain(timeout=PATIENCE_SECONDS)
+    drain = Lifecycle(MemoryRegion.attach("web")).drain(timeout=PATIENCE_SECONDS)
     workers[1].tell()  # only now: before the drain its next request would be let in as well
     report = drain.wait()
 
@@ -363,7 +363,7 @@ def test_workers_of_a_real_server_share_one_lifecycle(tmp_path: Path, server: st
 
     try:
         until(lambda: status() == 200, f"an answer of {server}")
-        with Lifecycle(Region.attach("web")) as watcher:
+        with Lifecycle(MemoryRegion.attach("web")) as watcher:
             until(lambda: len(watcher.participants()) == 3, "two workers and us")
         assert drain_workers("web").closed
         assert {503} == {status() for _ in range(10)}

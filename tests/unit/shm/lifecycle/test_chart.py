@@ -12,7 +12,7 @@ import interlock
 from interlock.errors import ConflictError, DefinitionError, RejectedError, UsageError
 from interlock.shm.lifecycle.chart import LIFECYCLE_YAML, AtomicChart
 from interlock.shm.lifecycle.chart_check import word_diagnostics
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.processes import Child, Line, Work
 
@@ -38,7 +38,7 @@ def reasons(text: str) -> list[str]:
     return [each.code for each in word_diagnostics(interlock.loads(HEAD + text).chart)]
 
 
-def test_the_lifecycle_is_such_a_chart(shared: Region) -> None:
+def test_the_lifecycle_is_such_a_chart(shared: MemoryRegion) -> None:
     """What `Gate` does, said as a chart: INIT, RUNNING, DRAINING, CLOSED."""
     life = AtomicChart(interlock.loads(LIFECYCLE_YAML), shared)
     assert life.try_enter() is None
@@ -54,7 +54,7 @@ def test_the_lifecycle_is_such_a_chart(shared: Region) -> None:
     assert "rejected" == life.send("lifecycle.started").outcome
 
 
-def test_a_drain_of_nobody_passes_through(shared: Region) -> None:
+def test_a_drain_of_nobody_passes_through(shared: MemoryRegion) -> None:
     """One swap, two states: there is nobody whose exit could move it on."""
     done: list[str | None] = []
     hall = AtomicChart(interlock.loads(TURNSTILE), shared, perform=lambda effect: done.append(effect.name))
@@ -66,7 +66,7 @@ def test_a_drain_of_nobody_passes_through(shared: Region) -> None:
     assert ["call", "log"] == [effect.type for effect in receipt.effects]
 
 
-def test_the_last_exit_moves_on_and_performs(shared: Region) -> None:
+def test_the_last_exit_moves_on_and_performs(shared: MemoryRegion) -> None:
     """The effects of the transition out of `drains` are those of the process whose exit was the last."""
     done: list[str | None] = []
     hall = AtomicChart(interlock.loads(TURNSTILE), shared, perform=lambda effect: done.append(effect.name))
@@ -83,7 +83,7 @@ def test_the_last_exit_moves_on_and_performs(shared: Region) -> None:
     assert "dark" == hall.state
 
 
-def test_draining_is_not_left_while_permits_are_out(shared: Region) -> None:
+def test_draining_is_not_left_while_permits_are_out(shared: MemoryRegion) -> None:
     """Not even by its own event: closed while somebody is inside is the defect all of this is against."""
     hall = AtomicChart(interlock.loads(TURNSTILE), shared)
     hall.send("coin.paid")
@@ -98,7 +98,7 @@ def test_draining_is_not_left_while_permits_are_out(shared: Region) -> None:
     assert "gate.not_running" == caught.value.code
 
 
-def test_outcomes_are_those_of_the_kernel(shared: Region) -> None:
+def test_outcomes_are_those_of_the_kernel(shared: MemoryRegion) -> None:
     """Applied, ignored and rejected, as anywhere else."""
     hall = AtomicChart(interlock.loads(TURNSTILE), shared)
 
@@ -109,7 +109,7 @@ def test_outcomes_are_those_of_the_kernel(shared: Region) -> None:
     assert "rejected" == hall.send("coin.paid").outcome
 
 
-def test_expected_is_the_compare_of_the_swap(shared: Region) -> None:
+def test_expected_is_the_compare_of_the_swap(shared: MemoryRegion) -> None:
     """Whoever expects another state learns it, and nothing moves."""
     hall = AtomicChart(interlock.loads(TURNSTILE), shared)
     with pytest.raises(ConflictError) as caught:
@@ -122,7 +122,7 @@ def test_expected_is_the_compare_of_the_swap(shared: Region) -> None:
     assert "applied" == hall.send("coin.paid", expected="shut").outcome
 
 
-def test_one_process_wins_each_transition(child: Start, shared: Region) -> None:
+def test_one_process_wins_each_transition(child: Start, shared: MemoryRegion) -> None:
     """Effects are performed once, by the winner of the swap."""
     performed = shared.word("performed")
     chart = interlock.loads(TURNSTILE)
@@ -142,7 +142,7 @@ def test_one_process_wins_each_transition(child: Start, shared: Region) -> None:
     assert "open" == AtomicChart(chart, shared).state
 
 
-def test_another_revision_is_refused(shared: Region) -> None:
+def test_another_revision_is_refused(shared: MemoryRegion) -> None:
     """The same number would mean another state."""
     AtomicChart(interlock.loads(TURNSTILE), shared)
     with pytest.raises(UsageError) as caught:
@@ -151,7 +151,7 @@ def test_another_revision_is_refused(shared: Region) -> None:
     assert "chart.revision" == caught.value.code
 
 
-def test_waiters_hear_of_the_end(shared: Region) -> None:
+def test_waiters_hear_of_the_end(shared: MemoryRegion) -> None:
     """In a thread and in an event loop."""
     life = AtomicChart(interlock.loads(LIFECYCLE_YAML), shared)
     assert not life.wait_ended(timeout=0.01)
@@ -166,7 +166,7 @@ def test_waiters_hear_of_the_end(shared: Region) -> None:
     asyncio.run(wait())
 
 
-async def test_a_permit_of_a_chart_is_given_back_in_a_coroutine(shared: Region) -> None:
+async def test_a_permit_of_a_chart_is_given_back_in_a_coroutine(shared: MemoryRegion) -> None:
     """`async with`, as for gates."""
     life = AtomicChart(interlock.loads(LIFECYCLE_YAML), shared)
     life.send("lifecycle.started")
@@ -227,7 +227,7 @@ def test_what_is_said_for_the_whole_chart_must_fit(root: str, expected: str) -> 
     assert [expected] == reasons(f"{root}\nstates: {{a: {{on: {{go: c}}}}, b: {{on: {{go: c}}}}, c: {{type: final}}}}")
 
 
-def test_all_reasons_are_told_at_once_with_their_places(shared: Region) -> None:
+def test_all_reasons_are_told_at_once_with_their_places(shared: MemoryRegion) -> None:
     """An author mends the chart in one go."""
     text = """\
 initial: draft
@@ -247,7 +247,7 @@ states:
     assert str(told["word.backward"]).startswith("order.yaml:9:")
 
 
-def test_an_emptied_event_that_needs_a_payload_is_refused(shared: Region) -> None:
+def test_an_emptied_event_that_needs_a_payload_is_refused(shared: MemoryRegion) -> None:
     """The last exit has none to give."""
     others = ("drain.requested", "lifecycle.started", "lifecycle.aborted")
     declared = "{work.emptied: {payload: {n: integer}}, " + ", ".join(f"{name}: {{}}" for name in others) + "}"
@@ -271,7 +271,7 @@ def test_a_parallel_chart_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["done", "error.x", "_x"])
-def test_a_reserved_name_is_refused(shared: Region, name: str) -> None:
+def test_a_reserved_name_is_refused(shared: MemoryRegion, name: str) -> None:
     """As everywhere, with the same code."""
     hall = AtomicChart(interlock.loads(TURNSTILE), shared)
     with pytest.raises(UsageError) as caught:
@@ -286,7 +286,7 @@ def test_a_word_takes_events_as_an_entity_does(events: list[str]) -> None:
     """Without permits, the word is the kernel's own entity, except that an empty hall needs no `hall.emptied`."""
     chart = interlock.loads(TURNSTILE)
     snapshot = chart.start(entity="e").snapshot
-    with Region.create(slots=1) as region:
+    with MemoryRegion.create(slots=1) as region:
         hall = AtomicChart(chart, region)
         for event in events:
             step = chart.step(snapshot, event)

@@ -10,7 +10,7 @@ from interlock.errors import RejectedError, UnavailableError, UsageError
 from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import COUNT_MAX, Phase
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.processes import Child, Line, Work
 
@@ -18,7 +18,7 @@ Start = Callable[[Work], Child]
 
 
 @pytest.fixture(params=[Gate, Lifecycle])
-def life(request: pytest.FixtureRequest, shared: Region) -> Gate | Lifecycle:
+def life(request: pytest.FixtureRequest, shared: MemoryRegion) -> Gate | Lifecycle:
     """A gate and a lifecycle, in each mode."""
     made: Gate | Lifecycle = request.param(shared)
     return made
@@ -127,7 +127,7 @@ def test_a_permit_is_good_for_one_exit(life: Gate | Lifecycle) -> None:
     assert life.exit(other)
 
 
-def test_a_permit_leaves_through_its_own_door(shared: Region, life: Gate | Lifecycle) -> None:
+def test_a_permit_leaves_through_its_own_door(shared: MemoryRegion, life: Gate | Lifecycle) -> None:
     """A permit of another life, or something that is none, changes nothing."""
     other = Gate(shared, "other")
     other.start()
@@ -183,7 +183,7 @@ def test_the_bare_pair_counts_without_permits(life: Gate | Lifecycle) -> None:
     assert 0 == life.permits
 
 
-def test_a_permit_tells_who_entered(shared: Region, life: Gate | Lifecycle) -> None:
+def test_a_permit_tells_who_entered(shared: MemoryRegion, life: Gate | Lifecycle) -> None:
     """Epoch, slot, generation and process."""
     life.start()
     with life.enter() as permit:
@@ -195,7 +195,7 @@ def test_a_permit_tells_who_entered(shared: Region, life: Gate | Lifecycle) -> N
     assert "used" in repr(permit)
 
 
-def test_a_full_count_refuses(shared: Region, life: Gate | Lifecycle) -> None:
+def test_a_full_count_refuses(shared: MemoryRegion, life: Gate | Lifecycle) -> None:
     """The count never runs into the phase."""
     life.start()
     count = shared.slot_line(0) if isinstance(life, Lifecycle) else shared.area("gate.main", 64)
@@ -348,7 +348,7 @@ def test_a_forked_child_cannot_give_back_its_parents_permit(child: Start, life: 
 
 def test_a_gate_is_shared_by_name_and_inherited_by_fork(child: Start, mode: str) -> None:
     """Every process that has the region counts in the same word."""
-    with Region.create("checkout") as region:
+    with MemoryRegion.create("checkout") as region:
         gate = Gate(region)
         gate.start()
 
@@ -358,7 +358,7 @@ def test_a_gate_is_shared_by_name_and_inherited_by_fork(child: Start, mode: str)
                 line.recv()
 
         def attaches(line: Line) -> None:
-            with Gate(Region.attach("checkout")).enter():
+            with Gate(MemoryRegion.attach("checkout")).enter():
                 line.send(gate.permits)
                 line.recv()
 
@@ -376,7 +376,7 @@ def test_a_gate_is_shared_by_name_and_inherited_by_fork(child: Start, mode: str)
 
 def test_processes_close_a_life_exactly_once(child: Start, mode: str) -> None:
     """Three processes leave at the same moment; one exit says that it closed, and nobody was inside by then."""
-    with Region.create("checkout") as region:
+    with MemoryRegion.create("checkout") as region:
         inside = region.word("inside")
         for number in range(5):
             gate = Gate(region, str(number))

@@ -13,7 +13,7 @@ from interlock.errors import UnavailableError, UsageError
 from interlock.shm.lifecycle.drain import Participant, _Deaths
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Phase, PlainPermitCounter
-from interlock.shm.memory.region import STATE, Region
+from interlock.shm.memory.region import STATE, MemoryRegion
 from interlock.shm.memory.words import Words
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.processes import Child, Line, Work
@@ -22,7 +22,7 @@ from tests.unit.shm.queues import until
 Start = Callable[[Work], Child]
 
 
-def inside(region: Region) -> Work:
+def inside(region: MemoryRegion) -> Work:
     """A child that joins, enters, says so, and leaves when it is told to."""
 
     def work(line: Line) -> None:
@@ -45,7 +45,7 @@ def asleep_on_a_shared_futex() -> bool:
 
 
 @pytest.mark.parametrize("reap", [True, False])
-def test_a_process_killed_inside_does_not_hold_the_drain(child: Start, shared: Region, reap: bool) -> None:
+def test_a_process_killed_inside_does_not_hold_the_drain(child: Start, shared: MemoryRegion, reap: bool) -> None:
     """Its count is void, reaped or not, and the report names it."""
     life = Lifecycle(shared)
     life.start()
@@ -61,7 +61,7 @@ def test_a_process_killed_inside_does_not_hold_the_drain(child: Start, shared: R
     assert (life.slot, os.getpid()) == (report.closed_by.slot, report.closed_by.pid)
 
 
-def test_a_death_during_the_drain_is_noticed(child: Start, shared: Region) -> None:
+def test_a_death_during_the_drain_is_noticed(child: Start, shared: MemoryRegion) -> None:
     """The waiter is the reaper: nobody else is there to notice."""
     life = Lifecycle(shared)
     life.start()
@@ -74,7 +74,7 @@ def test_a_death_during_the_drain_is_noticed(child: Start, shared: Region) -> No
     assert drain.wait().closed
 
 
-async def test_an_event_loop_hears_of_a_death_by_its_pidfd(child: Start, shared: Region) -> None:
+async def test_an_event_loop_hears_of_a_death_by_its_pidfd(child: Start, shared: MemoryRegion) -> None:
     """Nobody has to ask: the end of a known owner is an event of the loop."""
     ended = asyncio.Event()
     Lifecycle(shared).start()
@@ -92,7 +92,7 @@ async def test_an_event_loop_hears_of_a_death_by_its_pidfd(child: Start, shared:
         deaths.close()
 
 
-async def test_a_drain_in_an_event_loop_outlives_a_death(child: Start, shared: Region) -> None:
+async def test_a_drain_in_an_event_loop_outlives_a_death(child: Start, shared: MemoryRegion) -> None:
     """The thread of the wait is asleep when it happens; its next look finds it."""
     life = Lifecycle(shared)
     life.start()
@@ -106,7 +106,7 @@ async def test_a_drain_in_an_event_loop_outlives_a_death(child: Start, shared: R
     assert (await waiting).closed
 
 
-def test_a_stopped_process_is_alive_and_the_report_names_it(child: Start, shared: Region) -> None:
+def test_a_stopped_process_is_alive_and_the_report_names_it(child: Start, shared: MemoryRegion) -> None:
     """A drain is bounded by its own time, never by a guess about the other."""
     life = Lifecycle(shared)
     life.start()
@@ -124,7 +124,7 @@ def test_a_stopped_process_is_alive_and_the_report_names_it(child: Start, shared
     assert life.wait_closed(timeout=PATIENCE_SECONDS)
 
 
-def test_whoever_takes_the_slot_of_a_dead_process_begins_at_zero(child: Start, shared: Region) -> None:
+def test_whoever_takes_the_slot_of_a_dead_process_begins_at_zero(child: Start, shared: MemoryRegion) -> None:
     """With a new generation; the count that the dead one left is not its own."""
     life = Lifecycle(shared)
     life.start()
@@ -138,7 +138,7 @@ def test_whoever_takes_the_slot_of_a_dead_process_begins_at_zero(child: Start, s
     assert Phase.CLOSED is life.phase
 
 
-def test_a_newcomer_on_a_dead_slot_scans_for_those_who_took_it_for_alive(child: Start, shared: Region) -> None:
+def test_a_newcomer_on_a_dead_slot_scans_for_those_who_took_it_for_alive(child: Start, shared: MemoryRegion) -> None:
     """A scan that saw its slot counted and held stopped there; the newcomer's is then the last."""
     life = Lifecycle(shared)
     life.start()
@@ -152,7 +152,7 @@ def test_a_newcomer_on_a_dead_slot_scans_for_those_who_took_it_for_alive(child: 
     assert Phase.CLOSED is newcomer.phase
 
 
-def test_every_slot_is_taken_once(shared: Region) -> None:
+def test_every_slot_is_taken_once(shared: MemoryRegion) -> None:
     """The fifth of four is told; a slot that was left is free again."""
     lives = [Lifecycle(shared) for _ in range(4)]
     with pytest.raises(UnavailableError) as caught:
@@ -164,7 +164,7 @@ def test_every_slot_is_taken_once(shared: Region) -> None:
     assert (2, 2) == ((again := Lifecycle(shared)).slot, again.generation)
 
 
-def test_who_is_inside_cannot_leave(shared: Region) -> None:
+def test_who_is_inside_cannot_leave(shared: MemoryRegion) -> None:
     """It would be taken for dead, and the region closed around it."""
     with Lifecycle(shared) as life:
         life.start()
@@ -182,9 +182,9 @@ def test_who_is_inside_cannot_leave(shared: Region) -> None:
         assert "lifecycle.left" == left.value.code
 
 
-def test_closing_the_region_keeps_those_inside_safe(shared: Region) -> None:
+def test_closing_the_region_keeps_those_inside_safe(shared: MemoryRegion) -> None:
     """The slot is held by the lifecycle, not by the region object."""
-    region = Region.from_fd(shared.fd)
+    region = MemoryRegion.from_fd(shared.fd)
     life = Lifecycle(region)
     life.start()
     permit = life.enter()
@@ -196,7 +196,7 @@ def test_closing_the_region_keeps_those_inside_safe(shared: Region) -> None:
     assert life.exit(permit)
 
 
-def test_a_forked_child_has_no_place_of_its_own(child: Start, shared: Region) -> None:
+def test_a_forked_child_has_no_place_of_its_own(child: Start, shared: MemoryRegion) -> None:
     """Every call of the inherited object raises; a new one joins."""
     life = Lifecycle(shared)
     life.start()
@@ -223,7 +223,7 @@ def test_a_forked_child_has_no_place_of_its_own(child: Start, shared: Region) ->
     assert life.enter().slot == 0
 
 
-def test_a_forked_child_does_not_keep_a_dead_parent_inside(child: Start, shared: Region) -> None:
+def test_a_forked_child_does_not_keep_a_dead_parent_inside(child: Start, shared: MemoryRegion) -> None:
     """It inherits mapping and descriptors; the parent's permit dies with the parent."""
 
     def work(line: Line) -> None:
@@ -246,7 +246,7 @@ def test_a_forked_child_does_not_keep_a_dead_parent_inside(child: Start, shared:
         os.kill(grandchild, 9)
 
 
-def test_exec_inside_a_permit_is_death(child: Start, shared: Region) -> None:
+def test_exec_inside_a_permit_is_death(child: Start, shared: MemoryRegion) -> None:
     """The program that follows knows nothing of the permit."""
 
     def work(line: Line) -> None:
@@ -265,7 +265,7 @@ def test_exec_inside_a_permit_is_death(child: Start, shared: Region) -> None:
     os.kill(started.pid, 0)
 
 
-def test_participants_are_those_alive(child: Start, shared: Region) -> None:
+def test_participants_are_those_alive(child: Start, shared: MemoryRegion) -> None:
     """With their permits; the dead are not among them."""
     life = Lifecycle(shared)
     life.start()
@@ -278,7 +278,7 @@ def test_participants_are_those_alive(child: Start, shared: Region) -> None:
     assert (me,) == life.participants()
 
 
-def test_a_permit_outlives_the_names_of_its_lifecycle(shared: Region) -> None:
+def test_a_permit_outlives_the_names_of_its_lifecycle(shared: MemoryRegion) -> None:
     """Whoever holds only the permit still holds the slot."""
     other = Lifecycle(shared)
     other.start()
@@ -291,7 +291,7 @@ def test_a_permit_outlives_the_names_of_its_lifecycle(shared: Region) -> None:
     assert Phase.CLOSED is other.phase
 
 
-def test_the_state_word_is_laid_out_as_documented(shared: Region) -> None:
+def test_the_state_word_is_laid_out_as_documented(shared: MemoryRegion) -> None:
     """Phase in the high half; the closer, slot and generation, in the low one."""
     Lifecycle(shared).leave()
     first = Lifecycle(shared)
@@ -305,7 +305,7 @@ def test_the_state_word_is_laid_out_as_documented(shared: Region) -> None:
     assert "CLOSED slot=1 generation=1" in repr(second)
 
 
-def test_a_killed_drainer_leaves_nobody_waiting(child: Start, shared: Region) -> None:
+def test_a_killed_drainer_leaves_nobody_waiting(child: Start, shared: MemoryRegion) -> None:
     """It moved the phase and died before it could scan or wake."""
 
     def work(line: Line) -> None:
@@ -344,7 +344,7 @@ class Hooked:
         return before
 
 
-def test_an_enter_that_is_refused_in_passing_closes_what_it_hid(shared: Region) -> None:
+def test_an_enter_that_is_refused_in_passing_closes_what_it_hid(shared: MemoryRegion) -> None:
     """Its passing count hid zero from the drainer's scan, so it is the one that scans."""
     life, other = Lifecycle(shared), Lifecycle(shared)
     life.start()
@@ -373,12 +373,12 @@ def test_an_enter_that_is_refused_in_passing_closes_what_it_hid(shared: Region) 
 def test_a_storm_of_kills_closes_every_time(child: Start, mode: str) -> None:
     """Processes enter and leave as fast as they can and are killed anywhere; the drain always ends, once."""
     for _ in range(3):
-        with Region.create(slots=8) as region:
+        with MemoryRegion.create(slots=8) as region:
             runs = region.word("runs")
             life = Lifecycle(region, cleanup=partial(runs.add, 1))
             life.start()
 
-            def work(line: Line, region: Region = region) -> None:
+            def work(line: Line, region: MemoryRegion = region) -> None:
                 there = Lifecycle(region)
                 line.send("ready")
                 while (permit := there.try_enter()) is not None:
@@ -398,7 +398,7 @@ def test_a_storm_of_kills_closes_every_time(child: Start, mode: str) -> None:
             assert [0, 0] == [each.ended() for each in started[2:]]
 
 
-def test_a_waiter_that_comes_after_the_death_does_not_wait(child: Start, shared: Region) -> None:
+def test_a_waiter_that_comes_after_the_death_does_not_wait(child: Start, shared: MemoryRegion) -> None:
     """It looks before it sleeps, even when it has no time to sleep."""
     life = Lifecycle(shared)
     life.start()

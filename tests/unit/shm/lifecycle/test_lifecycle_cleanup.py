@@ -9,7 +9,7 @@ import pytest
 from interlock.errors import UnavailableError, UsageError
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Phase
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import AtomicWord, Words
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.processes import Child, Line, Work
@@ -17,7 +17,7 @@ from tests.unit.shm.processes import Child, Line, Work
 Start = Callable[[Work], Child]
 
 
-def test_the_cleanup_runs_in_one_process_of_many(child: Start, shared: Region) -> None:
+def test_the_cleanup_runs_in_one_process_of_many(child: Start, shared: MemoryRegion) -> None:
     """Exactly once when nobody is killed, in the process that the report names."""
     runs = shared.word("runs")
 
@@ -47,7 +47,7 @@ def test_the_cleanup_runs_in_one_process_of_many(child: Start, shared: Region) -
     assert [0, 0, 0] == [each.ended() for each in started]
 
 
-def test_a_closer_killed_in_its_cleanup_is_replaced(child: Start, shared: Region) -> None:
+def test_a_closer_killed_in_its_cleanup_is_replaced(child: Start, shared: MemoryRegion) -> None:
     """The cleanup runs again, from its beginning, in a process that lives; never in two at a time."""
     runs = shared.word("runs")
 
@@ -73,7 +73,7 @@ def test_a_closer_killed_in_its_cleanup_is_replaced(child: Start, shared: Region
     assert 11 == runs.load()
 
 
-def test_a_newcomer_in_the_slot_of_a_dead_closer_is_not_taken_for_it(child: Start, shared: Region) -> None:
+def test_a_newcomer_in_the_slot_of_a_dead_closer_is_not_taken_for_it(child: Start, shared: MemoryRegion) -> None:
     """The closer is named by slot and generation; otherwise the region would be CLOSING for ever."""
 
     def work(line: Line) -> None:
@@ -97,7 +97,7 @@ def test_a_newcomer_in_the_slot_of_a_dead_closer_is_not_taken_for_it(child: Star
     assert Phase.CLOSED is newcomer.phase
 
 
-def test_a_live_closer_is_left_alone(child: Start, shared: Region) -> None:
+def test_a_live_closer_is_left_alone(child: Start, shared: MemoryRegion) -> None:
     """However long its cleanup takes; waiters report, and newcomers wait."""
 
     def work(line: Line) -> None:
@@ -121,7 +121,7 @@ def test_a_live_closer_is_left_alone(child: Start, shared: Region) -> None:
     assert [] == runs
 
 
-def test_without_anybody_who_can_clean_up_nothing_closes(shared: Region) -> None:
+def test_without_anybody_who_can_clean_up_nothing_closes(shared: MemoryRegion) -> None:
     """The region stays draining, the report says why, and a process with a cleanup closes it by joining."""
     shared.require_cleanup()
     life = Lifecycle(shared)
@@ -135,7 +135,7 @@ def test_without_anybody_who_can_clean_up_nothing_closes(shared: Region) -> None
     assert Phase.CLOSED is cleaner.phase
 
 
-def test_joining_with_a_cleanup_makes_it_required(shared: Region) -> None:
+def test_joining_with_a_cleanup_makes_it_required(shared: MemoryRegion) -> None:
     """Whoever brings one counts on it; the exit of another process leaves the closing to it."""
     runs: list[int] = []
     cleaner = Lifecycle(shared, cleanup=lambda: runs.append(1))
@@ -167,7 +167,7 @@ class Wakes:
         self._words.wake(half)
 
 
-def test_a_waiter_that_cannot_close_wakes_nobody(shared: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiter_that_cannot_close_wakes_nobody(shared: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two waiters without a cleanup would wake each other for ever; whoever drains or leaves wakes those with one."""
     shared.require_cleanup()
     life = Lifecycle(shared)
@@ -182,7 +182,7 @@ def test_a_waiter_that_cannot_close_wakes_nobody(shared: Region, monkeypatch: py
     assert 1 == wakes.count
 
 
-def test_a_dead_closer_is_not_replaced_by_one_without_a_cleanup(child: Start, shared: Region) -> None:
+def test_a_dead_closer_is_not_replaced_by_one_without_a_cleanup(child: Start, shared: MemoryRegion) -> None:
     """What the closer left undone would stay undone; the report says what is missing."""
 
     def work(line: Line) -> None:
@@ -206,7 +206,7 @@ def test_a_dead_closer_is_not_replaced_by_one_without_a_cleanup(child: Start, sh
     assert [1] == runs
 
 
-def test_an_exception_of_the_cleanup_is_kept_for_the_report(shared: Region) -> None:
+def test_an_exception_of_the_cleanup_is_kept_for_the_report(shared: MemoryRegion) -> None:
     """The region closes all the same: CLOSING must not last for ever."""
 
     def failing() -> None:
@@ -220,7 +220,7 @@ def test_an_exception_of_the_cleanup_is_kept_for_the_report(shared: Region) -> N
     assert isinstance(report.cleanup_error, ConnectionError)
 
 
-def test_an_interrupted_cleanup_closes_and_goes_on(shared: Region) -> None:
+def test_an_interrupted_cleanup_closes_and_goes_on(shared: MemoryRegion) -> None:
     """Ctrl-C in a cleanup reaches the caller; the others do not wait for ever."""
 
     def interrupted() -> None:
@@ -234,7 +234,7 @@ def test_an_interrupted_cleanup_closes_and_goes_on(shared: Region) -> None:
     assert Phase.CLOSED is life.phase
 
 
-async def test_in_an_event_loop_the_cleanup_runs_beside_it(shared: Region) -> None:
+async def test_in_an_event_loop_the_cleanup_runs_beside_it(shared: MemoryRegion) -> None:
     """The loop goes on while the cleanup takes its time, whoever begins it: a drain or an exit."""
     release = threading.Event()
     where: list[int] = []
@@ -256,7 +256,7 @@ async def test_in_an_event_loop_the_cleanup_runs_beside_it(shared: Region) -> No
     assert [threading.get_ident()] != where
 
 
-async def test_the_last_exit_in_a_coroutine_waits_for_its_cleanup(shared: Region) -> None:
+async def test_the_last_exit_in_a_coroutine_waits_for_its_cleanup(shared: MemoryRegion) -> None:
     """`async with` ends when the cleanup has, and the loop was free meanwhile."""
     where: list[int] = []
     life = Lifecycle(shared, cleanup=lambda: where.append(threading.get_ident()))
@@ -269,7 +269,7 @@ async def test_the_last_exit_in_a_coroutine_waits_for_its_cleanup(shared: Region
     assert threading.get_ident() not in where
 
 
-def test_an_exit_while_the_loop_is_being_closed_cleans_up_itself(shared: Region) -> None:
+def test_an_exit_while_the_loop_is_being_closed_cleans_up_itself(shared: MemoryRegion) -> None:
     """The loop takes no more work by then; the cleanup is not lost with it."""
     runs: list[int] = []
     life = Lifecycle(shared, cleanup=lambda: runs.append(1))
@@ -288,7 +288,7 @@ def test_an_exit_while_the_loop_is_being_closed_cleans_up_itself(shared: Region)
 
 
 async def test_what_goes_wrong_in_a_scan_beside_the_loop_is_raised(
-    shared: Region, monkeypatch: pytest.MonkeyPatch
+    shared: MemoryRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`async with` tells it to whoever left last."""
     life = Lifecycle(shared, cleanup=lambda: None)
@@ -308,7 +308,7 @@ async def test_what_goes_wrong_in_a_scan_beside_the_loop_is_raised(
             pass
 
 
-def test_nobody_leaves_during_his_own_cleanup(shared: Region) -> None:
+def test_nobody_leaves_during_his_own_cleanup(shared: MemoryRegion) -> None:
     """Another process would take over, and run a second cleanup beside the first."""
     codes: list[str] = []
 
@@ -327,13 +327,13 @@ def test_nobody_leaves_during_his_own_cleanup(shared: Region) -> None:
 def test_nobody_is_inside_when_the_cleanup_runs(child: Start, mode: str) -> None:
     """Processes enter and leave as fast as they can; each says so in a word, and the cleanup reads it."""
     for _ in range(4):
-        with Region.create(slots=8) as region:
+        with MemoryRegion.create(slots=8) as region:
             inside_now = region.word("inside")
             seen: list[int] = []
             life = Lifecycle(region, cleanup=lambda word=inside_now, seen=seen: seen.append(word.load()))  # type: ignore[misc]  # bound now
             life.start()
 
-            def work(line: Line, region: Region = region, word: AtomicWord = inside_now) -> None:
+            def work(line: Line, region: MemoryRegion = region, word: AtomicWord = inside_now) -> None:
                 there = Lifecycle(region)
                 line.send("ready")
                 while (permit := there.try_enter()) is not None:

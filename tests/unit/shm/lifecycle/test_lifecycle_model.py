@@ -22,7 +22,7 @@ from interlock.errors import RejectedError, UsageError
 from interlock.shm.lifecycle.gate import Gate
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Permit, Phase
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from tests.unit.shm.queues import working_modes
 
 Held = tuple[Gate | Lifecycle, Permit]
@@ -41,7 +41,7 @@ class LifeMachine(RuleBasedStateMachine):
         """Two participants join."""
         self.before = os.environ.get("INTERLOCK_SHM")
         os.environ["INTERLOCK_SHM"] = self.mode
-        self.region = Region.create(slots=3, areas_bytes=4096)
+        self.region = MemoryRegion.create(slots=3, areas_bytes=4096)
         self.lives = [self.kind(self.region), self.kind(self.region)]
         self.phase = Phase.INIT
         self.inside = 0

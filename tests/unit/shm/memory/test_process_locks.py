@@ -10,7 +10,7 @@ import pytest
 
 from interlock.errors import UnavailableError, UsageError
 from interlock.shm.memory.process_locks import ByteLocks, open_pidfd, owner_word, start_time
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from tests.unit.shm.processes import Child, Line, Work
 from tests.unit.shm.queues import until
 
@@ -19,7 +19,7 @@ Start = Callable[[Work], Child]
 
 def test_a_byte_has_one_holder() -> None:
     """Two descriptions of one process exclude each other, as two processes do."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
         one, two = region.locks(), region.locks()
 
         assert one.claim(3)
@@ -34,7 +34,7 @@ def test_a_byte_has_one_holder() -> None:
 
 def test_nobody_asks_about_his_own_byte() -> None:
     """Its own description would answer `free`."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
         locks = region.locks()
         assert locks.claim(0)
         with pytest.raises(AssertionError):
@@ -43,7 +43,7 @@ def test_nobody_asks_about_his_own_byte() -> None:
 
 def test_asking_does_not_look_like_holding() -> None:
     """A probe that locks would be taken for an owner by the next who asks."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
         one, two, three = region.locks(), region.locks(), region.locks()
         for _ in range(3):
             assert not one.held(0)
@@ -55,7 +55,7 @@ def test_asking_does_not_look_like_holding() -> None:
 @pytest.mark.parametrize("reap", [True, False])
 def test_a_killed_process_holds_nothing(child: Start, reap: bool) -> None:
     """Also while it is a zombie that nobody has waited for."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
 
         def work(line: Line) -> None:
             locks = region.locks()
@@ -73,7 +73,7 @@ def test_a_killed_process_holds_nothing(child: Start, reap: bool) -> None:
 
 def test_a_stopped_process_is_alive(child: Start) -> None:
     """Time proves nothing: it may go on at any moment."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
 
         def holding(line: Line) -> None:
             keep = region.locks()
@@ -93,7 +93,7 @@ def test_a_stopped_process_is_alive(child: Start) -> None:
 
 def test_a_forked_child_does_not_keep_its_parent_alive(child: Start) -> None:
     """It inherits the descriptor, and closes it at once."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
 
         def work(line: Line) -> None:
             locks = region.locks()
@@ -117,7 +117,7 @@ def test_a_forked_child_does_not_keep_its_parent_alive(child: Start) -> None:
 
 def test_inherited_locks_are_of_no_use(child: Start) -> None:
     """A child that could lock through its parent's description would exclude nobody."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
         locks = region.locks()
         assert locks.claim(0)
 
@@ -137,7 +137,7 @@ def test_inherited_locks_are_of_no_use(child: Start) -> None:
 
 def test_a_program_that_is_executed_holds_nothing(child: Start) -> None:
     """The descriptor is closed on exec: from then on the process is somebody else."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
 
         def work(line: Line) -> None:
             keep = region.locks()
@@ -160,7 +160,7 @@ CLONE_NEWPID = 0x20000000
 @pytest.mark.skipif(os.geteuid() != 0, reason="NEEDS ROOT: only root makes a pid namespace")
 def test_a_process_in_another_pid_namespace_is_seen(child: Start) -> None:
     """Its pid means nothing here; its lock does."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
 
         def work(line: Line) -> None:
             if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWPID) != 0:
@@ -194,7 +194,7 @@ def test_a_process_in_another_pid_namespace_is_seen(child: Start) -> None:
 def test_a_system_without_such_locks_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """No guess about who is alive is better than a wrong one."""
     monkeypatch.delattr(fcntl, "F_OFD_SETLK")
-    with Region.create() as region, pytest.raises(UnavailableError) as caught:
+    with MemoryRegion.create() as region, pytest.raises(UnavailableError) as caught:
         ByteLocks(f"/proc/self/fd/{region.fd}")
 
     assert "shm.no_ofd_locks" == caught.value.code
@@ -222,7 +222,7 @@ def test_a_pidfd_tells_the_end_of_the_process_that_was_meant(child: Start) -> No
 
 def test_a_byte_that_a_reaper_has_for_a_moment_is_got_soon() -> None:
     """And one that stays taken is not."""
-    with Region.create(slots=2) as region:
+    with MemoryRegion.create(slots=2) as region:
         reaper, newcomer = region.locks(), region.locks()
         assert reaper.claim(5)
         timer = threading.Timer(0.02, reaper.release, (5,))

@@ -24,7 +24,7 @@ from interlock.errors import (
 from interlock.shm.memory import region as region_module
 from interlock.shm.memory.file import HEADER, boot_id
 from interlock.shm.memory.modes import MODES
-from interlock.shm.memory.region import AREAS_MAX, SLOTS_MAX, Region
+from interlock.shm.memory.region import AREAS_MAX, SLOTS_MAX, MemoryRegion
 from tests.support.descriptors import opened
 from tests.unit.shm.processes import Child, Line, Work
 from tests.unit.shm.queues import working_modes
@@ -41,7 +41,7 @@ def patched(path: Path, offset: int, data: bytes) -> None:
 
 def test_the_header_is_laid_out_as_documented(runtime_directory: Path, mode: str) -> None:
     """The layout is a format: another process, and another version, reads these very bytes."""
-    with Region.create("checkout", slots=7, areas_bytes=1000, requires_cleanup=True) as region:
+    with MemoryRegion.create("checkout", slots=7, areas_bytes=1000, requires_cleanup=True) as region:
         raw = (runtime_directory / "checkout").read_bytes()
         magic, number, order, slots, flags, epoch, size, boot = struct.unpack_from("<8sBBHIQQ16s", raw)
 
@@ -54,7 +54,7 @@ def test_the_header_is_laid_out_as_documented(runtime_directory: Path, mode: str
 
 def test_whoever_attaches_by_name_shares_the_words(mode: str) -> None:
     """Two mappings, one memory."""
-    with Region.create("checkout") as made, Region.attach("checkout") as attached:
+    with MemoryRegion.create("checkout") as made, MemoryRegion.attach("checkout") as attached:
         made.word("hits").store(41)
         attached.word("hits").add(1)
 
@@ -62,22 +62,22 @@ def test_whoever_attaches_by_name_shares_the_words(mode: str) -> None:
         assert (made.epoch, made.slots, "checkout") == (attached.epoch, attached.slots, attached.name)
 
 
-def test_a_region_without_a_name_is_shared_by_its_descriptor(shared: Region) -> None:
+def test_a_region_without_a_name_is_shared_by_its_descriptor(shared: MemoryRegion) -> None:
     """A family of processes needs no name; the descriptor stays the caller's."""
     shared.word("hits").store(7)
-    other = Region.from_fd(shared.fd)
+    other = MemoryRegion.from_fd(shared.fd)
     other.close()
 
-    assert 7 == Region.from_fd(shared.fd).word("hits").load()
+    assert 7 == MemoryRegion.from_fd(shared.fd).word("hits").load()
     assert shared.name is None
 
 
 def test_a_spawned_process_attaches_by_name(child: Callable[[Work], Child], mode: str) -> None:
     """What a region keeps is seen by a process that only knows the name."""
-    with Region.create("checkout") as region:
+    with MemoryRegion.create("checkout") as region:
 
         def work(line: Line) -> None:
-            with Region.attach("checkout") as there:
+            with MemoryRegion.attach("checkout") as there:
                 line.send(there.word("hits").add(5))
 
         started = child(work)
@@ -89,7 +89,7 @@ def test_a_spawned_process_attaches_by_name(child: Callable[[Work], Child], mode
 
 def test_a_region_without_a_name_cannot_be_cut_or_grown() -> None:
     """A cut file would end every process that touches it with SIGBUS."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
         size = os.fstat(region.fd).st_size
         for wrong in (0, size - 1, size + 1):
             with pytest.raises(PermissionError):
@@ -99,7 +99,12 @@ def test_a_region_without_a_name_cannot_be_cut_or_grown() -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "/a", "../a", ".hidden", "-x", "x" * 101, "a\0b", "a b", "a\n", "ä"])
 def test_a_name_is_never_a_path(name: str) -> None:
     """Names are file names of a private directory; everything else is refused before a file is touched."""
-    calls: list[Callable[[str], object]] = [Region.create, Region.attach, Region.open, Region.unlink]
+    calls: list[Callable[[str], object]] = [
+        MemoryRegion.create,
+        MemoryRegion.attach,
+        MemoryRegion.open,
+        MemoryRegion.unlink,
+    ]
     for call in calls:
         with pytest.raises(UsageError) as caught:
             call(name)
@@ -108,28 +113,28 @@ def test_a_name_is_never_a_path(name: str) -> None:
 
 def test_a_name_is_taken_once() -> None:
     """The second creator loses nothing of the first."""
-    with Region.create("checkout") as region:
+    with MemoryRegion.create("checkout") as region:
         region.word("hits").store(3)
         with pytest.raises(ConflictError) as caught:
-            Region.create("checkout")
+            MemoryRegion.create("checkout")
 
         assert "region.exists" == caught.value.code
-        assert 3 == Region.attach("checkout").word("hits").load()
+        assert 3 == MemoryRegion.attach("checkout").word("hits").load()
 
 
 def test_there_is_nothing_to_attach_to_before_it_is_made() -> None:
     """An unknown name is not found, and attaching makes nothing."""
     for _ in range(2):
         with pytest.raises(NotFoundError) as caught:
-            Region.attach("checkout")
+            MemoryRegion.attach("checkout")
         assert "region.unknown" == caught.value.code
 
 
 def test_making_a_region_leaves_no_drafts(runtime_directory: Path) -> None:
     """Drafts are removed, also of those who lost the name."""
-    with Region.create("checkout"):
+    with MemoryRegion.create("checkout"):
         with pytest.raises(ConflictError):
-            Region.create("checkout")
+            MemoryRegion.create("checkout")
 
         assert ["checkout"] == [path.name for path in runtime_directory.iterdir()]
         assert 0o600 == stat.S_IMODE((runtime_directory / "checkout").stat().st_mode)
@@ -153,10 +158,10 @@ def test_a_damaged_header_is_refused(
     runtime_directory: Path, offset: int, data: bytes, error: type[InterlockError], code: str
 ) -> None:
     """Each field is checked before a byte is mapped."""
-    with Region.create("checkout"):
+    with MemoryRegion.create("checkout"):
         patched(runtime_directory / "checkout", offset, data)
         with pytest.raises(error) as caught:
-            Region.attach("checkout")
+            MemoryRegion.attach("checkout")
 
         assert code == caught.value.code
         assert caught.value.hint
@@ -165,11 +170,11 @@ def test_a_damaged_header_is_refused(
 @pytest.mark.parametrize("change", [-4096, -1, 1])
 def test_a_file_of_another_size_is_refused(runtime_directory: Path, change: int) -> None:
     """Cut or grown: what the header says and what the file has differ."""
-    Region.create("checkout").close()
+    MemoryRegion.create("checkout").close()
     path = runtime_directory / "checkout"
     os.truncate(path, path.stat().st_size + change)
     with pytest.raises(CorruptionError) as caught:
-        Region.attach("checkout")
+        MemoryRegion.attach("checkout")
 
     assert "region.size" == caught.value.code
 
@@ -181,19 +186,19 @@ def test_a_file_that_is_no_region_is_refused(runtime_directory: Path, content: b
     path.write_bytes(content)
     path.chmod(0o600)
     with pytest.raises(CorruptionError) as caught:
-        Region.attach("checkout")
+        MemoryRegion.attach("checkout")
 
     assert "region.magic" == caught.value.code
 
 
 def test_a_region_that_others_may_write_is_refused(runtime_directory: Path) -> None:
     """Whoever can write the file can do anything to whoever maps it."""
-    with Region.create("checkout") as region:
+    with MemoryRegion.create("checkout") as region:
         (runtime_directory / "checkout").chmod(0o660)
         with pytest.raises(DeniedError) as by_name:
-            Region.attach("checkout")
+            MemoryRegion.attach("checkout")
         with pytest.raises(DeniedError) as by_descriptor:
-            Region.from_fd(region.fd)
+            MemoryRegion.from_fd(region.fd)
 
         assert "region.owner" == by_name.value.code == by_descriptor.value.code
 
@@ -201,27 +206,27 @@ def test_a_region_that_others_may_write_is_refused(runtime_directory: Path) -> N
 @pytest.mark.skipif(os.geteuid() != 0, reason="NEEDS ROOT: only root can give a file to another user")
 def test_a_region_of_another_user_is_refused(runtime_directory: Path) -> None:
     """A file in our directory that is not ours was put there by somebody."""
-    with Region.create("checkout"):
+    with MemoryRegion.create("checkout"):
         os.chown(runtime_directory / "checkout", 65534, -1)
         with pytest.raises(DeniedError) as caught:
-            Region.attach("checkout")
+            MemoryRegion.attach("checkout")
 
         assert "region.owner" == caught.value.code
 
 
 def test_a_symbolic_link_is_refused(runtime_directory: Path, tmp_path: Path) -> None:
     """A link could lead anywhere."""
-    with Region.create("checkout"):
+    with MemoryRegion.create("checkout"):
         (runtime_directory / "other").symlink_to(runtime_directory / "checkout")
         with pytest.raises(DeniedError):
-            Region.attach("other")
+            MemoryRegion.attach("other")
 
 
 def test_a_directory_that_others_may_use_is_refused(runtime_directory: Path) -> None:
     """Names are safe only where nobody else can put files."""
     runtime_directory.chmod(0o755)
     with pytest.raises(DeniedError) as caught:
-        Region.create("checkout")
+        MemoryRegion.create("checkout")
 
     assert "region.directory" == caught.value.code
 
@@ -230,7 +235,7 @@ def test_a_directory_that_cannot_be_is_named(runtime_directory: Path, monkeypatc
     """The message says which directory, and how to choose another."""
     monkeypatch.setenv("INTERLOCK_RUNTIME_DIR", str(runtime_directory / "no" / "such"))
     with pytest.raises(UnavailableError) as caught:
-        Region.create("checkout")
+        MemoryRegion.create("checkout")
 
     assert "region.directory" == caught.value.code
     assert "INTERLOCK_RUNTIME_DIR" in str(caught.value)
@@ -240,7 +245,7 @@ def test_the_directory_of_the_user_is_made_when_it_is_needed(tmp_path: Path, mon
     """Without a directory of its own, a region lies in the user's runtime directory, in one that is ours alone."""
     monkeypatch.delenv("INTERLOCK_RUNTIME_DIR")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with Region.create("checkout"):
+    with MemoryRegion.create("checkout"):
         assert (tmp_path / "interlock" / "checkout").exists()
         assert 0o700 == stat.S_IMODE((tmp_path / "interlock").stat().st_mode)
 
@@ -252,13 +257,13 @@ def test_descriptors_that_are_no_regions_are_refused(tmp_path: Path) -> None:
     os.ftruncate(plain, 65536)
     try:
         with pytest.raises(InterlockError):
-            Region.from_fd(reading)
+            MemoryRegion.from_fd(reading)
         with pytest.raises(DeniedError) as caught:
-            Region.from_fd(plain)
+            MemoryRegion.from_fd(plain)
         assert "region.unsealed" == caught.value.code
         for wrong in (-1, 999_999, 2**40):
             with pytest.raises(UsageError) as refused:
-                Region.from_fd(wrong)
+                MemoryRegion.from_fd(wrong)
             assert "region.descriptor" == refused.value.code
     finally:
         for descriptor in (reading, writing, plain):
@@ -269,19 +274,19 @@ def test_descriptors_that_are_no_regions_are_refused(tmp_path: Path) -> None:
 def test_the_number_of_slots_has_limits(slots: int) -> None:
     """A closer is named by twelve bits."""
     with pytest.raises(UsageError):
-        Region.create(slots=slots)
+        MemoryRegion.create(slots=slots)
 
 
 @pytest.mark.parametrize("areas_bytes", [0, -1, 1 << 60])
 def test_the_room_for_areas_has_limits(areas_bytes: int) -> None:
     """An impossible size is refused before a file is made."""
     with pytest.raises(UsageError):
-        Region.create(areas_bytes=areas_bytes)
+        MemoryRegion.create(areas_bytes=areas_bytes)
 
 
 def test_the_largest_number_of_slots_works(mode: str) -> None:
     """The last slot is as good as the first."""
-    with Region.create(slots=SLOTS_MAX) as region:
+    with MemoryRegion.create(slots=SLOTS_MAX) as region:
         region.words.store(region.slot_line(SLOTS_MAX - 1), 1)
 
         assert SLOTS_MAX - 1 == region.words.occupied(128, SLOTS_MAX, 0)
@@ -295,19 +300,19 @@ MIXED = [(one, two) for one, two in permutations(working_modes(), 2) if MODES[on
 def test_modes_never_mix_in_one_region(monkeypatch: pytest.MonkeyPatch, made: str, attached: str) -> None:
     """An atomic swap and a swap under a lock exclude nobody; the region says which of them it is for."""
     monkeypatch.setenv("INTERLOCK_SHM", made)
-    with Region.create("checkout") as region:
+    with MemoryRegion.create("checkout") as region:
         monkeypatch.setenv("INTERLOCK_SHM", attached)
         with pytest.raises(UsageError) as by_name:
-            Region.attach("checkout")
+            MemoryRegion.attach("checkout")
         with pytest.raises(UsageError) as by_descriptor:
-            Region.from_fd(region.fd)
+            MemoryRegion.from_fd(region.fd)
 
         assert "region.mode" == by_name.value.code == by_descriptor.value.code
 
 
 def test_an_area_is_the_same_for_everybody(mode: str) -> None:
     """The first who asks makes it, with its content; all others find it."""
-    with Region.create("checkout") as region, Region.attach("checkout") as other:
+    with MemoryRegion.create("checkout") as region, MemoryRegion.attach("checkout") as other:
         offset = region.area("box", 100, prepare=lambda at: region.words.store(at, 9))
         refused = other.area("box", 100, prepare=lambda at: other.words.store(at, 1))
         following = other.area("next", 8)
@@ -320,7 +325,7 @@ def test_an_area_is_the_same_for_everybody(mode: str) -> None:
 
 def test_an_area_keeps_its_size() -> None:
     """Two programs that disagree about a layout must not share it."""
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
         region.area("box", 100)
         with pytest.raises(UsageError) as caught:
             region.area("box", 101)
@@ -330,7 +335,7 @@ def test_an_area_keeps_its_size() -> None:
 
 def test_areas_have_limits() -> None:
     """Number, room and names."""
-    with Region.create(areas_bytes=4096) as region:
+    with MemoryRegion.create(areas_bytes=4096) as region:
         for number in range(AREAS_MAX):
             region.area(f"box{number}", 8)
         for name, size, code in [
@@ -343,7 +348,7 @@ def test_areas_have_limits() -> None:
             with pytest.raises(UsageError) as caught:
                 region.area(name, size)
             assert code == caught.value.code
-    with Region.create(areas_bytes=4096) as region, pytest.raises(UsageError):
+    with MemoryRegion.create(areas_bytes=4096) as region, pytest.raises(UsageError):
         region.area("big", 5000)
 
 
@@ -354,7 +359,7 @@ def test_an_area_whose_maker_failed_is_made_anew() -> None:
         region.words.store(at, 123)
         raise RuntimeError
 
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
         with pytest.raises(RuntimeError):
             region.area("box", 64, prepare=failing)
 
@@ -363,11 +368,11 @@ def test_an_area_whose_maker_failed_is_made_anew() -> None:
 
 def test_areas_made_by_many_processes_do_not_overlap(child: Start, mode: str) -> None:
     """Whoever adds an area does so alone."""
-    with Region.create("checkout") as region:
+    with MemoryRegion.create("checkout") as region:
         names = [f"box{number}" for number in range(8)]
 
         def work(line: Line) -> None:
-            there = Region.attach("checkout")
+            there = MemoryRegion.attach("checkout")
             line.recv()
             line.send([there.area(name, 64) for name in names])
 
@@ -385,14 +390,14 @@ def test_a_stopped_process_that_adds_an_area_is_told_not_waited_for(
 ) -> None:
     """No wait is endless."""
     monkeypatch.setattr(region_module, "LAYOUT_SECONDS_MAX", 0.05)
-    with Region.create("checkout") as region:
+    with MemoryRegion.create("checkout") as region:
 
         def work(line: Line) -> None:
             def stuck(_: int) -> None:
                 line.send("inside")
                 line.recv()
 
-            Region.attach("checkout").area("slow", 64, prepare=stuck)
+            MemoryRegion.attach("checkout").area("slow", 64, prepare=stuck)
 
         slow = child(work)
         slow.heard()
@@ -409,7 +414,7 @@ def test_processes_that_open_a_name_together_get_one_region(child: Start, mode: 
 
     def work(line: Line) -> None:
         line.recv()
-        region = Region.open("checkout", slots=3)
+        region = MemoryRegion.open("checkout", slots=3)
         line.send(region.epoch)
         line.recv()
 
@@ -426,40 +431,40 @@ def test_processes_that_open_a_name_together_get_one_region(child: Start, mode: 
 
 def test_opening_replaces_a_region_of_an_earlier_boot(runtime_directory: Path) -> None:
     """What a reboot left behind is nobody's."""
-    Region.create("checkout").close()
+    MemoryRegion.create("checkout").close()
     patched(runtime_directory / "checkout", 32, bytes(16))
-    with Region.open("checkout") as region:
-        assert region.epoch == Region.attach("checkout").epoch
+    with MemoryRegion.open("checkout") as region:
+        assert region.epoch == MemoryRegion.attach("checkout").epoch
 
 
 def test_a_with_block_removes_the_name_it_made(runtime_directory: Path) -> None:
     """The creator's name goes; whoever attached keeps the memory."""
-    with Region.create("checkout") as region:
-        with Region.attach("checkout"):
+    with MemoryRegion.create("checkout") as region:
+        with MemoryRegion.attach("checkout"):
             pass
         assert (runtime_directory / "checkout").exists()
-        attached = Region.attach("checkout")
+        attached = MemoryRegion.attach("checkout")
         region.word("hits").store(5)
 
     assert [] == list(runtime_directory.iterdir())
     assert 5 == attached.word("hits").load()
-    assert not Region.unlink("checkout")
+    assert not MemoryRegion.unlink("checkout")
 
 
 def test_a_with_block_does_not_remove_somebody_elses_name() -> None:
     """A name may mean another region by the time the first one is closed."""
-    with Region.create("checkout"):
-        assert Region.unlink("checkout")
-        second = Region.create("checkout")
+    with MemoryRegion.create("checkout"):
+        assert MemoryRegion.unlink("checkout")
+        second = MemoryRegion.create("checkout")
 
-    assert second.epoch == Region.attach("checkout").epoch
+    assert second.epoch == MemoryRegion.attach("checkout").epoch
     assert second.forget()
     assert not second.forget()
 
 
 def test_a_forked_child_does_not_remove_its_parents_name(child: Start, runtime_directory: Path) -> None:
     """The with block of the parent ends in the parent."""
-    with Region.create("checkout") as region:
+    with MemoryRegion.create("checkout") as region:
 
         def work(line: Line) -> None:
             region.__exit__()
@@ -470,7 +475,7 @@ def test_a_forked_child_does_not_remove_its_parents_name(child: Start, runtime_d
 
 def test_a_named_region_is_pickled_as_its_name() -> None:
     """A pool of processes may take it as an argument; one without a name says how it is passed on."""
-    with Region.create("checkout") as region, Region.create() as unnamed:
+    with MemoryRegion.create("checkout") as region, MemoryRegion.create() as unnamed:
         assert region.epoch == pickle.loads(pickle.dumps(region)).epoch
         with pytest.raises(UsageError) as caught:
             pickle.dumps(unnamed)
@@ -479,7 +484,7 @@ def test_a_named_region_is_pickled_as_its_name() -> None:
 
 def test_a_closed_region_keeps_what_others_use(mode: str) -> None:
     """Closing lets go of the descriptor, never of memory that somebody points to."""
-    region = Region.create()
+    region = MemoryRegion.create()
     word = region.word("hits", initial=1)
     region.close()
     region.close()
@@ -497,7 +502,7 @@ def test_more_memory_than_the_machine_has_is_refused_unasked(monkeypatch: pytest
     def asked(descriptor: int, offset: int, size: int) -> None:
         raise AssertionError("the kernel was asked")
 
-    with Region.create(areas_bytes=1 << 40) as region:
+    with MemoryRegion.create(areas_bytes=1 << 40) as region:
         monkeypatch.setattr(os, "posix_fallocate", asked)
         with pytest.raises(UnavailableError) as caught:
             region.area("huge", 1 << 39)
@@ -515,7 +520,7 @@ def test_what_cannot_be_mapped_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> 
     before = opened()
     for name in (None, "checkout"):
         with pytest.raises(UnavailableError) as caught:
-            Region.create(name)
+            MemoryRegion.create(name)
         assert "region.memory" == caught.value.code
 
     assert set() == opened() - before
@@ -527,31 +532,31 @@ def test_a_full_file_system_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> Non
     def full(descriptor: int, offset: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "full")
 
-    with Region.create() as region:
+    with MemoryRegion.create() as region:
         with monkeypatch.context() as patch:
             patch.setattr(os, "posix_fallocate", full)
             with pytest.raises(UnavailableError) as caught:
                 region.area("box", 4096)
             with pytest.raises(UnavailableError):
-                Region.create("checkout")
+                MemoryRegion.create("checkout")
 
         assert "region.memory" == caught.value.code
         assert region.area("other", 64) == region.area("other", 64)
         with pytest.raises(NotFoundError):
-            Region.attach("checkout")
+            MemoryRegion.attach("checkout")
 
 
 def test_regions_leave_no_descriptors_behind(mode: str) -> None:
     """Made, attached, refused, closed and forgotten: nothing is open that was not before."""
-    Region.create("warm").close()  # libraries are loaded once
+    MemoryRegion.create("warm").close()  # libraries are loaded once
     before = opened()
     for number in range(3):
-        with Region.create(f"r{number}") as region, Region.attach(f"r{number}") as other:
+        with MemoryRegion.create(f"r{number}") as region, MemoryRegion.attach(f"r{number}") as other:
             region.word("a").add(1)
             other.word("a").add(1)
             assert opened() - before
             with pytest.raises(ConflictError):
-                Region.create(f"r{number}")
+                MemoryRegion.create(f"r{number}")
         del region, other
     gc.collect()
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import UsageError
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import WORD_MAX
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.processes import Child, Line, Work
@@ -36,7 +36,7 @@ def test_a_word_agrees_with_a_number_in_every_mode(sequence: list[tuple[object, 
     for mode in working_modes():
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("INTERLOCK_SHM", mode)
-            with Region.create(slots=1, areas_bytes=4096) as region:
+            with MemoryRegion.create(slots=1, areas_bytes=4096) as region:
                 word, model = region.word("w"), 0
                 for name, *arguments in sequence:
                     given = [int(str(each)) for each in arguments]
@@ -54,7 +54,7 @@ def test_a_word_agrees_with_a_number_in_every_mode(sequence: list[tuple[object, 
 
 
 @pytest.mark.parametrize("value", [-1, 2**64, 2**100])
-def test_a_value_that_does_not_fit_is_refused(shared: Region, value: int) -> None:
+def test_a_value_that_does_not_fit_is_refused(shared: MemoryRegion, value: int) -> None:
     """Nothing is cut off silently, and the word stays."""
     word = shared.word("w", initial=5)
     for call in (lambda: word.store(value), lambda: word.swap(5, value), lambda: word.swap(value, 5)):
@@ -65,7 +65,7 @@ def test_a_value_that_does_not_fit_is_refused(shared: Region, value: int) -> Non
 
 
 @pytest.mark.parametrize("offset", [-8, 1, 4, 2**40])
-def test_words_lie_inside_the_region_and_aligned(shared: Region, offset: int) -> None:
+def test_words_lie_inside_the_region_and_aligned(shared: MemoryRegion, offset: int) -> None:
     """No offset, however wrong, touches memory outside."""
     words = shared.words
     calls: list[Callable[[], object]] = [
@@ -85,7 +85,7 @@ def test_words_lie_inside_the_region_and_aligned(shared: Region, offset: int) ->
 
 
 @pytest.mark.parametrize("wrong", [-1, 2**64])
-def test_operations_refuse_values_beyond_a_word(shared: Region, wrong: int) -> None:
+def test_operations_refuse_values_beyond_a_word(shared: MemoryRegion, wrong: int) -> None:
     """The core and the fallbacks refuse alike."""
     with pytest.raises(OverflowError):
         shared.words.store(64, wrong)
@@ -93,14 +93,14 @@ def test_operations_refuse_values_beyond_a_word(shared: Region, wrong: int) -> N
         shared.words.swap(64, 0, wrong)
 
 
-def test_the_halves_of_a_word_are_little_endian(shared: Region) -> None:
+def test_the_halves_of_a_word_are_little_endian(shared: MemoryRegion) -> None:
     """Waiters sleep on the high half, four bytes further."""
     shared.words.store(64, 0x1122334455667788)
 
     assert (0x55667788, 0x11223344) == struct.unpack_from("<II", shared.buffer, 64)
 
 
-def test_processes_lose_no_addition(child: Start, shared: Region) -> None:
+def test_processes_lose_no_addition(child: Start, shared: MemoryRegion) -> None:
     """Ten thousand additions of three processes are ten thousand."""
     word = shared.word("hits")
     rounds = 1000
@@ -117,7 +117,7 @@ def test_processes_lose_no_addition(child: Start, shared: Region) -> None:
     assert 4 * rounds == word.load()
 
 
-def test_threads_lose_no_swap(shared: Region) -> None:
+def test_threads_lose_no_swap(shared: MemoryRegion) -> None:
     """A counter made of compare-and-swap loops is exact."""
     word = shared.word("hits")
 
@@ -135,7 +135,7 @@ def test_threads_lose_no_swap(shared: Region) -> None:
     assert 1200 == word.load()
 
 
-def test_a_waiter_is_woken_by_another_process(child: Start, shared: Region) -> None:
+def test_a_waiter_is_woken_by_another_process(child: Start, shared: MemoryRegion) -> None:
     """A change and a wake end the wait with the new value."""
     word = shared.word("bell")
 
@@ -149,7 +149,7 @@ def test_a_waiter_is_woken_by_another_process(child: Start, shared: Region) -> N
     assert 7 == started.heard()
 
 
-def test_a_wait_ends_with_its_time(shared: Region) -> None:
+def test_a_wait_ends_with_its_time(shared: MemoryRegion) -> None:
     """Nobody wakes; the value is the same; the call returns."""
     word = shared.word("bell", initial=3)
 
@@ -158,7 +158,7 @@ def test_a_wait_ends_with_its_time(shared: Region) -> None:
     assert 3 == word.wait_change(2, timeout=PATIENCE_SECONDS)
 
 
-def test_a_signal_is_handled_while_waiting(shared: Region) -> None:
+def test_a_signal_is_handled_while_waiting(shared: MemoryRegion) -> None:
     """Whoever presses Ctrl-C is not kept waiting: the handler runs, and what it raises comes out."""
 
     class Interrupted(Exception):
@@ -179,7 +179,7 @@ def test_a_signal_is_handled_while_waiting(shared: Region) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_other_threads_go_on_while_one_waits(shared: Region) -> None:
+def test_other_threads_go_on_while_one_waits(shared: MemoryRegion) -> None:
     """A wait lets go of the interpreter's lock."""
     word = shared.word("bell")
 

@@ -25,7 +25,7 @@ from interlock.errors import (
 )
 from interlock.shm.lifecycle.lifecycle import Lifecycle
 from interlock.shm.memory.permits import Phase
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.member import decode_error, decode_value, encode_error, encode_value
 from interlock.shm.pool.pool import TaskPool
 from interlock.shm.pool.worker import spawn
@@ -37,9 +37,9 @@ OBEY = "tests.unit.shm.pool_handlers:obey"
 
 
 @pytest.fixture
-def region() -> Iterator[Region]:
+def region() -> Iterator[MemoryRegion]:
     """A region in the fastest mode."""
-    with Region.create(slots=8) as made:
+    with MemoryRegion.create(slots=8) as made:
         yield made
 
 
@@ -48,19 +48,19 @@ async def test_results_and_errors_come_back(mode: str, monkeypatch: pytest.Monke
     """Bytes as they are, plain data as it is, errors with their words; in every mode."""
     monkeypatch.setenv("INTERLOCK_SHM", mode)
     values: list[Any] = [b"", b"bytes", None, 5, 2.5, "text", [1, [2]], {"a": {"b": None}}]
-    with Region.create(slots=4) as made:
+    with MemoryRegion.create(slots=4) as made:
         async with TaskPool(made, OBEY, workers=1, tasks_max=8) as pool:
             with pytest.raises(RejectedError, match="LookupError: lost") as caught:
                 await pool.submit(["raise", "lost"])
             assert "task.failed" == caught.value.code
             assert "pool_handlers" in caught.value.__notes__[0]
         assert 0 == len(pool)
-    with Region.create(slots=4) as made:
+    with MemoryRegion.create(slots=4) as made:
         async with TaskPool(made, pool_handlers.echo, workers=2, tasks_max=8) as pool:
             assert values == await asyncio.gather(*(pool.submit(value) for value in values))
 
 
-async def test_errors_of_interlock_keep_their_class(region: Region) -> None:
+async def test_errors_of_interlock_keep_their_class(region: MemoryRegion) -> None:
     """Code, hint and class of a handler's refusal survive the way back; so does the loop's other work."""
     async with TaskPool(region, OBEY, workers=1) as pool:
         with pytest.raises(DeniedError) as denied:
@@ -85,7 +85,7 @@ async def test_errors_of_interlock_keep_their_class(region: Region) -> None:
         assert 0 == pool.restarts
 
 
-async def test_many_tasks_wait_for_room_in_order(region: Region) -> None:
+async def test_many_tasks_wait_for_room_in_order(region: MemoryRegion) -> None:
     """`submit` refuses when the pool is full, `run` waits; every task ends once."""
     async with TaskPool(region, pool_handlers.echo, workers=2, tasks_max=16) as pool:
         tasks = [pool.submit(number) for number in range(16)]
@@ -97,7 +97,7 @@ async def test_many_tasks_wait_for_room_in_order(region: Region) -> None:
     assert list(range(500)) == results
 
 
-async def test_a_cancelled_wait_for_room_passes_its_turn_on(region: Region, tmp_path: Path) -> None:
+async def test_a_cancelled_wait_for_room_passes_its_turn_on(region: MemoryRegion, tmp_path: Path) -> None:
     """Whoever gives up waiting does not keep the next one waiting."""
     begun, mark = tmp_path / "begun", tmp_path / "go"
     async with TaskPool(region, OBEY, workers=1, tasks_max=1) as pool:
@@ -111,7 +111,7 @@ async def test_a_cancelled_wait_for_room_passes_its_turn_on(region: Region, tmp_
         assert [int, int] == [type(await each) for each in waiting[1:]]
 
 
-async def test_a_cancelled_future_frees_its_cell_when_the_task_ends(region: Region, tmp_path: Path) -> None:
+async def test_a_cancelled_future_frees_its_cell_when_the_task_ends(region: MemoryRegion, tmp_path: Path) -> None:
     """Cancelling stops the waiting, not the handler; nothing leaks."""
     begun, mark = tmp_path / "begun", tmp_path / "go"
     async with TaskPool(region, OBEY, workers=1, tasks_max=1) as pool:
@@ -125,7 +125,7 @@ async def test_a_cancelled_future_frees_its_cell_when_the_task_ends(region: Regi
         assert isinstance(await pool.run(["pid"]), int)
 
 
-async def test_a_killed_workers_task_runs_again(region: Region, tmp_path: Path) -> None:
+async def test_a_killed_workers_task_runs_again(region: MemoryRegion, tmp_path: Path) -> None:
     """Another worker takes it over, and a new worker takes the dead one's place."""
     async with TaskPool(region, OBEY, workers=2) as pool:
         assert "survived" == await asyncio.wait_for(pool.submit(["die once", str(tmp_path / "mark")]), PATIENCE_SECONDS)
@@ -134,7 +134,7 @@ async def test_a_killed_workers_task_runs_again(region: Region, tmp_path: Path) 
         assert 1 == pool.restarts
 
 
-async def test_a_poison_task_is_given_up_and_the_others_are_not(region: Region) -> None:
+async def test_a_poison_task_is_given_up_and_the_others_are_not(region: MemoryRegion) -> None:
     """Three workers later it ends with an error that says so; tasks beside it end well."""
     async with TaskPool(region, OBEY, workers=2) as pool:
         tasks = [pool.submit(["pid"]) for _ in range(10)]
@@ -149,7 +149,7 @@ async def test_a_poison_task_is_given_up_and_the_others_are_not(region: Region) 
 
 
 async def test_a_stopped_worker_keeps_its_task_and_others_go_on(
-    region: Region, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    region: MemoryRegion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped is not dead: nobody runs its task a second time."""
     begun, mark = tmp_path / "begun", tmp_path / "go"
@@ -173,7 +173,7 @@ async def test_a_stopped_worker_keeps_its_task_and_others_go_on(
         assert 0 == pool.restarts
 
 
-async def test_handlers_spawn_and_idle_workers_steal(region: Region, tmp_path: Path) -> None:
+async def test_handlers_spawn_and_idle_workers_steal(region: MemoryRegion, tmp_path: Path) -> None:
     """A tree of tasks that one handler begins is run by all workers, each task once."""
     depth = 6
     async with TaskPool(region, OBEY, workers=2) as pool:
@@ -191,7 +191,7 @@ def _marks(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if path.name.count("-") == 2]
 
 
-async def test_a_drain_lets_tasks_end_and_refuses_new_ones(region: Region, tmp_path: Path) -> None:
+async def test_a_drain_lets_tasks_end_and_refuses_new_ones(region: MemoryRegion, tmp_path: Path) -> None:
     """What is in finishes; what comes is refused; then the workers are gone and the region is closed."""
     begun, mark = tmp_path / "begun", tmp_path / "go"
     pool = TaskPool(region, OBEY, workers=2)
@@ -214,7 +214,7 @@ async def test_a_drain_lets_tasks_end_and_refuses_new_ones(region: Region, tmp_p
         pool.submit(["pid"])
 
 
-async def test_a_drain_that_is_late_says_so_and_close_ends_it(region: Region, tmp_path: Path) -> None:
+async def test_a_drain_that_is_late_says_so_and_close_ends_it(region: MemoryRegion, tmp_path: Path) -> None:
     """The report tells who is inside; closing ends the workers and tells whoever waits."""
     begun, mark = tmp_path / "begun", tmp_path / "never"
     pool = TaskPool(region, OBEY, workers=1)
@@ -233,7 +233,7 @@ async def test_a_drain_that_is_late_says_so_and_close_ends_it(region: Region, tm
     assert {} == dict(pool.pids)
 
 
-async def test_an_error_in_the_block_does_not_wait_for_tasks(region: Region, tmp_path: Path) -> None:
+async def test_an_error_in_the_block_does_not_wait_for_tasks(region: MemoryRegion, tmp_path: Path) -> None:
     """`async with` that is left by an exception ends the workers at once."""
     pool = TaskPool(region, OBEY, workers=1)
     tasks = []
@@ -262,7 +262,7 @@ def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 async def test_a_pool_whose_workers_cannot_live_gives_up_and_begins_again(
-    region: Region, fragile: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+    region: MemoryRegion, fragile: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Instead of starting processes for ever; whoever waits is told. After a rest the next task finds it anew.
 
@@ -297,7 +297,7 @@ def _is_full(pool: TaskPool) -> bool:
 
 @pytest.mark.usefixtures("fragile")
 async def test_a_pool_that_gave_up_starts_nothing_while_it_rests(
-    region: Region, monkeypatch: pytest.MonkeyPatch
+    region: MemoryRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is asked of it; and closing it is as ever."""
     monkeypatch.setattr("interlock.shm.pool.pool.DEATHS_MAX", 1)
@@ -319,7 +319,7 @@ async def test_a_pool_that_gave_up_starts_nothing_while_it_rests(
         pool.submit(b"too late")
 
 
-async def test_poison_does_not_take_the_pool_from_others(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_poison_does_not_take_the_pool_from_others(region: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many such tasks there are at once: each is given up by itself, and no worker counts that died of one."""
     monkeypatch.setattr("interlock.shm.pool.pool.DEATHS_MAX", 1)
     async with TaskPool(region, OBEY, workers=2, claims_max=2) as pool:
@@ -332,7 +332,7 @@ async def test_poison_does_not_take_the_pool_from_others(region: Region, monkeyp
         assert 6 == pool.restarts
 
 
-async def test_a_start_that_is_cancelled_leaves_no_worker(region: Region) -> None:
+async def test_a_start_that_is_cancelled_leaves_no_worker(region: MemoryRegion) -> None:
     """Processes that were being started are ended, not forgotten."""
     pool = TaskPool(region, OBEY, workers=3)
     entering = asyncio.create_task(pool.__aenter__())
@@ -349,7 +349,7 @@ async def test_a_start_that_is_cancelled_leaves_no_worker(region: Region) -> Non
         assert isinstance(await another.submit(["pid"]), int)
 
 
-async def test_an_idle_worker_that_dies_is_replaced(region: Region) -> None:
+async def test_an_idle_worker_that_dies_is_replaced(region: MemoryRegion) -> None:
     """Also when nobody waits for anything."""
     async with TaskPool(region, OBEY, workers=1) as pool:
         await pool.submit(["pid"])
@@ -367,7 +367,7 @@ def _replaced(pool: TaskPool, deaths: int, pid: int) -> bool:
 
 async def test_a_region_without_a_slot_refuses_and_keeps_nothing() -> None:
     """The owner needs a slot of the lifecycle; its seat is given back when there is none."""
-    with Region.create(slots=1) as crowded:
+    with MemoryRegion.create(slots=1) as crowded:
         life = Lifecycle(crowded)
         with pytest.raises(UnavailableError):
             await TaskPool(crowded, OBEY, workers=1).start()
@@ -379,10 +379,10 @@ async def test_a_region_without_a_slot_refuses_and_keeps_nothing() -> None:
 OWNER = f"""\
 import asyncio, sys
 from interlock.shm.pool.pool import TaskPool
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 
 async def main():
-    with Region.create("owned", slots=4) as region:
+    with MemoryRegion.create("owned", slots=4) as region:
         async with TaskPool(region, {OBEY!r}, workers=2) as pool:
             pool.submit(["hold", sys.argv[1], sys.argv[2]])
             print(*pool.pids, flush=True)
@@ -407,7 +407,7 @@ async def test_workers_end_when_their_owner_is_killed_and_another_may_follow(tmp
     process.kill()
     # `wait` would wait for the workers, too: they have its output.
     await eventually(lambda: process.returncode is not None)
-    with Region.attach("owned") as region:
+    with MemoryRegion.attach("owned") as region:
         async with TaskPool(region, OBEY, workers=2) as pool:  # at once: the old workers still have their seats
             mark.touch()
             answers = await asyncio.wait_for(asyncio.gather(*(pool.run(["pid"]) for _ in range(300))), PATIENCE_SECONDS)
@@ -416,7 +416,7 @@ async def test_workers_end_when_their_owner_is_killed_and_another_may_follow(tmp
             assert set(answers) <= {*pids, *pool.pids}
             assert 0 == pool.restarts
     await asyncio.wait_for(process.wait(), PATIENCE_SECONDS)
-    Region.unlink("owned")
+    MemoryRegion.unlink("owned")
 
 
 def _lives(pid: int) -> bool:
@@ -428,7 +428,7 @@ def _lives(pid: int) -> bool:
 
 async def test_a_new_owner_takes_over_a_named_pool(tmp_path: Path) -> None:
     """While one owns it another is refused; afterwards the pool's area is used again."""
-    with Region.create("shared", slots=8) as region:
+    with MemoryRegion.create("shared", slots=8) as region:
         async with TaskPool(region, pool_handlers.echo, workers=1) as pool:
             with pytest.raises(ConflictError):
                 await TaskPool(region, pool_handlers.echo, workers=1).start()
@@ -439,7 +439,7 @@ async def test_a_new_owner_takes_over_a_named_pool(tmp_path: Path) -> None:
             await TaskPool(region, pool_handlers.echo, workers=1).start()
 
 
-async def test_wrong_calls_say_what_is_right(region: Region) -> None:
+async def test_wrong_calls_say_what_is_right(region: MemoryRegion) -> None:
     """Each with its own code, before a process is started."""
     wrong: list[tuple[str, Callable[[], object]]] = [
         ("pool.workers", lambda: TaskPool(region, OBEY, workers=0)),
@@ -510,12 +510,12 @@ def test_values_survive_the_way() -> None:
 INHERITED = """
 import asyncio, os, sys, warnings
 from interlock.shm.pool.pool import TaskPool
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 
 warnings.simplefilter("ignore", DeprecationWarning)
 
 async def main():
-    with Region.create(slots=4) as region:
+    with MemoryRegion.create(slots=4) as region:
         async with TaskPool(region, "tests.unit.shm.pool_handlers:echo", workers=1, tasks_max=4) as pool:
             await pool.submit(1)
             pids = list(pool.pids)

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from interlock.errors import UsageError
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.pool.layout import (
     AGAIN,
     CLAIMED,
@@ -37,21 +37,21 @@ SHAPE = Shape(seats=3, priorities=2, range=4, payload_max=64, result_max=64, cla
 
 
 @pytest.fixture(params=working_modes())
-def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
+def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryRegion]:
     """A region in each mode that works here."""
     monkeypatch.setenv("INTERLOCK_SHM", request.param)
-    with Region.create(slots=2) as made:
+    with MemoryRegion.create(slots=2) as made:
         yield made
 
 
 @pytest.fixture
-def seats(region: Region) -> list[TaskTable]:
+def seats(region: MemoryRegion) -> list[TaskTable]:
     """The slab as each of three seats has it."""
     offset = region.area("slab", SHAPE.bytes)
     return [open_task_table(region, offset, SHAPE, seat) for seat in range(SHAPE.seats)]
 
 
-def line(region: Region, seat: int) -> int:
+def line(region: MemoryRegion, seat: int) -> int:
     """The offset of a seat's line."""
     return region.area("slab", SHAPE.bytes) + SHAPE.seats_at + seat * LINE
 
@@ -176,7 +176,7 @@ def test_a_task_that_takes_its_workers_with_it_is_given_up(seats: list[TaskTable
     assert owner.release(task)
 
 
-def test_an_id_in_a_dead_hand_is_found(region: Region, seats: list[TaskTable]) -> None:
+def test_an_id_in_a_dead_hand_is_found(region: MemoryRegion, seats: list[TaskTable]) -> None:
     """A thief killed between the deque and the claim: the task is QUEUED in a live range and listed nowhere else."""
     owner, worker, other = seats
     task = owner.submit(b"work", 0, False)
@@ -190,7 +190,7 @@ def test_an_id_in_a_dead_hand_is_found(region: Region, seats: list[TaskTable]) -
     assert 0 == region.words.load(line(region, 1) + HAND)
 
 
-def test_a_task_that_was_never_listed_is_found(region: Region, seats: list[TaskTable]) -> None:
+def test_a_task_that_was_never_listed_is_found(region: MemoryRegion, seats: list[TaskTable]) -> None:
     """A submitter killed between the task's word and its push: the sweep of its range lists it."""
     owner, worker, _ = seats
     worker.submit(b"unlisted", 1, True)
@@ -202,7 +202,7 @@ def test_a_task_that_was_never_listed_is_found(region: Region, seats: list[TaskT
     assert [b"unlisted"] == run_all(owner)
 
 
-def test_a_pop_cut_short_hides_nothing(region: Region, seats: list[TaskTable]) -> None:
+def test_a_pop_cut_short_hides_nothing(region: MemoryRegion, seats: list[TaskTable]) -> None:
     """An owner killed after lowering bottom: the hand has the id, and the deque is sound again."""
     owner, worker, _ = seats
     task = worker.submit(b"last", 0, True)
@@ -216,7 +216,7 @@ def test_a_pop_cut_short_hides_nothing(region: Region, seats: list[TaskTable]) -
     assert again == worker.take()
 
 
-def test_a_newcomer_finds_what_a_pop_cut_short_hid(region: Region, seats: list[TaskTable]) -> None:
+def test_a_newcomer_finds_what_a_pop_cut_short_hid(region: MemoryRegion, seats: list[TaskTable]) -> None:
     """It mends its deque before it lists on it: what it lists must not be below the top."""
     owner, worker, _ = seats
     hidden = worker.submit(b"hidden", 0, True)
@@ -230,7 +230,7 @@ def test_a_newcomer_finds_what_a_pop_cut_short_hid(region: Region, seats: list[T
 
 
 def test_a_reaper_killed_before_it_lists_a_task_has_it_in_its_hand(
-    region: Region, monkeypatch: pytest.MonkeyPatch
+    region: MemoryRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who reaps may be killed too: the next reaper finds the task there. (The C core does the same, in one call.)"""
     offset, memory = region.area("slab", SHAPE.bytes), memoryview(region.buffer)
@@ -288,7 +288,7 @@ def test_results_nobody_will_read_are_freed(seats: list[TaskTable]) -> None:
     assert owner.submit(b"", 0, False)
 
 
-def test_a_newcomer_reaps_its_own_seat(region: Region, seats: list[TaskTable]) -> None:
+def test_a_newcomer_reaps_its_own_seat(region: MemoryRegion, seats: list[TaskTable]) -> None:
     """The one before died with one claimed and one listed: both run, and the mark is gone."""
     owner, worker, _ = seats
     region.words.store(line(region, 1) + TAKEN, 1)
@@ -301,7 +301,7 @@ def test_a_newcomer_reaps_its_own_seat(region: Region, seats: list[TaskTable]) -
     assert {b"claimed", b"listed"} == set(run_all(worker))
 
 
-def test_a_reaper_with_full_deques_is_asked_again(region: Region) -> None:
+def test_a_reaper_with_full_deques_is_asked_again(region: MemoryRegion) -> None:
     """Nothing is lost and nothing is marked as done: the next reaping goes on."""
     shape = Shape(seats=2, priorities=1, range=4, payload_max=0, result_max=0, claims_max=3)
     assert 8 == shape.capacity
@@ -329,7 +329,7 @@ def test_a_reaper_with_full_deques_is_asked_again(region: Region) -> None:
 def test_the_core_and_the_fallback_are_one_slab(acts: list[tuple[str, int, int]]) -> None:
     """The same acts on two slabs, one of the core and one of the fallback: the same answers all the way."""
     shape = Shape(seats=2, priorities=2, range=3, payload_max=64, result_max=64, claims_max=2)
-    with Region.create(slots=1) as region:
+    with MemoryRegion.create(slots=1) as region:
         left, right = (region.area(side, shape.bytes) for side in ("left", "right"))
         core = [open_task_table(region, left, shape, seat) for seat in range(2)]
         memory = memoryview(region.buffer)
@@ -362,7 +362,7 @@ def _both(core: TaskTable, plain: TaskTable, method: str, *arguments: object) ->
     return answers[0]
 
 
-def test_numbers_that_cannot_be_are_refused(region: Region) -> None:
+def test_numbers_that_cannot_be_are_refused(region: MemoryRegion) -> None:
     """Before anything is written; a pool of other sizes is refused as well."""
     for what, value in (
         ("seats", 0),
@@ -383,7 +383,7 @@ def test_numbers_that_cannot_be_are_refused(region: Region) -> None:
     assert "slab.shape" == caught.value.code
 
 
-def test_ids_of_no_task_are_no_harm(region: Region, seats: list[TaskTable]) -> None:
+def test_ids_of_no_task_are_no_harm(region: MemoryRegion, seats: list[TaskTable]) -> None:
     """Out of range, of generation 0, or of bytes that no submit wrote."""
     owner = seats[0]
     nonsense: list[Callable[[int], object]] = [owner.state, owner.payload, owner.release, owner.detached]

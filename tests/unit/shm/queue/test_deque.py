@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.errors import ConflictError, UnavailableError, UsageError
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.memory.words import WORD_MAX
 from interlock.shm.queue.deque import DEQUE_HEAD, Deque, Owner, PlainDeque, Taker, open_deque
 from interlock.shm.queue.ring import LINE
@@ -19,14 +19,14 @@ from tests.unit.shm.queues import forked, killed, working_modes
 
 
 @pytest.fixture(params=working_modes())
-def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
+def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryRegion]:
     """A region in each mode that works here."""
     monkeypatch.setenv("INTERLOCK_SHM", request.param)
-    with Region.create(slots=2) as made:
+    with MemoryRegion.create(slots=2) as made:
         yield made
 
 
-def test_the_owner_has_the_newest_and_thieves_the_oldest(region: Region) -> None:
+def test_the_owner_has_the_newest_and_thieves_the_oldest(region: MemoryRegion) -> None:
     """Last in, first out for the owner; first in, first out for the others."""
     jobs = Deque(region, "jobs", capacity=8)
     with jobs.owner() as owner, jobs.thief() as thief:
@@ -44,7 +44,7 @@ def test_the_owner_has_the_newest_and_thieves_the_oldest(region: Region) -> None
         assert 0 == len(jobs)
 
 
-def test_a_full_deque_answers_and_loses_nothing(region: Region) -> None:
+def test_a_full_deque_answers_and_loses_nothing(region: MemoryRegion) -> None:
     """Capacity is exact, through many turns around the ring."""
     jobs = Deque(region, "jobs", capacity=4)
     with jobs.owner() as owner, jobs.thief() as thief:
@@ -53,7 +53,7 @@ def test_a_full_deque_answers_and_loses_nothing(region: Region) -> None:
             assert [turn, turn + 1, turn + 2, turn + 3, None] == [thief.steal() for _ in range(5)]
 
 
-def test_there_is_one_owner(region: Region) -> None:
+def test_there_is_one_owner(region: MemoryRegion) -> None:
     """Two would push into the same place."""
     jobs = Deque(region, "jobs", takers=2)
     owner = jobs.owner()
@@ -63,7 +63,7 @@ def test_there_is_one_owner(region: Region) -> None:
     jobs.owner().close()
 
 
-def test_places_run_out_and_come_back(region: Region) -> None:
+def test_places_run_out_and_come_back(region: MemoryRegion) -> None:
     """As many thieves as there are places besides the owner's."""
     jobs = Deque(region, "jobs", takers=3)
     thieves = [jobs.thief(), jobs.thief()]
@@ -74,7 +74,7 @@ def test_places_run_out_and_come_back(region: Region) -> None:
 
 
 @pytest.mark.parametrize("act", ["pop", "steal"])
-def test_what_a_dead_taker_held_is_recovered(region: Region, act: str) -> None:
+def test_what_a_dead_taker_held_is_recovered(region: MemoryRegion, act: str) -> None:
     """An id that left the deque is in the hand of who took it, until that one is done."""
     jobs = Deque(region, "jobs")
     with jobs.owner() as owner:
@@ -105,7 +105,7 @@ def test_what_a_dead_taker_held_is_recovered(region: Region, act: str) -> None:
     os.close(writer)
 
 
-def test_the_next_on_a_place_is_told_what_the_dead_one_held(region: Region) -> None:
+def test_the_next_on_a_place_is_told_what_the_dead_one_held(region: MemoryRegion) -> None:
     """`found` is perhaps worked on, perhaps not; the newcomer decides."""
     jobs = Deque(region, "jobs")
     with jobs.owner() as owner:
@@ -118,7 +118,7 @@ def test_the_next_on_a_place_is_told_what_the_dead_one_held(region: Region) -> N
         assert owner.found is None
 
 
-def test_an_owner_killed_inside_a_pop_leaves_a_sound_deque(region: Region) -> None:
+def test_an_owner_killed_inside_a_pop_leaves_a_sound_deque(region: MemoryRegion) -> None:
     """Bottom below top: the next owner mends it."""
     jobs = Deque(region, "jobs", capacity=8, takers=2)
     with jobs.owner() as owner, jobs.thief() as thief:
@@ -134,7 +134,7 @@ def test_an_owner_killed_inside_a_pop_leaves_a_sound_deque(region: Region) -> No
         assert owner.pop() is None
 
 
-def test_a_thief_that_looked_before_the_owner_died_comes_too_late(region: Region) -> None:
+def test_a_thief_that_looked_before_the_owner_died_comes_too_late(region: MemoryRegion) -> None:
     """It saw the bottom before the pop lowered it; its swap must not move top past the bottom of the next owner."""
     jobs = Deque(region, "jobs", capacity=8, takers=3)
     top = jobs._offset + 3 * LINE
@@ -152,7 +152,7 @@ def test_a_thief_that_looked_before_the_owner_died_comes_too_late(region: Region
         assert 2 == thief.steal()
 
 
-def test_positions_below_zero_are_positions(region: Region) -> None:
+def test_positions_below_zero_are_positions(region: MemoryRegion) -> None:
     """An owner killed in the pop of a deque that was never used leaves bottom at -1."""
     jobs = Deque(region, "jobs", capacity=8, takers=2)
     region.words.store(jobs._offset + 3 * LINE, WORD_MAX)
@@ -162,7 +162,7 @@ def test_positions_below_zero_are_positions(region: Region) -> None:
         assert 2 == owner.pop()
 
 
-def test_a_forked_child_does_not_take_with_its_parents_hand(region: Region) -> None:
+def test_a_forked_child_does_not_take_with_its_parents_hand(region: MemoryRegion) -> None:
     """Two processes on one hand would lose what the first held."""
     jobs = Deque(region, "jobs")
     owner = jobs.owner()
@@ -186,7 +186,7 @@ def test_a_forked_child_does_not_take_with_its_parents_hand(region: Region) -> N
     os.close(writer)
 
 
-def test_wrong_calls_say_what_is_right(region: Region) -> None:
+def test_wrong_calls_say_what_is_right(region: MemoryRegion) -> None:
     """Each with its own code."""
     jobs = Deque(region, "jobs", capacity=8)
     owner, closed = jobs.owner(), jobs.thief()
@@ -214,7 +214,7 @@ def test_wrong_calls_say_what_is_right(region: Region) -> None:
 @given(st.lists(st.tuples(st.sampled_from(["push", "pop", "steal"]), st.booleans()), max_size=80))
 def test_the_core_and_the_fallback_are_one_deque(acts: list[tuple[str, bool]]) -> None:
     """Any act by either: same answers, same hands, against a deque of Python's own."""
-    with Region.create(slots=1) as region:
+    with MemoryRegion.create(slots=1) as region:
         offset, hand = region.area("deque", DEQUE_HEAD + 4 * 8), region.area("hand", LINE)
         ends = open_deque(region, offset, 4, hand), PlainDeque(region.words, offset, 4, hand)
         model: deque[int] = deque()

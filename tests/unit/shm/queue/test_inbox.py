@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import ConflictError, CorruptionError, UnavailableError, UsageError
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.inbox import Inbox
 from interlock.shm.queue.inbox_rings import SKIPS_MAX, Batch
 from interlock.shm.queue.notifier import EventNotifier
@@ -24,16 +24,16 @@ from tests.unit.shm.queues import EVENTFD_MAX, forked, killed, refused, rings, t
 
 
 @pytest.fixture(params=working_modes())
-def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Region]:
+def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MemoryRegion]:
     """A region with a name, in each mode that works here, in a directory of its own."""
     monkeypatch.setenv("INTERLOCK_SHM", request.param)
     tmp_path.chmod(0o700)
     monkeypatch.setenv("INTERLOCK_RUNTIME_DIR", str(tmp_path))
-    with Region.create("tests", slots=4) as made:
+    with MemoryRegion.create("tests", slots=4) as made:
         yield made
 
 
-def test_each_producer_is_in_order_and_all_are_heard(region: Region) -> None:
+def test_each_producer_is_in_order_and_all_are_heard(region: MemoryRegion) -> None:
     """Messages of one producer stay in order; producers take turns."""
     inbox = Inbox(region, producers=3)
     producers = [inbox.producer() for _ in range(3)]
@@ -50,7 +50,7 @@ def test_each_producer_is_in_order_and_all_are_heard(region: Region) -> None:
     inbox.close()
 
 
-def test_producers_take_turns(region: Region) -> None:
+def test_producers_take_turns(region: MemoryRegion) -> None:
     """Nobody who pushes without end keeps the consumer for himself."""
     with Inbox(region, producers=3) as inbox:
         producers = [inbox.producer() for _ in range(3)]
@@ -64,7 +64,7 @@ def test_producers_take_turns(region: Region) -> None:
     assert [0, 1, 0, 1, 0, 1] == turns
 
 
-def test_a_full_lane_says_so_until_the_consumer_has_taken(region: Region) -> None:
+def test_a_full_lane_says_so_until_the_consumer_has_taken(region: MemoryRegion) -> None:
     """`push` gives False and keeps nothing; the consumer makes room."""
     with Inbox(region, producers=1, ring_bytes=64) as inbox, inbox.producer() as producer:
         assert [True, True, False] == [producer.push(b"x" * 24) for _ in range(3)]
@@ -73,7 +73,7 @@ def test_a_full_lane_says_so_until_the_consumer_has_taken(region: Region) -> Non
         assert [b"again"] == taken(inbox)
 
 
-def test_urgent_messages_go_first_and_the_others_are_not_forgotten(quick: Region) -> None:
+def test_urgent_messages_go_first_and_the_others_are_not_forgotten(quick: MemoryRegion) -> None:
     """Priority 0 is served first; a level that was passed over eight times is served next."""
     with Inbox(quick, producers=1, priorities=3) as inbox, inbox.producer() as producer:
         for priority in (2, 1):
@@ -90,7 +90,7 @@ def test_urgent_messages_go_first_and_the_others_are_not_forgotten(quick: Region
     assert 2 == len([each for each in served if each])
 
 
-def test_no_level_waits_for_ever(quick: Region) -> None:
+def test_no_level_waits_for_ever(quick: MemoryRegion) -> None:
     """With eight levels that never run dry, each is served again within a bound."""
     with Inbox(quick, producers=1, priorities=8) as inbox, inbox.producer() as producer:
         last = dict.fromkeys(range(8), 0)
@@ -104,7 +104,7 @@ def test_no_level_waits_for_ever(quick: Region) -> None:
             assert all(turn - seen <= 8 * SKIPS_MAX for seen in last.values())
 
 
-def test_a_producer_rings_only_who_sleeps(quick: Region) -> None:
+def test_a_producer_rings_only_who_sleeps(quick: MemoryRegion) -> None:
     """While the consumer is awake nobody pays for a bell; and an eventfd is rung without asking the bell."""
 
     class Unasked(EventNotifier):
@@ -133,7 +133,7 @@ def test_a_producer_rings_only_who_sleeps(quick: Region) -> None:
     bell.close()
 
 
-def test_a_push_with_a_full_bell_is_a_push(quick: Region) -> None:
+def test_a_push_with_a_full_bell_is_a_push(quick: MemoryRegion) -> None:
     """It has been rung already; nobody waits for room in it."""
     with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
         bell = inbox.doorbell
@@ -146,7 +146,7 @@ def test_a_push_with_a_full_bell_is_a_push(quick: Region) -> None:
         assert [b"heard"] == taken(inbox)
 
 
-def test_a_push_after_the_bell_was_closed_touches_no_other_file(quick: Region, tmp_path: Path) -> None:
+def test_a_push_after_the_bell_was_closed_touches_no_other_file(quick: MemoryRegion, tmp_path: Path) -> None:
     """The number of its descriptor may be another file's by then; the push says that the bell is closed."""
     with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
         bell = inbox.doorbell
@@ -164,7 +164,7 @@ def test_a_push_after_the_bell_was_closed_touches_no_other_file(quick: Region, t
             os.close(descriptor)
 
 
-def test_the_place_of_a_killed_producer_is_taken_over_where_it_stopped(region: Region) -> None:
+def test_the_place_of_a_killed_producer_is_taken_over_where_it_stopped(region: MemoryRegion) -> None:
     """What it published stays, what it had not published never was; the next owner goes on behind it."""
     inbox = Inbox(region, producers=1)
     reader, writer = os.pipe()
@@ -191,7 +191,7 @@ def test_the_place_of_a_killed_producer_is_taken_over_where_it_stopped(region: R
     os.close(writer)
 
 
-def test_a_stopped_producer_keeps_its_place(quick: Region) -> None:
+def test_a_stopped_producer_keeps_its_place(quick: MemoryRegion) -> None:
     """Time proves nothing: a stopped process is alive, and nobody writes into its lane."""
     inbox = Inbox(quick, producers=1)
     reader, writer = os.pipe()
@@ -216,7 +216,7 @@ def test_a_stopped_producer_keeps_its_place(quick: Region) -> None:
     inbox.close()
 
 
-def test_a_new_consumer_is_not_taken_for_asleep(quick: Region) -> None:
+def test_a_new_consumer_is_not_taken_for_asleep(quick: MemoryRegion) -> None:
     """Its predecessor died asleep; from the first batch on, producers need not ring."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         quick.words.store(inbox._asleep, 1)
@@ -226,7 +226,9 @@ def test_a_new_consumer_is_not_taken_for_asleep(quick: Region) -> None:
         assert 0 == quick.words.load(inbox._asleep)
 
 
-def test_a_wait_that_finds_something_leaves_the_bell_alone(quick: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_that_finds_something_leaves_the_bell_alone(
+    quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody lies down for a message that is there: lying down costs the producer a ring."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         assert inbox.take() is None
@@ -240,7 +242,7 @@ def test_a_wait_that_finds_something_leaves_the_bell_alone(quick: Region, monkey
         assert [b"there"] == taken(inbox)
 
 
-def test_a_new_consumer_continues_where_the_killed_one_was(quick: Region) -> None:
+def test_a_new_consumer_continues_where_the_killed_one_was(quick: MemoryRegion) -> None:
     """One consumer at a time; after its death the next takes what was not taken, and is heard."""
     mine = Inbox(quick, producers=1)
     reader, writer = os.pipe()
@@ -270,7 +272,7 @@ def test_a_new_consumer_continues_where_the_killed_one_was(quick: Region) -> Non
     os.close(writer)
 
 
-def test_a_forked_child_cannot_push_through_its_parents_place(region: Region) -> None:
+def test_a_forked_child_cannot_push_through_its_parents_place(region: MemoryRegion) -> None:
     """Two writers on one lane would tear it; the child is told to take a place of its own."""
     inbox = Inbox(region, producers=2)
     producer = inbox.producer()
@@ -304,7 +306,7 @@ def _push_from_spawned(inbox: Inbox) -> None:
         producer.push(b"from afar")
 
 
-def test_an_inbox_of_a_named_region_goes_to_a_spawned_process(quick: Region) -> None:
+def test_an_inbox_of_a_named_region_goes_to_a_spawned_process(quick: MemoryRegion) -> None:
     """It pickles as its name and numbers, and is attached to on the other side."""
     inbox = Inbox(quick, producers=2, priorities=2, ring_bytes=1024)
     process = multiprocessing.get_context("spawn").Process(target=_push_from_spawned, args=(inbox,))
@@ -318,13 +320,13 @@ def test_an_inbox_of_a_named_region_goes_to_a_spawned_process(quick: Region) -> 
 
 def test_an_inbox_of_a_region_without_a_name_does_not_pickle() -> None:
     """Nobody could attach to it by name."""
-    with Region.create() as region, Inbox(region) as inbox, pytest.raises(UsageError):
+    with MemoryRegion.create() as region, Inbox(region) as inbox, pytest.raises(UsageError):
         pickle.dumps(inbox)
 
 
 def test_an_eventfd_comes_with_its_descriptor() -> None:
     """Whoever attaches to an inbox of a region without a name needs the bell as well."""
-    with Region.create() as region, Inbox(region) as inbox, Region.from_fd(region.fd) as other:
+    with MemoryRegion.create() as region, Inbox(region) as inbox, MemoryRegion.from_fd(region.fd) as other:
         with refused("inbox.bell_missing"):
             Inbox(other)
         bell = inbox.doorbell
@@ -338,7 +340,7 @@ def test_an_eventfd_comes_with_its_descriptor() -> None:
             assert [b"ring"] == taken(inbox)
 
 
-def test_threads_share_a_producer(region: Region) -> None:
+def test_threads_share_a_producer(region: MemoryRegion) -> None:
     """Pushes of several threads of one process never mix."""
     inbox = Inbox(region, producers=1, ring_bytes=1 << 16)
     producer = inbox.producer()
@@ -357,7 +359,7 @@ def test_threads_share_a_producer(region: Region) -> None:
     inbox.close()
 
 
-def test_a_damaged_lane_is_told_once_and_left_alone(region: Region) -> None:
+def test_a_damaged_lane_is_told_once_and_left_alone(region: MemoryRegion) -> None:
     """The other producers go on."""
     inbox = Inbox(region, producers=2)
     broken, sound = inbox.producer(), inbox.producer()
@@ -375,7 +377,7 @@ def test_a_damaged_lane_is_told_once_and_left_alone(region: Region) -> None:
     inbox.close()
 
 
-def test_a_damaged_position_is_told_to_the_producer(region: Region) -> None:
+def test_a_damaged_position_is_told_to_the_producer(region: MemoryRegion) -> None:
     """It stops rather than write where it must not."""
     inbox = Inbox(region, producers=1)
     producer = inbox.producer()
@@ -387,7 +389,7 @@ def test_a_damaged_position_is_told_to_the_producer(region: Region) -> None:
     inbox.close()
 
 
-def test_wrong_calls_say_what_is_right(quick: Region) -> None:
+def test_wrong_calls_say_what_is_right(quick: MemoryRegion) -> None:
     """Numbers, sizes, priorities, closed and foreign things: each with its own code."""
     with Inbox(quick, producers=2, priorities=2, ring_bytes=256) as inbox:
         producer = inbox.producer()

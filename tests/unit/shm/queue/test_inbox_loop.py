@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from interlock.errors import ConflictError, CorruptionError
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue import inbox as inbox_module
 from interlock.shm.queue import loop_wait
 from interlock.shm.queue.inbox import Inbox
@@ -21,7 +21,7 @@ from tests.unit.shm.queues import asleep, forked, killed, refused, rings, taken,
 
 
 @pytest.mark.parametrize("doorbell", ["socket", "waiter", "eventfd"])
-def test_the_event_loop_is_woken_by_another_thread_and_process(quick: Region, doorbell: str) -> None:
+def test_the_event_loop_is_woken_by_another_thread_and_process(quick: MemoryRegion, doorbell: str) -> None:
     """Every kind of bell reaches a loop that sleeps; nothing is lost between looking and sleeping."""
     inbox = Inbox(quick, producers=2, doorbell=doorbell)  # type: ignore[arg-type]  # parametrised
     kinds = {"socket": SocketNotifier, "waiter": WaiterNotifier, "eventfd": EventNotifier}
@@ -53,7 +53,7 @@ def test_the_event_loop_is_woken_by_another_thread_and_process(quick: Region, do
     assert sorted([*range(count), *range(count)]) == sorted(found)
 
 
-async def test_a_busy_inbox_leaves_the_loop_its_turn(quick: Region) -> None:
+async def test_a_busy_inbox_leaves_the_loop_its_turn(quick: MemoryRegion) -> None:
     """When the budget is spent the other tasks run, however much waits."""
     with Inbox(quick, producers=1, ring_bytes=1 << 20) as inbox, inbox.producer() as producer:
         while producer.push(b"m" * 16):
@@ -78,7 +78,7 @@ async def test_a_busy_inbox_leaves_the_loop_its_turn(quick: Region) -> None:
     assert turns > 100
 
 
-async def test_a_published_message_without_a_ring_is_found_soon(quick: Region) -> None:
+async def test_a_published_message_without_a_ring_is_found_soon(quick: MemoryRegion) -> None:
     """A producer killed between publishing and ringing silences nobody: the consumer looks four times a second."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
 
@@ -95,7 +95,7 @@ async def test_a_published_message_without_a_ring_is_found_soon(quick: Region) -
         assert [b"unrung"] == (await asyncio.wait_for(next_batch, PATIENCE_SECONDS)).messages
 
 
-async def test_serve_runs_a_task_per_message_and_holds_it(quick: Region) -> None:
+async def test_serve_runs_a_task_per_message_and_holds_it(quick: MemoryRegion) -> None:
     """Tasks run beside each other, up to the limit; the error of one ends the serving."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         running = most = 0
@@ -120,7 +120,7 @@ async def test_serve_runs_a_task_per_message_and_holds_it(quick: Region) -> None
     assert 3 == most
 
 
-async def test_wrong_budgets_are_refused(quick: Region) -> None:
+async def test_wrong_budgets_are_refused(quick: MemoryRegion) -> None:
     """Before anything is taken."""
     with Inbox(quick) as inbox:
         for wrong in (0, -1, 1.5):
@@ -132,7 +132,7 @@ async def test_wrong_budgets_are_refused(quick: Region) -> None:
             await inbox.serve(lambda _: asyncio.sleep(0), tasks_max=0)
 
 
-async def test_closing_ends_who_waits(quick: Region) -> None:
+async def test_closing_ends_who_waits(quick: MemoryRegion) -> None:
     """A consumer that sleeps when the inbox is closed does not sleep for ever."""
     inbox = Inbox(quick)
     waiting = asyncio.ensure_future(anext(inbox.batches()))
@@ -143,7 +143,7 @@ async def test_closing_ends_who_waits(quick: Region) -> None:
         await waiting
 
 
-async def test_a_wake_up_costs_one_ring_and_one_reading(quick: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wake_up_costs_one_ring_and_one_reading(quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the consumer comes back for more each time; and while it is busy elsewhere nobody rings or reads."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
     with Inbox(quick, producers=1, doorbell="eventfd") as inbox, inbox.producer() as producer:
@@ -168,7 +168,7 @@ async def test_a_wake_up_costs_one_ring_and_one_reading(quick: Region, monkeypat
 
 
 async def test_a_task_cancelled_at_the_turn_of_others_has_taken_nothing(
-    quick: Region, monkeypatch: pytest.MonkeyPatch
+    quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the budget is spent it lets the others run with empty hands."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
@@ -186,7 +186,7 @@ async def test_a_task_cancelled_at_the_turn_of_others_has_taken_nothing(
         assert [b"second"] == taken(inbox)
 
 
-async def test_closing_in_the_middle_ends_the_stream(quick: Region) -> None:
+async def test_closing_in_the_middle_ends_the_stream(quick: MemoryRegion) -> None:
     """Nothing more is taken: the next consumer finds it."""
     inbox = Inbox(quick, producers=1)
     with inbox.producer() as producer:
@@ -200,7 +200,7 @@ async def test_closing_in_the_middle_ends_the_stream(quick: Region) -> None:
         assert [b"for the next"] == taken(heir)
 
 
-async def test_a_stream_that_has_ended_stays_ended(quick: Region) -> None:
+async def test_a_stream_that_has_ended_stays_ended(quick: MemoryRegion) -> None:
     """Also when the inbox has a consumer again: that one has a stream of its own."""
     inbox = Inbox(quick, producers=1, doorbell="waiter")
     with inbox.producer() as producer:
@@ -218,7 +218,7 @@ async def test_a_stream_that_has_ended_stays_ended(quick: Region) -> None:
     inbox.close()
 
 
-async def test_a_cancelled_task_leaves_the_stream_to_the_next(quick: Region) -> None:
+async def test_a_cancelled_task_leaves_the_stream_to_the_next(quick: MemoryRegion) -> None:
     """Nothing is lost with it, and who waits after it is woken."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         stream = inbox.batches()
@@ -235,7 +235,7 @@ async def test_a_cancelled_task_leaves_the_stream_to_the_next(quick: Region) -> 
         assert [b"heard"] == (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).messages
 
 
-async def test_a_damaged_lane_does_not_end_the_stream(quick: Region) -> None:
+async def test_a_damaged_lane_does_not_end_the_stream(quick: MemoryRegion) -> None:
     """It is told of once; the other lanes go on."""
     with Inbox(quick, producers=2) as inbox, inbox.producer() as damaged, inbox.producer() as producer:
         damaged.push(b"damaged")
@@ -256,7 +256,7 @@ async def _heard_until_closed(inbox: Inbox) -> list[bytes]:
     return found
 
 
-async def test_two_tasks_cannot_wait_for_one_inbox(quick: Region) -> None:
+async def test_two_tasks_cannot_wait_for_one_inbox(quick: MemoryRegion) -> None:
     """The second is refused; the first is still heard."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         first = asyncio.ensure_future(anext(inbox.batches()))
@@ -268,7 +268,7 @@ async def test_two_tasks_cannot_wait_for_one_inbox(quick: Region) -> None:
         assert [b"heard"] == (await asyncio.wait_for(first, PATIENCE_SECONDS)).messages
 
 
-def test_an_inbox_is_consumed_by_one_loop_after_another(quick: Region) -> None:
+def test_an_inbox_is_consumed_by_one_loop_after_another(quick: MemoryRegion) -> None:
     """The second loop hears the bell as the first did."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
 
@@ -281,7 +281,7 @@ def test_an_inbox_is_consumed_by_one_loop_after_another(quick: Region) -> None:
         assert [[b"one"], [b"two"]] == [asyncio.run(heard(message)) for message in (b"one", b"two")]
 
 
-async def test_from_the_second_batch_on_nobody_need_ring(quick: Region) -> None:
+async def test_from_the_second_batch_on_nobody_need_ring(quick: MemoryRegion) -> None:
     """The first is given as soon as the bell is heard; then producers are told, though the task has not paused."""
     with Inbox(quick, producers=1) as inbox, inbox.producer() as producer:
         seen: list[int] = []
@@ -302,7 +302,7 @@ async def test_from_the_second_batch_on_nobody_need_ring(quick: Region) -> None:
 
 
 async def test_a_ring_for_nothing_leaves_the_consumer_asleep_and_heard(
-    quick: Region, monkeypatch: pytest.MonkeyPatch
+    quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bell is read before the consumer arms it again, never after: or the next message would not be rung for."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)
@@ -319,7 +319,7 @@ async def test_a_ring_for_nothing_leaves_the_consumer_asleep_and_heard(
 
 
 async def test_a_message_that_came_before_the_consumer_lay_down_is_seen(
-    quick: Region, monkeypatch: pytest.MonkeyPatch
+    quick: MemoryRegion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its producer saw nobody asleep and did not ring: the consumer looks again once it has said that it sleeps."""
     monkeypatch.setattr(loop_wait, "WAIT_SECONDS_MAX", 3_600.0)

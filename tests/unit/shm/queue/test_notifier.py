@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from interlock.errors import UsageError
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.notifier import EventNotifier, Notifier, SocketNotifier, WaiterNotifier
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.shm.queues import forked, killed
@@ -27,7 +27,7 @@ def rung(bell: Notifier, timeout: float = 0.0) -> bool:
 @pytest.fixture(params=["eventfd", "socket", "waiter"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Notifier, Notifier]]:
     """The two ends of each kind of bell: the listener's and a ringer's."""
-    with Region.create(slots=1) as region:
+    with MemoryRegion.create(slots=1) as region:
         offset = region.area("rings", 64)
         listener: Notifier
         ringer: Notifier

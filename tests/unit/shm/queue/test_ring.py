@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.shm.memory.region import Region
+from interlock.shm.memory.region import MemoryRegion
 from interlock.shm.queue.ring import (
     FULL,
     LANE_HEAD,
@@ -30,21 +30,21 @@ RING = 256
 
 
 @pytest.fixture(params=working_modes())
-def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Region]:
+def region(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryRegion]:
     """A region in each mode that works here."""
     monkeypatch.setenv("INTERLOCK_SHM", request.param)
-    with Region.create(slots=2) as made:
+    with MemoryRegion.create(slots=2) as made:
         yield made
 
 
-def lane_of(region: Region, ring: int = RING) -> tuple[Ring, int, int]:
+def lane_of(region: MemoryRegion, ring: int = RING) -> tuple[Ring, int, int]:
     """A fresh lane, its offset, and the offset of the asleep word."""
     asleep = region.area("asleep", LINE)
     offset = region.area("lane", ring_bytes(ring))
     return open_ring(region, offset, ring, asleep), offset, asleep
 
 
-def test_messages_come_out_whole_and_in_order(region: Region) -> None:
+def test_messages_come_out_whole_and_in_order(region: MemoryRegion) -> None:
     """What goes in first comes out first, of any length up to the largest, also of no length."""
     lane, _, _ = lane_of(region)
     messages = [b"", b"a", b"12345678", b"x" * 100]
@@ -56,7 +56,7 @@ def test_messages_come_out_whole_and_in_order(region: Region) -> None:
     assert [] == lane.pop_many(10)
 
 
-def test_a_limit_leaves_the_rest(region: Region) -> None:
+def test_a_limit_leaves_the_rest(region: MemoryRegion) -> None:
     """`pop_many` takes no more than it was asked for."""
     lane, _, _ = lane_of(region)
     for number in range(5):
@@ -69,7 +69,7 @@ def test_a_limit_leaves_the_rest(region: Region) -> None:
     assert not lane.waiting()
 
 
-def test_a_full_lane_answers_and_loses_nothing(region: Region) -> None:
+def test_a_full_lane_answers_and_loses_nothing(region: MemoryRegion) -> None:
     """A push that does not fit changes nothing; after a pop there is room again."""
     lane, _, _ = lane_of(region)
     count = 0
@@ -84,7 +84,7 @@ def test_a_full_lane_answers_and_loses_nothing(region: Region) -> None:
     assert [b"12345678"] * (count - 1) + [b"again"] == lane.pop_many(99)
 
 
-def test_the_largest_message_is_half_the_ring(region: Region) -> None:
+def test_the_largest_message_is_half_the_ring(region: MemoryRegion) -> None:
     """It fits into an empty ring wherever the ring stands; one byte more never does."""
     lane, _, _ = lane_of(region)
     largest = b"L" * payload_bytes_max(RING)
@@ -97,7 +97,7 @@ def test_the_largest_message_is_half_the_ring(region: Region) -> None:
         assert [largest] == lane.pop_many(9)
 
 
-def test_a_push_tells_when_the_consumer_sleeps(region: Region) -> None:
+def test_a_push_tells_when_the_consumer_sleeps(region: MemoryRegion) -> None:
     """The answer says whether to ring; the push itself never clears the word."""
     lane, _, asleep = lane_of(region)
     region.words.store(asleep, 1)
@@ -107,7 +107,7 @@ def test_a_push_tells_when_the_consumer_sleeps(region: Region) -> None:
     assert 1 == region.words.load(asleep)
 
 
-def test_any_kind_of_bytes_is_taken(region: Region) -> None:
+def test_any_kind_of_bytes_is_taken(region: MemoryRegion) -> None:
     """Memory views and byte arrays go in as bytes do; text does not."""
     lane, _, _ = lane_of(region)
     words = memoryview(struct.pack("<2Q", 1, 2)).cast("Q")
@@ -120,7 +120,7 @@ def test_any_kind_of_bytes_is_taken(region: Region) -> None:
 
 
 @pytest.mark.parametrize("length", [RING, RING // 2 - 7, 0x7FFFFFFF, 0xFFFFFFFE, 0xFFFFFFFF])
-def test_bytes_of_no_producer_are_called_corrupt(region: Region, length: int) -> None:
+def test_bytes_of_no_producer_are_called_corrupt(region: MemoryRegion, length: int) -> None:
     """A length that no push writes is noticed before a byte of it is read."""
     lane, offset, _ = lane_of(region)
     struct.pack_into("<I", region.buffer, offset + LANE_HEAD, length)
@@ -131,7 +131,7 @@ def test_bytes_of_no_producer_are_called_corrupt(region: Region, length: int) ->
 
 
 @pytest.mark.parametrize(("tail", "head"), [(8, 16), (RING + 8, 0), (4, 0)])
-def test_positions_of_no_lane_are_called_corrupt(region: Region, tail: int, head: int) -> None:
+def test_positions_of_no_lane_are_called_corrupt(region: MemoryRegion, tail: int, head: int) -> None:
     """Head beyond tail, more than a ring between them, or a position between words."""
     lane, offset, _ = lane_of(region)
     region.words.store(offset, tail)
@@ -140,7 +140,7 @@ def test_positions_of_no_lane_are_called_corrupt(region: Region, tail: int, head
     assert lane.pop_many(9) is None
 
 
-def test_messages_before_the_damage_are_delivered_first(region: Region) -> None:
+def test_messages_before_the_damage_are_delivered_first(region: MemoryRegion) -> None:
     """What was published whole is not lost because of what follows."""
     lane, offset, _ = lane_of(region)
     lane.push(b"good")
@@ -155,7 +155,7 @@ def test_messages_before_the_damage_are_delivered_first(region: Region) -> None:
 @given(st.lists(st.one_of(st.binary(max_size=130), st.integers(1, 5)), max_size=60), st.booleans())
 def test_the_core_and_the_fallback_are_one_lane(acts: list[bytes | int], producer_is_plain: bool) -> None:
     """Either may push and the other pop: same answers, same bytes, against a queue of Python's own."""
-    with Region.create(slots=1) as region:
+    with MemoryRegion.create(slots=1) as region:
         asleep = region.area("asleep", LINE)
         offset = region.area("lane", ring_bytes(RING))
         native = open_ring(region, offset, RING, asleep)

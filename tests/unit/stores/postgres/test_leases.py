@@ -13,7 +13,7 @@ from interlock.ports.store import Store
 from interlock.stores.postgres import leases as postgres_leases
 from interlock.stores.postgres.opening import open_store
 from interlock.stores.postgres.store import PostgresStore
-from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases_for
+from interlock.testing.store_suite.suite import Case, StoreSubject, lease_cases
 from tests.support.postgres_server import asked, store_or_skip
 from tests.unit.stores.postgres_scene import raw, until_blocked
 from tests.unit.stores.work_tables import CLOCK
@@ -29,7 +29,7 @@ def _opened(url: str) -> Store:
     return asyncio.run(open_store(url))
 
 
-@pytest.mark.parametrize("case", lease_cases_for(durable=True, shared=True), ids=_named)
+@pytest.mark.parametrize("case", lease_cases(durable=True, shared=True), ids=_named)
 async def test_the_postgres_store_leases(case: Case) -> None:
     """By several handles, too."""
     await case(StoreSubject(open=partial(_opened, store_or_skip())))

@@ -21,7 +21,7 @@ from interlock.stores.files.journal.padding import BLANKS
 from interlock.stores.files.log_layout import layout, writer
 from interlock.stores.files.names import directory_name, shard_name
 from interlock.stores.files.store import FileStore, open_store
-from interlock.testing.store_suite.suite import Case, StoreSubject, cases_for
+from interlock.testing.store_suite.suite import Case, StoreSubject, store_cases
 from tests.crash.batches import OTHER, opened_c
 from tests.crash.life import ENTITY, step
 from tests.crash.simulated import Directory, File, Simulated, World
@@ -51,7 +51,9 @@ async def filled(store: FileStore, count: int = ENTRIES, *, entity: str = ENTITY
         assert isinstance(await store.append(step(version, f"k{version}", entity=entity, ended=last)), Appended)
 
 
-@pytest.mark.parametrize("case", cases_for(durable=True, shared=False), ids=lambda case: getattr(case, "__name__", ""))
+@pytest.mark.parametrize(
+    "case", store_cases(durable=True, shared=False), ids=lambda case: getattr(case, "__name__", "")
+)
 async def test_the_store_suite_holds(case: Case, tmp_path: Path) -> None:
     """Every case for a store with one writing process."""
     await case(StoreSubject(open=partial(open_store, f"file://{tmp_path}/x?layout=C")))
