@@ -95,10 +95,15 @@ def test_a_forked_child_does_not_keep_its_parent_alive(child: Start) -> None:
     """It inherits the descriptor, and closes it at once."""
     with MemoryRegion.create() as region:
 
+        def wait_for_message(line: Line) -> None:
+            line.send("running")
+            line.recv()
+
         def work(line: Line) -> None:
             locks = region.locks()
             locks.claim(1)
-            grandchild = Child(lambda inner: inner.recv())
+            grandchild = Child(wait_for_message)
+            grandchild.heard()  # it runs, so its hooks after the fork have closed what it inherited
             line.send(grandchild.pid)
             line.recv()
 
