@@ -1,19 +1,19 @@
-"""Document to chart: expand sagas, resolve names, number states and transitions, check, and tell all findings at once.
+"""Document to chart: expand sagas, resolve names, number states and transitions, check, and report all problems.
 
-Rule 1: a chart is built only when no finding is an error.
+Rule 1: a chart is built only if no diagnostic is an error.
 Rule 2: the order in which a state's transitions are tried is fixed here: results of invokes, then those of its
 document in order.
-Rule 3: a chart's revision is its label and a hash over what the document says.
+Rule 3: a chart's revision is its label and a hash over the content of the document.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import check
 from interlock.compiler.descriptors import descriptor, exact, tried_order
-from interlock.compiler.required_names import with_names
 from interlock.compiler.resolve import Names
 from interlock.compiler.saga import expanded, turn_back
 from interlock.errors import Diagnostic, Place
@@ -22,7 +22,17 @@ from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, La
 from interlock.model.codec import content_hash
 from interlock.model.diagnostics import Findings
 from interlock.model.document import document as doc
-from interlock.model.document.actions import Expression
+from interlock.model.document.actions import (
+    AssignCall,
+    Block,
+    Do,
+    Expression,
+    Guard,
+    GuardName,
+    If,
+    block_actions,
+    guard_parts,
+)
 from interlock.model.document.field import UNSET, Field
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
@@ -119,7 +129,7 @@ class _Builder:
             inline=tuple(self.inline),
             source=document.source,
         )
-        return with_names(chart)
+        return with_required_names(chart)
 
     def _state(self, index: int) -> State:
         tree, written = self.tree, self.tree.states[index]
@@ -330,3 +340,48 @@ def _label(written: doc.Transition) -> str:
             return "done"
         case _:
             return ", ".join(written.events) or "always"
+
+
+def with_required_names(chart: Chart) -> Chart:
+    """The chart with its lists of names filled, each sorted."""
+    inline = {name for name, _ in chart.inline}
+    sources = [
+        (invoke.src, invoke.type == "chart")
+        for state in chart.states
+        for invoke in state.invokes
+        if isinstance(invoke.src, str) and invoke.src not in inline
+    ]
+    actions = [action for block in _blocks(chart) for action in block_actions(block)]
+    calls = {action.name for action in actions if isinstance(action, Do)}
+    return replace(
+        chart,
+        guards=_sorted(
+            {part.name for guard in _guards(chart) for part in guard_parts(guard) if isinstance(part, GuardName)}
+        ),
+        assigns=_sorted({action.name for action in actions if isinstance(action, AssignCall)}),
+        handlers=_sorted(calls | {src for src, is_chart in sources if not is_chart}),
+        charts=_sorted({src for src, is_chart in sources if is_chart}),
+    )
+
+
+def _sorted(names: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))
+
+
+def _blocks(chart: Chart) -> Iterator[Block]:
+    for transition in chart.transitions:
+        yield transition.block
+    for state in chart.states:
+        yield from (*state.entry, *state.exit, state.initial_block, state.default_block)
+        for invoke in state.invokes:
+            yield invoke.finalize or ()
+
+
+def _guards(chart: Chart) -> Iterator[Guard]:
+    for transition in chart.transitions:
+        if transition.guard is not None:
+            yield transition.guard
+    for block in _blocks(chart):
+        for action in block_actions(block):
+            if isinstance(action, If):
+                yield from (guard for guard, _ in action.branches)

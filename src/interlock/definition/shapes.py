@@ -115,8 +115,7 @@ class Key:
     `field`: the name of that field where it differs from the key. `native`: the formats that have their own way to
     write it; every other format puts it into its extension (`extras`) or loses it. `scxml`: its attribute in our
     namespace of SCXML, where that differs from the field. `codec`: how it is read and written, where that does not
-    follow from its shape. `payload`: whether fields in it are those of a payload, where that changes. `inert`: nothing
-    acts on this key yet.
+    follow from its shape. `payload`: whether fields in it are those of a payload, where that changes.
     """
 
     name: str
@@ -128,7 +127,6 @@ class Key:
     scxml: str | None = None
     codec: Codec | None = None
     payload: bool | None = None
-    inert: bool = False
 
     @property
     def attribute(self) -> str:

@@ -1,4 +1,4 @@
-"""Small definitions and what the compiler says about them, in one line per finding."""
+"""Small definitions and the diagnostics of the compiler about them."""
 
 from interlock.compiler.build import Compilation, compile_document
 from interlock.definition.yaml.format import FORMAT
@@ -32,11 +32,10 @@ def chart_of(text: str) -> Chart:
 
 
 def told(definition: str | Document, code: str) -> list[str]:
-    """Every finding of a code: severity, line and column, message and hint."""
+    """Severity, line and column of every diagnostic of a code."""
     document = read(definition) if isinstance(definition, str) else definition
     return [
-        f"{each.severity} {each.place.line}:{each.place.column} {each.message}"
-        + (f"; {each.hint}" if each.hint else "")
+        f"{each.severity} {each.place.line}:{each.place.column}"
         for each in compile_document(document).diagnostics
         if each.code == code
     ]

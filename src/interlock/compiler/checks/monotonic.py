@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from interlock.compiler.checks.graph import Graph
-from interlock.compiler.checks.report import Review, trigger
+from interlock.compiler.checks.report import CheckReport, describe_trigger
 from interlock.errors import Place
 from interlock.model.chart import Transition
 from interlock.model.document.targets import Unresolved
@@ -28,56 +28,56 @@ class _TooMany(Exception):
     """There are more edges than can be followed."""
 
 
-def check_monotonic(review: Review, graph: Graph, reachable: frozenset[int]) -> None:
+def check_monotonic(report: CheckReport, graph: Graph, reachable: frozenset[int]) -> None:
     """Every order that the chart promises to keep, proved or refuted with a path."""
     ways = _Ways(graph)
-    for index, written in enumerate(review.tree.states):
+    for index, written in enumerate(report.tree.states):
         if written.monotonic is None:
             continue
         if written.monotonic is True:
             order = list(graph.regions(graph.states[index]))
         else:
-            order = _named(review, index, written.monotonic, written.place)
+            order = _named(report, index, written.monotonic, written.place)
         if len(order) > ORDER_MAX:
             message = f"monotonic orders {len(order)} states; at most {ORDER_MAX} can be proved"
-            review.error("monotonic.order", message, written.place, "name the states that matter")
-        elif _is_order(review, graph, order, written.place):
+            report.add("monotonic.order", message, written.place, "name the states that matter")
+        elif _is_order(report, graph, order, written.place):
             try:
-                _prove(review, ways, [each for each in order if each in reachable], written.place)
+                _prove(report, ways, [each for each in order if each in reachable], written.place)
             except _TooMany:
                 message = "monotonic cannot be proved: the chart has too many transitions to follow them all"
                 hint = "order fewer states, or split the chart"
-                review.error("monotonic.unproved", message, written.place, hint)
+                report.add("monotonic.unproved", message, written.place, hint)
                 return
 
 
-def _named(review: Review, index: int, names: tuple[str, ...], place: Place) -> list[int]:
+def _named(report: CheckReport, index: int, names: tuple[str, ...], place: Place) -> list[int]:
     found: list[int] = []
     for name in names:
-        state = review.tree.inner(index, name)
+        state = report.tree.inner(index, name)
         if isinstance(state, Unresolved):
-            state = review.tree.by_id.get(name, state)
+            state = report.tree.by_id.get(name, state)
         if isinstance(state, Unresolved):
-            review.error("target.unknown", f"monotonic: {state.message}", place, state.hint)
+            report.add("target.unknown", f"monotonic: {state.message}", place, state.hint)
         elif state in found:
-            review.error("monotonic.order", f'monotonic names "{name}" twice', place, "name each state once")
+            report.add("monotonic.order", f'monotonic names "{name}" twice', place, "name each state once")
         else:
             found.append(state)
     return found
 
 
-def _is_order(review: Review, graph: Graph, order: list[int], place: Place) -> bool:
+def _is_order(report: CheckReport, graph: Graph, order: list[int], place: Place) -> bool:
     """Whether the states exclude each other, so that one can come before the other."""
     for position, second in enumerate(order):
         for first in order[:position]:
             if graph.together(first, second):
-                message = f"{review.name(first)} and {review.name(second)} can be active together"
-                review.error("monotonic.order", message, place, "name states of which only one is active at a time")
+                message = f"{report.name(first)} and {report.name(second)} can be active together"
+                report.add("monotonic.order", message, place, "name states of which only one is active at a time")
                 return False
     return True
 
 
-def _prove(review: Review, ways: _Ways, order: list[int], place: Place) -> None:
+def _prove(report: CheckReport, ways: _Ways, order: list[int], place: Place) -> None:
     """Tells the first way back, if there is one."""
     graph, earliest = ways.graph, ways.earliest(order)
     for position, late in enumerate(order):
@@ -87,13 +87,15 @@ def _prove(review: Review, ways: _Ways, order: list[int], place: Place) -> None:
             if graph.is_exhausted:
                 raise _TooMany  # the way back may be one that an inner transition hides
             path = _way_back(graph, set(active), order[:position])
-            steps = " ".join(f"-[{trigger(each)}]-> {review.name(_shown(graph, each, end))}" for each, end in path)
+            steps = " ".join(
+                f"-[{describe_trigger(each)}]-> {report.name(_shown(graph, each, end))}" for each, end in path
+            )
             earlier = next(each for each in order[:position] if graph.is_within(path[-1][1], each))
             message = (
-                f"after {review.name(late)}, {review.name(earlier)} can be entered again: {review.name(late)} {steps}"
+                f"after {report.name(late)}, {report.name(earlier)} can be entered again: {report.name(late)} {steps}"
             )
             hint = "take the transition out, lead it elsewhere, or take the state out of `monotonic`"
-            review.error("monotonic.violated", message, place, hint)
+            report.add("monotonic.violated", message, place, hint)
             return
 
 

@@ -1,7 +1,7 @@
-"""The whole chart of the Python builder: declared events, the root, and the checks that need all of it.
+"""The whole chart of the Python builder: declared events and the root.
 
-Rule 1: a wrong call is refused where it stands; what only the whole chart can show is told here, all at once.
-Rule 2: places get the path of keys that a finding of the YAML reader would show.
+Rule 1: a wrong call raises where it is made; what only the whole chart can show is reported by the compiler.
+Rule 2: places get the path of keys that a diagnostic of the YAML reader would show.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ from interlock.definition.builder.values import (
 )
 from interlock.definition.source.text import key_path
 from interlock.definition.vocabulary.names import EVENT, ID, KIND, NAME, TEXT
-from interlock.definition.yaml.check import check_names, check_values
-from interlock.errors import DefinitionError
-from interlock.model.diagnostics import Findings
 from interlock.model.document.actions import Block, Expression, block_rewritten, guard_rewritten
 from interlock.model.document.document import DialectName, Document, EventType, Initial, Sensitive, State, Transition
 from interlock.model.limits import DEPTH_MAX
@@ -92,7 +89,7 @@ def chart(
 ) -> Document:
     """The chart: its name, what holds for all of it, and its states. Positional are the root's own transitions.
 
-    Raises DefinitionError with everything that only the whole chart can show; the compiler checks the rest.
+    `interlock.load` compiles it and raises DefinitionError with everything that only the whole chart can show.
 
     >>> door = chart("door", states=[
     ...     state("closed", on("pushed", "open")),
@@ -119,32 +116,21 @@ def chart(
         meta=literal(meta, "`meta`"),
         place=here(),
     )
-    return _checked(
-        Document(
-            kind=text(kind, KIND, "the kind of a chart"),
-            root=_located(root, "", 0),
-            revision=optional_text(revision, TEXT, "the revision"),
-            compatible=optional_text(compatible, TEXT, "`compatible`"),
-            dialect=choice(dialect, ("interlock", "scxml", "xstate"), "`dialect`"),
-            unhandled=choice(unhandled, (None, "reject", "ignore", "defer"), "`unhandled`"),
-            errors=choice(errors, (None, "event", "raise"), "`errors`"),
-            binding=choice(binding, ("early", "late"), "`binding`"),
-            events=None if events is None else _events(events),
-            script=optional_text(script, TEXT, "the script"),
-            properties=literal(properties, "`properties`"),
-            renamed=_renamed(renamed),
-            source=root.place.file,
-        )
+    return Document(
+        kind=text(kind, KIND, "the kind of a chart"),
+        root=_located(root, "", 0),
+        revision=optional_text(revision, TEXT, "the revision"),
+        compatible=optional_text(compatible, TEXT, "`compatible`"),
+        dialect=choice(dialect, ("interlock", "scxml", "xstate"), "`dialect`"),
+        unhandled=choice(unhandled, (None, "reject", "ignore", "defer"), "`unhandled`"),
+        errors=choice(errors, (None, "event", "raise"), "`errors`"),
+        binding=choice(binding, ("early", "late"), "`binding`"),
+        events=None if events is None else _events(events),
+        script=optional_text(script, TEXT, "the script"),
+        properties=literal(properties, "`properties`"),
+        renamed=_renamed(renamed),
+        source=root.place.file,
     )
-
-
-def _checked(document: Document) -> Document:
-    findings = Findings()
-    check_names(document, findings)
-    check_values(document, findings)
-    if findings.failed:
-        raise DefinitionError(findings.items)
-    return document
 
 
 def _root_transitions(parts: Sequence[Transition], kind: str) -> tuple[Transition, ...]:

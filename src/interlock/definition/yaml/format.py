@@ -12,7 +12,6 @@ from interlock.definition.format import Format, Reading, Resolver, Writing
 from interlock.definition.shapes import Ref, ShapeChecker
 from interlock.definition.source.node import Located
 from interlock.definition.vocabulary.chart import FOREIGN_KEYS, SCHEMA_LINE, SHAPES, read_chart, write_chart
-from interlock.definition.yaml.check import check_names, check_values
 from interlock.definition.yaml.parse import parse_yaml
 from interlock.definition.yaml.print import print_yaml
 from interlock.model.diagnostics import Findings
@@ -33,11 +32,7 @@ def read_node(node: Located, *, source: str, findings: Findings) -> Document | N
     checked = ShapeChecker(shapes=SHAPES, foreign=FOREIGN_KEYS, findings=findings).check(node, Ref(name="chart"))
     if checked is None:
         return None
-    document = read_chart(checked, source)
-    if not findings.failed:
-        check_values(document, findings)
-    check_names(document, findings)
-    return document
+    return read_chart(checked, source)
 
 
 def write_yaml(document: Document) -> Writing:
