@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.compiler.build import Compilation, compile_document
-from interlock.definition.format import Format, Reading, Resolver
+from interlock.definition.format import Format, Reading, Resolver, Writing
 from interlock.errors import DefinitionError, Diagnostic, NotFoundError, Place, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
@@ -37,46 +37,62 @@ from interlock.ports.reconcile import Reconciler, ReconcilerOptions, reconciler_
 if TYPE_CHECKING:
     from interlock.render.drawing import Drawing
 
-_HOMES = {
+FORMAT_MODULES = {
     "yaml": ("yaml.format", "FORMAT"),
     "scxml": ("scxml.format", "FORMAT"),
     "xstate": ("xstate.format", "FORMAT"),
-    "xstate4": ("xstate.format", "FORMAT_FOUR"),
+    "xstate4": ("xstate.format", "FORMAT_V4"),
     "smcat": ("smcat.format", "FORMAT"),
 }
-FORMATS = tuple(_HOMES)
-"""The formats that come with the package, by name; modules of `definition/` hold them."""
+"""The formats that come with the package, by name: a module of `definition/` and the name of its `Format` there."""
 
-_SUFFIXES = {
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".scxml": "scxml",
-    ".xml": "scxml",
-    ".json": "xstate",
-    ".smcat": "smcat",
-}
+FORMATS = tuple(FORMAT_MODULES)
+
+FORMAT_GROUP = "interlock.formats"
+"""The entry points by which other packages add formats: a name, and a `Format`."""
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 def format_named(name: str) -> Format:
-    """The format of this name, imported when it is asked for. Raises UsageError for an unknown one."""
-    if name not in FORMATS:
-        hint = suggestion(name, FORMATS) or f"the formats are {', '.join(FORMATS)}"
-        raise UsageError(f'no format "{name}"', code="format.unknown", hint=hint)
-    module, attribute = _HOMES[name]
-    found: Format = getattr(import_module(f"interlock.definition.{module}"), attribute)
-    return found
+    """The format of this name, imported at its first use. Raises UsageError for an unknown one."""
+    if name in FORMAT_MODULES:
+        module, attribute = FORMAT_MODULES[name]
+        found: Format = getattr(import_module(f"interlock.definition.{module}"), attribute)
+        return found
+    others = _other_formats()
+    if name in others:
+        other: Format = others[name].load()
+        return other
+    known = (*FORMATS, *others)
+    hint = suggestion(name, known) or f"the formats are {', '.join(known)}"
+    raise UsageError(f'unknown format "{name}"', code="format.unknown", hint=hint)
 
 
-def formats() -> Mapping[str, Format]:
-    """Every format by name."""
-    return {name: format_named(name) for name in FORMATS}
+def format_writer(name: str) -> Callable[[Document], Writing]:
+    """The function that writes documents in this format. Raises UsageError for one that is only read."""
+    write = format_named(name).write
+    if write is None:
+        known = ", ".join(each for each in FORMATS if format_named(each).write is not None)
+        message = f"the format {name} can be read but not written"
+        raise UsageError(message, code="format.read_only", hint=f"write it as one of {known}")
+    return write
+
+
+def _other_formats() -> dict[str, Any]:
+    found = import_module("importlib.metadata").entry_points(group=FORMAT_GROUP)
+    return {each.name: each for each in found if each.name not in FORMAT_MODULES}
 
 
 def format_of(name: str) -> str | None:
-    """The format that a file's suffix tells, or None."""
-    return _SUFFIXES.get(Path(name).suffix.lower())
+    """The format that a file's suffix belongs to, or None. Formats are imported one by one until one has the suffix."""
+    known = (*FORMATS, *_other_formats()) if Path(name).suffix else ()
+    return next((each for each in known if name.lower().endswith(format_named(each).suffixes)), None)
+
+
+def suffixes() -> list[str]:
+    """The suffixes of all formats that come with the package."""
+    return [suffix for name in FORMATS for suffix in format_named(name).suffixes]
 
 
 def read(text: str | bytes, *, format: str, source: str, resolver: Resolver | None = None) -> Reading:
@@ -94,7 +110,7 @@ def read_file(path: str | os.PathLike[str], *, format: str | None = None, allow_
     data = _bytes(file)
     named = format or format_of(file.name)
     if named is None:
-        known = ", ".join(_SUFFIXES)
+        known = ", ".join(suffixes())
         raise UsageError(
             f"the format of {file.name} is not known", code="format.unknown", hint=f"name it, or use one of {known}"
         )

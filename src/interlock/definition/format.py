@@ -1,4 +1,4 @@
-"""What a format is: a name, its file suffixes, and two functions that meet in a `Document`."""
+"""A format: its name, its file suffixes, and a reader and a writer that meet in a `Document`."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One way to write a chart down."""
+    """A way to write charts. `suffixes` are the ends of its files' names; `write` None: it is only read."""
 
     name: str
     suffixes: tuple[str, ...]
     read: Reader
-    write: Callable[[Document], Writing]
+    write: Callable[[Document], Writing] | None

@@ -30,7 +30,7 @@ from interlock.definition.builder.values import (
     texts,
     value,
 )
-from interlock.definition.source.text import key_path
+from interlock.definition.source.node import key_path
 from interlock.definition.vocabulary.names import EVENT, ID, KIND, NAME, TEXT
 from interlock.model.document.actions import Block, Expression, block_rewritten, guard_rewritten
 from interlock.model.document.document import DialectName, Document, EventType, Initial, Sensitive, State, Transition

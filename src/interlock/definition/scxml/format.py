@@ -51,4 +51,4 @@ def _kind(source: str) -> str:
     return stem[1] if stem else "chart"
 
 
-FORMAT = Format(name="scxml", suffixes=(".scxml",), read=read_scxml, write=write_scxml)
+FORMAT = Format(name="scxml", suffixes=(".scxml", ".xml"), read=read_scxml, write=write_scxml)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from interlock.definition.source.text import Lines
+from interlock.definition.source.node import Lines
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings, suggestion
 from interlock.model.limits import DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX

@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import Literal
 
 from interlock.definition.format import Reading, Resolver
-from interlock.definition.smcat.labels import LabelReader, key_from
+from interlock.definition.names import kind_from_source
+from interlock.definition.smcat.labels import LabelReader
 from interlock.definition.smcat.parse import Attributes, parse_smcat
 from interlock.definition.smcat.states import Draft, DraftTransition, assign_keys, drafted, every
-from interlock.definition.source.text import Lines, admitted_text, key_path
+from interlock.definition.source.node import Lines, admitted_text, key_path
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
 from interlock.model.document.document import Document, Initial, State, StateType, Transition
@@ -49,13 +50,8 @@ def read_smcat(text: str | bytes, /, *, source: str = "<definition>", resolver: 
     _rewrite(root, findings)
     for draft, key in assign_keys(root):
         findings.info("smcat.renamed", f'state "{draft.name}" has the key "{key}" here', draft.place)
-    document = Document(kind=_kind(source), root=_Building(labels, findings).state(root, ""), source=source)
+    document = Document(kind=kind_from_source(source), root=_Building(labels, findings).state(root, ""), source=source)
     return Reading(document=document, diagnostics=findings.sorted())
-
-
-def _kind(source: str) -> str:
-    name = source.replace("\\", "/").rsplit("/", 1)[-1]
-    return key_from(name.split(".", 1)[0]) or "chart"
 
 
 def _rewrite(root: Draft, findings: Findings) -> None:

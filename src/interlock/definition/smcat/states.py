@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from interlock.definition.smcat.labels import LabelReader, key_from
+from interlock.definition.names import clean_key
+from interlock.definition.smcat.labels import LabelReader
 from interlock.definition.smcat.parse import Arrow, Attributes, Body, Declaration
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
@@ -247,7 +248,7 @@ def assign_keys(root: Draft) -> list[tuple[Draft, str]]:
     for draft in (root, *every(root)):
         for child in draft.children:
             inner = child.name.removeprefix(f"{draft.id}.").removeprefix(f"{draft.name}.")
-            wish = key_from(inner) or (child.type if child.type != "regular" else "state")
+            wish = clean_key(inner) or (child.type if child.type != "regular" else "state")
             child.key = next(each for each in _candidates(wish) if each not in draft.keys)
             draft.keys[child.key] = child
             if child.key not in {child.name, inner}:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from interlock.definition.format import Writing
 from interlock.definition.shapes import Record, extras_of
-from interlock.definition.smcat.labels import Label, LabelReader
-from interlock.definition.smcat.parse import Words
-from interlock.definition.smcat.phrases import (
+from interlock.definition.smcat.labels import (
+    Label,
+    LabelReader,
     action_text,
     activities,
     as_expression,
@@ -29,7 +29,8 @@ from interlock.definition.smcat.phrases import (
     state_name,
     value_text,
 )
-from interlock.definition.source.text import Lines
+from interlock.definition.smcat.parse import Words
+from interlock.definition.source.node import Lines
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.definition.vocabulary.parts import TRANSITION
 from interlock.errors import Place

@@ -11,9 +11,10 @@ import re
 from dataclasses import dataclass, field
 from json import loads
 
-from interlock.definition.source.node import Located, Scalar
-from interlock.definition.source.text import (
+from interlock.definition.source.node import (
     Lines,
+    Located,
+    Scalar,
     admitted_text,
     item_path,
     key_path,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from interlock.definition.source.text import admitted_text
+from interlock.definition.source.node import admitted_text
 from interlock.errors import NOWHERE, Place
 from interlock.model.diagnostics import Findings
 from interlock.model.limits import SCXML_DEPTH_MAX

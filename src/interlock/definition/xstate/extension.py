@@ -18,9 +18,8 @@ from interlock.definition.shapes import Record, extras
 from interlock.definition.source.node import Located
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.definition.vocabulary.parts import INVOKE, TRANSITION
-from interlock.definition.xstate.nodes import Node
 from interlock.definition.xstate.read_actions import action_of, guard_of
-from interlock.definition.xstate.source import Source
+from interlock.definition.xstate.source import Node, Source
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
 from interlock.model.document.field import Field

@@ -45,13 +45,11 @@ def write_xstate(document: Document) -> Writing:
     return Writing(text=text, diagnostics=findings.sorted())
 
 
-def _read_four(text: str | bytes, /, *, source: str, resolver: Resolver | None = None) -> Reading:
+def _read_v4(text: str | bytes, /, *, source: str, resolver: Resolver | None = None) -> Reading:
     return read_xstate(text, source=source, resolver=resolver, xstate=4)
 
 
-FORMAT_FOUR = Format(name="xstate4", suffixes=(), read=_read_four, write=write_xstate)
+FORMAT_V4 = Format(name="xstate4", suffixes=(), read=_read_v4, write=None)
 """XState 4 JSON, read only when asked for by this name: its keys and defaults differ, and are never guessed."""
 
-FORMAT = Format(
-    name="xstate", suffixes=(".xstate.json", ".machine.json", ".json"), read=read_xstate, write=write_xstate
-)
+FORMAT = Format(name="xstate", suffixes=(".json",), read=read_xstate, write=write_xstate)

@@ -17,8 +17,7 @@ from typing import cast, get_args
 
 from interlock.definition.codec import read_value
 from interlock.definition.source.node import Located
-from interlock.definition.xstate.nodes import Node
-from interlock.definition.xstate.source import Source, delay_of, items
+from interlock.definition.xstate.source import Node, Source, delay_of, items
 from interlock.errors import Place
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import (

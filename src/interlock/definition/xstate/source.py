@@ -1,18 +1,21 @@
-r"""What every part of the XState reader shares: the states, the findings, and how plain values are taken.
+r"""The XState definition that is being read: its states and ids, diagnostics, and typed access to its values.
 
-Rule 1: a wrong type is told and read as absent, so that all problems come out at once.
-Rule 2: in a value place a string that begins with `=` is an expression of ours, `\=` a literal `=` (the rule of YAML).
-XState itself knows no such strings; they come from our writer, or from an author who wants values computed in JSON.
+Rule 1: a wrong type is reported and read as absent, so that all problems are reported together.
+Rule 2: which text of a definition names which state is decided here (X2, X3, X4); documents get `#<our id>`. Our id of
+a state is its `id`, else its dotted path; below a hidden root (X3) the path starts with its key.
+Rule 3: a document of dialect `xstate` whose root has exactly one child holds XState's root in that child. So the root
+is hidden where it acts, is parallel or is a target, and where it has fewer than two children.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from interlock.definition.codec import read_value
+from interlock.definition.names import id_from_text, key_from_text
 from interlock.definition.source.node import Located
-from interlock.definition.xstate.nodes import Node, States
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings, suggestion
 from interlock.model.document.actions import Expression, Value
@@ -122,3 +125,170 @@ def delay_of(source: Source, located: Located) -> Value:
     else:
         source.error("delay.type", "a delay must be whole milliseconds", located.place, hint)
     return "0ms"
+
+
+ACTING_KEYS = ("entry", "exit", "on", "always", "after", "invoke", "onDone")
+"""What makes XState's root more than a container."""
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+_INDEX_MAX = 2**32 - 2
+
+
+def in_javascript_order(keys: Iterable[str]) -> list[str]:
+    """The keys of an object as JavaScript lists them: array indices first, ascending, the others as written (X4)."""
+    found = list(keys)
+    numbers = [key for key in found if _INDEX.fullmatch(key) and int(key) <= _INDEX_MAX]
+    return sorted(numbers, key=int) + [key for key in found if key not in set(numbers)]
+
+
+def path_of(text: str) -> list[str]:
+    """The keys of an XState path: parts between dots, where a backslash takes the next character as it is."""
+    parts, part, escaped = [], "", False
+    for character in text:
+        if escaped or character not in "\\.":
+            part, escaped = part + character, False
+        elif character == "\\":
+            escaped = True
+        else:
+            parts.append(part)
+            part = ""
+    return [*parts, part]
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A state of the definition: as written, its key and id with us, and its id in XState."""
+
+    written: Located
+    key: str
+    name: str
+    parent: Node | None
+    id: str
+    foreign_id: str
+    children: dict[str, Node] = field(default_factory=dict)
+
+    @property
+    def content(self) -> dict[str, Located]:
+        """The keys of the state; none when it is not a mapping."""
+        return self.written.value if isinstance(self.written.value, dict) else {}
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether it says that it is parallel."""
+        return "type" in self.content and self.content["type"].value == "parallel"
+
+    def is_below(self, other: Node) -> bool:
+        """Whether it is a proper descendant of the other."""
+        above = self.parent
+        while above is not None and above is not other:
+            above = above.parent
+        return above is other
+
+
+class States:
+    """All states of one definition."""
+
+    def __init__(self, root: Located, kind: str, findings: Findings) -> None:
+        self.findings = findings
+        content = root.value if isinstance(root.value, dict) else {}
+        said = content["id"].value if "id" in content else None
+        self.kind = kind
+        self.root_id = said if isinstance(said, str) and said else "(machine)"
+        self.hidden = _acts(content) or _names_root(root, self.root_id)
+        self.by_foreign_id: dict[str, Node] = {}
+        name = key_from_text(kind) if self.hidden else ""
+        self.root = Node(root, "", name, None, name, self.root_id)
+        self.by_foreign_id[self.root_id] = self.root
+        self._add_children(self.root, name, [])
+
+    def _add_children(self, parent: Node, path: str, keys: list[str]) -> None:
+        states = parent.content.get("states")
+        if states is None or not isinstance(states.value, dict):
+            return
+        names: dict[str, str] = {}
+        for key in in_javascript_order(states.value):
+            name = key_from_text(key)
+            if name != key:
+                message = f'the key "{key}" becomes "{name}": keys are letters, digits, "_" and "-"'
+                self.findings.info("state.key", message, states.keys.get(key, states.place))
+            if name in names:
+                message = f'the keys "{names[name]}" and "{key}" both become "{name}"'
+                self.findings.error("state.key", message, states.keys.get(key, states.place), "rename one of them")
+            names[name] = key
+            self._add(parent, states.value[key], key, name, f"{path}.{name}" if path else name, [*keys, key])
+
+    def _add(self, parent: Node, written: Located, key: str, name: str, path: str, keys: list[str]) -> None:
+        node = Node(written, key, name, parent, path, ".".join([self.root_id, *keys]))
+        said = node.content.get("id")
+        if said is not None and isinstance(said.value, str) and said.value:
+            node.foreign_id, node.id = said.value, id_from_text(said.value)
+            if node.id != said.value:
+                self.findings.info("state.id", f'the id "{said.value}" becomes "{node.id}"', said.place)
+        parent.children[key] = node
+        self.by_foreign_id[node.foreign_id] = node
+        self._add_children(node, path, keys)
+
+    def nodes(self) -> Iterator[Node]:
+        """Every state in document order, the root first."""
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children.values()))
+
+    def target(self, source: Node, text: str) -> Node | str:
+        """The state that a transition of `source` names, or a sentence on why there is none."""
+        if text.startswith("#"):
+            return self.by_id(text)
+        if source.parent is None:
+            if not text.startswith("."):
+                hint = suggestion(f".{text}", [f".{each}" for each in source.children])
+                return _with_hint(f'the root has no siblings, so "{text}" names nothing', hint)
+            return self._below(source, path_of(text[1:]), text)
+        if text.startswith("."):
+            return self._below(source, path_of(text[1:]), text)
+        return self._below(source.parent, path_of(text), text)
+
+    def by_id(self, text: str) -> Node | str:
+        """The state that `#id` or `#id.child` names, or a sentence on why there is none."""
+        head, *rest = path_of(text[1:])
+        node = self.by_foreign_id.get(head)
+        if node is None:
+            hint = suggestion(f"#{head}", [f"#{each}" for each in self.by_foreign_id])
+            return _with_hint(f'no state has the id "{head}"', hint)
+        return self._below(node, rest, text)
+
+    def _below(self, node: Node, path: list[str], text: str) -> Node | str:
+        for key in path:
+            if not key:
+                break
+            if key not in node.children:
+                problem = f'"{text}" names no state: there is no "{key}" in "{node.foreign_id}"'
+                return _with_hint(problem, suggestion(key, node.children))
+            node = node.children[key]
+        return node
+
+
+def _with_hint(problem: str, hint: str | None) -> str:
+    return problem if hint is None else f"{problem}; {hint}"
+
+
+def _acts(root: dict[str, Located]) -> bool:
+    states = root["states"].value if "states" in root else None
+    parallel = "type" in root and root["type"].value == "parallel"
+    few = not isinstance(states, dict) or len(states) < 2
+    return few or parallel or any(key in root and root[key].value not in ([], {}) for key in ACTING_KEYS)
+
+
+def _names_root(root: Located, root_id: str) -> bool:
+    """Whether any text is a target that means the root: `#id` of it, and nothing behind."""
+    stack = [root]
+    while stack:
+        value = stack.pop().value
+        if isinstance(value, dict):
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
+        elif isinstance(value, str) and value.startswith("#") and path_of(value[1:]) in ([root_id], [root_id, ""]):
+            return True
+    return False

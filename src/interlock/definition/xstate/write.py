@@ -16,7 +16,7 @@ from interlock.definition.codec import write_value
 from interlock.definition.xstate.differences import tell_losses
 from interlock.definition.xstate.events import exported_descriptor
 from interlock.definition.xstate.extension import DOCUMENT_FIELDS, INVOKE_FIELDS, STATE_FIELDS, TRANSITION_FIELDS
-from interlock.definition.xstate.nodes import in_javascript_order
+from interlock.definition.xstate.source import in_javascript_order
 from interlock.definition.xstate.write_actions import ActionWriter
 from interlock.model.diagnostics import Findings
 from interlock.model.document.actions import AssignCall, Block, Do, Expression, block_actions

@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.definition import extension_json
 from interlock.definition.codec import write_value
-from interlock.definition.xstate.nodes import in_javascript_order
+from interlock.definition.xstate.source import in_javascript_order
 from interlock.model.document.actions import (
     Action,
     Assign,

@@ -42,6 +42,4 @@ def write_yaml(document: Document) -> Writing:
     return Writing(text=f"{SCHEMA_LINE}\n{print_yaml(tree)}", diagnostics=findings.sorted())
 
 
-FORMAT = Format(
-    name="yaml", suffixes=(".interlock.yaml", ".interlock.yml", ".yaml", ".yml"), read=read_yaml, write=write_yaml
-)
+FORMAT = Format(name="yaml", suffixes=(".yaml", ".yml"), read=read_yaml, write=write_yaml)

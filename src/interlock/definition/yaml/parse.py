@@ -16,9 +16,10 @@ from typing import Any
 
 import yaml
 
-from interlock.definition.source.node import Located, Scalar
-from interlock.definition.source.text import (
+from interlock.definition.source.node import (
     Lines,
+    Located,
+    Scalar,
     admitted_text,
     item_path,
     key_path,

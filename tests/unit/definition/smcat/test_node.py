@@ -19,7 +19,7 @@ from interlock.definition.smcat.parse import parse_smcat
 from interlock.definition.smcat.read import read_smcat
 from interlock.definition.smcat.states import Draft, drafted, every
 from interlock.definition.smcat.write import write_smcat
-from interlock.definition.source.text import Lines
+from interlock.definition.source.node import Lines
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
 from tests.unit.definition.built_charts import every_word, order, vm

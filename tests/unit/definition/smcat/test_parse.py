@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from interlock.definition.smcat.parse import Body, Words, parse_smcat
 from interlock.definition.smcat.read import read_smcat
-from interlock.definition.source.text import Lines
+from interlock.definition.source.node import Lines
 from interlock.model.diagnostics import Findings
 from interlock.model.limits import DEFINITION_BYTES_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from interlock.definition.smcat.parse import parse_smcat
 from interlock.definition.smcat.read import read_smcat
 from interlock.definition.smcat.write import write_smcat
-from interlock.definition.source.text import Lines
+from interlock.definition.source.node import Lines
 from interlock.model.diagnostics import Findings
 from interlock.model.document import actions as act
 from interlock.model.document.document import (
