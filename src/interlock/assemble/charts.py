@@ -71,12 +71,12 @@ def format_named(name: str) -> Format:
 
 def format_writer(name: str) -> Callable[[Document], Writing]:
     """The function that writes documents in this format. Raises UsageError for one that is only read."""
-    write = format_named(name).write
-    if write is None:
-        known = ", ".join(each for each in FORMATS if format_named(each).write is not None)
+    found = format_named(name)
+    if found.is_read_only:
+        known = ", ".join(each for each in FORMATS if not format_named(each).is_read_only)
         message = f"the format {name} can be read but not written"
         raise UsageError(message, code="format.read_only", hint=f"write it as one of {known}")
-    return write
+    return found.write
 
 
 def _other_formats() -> dict[str, Any]:

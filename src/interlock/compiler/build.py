@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import check
-from interlock.compiler.descriptors import descriptor, exact, tried_order
-from interlock.compiler.resolve import Names
-from interlock.compiler.saga import expanded, turn_back
+from interlock.compiler.descriptors import descriptor, exact, selection_order
+from interlock.compiler.resolve import NameResolver
+from interlock.compiler.saga import expand_sagas, turn_back
 from interlock.errors import Diagnostic, Place
 from interlock.expression.language import SAFE, Language
 from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, Late, State, StateKind, Transition
@@ -49,24 +49,24 @@ class Compilation:
 def compile_document(document: doc.Document, *, language: Language = SAFE) -> Compilation:
     """The chart that a document means, with every error and lint found on the way."""
     findings = Findings()
-    if not _fits(document, findings) or not check_nesting(document, findings):
-        return Compilation(chart=None, diagnostics=_told(findings))
+    if not _within_limits(document, findings) or not check_nesting(document, findings):
+        return Compilation(chart=None, diagnostics=_unique(findings))
     written = document
-    document = expanded(document, findings)
-    if document is not written and not _fits(document, findings):
-        return Compilation(chart=None, diagnostics=_told(findings))
-    builder = _Builder(document, language, findings, content_hash(written))
+    document = expand_sagas(document, findings)
+    if document is not written and not _within_limits(document, findings):
+        return Compilation(chart=None, diagnostics=_unique(findings))
+    builder = ChartBuilder(document, language, findings, content_hash(written))
     chart = builder.chart()
     check(chart, written, builder.names, findings)
-    return Compilation(chart=None if findings.failed else chart, diagnostics=_told(findings))
+    return Compilation(chart=None if findings.failed else chart, diagnostics=_unique(findings))
 
 
-def _told(findings: Findings) -> tuple[Diagnostic, ...]:
+def _unique(findings: Findings) -> tuple[Diagnostic, ...]:
     """The findings in order, each once: a line of a saga is read for the step and for its compensation."""
     return tuple(dict.fromkeys(findings.sorted()))
 
 
-def _fits(document: doc.Document, findings: Findings) -> bool:
+def _within_limits(document: doc.Document, findings: Findings) -> bool:
     """Whether the document is within the limits that keep every later walk over it short."""
     states, transitions = -1, 0  # the root counts for none
     stack = [(document.root, 0)]
@@ -86,7 +86,7 @@ def _fits(document: doc.Document, findings: Findings) -> bool:
     return states <= STATES_MAX and transitions <= TRANSITIONS_MAX
 
 
-class _Builder:
+class ChartBuilder:
     """Numbers and resolves one document. A class, because every part shares the names and the findings."""
 
     def __init__(self, document: doc.Document, language: Language, findings: Findings, content: str) -> None:
@@ -94,7 +94,7 @@ class _Builder:
         self.findings = findings
         self.content = content
         self.language = language
-        self.names = Names(document, language, findings)
+        self.names = NameResolver(document, language, findings)
         self.tree = self.names.tree
         self.transitions: list[Transition] = []
         self.inline: list[tuple[str, Chart]] = []
@@ -196,7 +196,7 @@ class _Builder:
         for each in written.transitions:
             descriptors, driven = self._descriptors(index, each, afters), each.origin in ("after", "onDone")
             made.append(self._transition(index, each, descriptors, _label(each), driven=driven))
-        ordered = tried_order(made, self.document.dialect)
+        ordered = selection_order(made, self.document.dialect)
         numbers = tuple(range(len(self.transitions), len(self.transitions) + len(ordered)))
         self.transitions += [replace(each, index=number) for each, number in zip(ordered, numbers, strict=True)]
         return numbers, tuple(afters.values())

@@ -22,7 +22,7 @@ def exact(name: str) -> Descriptor:
     return Descriptor(name, tuple(name.split(".")), exact=True)
 
 
-def tried_order(transitions: list[Transition], dialect: DialectName) -> list[Transition]:
+def selection_order(transitions: list[Transition], dialect: DialectName) -> list[Transition]:
     """The transitions of one state as tried: as written; in XState exact names first, then longer wildcards."""
     if dialect != "xstate":
         return transitions

@@ -27,7 +27,7 @@ from interlock.model.document.document import Document
 from interlock.model.document.targets import Tree, Unresolved
 
 
-class Names:
+class NameResolver:
     """The document's tree with a meaning for every name in it."""
 
     def __init__(self, document: Document, language: Language, findings: Findings) -> None:

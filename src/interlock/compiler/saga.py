@@ -50,7 +50,7 @@ class _Names(NamedTuple):
     made: set[str]
 
 
-def expanded(document: Document, findings: Findings) -> Document:
+def expand_sagas(document: Document, findings: Findings) -> Document:
     """The document with every saga written out as child states; the sagas themselves stay, for checks to see."""
     if all(state.saga is None for state in _states(document.root)):
         return document

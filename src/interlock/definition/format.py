@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from interlock.errors import Diagnostic
+from interlock.errors import Diagnostic, UsageError
 from interlock.model.document.document import Document
 
 Resolver = Callable[[str], str]
@@ -35,11 +35,22 @@ class Reader(Protocol):
     def __call__(self, text: str | bytes, /, *, source: str, resolver: Resolver | None = None) -> Reading: ...
 
 
+def refuse_to_write(document: Document) -> Writing:
+    """The writer of a format that is only read. Raises UsageError."""
+    message = f"the chart {document.kind} cannot be written in this format: it can only be read"
+    raise UsageError(message, code="format.read_only", hint="write it in another format")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A way to write charts. `suffixes` are the ends of its files' names; `write` None: it is only read."""
+    """A way to write charts; `suffixes` are the ends of its files' names."""
 
     name: str
     suffixes: tuple[str, ...]
     read: Reader
-    write: Callable[[Document], Writing] | None
+    write: Callable[[Document], Writing] = refuse_to_write
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it has no writer."""
+        return self.write is refuse_to_write

@@ -479,12 +479,12 @@ def test_the_states_of_a_saga_count() -> None:
 
 def test_a_chart_without_sagas_is_left_as_it_is() -> None:
     """Nothing is rewritten that need not be."""
-    from interlock.compiler.saga import expanded
+    from interlock.compiler.saga import expand_sagas
     from interlock.model.diagnostics import Findings
 
     document = read("states: {a: {}}")
 
-    assert expanded(document, Findings()) is document
+    assert expand_sagas(document, Findings()) is document
 
 
 def test_a_step_before_the_last_should_be_compensated() -> None:

@@ -70,7 +70,7 @@ def convert(
 def _target_format(target: str | None, output: str | None) -> str:
     found = target or (format_of(output) if output else None)
     if found is None:
-        written = "|".join(each for each in FORMATS if format_named(each).write is not None)
+        written = "|".join(each for each in FORMATS if not format_named(each).is_read_only)
         raise click.UsageError(f"say which format to write: --to {written}")
     return found
 

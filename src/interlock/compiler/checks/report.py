@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from interlock.compiler.resolve import Names
+from interlock.compiler.resolve import NameResolver
 from interlock.errors import Diagnostic, Place, Severity
 from interlock.model.chart import Chart, Descriptor, State, Transition
 from interlock.model.diagnostics import Findings, suggestion
@@ -171,7 +171,7 @@ class CheckReport:
     `chart`, `tree` and their numbers are those after sagas became states; `document` is what the author wrote.
     """
 
-    def __init__(self, chart: Chart, document: Document, names: Names, findings: Findings) -> None:
+    def __init__(self, chart: Chart, document: Document, names: NameResolver, findings: Findings) -> None:
         self.chart = chart
         self.document = document
         self.names = names

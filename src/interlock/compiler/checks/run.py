@@ -23,13 +23,13 @@ from interlock.compiler.checks.transitions import (
     lint_regions,
     lint_wildcards,
 )
-from interlock.compiler.resolve import Names
+from interlock.compiler.resolve import NameResolver
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import Findings
 from interlock.model.document.document import Document
 
 
-def check(chart: Chart, document: Document, names: Names, findings: Findings) -> None:
+def check(chart: Chart, document: Document, names: NameResolver, findings: Findings) -> None:
     """Adds every finding about a chart; `document` is what the author wrote, `names` what the chart was built from."""
     report = CheckReport(chart, document, names, findings)
     graph = Graph(chart)

@@ -18,7 +18,7 @@ from interlock.definition.codec import read_value, write_value
 from interlock.definition.extension_json import Leaves, WrongValueError
 from interlock.definition.scxml.structure import INTERLOCK
 from interlock.definition.shapes import Choice, Key, Record, Ref, Scope, ShapeChecker, Text, extras, extras_of
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.source.xml import Element
 from interlock.definition.vocabulary.chart import CODECS, SHAPES
 from interlock.errors import Place
@@ -122,11 +122,11 @@ class Extension:
         plain, place = self.plain(element, name), element.at(name, INTERLOCK)
         if plain is None:
             return None
-        node = Located.within(plain, place)
+        node = Node.within(plain, place)
         return self._checked(place, lambda: extension_json.read_field(node, owner, field, _LEAVES))
 
     def _record(self, plain: Any, place: Place, made: type[Any]) -> Any:
-        return self._checked(place, lambda: extension_json.read(Located.within(plain, place), made, _LEAVES))
+        return self._checked(place, lambda: extension_json.read(Node.within(plain, place), made, _LEAVES))
 
     def _checked(self, place: Place, read: Callable[[], Any]) -> Any:
         """The value; None, and a diagnostic, if its JSON is of another type."""
@@ -151,7 +151,7 @@ class Extension:
 
     def value(self, element: Element, name: str) -> Value:
         """The value in an attribute."""
-        return read_value(Located.within(self.plain(element, name), element.at(name, INTERLOCK)))
+        return read_value(Node.within(self.plain(element, name), element.at(name, INTERLOCK)))
 
     def guard(self, element: Element, name: str) -> Guard | None:
         """The guard in an attribute."""
@@ -159,7 +159,7 @@ class Extension:
         if plain is None:
             return None
         checker = ShapeChecker(shapes=SHAPES, foreign={}, findings=Findings())
-        node = checker.check(Located.within(_escaped_names(plain), place), Ref(name="guard"))
+        node = checker.check(Node.within(_escaped_names(plain), place), Ref(name="guard"))
         if node is None or checker.findings.failed:
             self.findings.error("scxml.extension", "expected a guard", place)
             return None

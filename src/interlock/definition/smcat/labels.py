@@ -16,7 +16,7 @@ import msgspec
 
 from interlock.definition.shapes import compile_pattern
 from interlock.definition.smcat.parse import Words
-from interlock.definition.source.node import Lines
+from interlock.definition.source.node import SourceLines
 from interlock.definition.vocabulary.names import EVENT
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
@@ -84,7 +84,7 @@ class Label:
 class LabelReader:
     """Reads the texts of one definition; names that had to be changed are told as findings."""
 
-    def __init__(self, lines: Lines, findings: Findings) -> None:
+    def __init__(self, lines: SourceLines, findings: Findings) -> None:
         self.lines = lines
         self.findings = findings
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from interlock.definition.source.node import Lines
+from interlock.definition.source.node import SourceLines
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings, suggestion
 from interlock.model.limits import DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
@@ -83,7 +83,7 @@ class Body:
     arrows: list[Arrow] = field(default_factory=list)
 
 
-def parse_smcat(text: str, lines: Lines, findings: Findings) -> Body | None:
+def parse_smcat(text: str, lines: SourceLines, findings: Findings) -> Body | None:
     """The syntax of a text; None, and a finding, when it is too large or too deep to go on."""
     parser = _Parser(text, lines, findings)
     body = parser.body(0)
@@ -93,7 +93,7 @@ def parse_smcat(text: str, lines: Lines, findings: Findings) -> Body | None:
 class _Parser:
     """A cursor over the text. Methods that read a part return None after they have told a problem."""
 
-    def __init__(self, text: str, lines: Lines, findings: Findings) -> None:
+    def __init__(self, text: str, lines: SourceLines, findings: Findings) -> None:
         self.text = text
         self.lines = lines
         self.findings = findings

@@ -16,7 +16,7 @@ from interlock.definition.names import kind_from_source
 from interlock.definition.smcat.labels import LabelReader
 from interlock.definition.smcat.parse import Attributes, parse_smcat
 from interlock.definition.smcat.states import Draft, DraftTransition, assign_keys, drafted, every
-from interlock.definition.source.node import Lines, admitted_text, key_path
+from interlock.definition.source.node import SourceLines, decode_source, key_path
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
 from interlock.model.document.document import Document, Initial, State, StateType, Transition
@@ -36,10 +36,10 @@ def read_smcat(text: str | bytes, /, *, source: str = "<definition>", resolver: 
     """The document that a smcat text means, with all findings. The chart's kind is the name of the source."""
     del resolver  # smcat refers to no other text
     findings = Findings()
-    admitted = admitted_text(text, language="smcat", source=source, findings=findings)
+    admitted = decode_source(text, language="smcat", source=source, findings=findings)
     if admitted is None:
         return Reading(document=None, diagnostics=findings.sorted())
-    lines = Lines(admitted, source)
+    lines = SourceLines(admitted, source)
     body = parse_smcat(admitted, lines, findings)
     if body is not None and not findings.failed and not (body.declarations or body.arrows):
         findings.error("smcat.empty", "there is no state in this text", Place(source), "begin with `initial -> first;`")

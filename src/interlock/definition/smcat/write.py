@@ -30,7 +30,7 @@ from interlock.definition.smcat.labels import (
     value_text,
 )
 from interlock.definition.smcat.parse import Words
-from interlock.definition.source.node import Lines
+from interlock.definition.source.node import SourceLines
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.definition.vocabulary.parts import TRANSITION
 from interlock.errors import Place
@@ -279,7 +279,7 @@ class _Writer:
         return targets
 
     def _reader(self) -> LabelReader:
-        return LabelReader(Lines("", self.document.source), Findings())
+        return LabelReader(SourceLines("", self.document.source), Findings())
 
     def _lose(self, record: Record, value: object, place: Place) -> None:
         for key in extras_of(record, value, "smcat"):

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from json import loads
 
 from interlock.definition.source.node import (
-    Lines,
-    Located,
+    Node,
     Scalar,
-    admitted_text,
+    SourceLines,
+    decode_source,
     item_path,
     key_path,
     lone_surrogate,
-    measured_float,
-    measured_integer,
+    parse_float,
+    parse_integer,
 )
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
@@ -61,7 +61,7 @@ class _Open:
 
     start: int
     path: str
-    values: list[Located] | dict[str, Located]
+    values: list[Node] | dict[str, Node]
     keys: dict[str, Place] = field(default_factory=dict)
     key: str = ""
     key_place: Place | None = None
@@ -74,9 +74,9 @@ class _Open:
         return key_path(self.path, self.key)
 
 
-def parse_json(text: str | bytes, *, source: str, findings: Findings) -> Located | None:
+def parse_json(text: str | bytes, *, source: str, findings: Findings) -> Node | None:
     """The value of a JSON text with the place of everything in it; None when it is no JSON at all."""
-    admitted = admitted_text(text, language="json", source=source, findings=findings)
+    admitted = decode_source(text, language="json", source=source, findings=findings)
     if admitted is None:
         return None
     try:
@@ -91,13 +91,13 @@ class _Parser:
 
     def __init__(self, text: str, source: str, findings: Findings) -> None:
         self.text = text
-        self.lines = Lines(text, source)
+        self.lines = SourceLines(text, source)
         self.findings = findings
         self.position = 0
         self.count = 0
         self.stack: list[_Open] = []
 
-    def document(self) -> Located:
+    def document(self) -> Node:
         """The one value of the text."""
         while True:
             value = self._value()
@@ -108,7 +108,7 @@ class _Parser:
                     return value
                 value = self._after(value)
 
-    def _value(self) -> Located | None:
+    def _value(self) -> Node | None:
         """The scalar or empty container that starts here; None when a container has been opened."""
         path = self.stack[-1].next_path if self.stack else ""
         mark = self._peek()
@@ -128,7 +128,7 @@ class _Parser:
             self._key(opened)
         return None
 
-    def _after(self, value: Located) -> Located | None:
+    def _after(self, value: Node) -> Node | None:
         """Puts a value into its container; gives the container when that ends here, None when another value follows."""
         opened = self.stack[-1]
         closer = "]" if isinstance(opened.values, list) else "}"
@@ -151,10 +151,10 @@ class _Parser:
             self._key(opened)
         return None
 
-    def _closed(self) -> Located:
+    def _closed(self) -> Node:
         opened = self.stack.pop()
         self.position += 1
-        return Located(opened.values, self.lines.place(opened.start, self.position, opened.path), opened.keys)
+        return Node(opened.values, self.lines.place(opened.start, self.position, opened.path), opened.keys)
 
     def _key(self, opened: _Open) -> None:
         start = self.position
@@ -170,14 +170,14 @@ class _Parser:
         self.position += 1
         self._peek()
 
-    def _scalar(self, mark: str, path: str) -> Located:
+    def _scalar(self, mark: str, path: str) -> Node:
         start, text = self.position, self.text
         value: Scalar
         if mark == '"':
             value = self._string(path)
         elif (number := _NUMBER.match(text, start)) is not None:
             self.position = number.end()
-            measured = measured_float(number[0]) if number[2] else measured_integer(number[1])
+            measured = parse_float(number[0]) if number[2] else parse_integer(number[1])
             if isinstance(measured, str):
                 self.findings.error("json.number", measured, self.lines.place(start, self.position, path))
                 measured = 0
@@ -187,7 +187,7 @@ class _Parser:
             value = _CONSTANTS[word[0]]
         else:
             raise self._unexpected("a value")
-        return Located(value, self.lines.place(start, self.position, path))
+        return Node(value, self.lines.place(start, self.position, path))
 
     def _string(self, path: str) -> str:
         start = self.position

@@ -21,19 +21,19 @@ Scalar = None | bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class Node:
     """A scalar, a list of located values, or a mapping of them with the place of each key.
 
     `is_exact`: the place is that of the value itself. Otherwise it is that of a text around it, such as an attribute.
     """
 
-    value: Scalar | list[Located] | dict[str, Located]
+    value: Scalar | list[Node] | dict[str, Node]
     place: Place
     keys: dict[str, Place] = field(default_factory=dict)
     is_exact: bool = True
 
     @classmethod
-    def within(cls, value: Any, place: Place) -> Located:
+    def within(cls, value: Any, place: Place) -> Node:
         """Plain JSON that was written somewhere inside a place."""
         if isinstance(value, dict):
             inner = {key: cls.within(each, place) for key, each in value.items()}
@@ -58,7 +58,7 @@ _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def admitted_text(text: str | bytes, *, language: str, source: str, findings: Findings) -> str | None:
+def decode_source(text: str | bytes, *, language: str, source: str, findings: Findings) -> str | None:
     """The text without a byte order mark; None, and a finding, when it is too large or not UTF-8."""
     if len(text) > DEFINITION_BYTES_MAX:
         _too_large(language, source, findings)
@@ -92,7 +92,7 @@ def lone_surrogate(text: str) -> bool:
     return _SURROGATE.search(text) is not None
 
 
-def measured_integer(digits: str, base: int = 10) -> int | str:
+def parse_integer(digits: str, base: int = 10) -> int | str:
     """The integer that the digits (with a sign) mean, or a sentence on why it is refused."""
     if len(digits) > INTEGER_DIGITS_MAX:
         return f"a number may have at most {INTEGER_DIGITS_MAX} digits"
@@ -102,7 +102,7 @@ def measured_integer(digits: str, base: int = 10) -> int | str:
     return number
 
 
-def measured_float(text: str) -> float | str:
+def parse_float(text: str) -> float | str:
     """The number that a decimal text means, or a sentence on why it is refused."""
     if len(text) > INTEGER_DIGITS_MAX:
         return f"a number may have at most {INTEGER_DIGITS_MAX} digits"
@@ -126,7 +126,7 @@ def item_path(parent: str, index: int) -> str:
     return key_path(parent, "") if len(parent) > _PATH_LENGTH_MAX else f"{parent}[{index}]"
 
 
-class Lines:
+class SourceLines:
     """Turns offsets of a text into places."""
 
     __slots__ = ("source", "starts")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from interlock.definition.source.node import admitted_text
+from interlock.definition.source.node import decode_source
 from interlock.errors import NOWHERE, Place
 from interlock.model.diagnostics import Findings
 from interlock.model.limits import SCXML_DEPTH_MAX
@@ -95,7 +95,7 @@ class _Refused(Exception):
 
 def parse_xml(text: str | bytes, *, source: str, findings: Findings) -> Element | None:
     """The root element of a text, or None with a finding that says why there is none."""
-    admitted = admitted_text(text, language="scxml", source=source, findings=findings)
+    admitted = decode_source(text, language="scxml", source=source, findings=findings)
     if admitted is None:
         return None
     tree = _Tree(admitted.encode(), source)

@@ -26,7 +26,7 @@ _SILENT = frozenset({"allow", "compatible", "monotonic", "properties", "renamed"
 """What changes no behaviour: losing it to XState costs only a check."""
 
 
-def tell_losses(
+def report_differences(
     document: Document, tree: Tree, findings: Findings, *, carried: Collection[str], foreign: Collection[str]
 ) -> None:
     """Add every difference of a document to the findings."""

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 from interlock.definition import extension_json
 from interlock.definition.codec import read_value
 from interlock.definition.shapes import Record, extras
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.definition.vocabulary.parts import INVOKE, TRANSITION
 from interlock.definition.xstate.read_actions import action_of, guard_of
-from interlock.definition.xstate.source import Node, Source
+from interlock.definition.xstate.source import Source, XStateNode
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
 from interlock.model.document.field import Field
@@ -39,7 +39,7 @@ BLOCK_KEYS = ("entry", "exit")
 _ROOT_KEYS = ("assigns", "fields", *DOCUMENT_FIELDS)
 
 
-def extra_of(source: Source, located: Located) -> Mapping[str, Located]:
+def extra_of(source: Source, located: Node) -> Mapping[str, Node]:
     """The keys of `meta.interlock` of a state, a transition, an invoke or an initial."""
     content = located.value if isinstance(located.value, dict) else {}
     meta = content["meta"].value if "meta" in content else None
@@ -48,7 +48,7 @@ def extra_of(source: Source, located: Located) -> Mapping[str, Located]:
     return source.mapping(meta["interlock"], "a mapping") or {}
 
 
-def extra_state(source: Source, node: Node, extra: Mapping[str, Located], state: State) -> State:
+def extra_state(source: Source, node: XStateNode, extra: Mapping[str, Node], state: State) -> State:
     """The state with what `meta.interlock` adds to it."""
     _known(source, extra, (*STATE_FIELDS, *BLOCK_KEYS, *(_ROOT_KEYS if node.parent is None else ())))
     state = _filled(source, node, extra, state, STATE_FIELDS)
@@ -59,20 +59,20 @@ def extra_state(source: Source, node: Node, extra: Mapping[str, Located], state:
     return state
 
 
-def extra_initial(source: Source, extra: Mapping[str, Located], initial: Initial) -> Initial:
+def extra_initial(source: Source, extra: Mapping[str, Node], initial: Initial) -> Initial:
     """The initial with all of its targets, where XState can name one direct child only."""
     _known(source, extra, ("targets",))
     return _filled(source, source.states.root, extra, initial, ("targets",))
 
 
-def extra_transition(source: Source, extra: Mapping[str, Located], transition: Transition) -> Transition:
+def extra_transition(source: Source, extra: Mapping[str, Node], transition: Transition) -> Transition:
     """The transition with roles and the policy of its timer."""
     known = (*TRANSITION_FIELDS, "delay")
     _known(source, extra, known)
     return _filled(source, source.states.root, extra, transition, known)
 
 
-def extra_invoke(source: Source, node: Node, extra: Mapping[str, Located], invoke: Invoke) -> Invoke:
+def extra_invoke(source: Source, node: XStateNode, extra: Mapping[str, Node], invoke: Invoke) -> Invoke:
     """The invoke with what the dispatcher and SCXML know about it."""
     _known(source, extra, (*INVOKE_FIELDS, "src"))
     if "src" in extra:
@@ -80,7 +80,7 @@ def extra_invoke(source: Source, node: Node, extra: Mapping[str, Located], invok
     return _filled(source, node, extra, invoke, INVOKE_FIELDS)
 
 
-def extra_document(source: Source, extra: Mapping[str, Located], document: Document) -> Document:
+def extra_document(source: Source, extra: Mapping[str, Node], document: Document) -> Document:
     """The document with what is said once for the chart, and types for the fields of its context."""
     document = _filled(source, source.states.root, extra, document, DOCUMENT_FIELDS)
     if "fields" in extra:
@@ -93,14 +93,14 @@ def extra_document(source: Source, extra: Mapping[str, Located], document: Docum
     return document
 
 
-def _known(source: Source, extra: Mapping[str, Located], known: tuple[str, ...]) -> None:
+def _known(source: Source, extra: Mapping[str, Node], known: tuple[str, ...]) -> None:
     for key, each in extra.items():
         if key not in known:
             message = f'"{key}" means nothing in this `meta.interlock`'
             source.findings.warning("key.unknown", message, each.place, suggestion(key, known))
 
 
-def _filled(source: Source, node: Node, extra: Mapping[str, Located], made: T, names: tuple[str, ...]) -> T:
+def _filled(source: Source, node: XStateNode, extra: Mapping[str, Node], made: T, names: tuple[str, ...]) -> T:
     for name in names:
         if name in extra:
             value = _decoded(source, node, extra[name], extension_json.type_hints(type(made))[name])
@@ -109,7 +109,7 @@ def _filled(source: Source, node: Node, extra: Mapping[str, Located], made: T, n
     return made
 
 
-def _split(source: Source, located: Located, blocks: tuple[Any, ...]) -> tuple[Any, ...]:
+def _split(source: Source, located: Node, blocks: tuple[Any, ...]) -> tuple[Any, ...]:
     """The one block that XState has, cut again into blocks of these lengths."""
     sizes = _decoded(source, source.states.root, located, tuple[int, ...])
     actions = blocks[0] if blocks else ()
@@ -123,7 +123,7 @@ def _split(source: Source, located: Located, blocks: tuple[Any, ...]) -> tuple[A
     return tuple(cut)
 
 
-def _decoded(source: Source, node: Node, located: Located, hint: Any) -> Any:
+def _decoded(source: Source, node: XStateNode, located: Node, hint: Any) -> Any:
     """The value of this type; None, and a diagnostic, if it is wrong."""
     try:
         return extension_json.read(located, hint, _leaves(source, node))
@@ -132,8 +132,8 @@ def _decoded(source: Source, node: Node, located: Located, hint: Any) -> Any:
         return None
 
 
-def _leaves(source: Source, node: Node) -> extension_json.Leaves:
-    def unknown(key: str, located: Located, known: Iterable[str]) -> None:
+def _leaves(source: Source, node: XStateNode) -> extension_json.Leaves:
+    def unknown(key: str, located: Node, known: Iterable[str]) -> None:
         source.error("key.unknown", f'unknown key "{key}"', located.place, suggestion(key, known))
 
     return extension_json.Leaves(

@@ -49,7 +49,7 @@ def _read_v4(text: str | bytes, /, *, source: str, resolver: Resolver | None = N
     return read_xstate(text, source=source, resolver=resolver, xstate=4)
 
 
-FORMAT_V4 = Format(name="xstate4", suffixes=(), read=_read_v4, write=None)
+FORMAT_V4 = Format(name="xstate4", suffixes=(), read=_read_v4)
 """XState 4 JSON, read only when asked for by this name: its keys and defaults differ, and are never guessed."""
 
 FORMAT = Format(name="xstate", suffixes=(".json",), read=read_xstate, write=write_xstate)

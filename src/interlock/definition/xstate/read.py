@@ -14,7 +14,7 @@ from typing import Any
 
 from interlock.definition.codec import read_value
 from interlock.definition.names import key_from_text, kind_from_source
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.xstate.events import imported_descriptor, is_old_name
 from interlock.definition.xstate.extension import (
     extra_document,
@@ -25,7 +25,7 @@ from interlock.definition.xstate.extension import (
     extra_transition,
 )
 from interlock.definition.xstate.read_actions import block_of, guard_of
-from interlock.definition.xstate.source import Node, Source, States, in_javascript_order, items
+from interlock.definition.xstate.source import Source, XStateNode, XStateNodes, in_javascript_order, items
 from interlock.model.diagnostics import Findings, suggestion
 from interlock.model.document.actions import Block
 from interlock.model.document.document import Document, Initial, Invoke, Origin, State, StateType, Transition
@@ -50,7 +50,7 @@ _DESCRIPTOR = re.compile(r"\*|[^\s.,*=#]+(?:\.[^\s.,*=#]+)*(?:\.\*)?")
 _WHOLE = re.compile(r"[0-9]{1,12}")
 
 
-def read_document(root: Located, *, name: str, findings: Findings, four: bool = False) -> Document | None:
+def read_document(root: Node, *, name: str, findings: Findings, four: bool = False) -> Document | None:
     """The document of a whole definition; None when it is not a mapping, or is what `machine.toJSON()` gives."""
     if not isinstance(root.value, dict):
         findings.error("xstate.root", "an XState definition is a JSON object", root.place)
@@ -59,7 +59,7 @@ def read_document(root: Located, *, name: str, findings: Findings, four: bool = 
         message = "this is the inner form that XState gives for a whole machine; it leaves out `always` and all delays"
         findings.error("xstate.definition", message, root.place, "write JSON.stringify(machine.config) instead")
         return None
-    states = States(root, _kind(root.value, name, findings), findings)
+    states = XStateNodes(root, _kind(root.value, name, findings), findings)
     ids = {each.foreign_id: each.id for each in states.nodes()}
     source = Source(findings, states, name, four, ids=ids)
     extra = extra_of(source, root)
@@ -80,7 +80,7 @@ def read_document(root: Located, *, name: str, findings: Findings, four: bool = 
     return extra_document(source, extra, document)
 
 
-def _kind(root: dict[str, Located], name: str, findings: Findings) -> str:
+def _kind(root: dict[str, Node], name: str, findings: Findings) -> str:
     """The kind: the id of the root as a name of ours; without one, the name of the file up to its first dot."""
     said = root["id"].value if "id" in root else None
     if isinstance(said, str) and said:
@@ -95,12 +95,12 @@ def _kind(root: dict[str, Located], name: str, findings: Findings) -> str:
     return kind_from_source(name)
 
 
-def _context(source: Source, located: Located | None) -> tuple[Field, ...]:
+def _context(source: Source, located: Node | None) -> tuple[Field, ...]:
     content = source.mapping(located, "the first value of each field of the context") if located is not None else None
     return tuple(Field(name=key, default=read_value(each), place=each.place) for key, each in (content or {}).items())
 
 
-def _with_output(source: Source, root: dict[str, Located], state: State) -> State:
+def _with_output(source: Source, root: dict[str, Node], state: State) -> State:
     """XState gives the output that the root names, whichever final was reached; ours belongs to the final state."""
     if state.type != "final":
         return state
@@ -112,7 +112,7 @@ def _with_output(source: Source, root: dict[str, Located], state: State) -> Stat
     return state
 
 
-def state_of(source: Source, node: Node) -> State:
+def state_of(source: Source, node: XStateNode) -> State:
     """One state with everything in it."""
     content, written, is_root = node.content, node.written, node.parent is None
     if not isinstance(written.value, dict):
@@ -150,7 +150,7 @@ def _blocks(block: Block) -> tuple[Block, ...]:
     return (block,) if block else ()
 
 
-def _meta(source: Source, content: dict[str, Located]) -> Any:
+def _meta(source: Source, content: dict[str, Node]) -> Any:
     located = content.get("meta")
     if located is None or source.mapping(located, "a mapping") is None:
         return None
@@ -159,7 +159,7 @@ def _meta(source: Source, content: dict[str, Located]) -> Any:
     return meta or None
 
 
-def _type(source: Source, node: Node) -> StateType:
+def _type(source: Source, node: XStateNode) -> StateType:
     content = node.content
     said = source.text(content.get("type"), f"one of {', '.join(_TYPES)}")
     states = content.get("states")
@@ -180,7 +180,7 @@ def _type(source: Source, node: Node) -> StateType:
     return _TYPES[said]
 
 
-def _transitions(source: Source, node: Node) -> tuple[Transition, ...]:
+def _transitions(source: Source, node: XStateNode) -> tuple[Transition, ...]:
     content = node.content
     made = transitions_of(source, node, content.get("always"), "always")
     made += _after(source, node, content.get("after"))
@@ -201,7 +201,7 @@ def _transitions(source: Source, node: Node) -> tuple[Transition, ...]:
     return made
 
 
-def _replaced(node: Node) -> dict[str, str]:
+def _replaced(node: XStateNode) -> dict[str, str]:
     """Events whose `on` entry XState overwrites, because the state handles them under a key of their own."""
     found = {f"done.state.{node.id}": "onDone"} if "onDone" in node.content else {}
     for each in items(node.content["invoke"]) if "invoke" in node.content else []:
@@ -212,7 +212,7 @@ def _replaced(node: Node) -> dict[str, str]:
     return found
 
 
-def _descriptor(source: Source, key: str, on: Located) -> str | None:
+def _descriptor(source: Source, key: str, on: Node) -> str | None:
     place = on.keys.get(key, on.place)
     if not _DESCRIPTOR.fullmatch(key):
         hint = "eventless transitions stand under `always`" if not key else None
@@ -231,7 +231,7 @@ def _descriptor(source: Source, key: str, on: Located) -> str | None:
     return event
 
 
-def _after(source: Source, node: Node, located: Located | None) -> tuple[Transition, ...]:
+def _after(source: Source, node: XStateNode, located: Node | None) -> tuple[Transition, ...]:
     content = source.mapping(located, "a mapping of delays") if located is not None else None
     made: tuple[Transition, ...] = ()
     for key in in_javascript_order(content or ()):
@@ -239,7 +239,7 @@ def _after(source: Source, node: Node, located: Located | None) -> tuple[Transit
         assert content is not None
         place = located.keys.get(key, located.place)
         if key.startswith("="):
-            delay = read_value(Located(key, place))
+            delay = read_value(Node(key, place))
         elif _WHOLE.fullmatch(key):
             delay = format_duration(int(key))
         else:
@@ -252,7 +252,7 @@ def _after(source: Source, node: Node, located: Located | None) -> tuple[Transit
 
 
 def transitions_of(
-    source: Source, node: Node, located: Located | None, origin: Origin, events: tuple[str, ...] = ()
+    source: Source, node: XStateNode, located: Node | None, origin: Origin, events: tuple[str, ...] = ()
 ) -> tuple[Transition, ...]:
     """The transitions under one key: a target, a transition, or a list of them tried in order."""
     if located is None:
@@ -265,7 +265,7 @@ def transitions_of(
     return tuple(made)
 
 
-def _transition(source: Source, node: Node, located: Located) -> Transition | None:
+def _transition(source: Source, node: XStateNode, located: Node) -> Transition | None:
     if located.value is None:
         hint = "to take the event and do nothing, write {}"
         source.error("transition.null", "XState does not take null for a transition", located.place, hint)
@@ -290,7 +290,7 @@ def _transition(source: Source, node: Node, located: Located) -> Transition | No
     return extra_transition(source, extra_of(source, located), made)
 
 
-def _targets(source: Source, node: Node, located: Located) -> tuple[tuple[str, ...], bool]:
+def _targets(source: Source, node: XStateNode, located: Node) -> tuple[tuple[str, ...], bool]:
     """The targets, and whether one of them is the source or lies in it."""
     if located.value == "":
         return (), False
@@ -300,7 +300,7 @@ def _targets(source: Source, node: Node, located: Located) -> tuple[tuple[str, .
     return tuple(f"#{each.id}" for each in found), any(each is node or each.is_below(node) for each in found)
 
 
-def _flag(source: Source, located: Located | None) -> bool | None:
+def _flag(source: Source, located: Node | None) -> bool | None:
     if located is None:
         return None
     if isinstance(located.value, bool):
@@ -309,13 +309,13 @@ def _flag(source: Source, located: Located | None) -> bool | None:
     return None
 
 
-def _invokes(source: Source, node: Node) -> tuple[Invoke, ...]:
+def _invokes(source: Source, node: XStateNode) -> tuple[Invoke, ...]:
     located = node.content.get("invoke")
     made = [_invoke(source, node, each) for each in items(located)] if located is not None else []
     return tuple(each for each in made if each is not None)
 
 
-def _invoke(source: Source, node: Node, located: Located) -> Invoke | None:
+def _invoke(source: Source, node: XStateNode, located: Node) -> Invoke | None:
     content = source.mapping(located, "an invoke: {src, id, input, onDone, onError}")
     if content is None:
         return None
@@ -350,7 +350,7 @@ def _invoke(source: Source, node: Node, located: Located) -> Invoke | None:
 ROOT_ENTERED = "XState enters its root here without leaving it first; here it is left and entered"
 
 
-def initial_of(source: Source, node: Node, kind: StateType) -> Initial | None:
+def initial_of(source: Source, node: XStateNode, kind: StateType) -> Initial | None:
     """Where a state begins; None when it is not compound, and with a finding when that is not said well."""
     located = node.content.get("initial")
     if kind != "state" or not node.children:
@@ -382,7 +382,7 @@ def initial_of(source: Source, node: Node, kind: StateType) -> Initial | None:
     return extra_initial(source, extra_of(source, located), made)
 
 
-def _idle_initial(source: Source, node: Node, located: Located) -> None:
+def _idle_initial(source: Source, node: XStateNode, located: Node) -> None:
     if isinstance(located.value, dict) and "actions" in located.value:
         message = "actions of `initial` stand in a state that has no initial child"
         source.error("initial.idle", message, located.place, "move them to `entry`")
@@ -391,7 +391,7 @@ def _idle_initial(source: Source, node: Node, located: Located) -> None:
         source.findings.warning("initial.idle", message, located.place)
 
 
-def with_default(source: Source, node: Node, made: State) -> State:
+def with_default(source: Source, node: XStateNode, made: State) -> State:
     """A history with its default filled in: where its parent begins, with that content; or its parallel (X17)."""
     assert node.parent is not None
     said = node.content["history"].value if "history" in node.content else True
@@ -418,7 +418,7 @@ def with_default(source: Source, node: Node, made: State) -> State:
     return replace(made, targets=initial.targets if begin is None else (f"#{begin.id}",), actions=initial.actions)
 
 
-def _default(source: Source, parent: Node, located: Located) -> Node | None:
+def _default(source: Source, parent: XStateNode, located: Node) -> XStateNode | None:
     text = source.text(located, "a target")
     if text is None:
         return None

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import cast, get_args
 
 from interlock.definition.codec import read_value
-from interlock.definition.source.node import Located
-from interlock.definition.xstate.source import Node, Source, delay_of, items
+from interlock.definition.source.node import Node
+from interlock.definition.xstate.source import Source, XStateNode, delay_of, items
 from interlock.errors import Place
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import (
@@ -46,7 +46,7 @@ from interlock.model.document.actions import (
     Value,
 )
 
-Fields = Mapping[str, Located]
+Fields = Mapping[str, Node]
 _FUNCTIONS = "JSON has no functions: name it, and register the function under that name"
 
 
@@ -55,7 +55,7 @@ class _Call:
     """A built-in with its arguments, where it stands."""
 
     source: Source
-    node: Node
+    node: XStateNode
     fields: Fields
     place: Place
 
@@ -73,7 +73,7 @@ class _Call:
         return block_of(self.source, self.node, self.fields.get(name))
 
 
-def block_of(source: Source, node: Node, located: Located | None) -> Block:
+def block_of(source: Source, node: XStateNode, located: Node | None) -> Block:
     """The actions of `entry`, `exit` or a transition: one or a list."""
     if located is None:
         return ()
@@ -81,7 +81,7 @@ def block_of(source: Source, node: Node, located: Located | None) -> Block:
     return tuple(each for each in made if each is not None)
 
 
-def action_of(source: Source, node: Node, located: Located) -> Action | None:
+def action_of(source: Source, node: XStateNode, located: Node) -> Action | None:
     """One action; None, and a finding, where it cannot be read."""
     if isinstance(located.value, str) and located.value:
         return _named(source, located.value, None, located.place)
@@ -125,7 +125,7 @@ def _arguments(source: Source, content: Fields, *, is_free: bool) -> Value:
     return None
 
 
-def _fields(source: Source, content: Fields) -> dict[str, Located]:
+def _fields(source: Source, content: Fields) -> dict[str, Node]:
     """The arguments of a built-in: those of `params` and those beside `type`."""
     fields = {key: each for key, each in content.items() if key not in ("type", "params")}
     if "params" in content:
@@ -290,7 +290,7 @@ _REFUSED = {
 }
 
 
-def guard_of(source: Source, node: Node, located: Located | None) -> Guard | None:
+def guard_of(source: Source, node: XStateNode, located: Node | None) -> Guard | None:
     """The guard of a transition or a branch; None when absent, and with a finding where it cannot be read."""
     if located is None:
         return None
@@ -366,7 +366,7 @@ def _state_in(call: _Call) -> Guard | None:
     return guards[0] if len(guards) == 1 else GuardAll(guards=tuple(guards), place=call.place) if guards else None
 
 
-def _inside(source: Source, above: Node, located: Located) -> list[Guard]:
+def _inside(source: Source, above: XStateNode, located: Node) -> list[Guard]:
     """One guard for each innermost state that a state value names: `#id`, `a.b`, or `{a: b}`."""
     if isinstance(located.value, dict) and located.value:
         guards: list[Guard] = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from interlock.definition.codec import read_value
 from interlock.definition.names import id_from_text, key_from_text
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings, suggestion
 from interlock.model.document.actions import Expression, Value
@@ -31,7 +31,7 @@ class Source:
     """One definition being read. `four`: it is said to be of XState 4. `assigns`: actions that write the context."""
 
     findings: Findings
-    states: States
+    states: XStateNodes
     name: str
     four: bool = False
     assigns: frozenset[str] = frozenset()
@@ -41,14 +41,14 @@ class Source:
         """Tell what makes the definition unusable."""
         self.findings.error(code, message, place, hint)
 
-    def mapping(self, located: Located, wish: str) -> dict[str, Located] | None:
+    def mapping(self, located: Node, wish: str) -> dict[str, Node] | None:
         """The mapping; None, and a finding, when it is something else."""
         if isinstance(located.value, dict):
             return located.value
         self.wrong(located, wish)
         return None
 
-    def text(self, located: Located | None, wish: str) -> str | None:
+    def text(self, located: Node | None, wish: str) -> str | None:
         """The text; None when absent, and with a finding when it is something else or empty."""
         if located is None:
             return None
@@ -57,7 +57,7 @@ class Source:
         self.wrong(located, wish)
         return None
 
-    def description(self, content: dict[str, Located]) -> str | None:
+    def description(self, content: dict[str, Node]) -> str | None:
         """What `description` says, be it nothing; None when absent, and with a finding when it is no text."""
         located = content.get("description")
         if located is None:
@@ -67,17 +67,17 @@ class Source:
         self.wrong(located, "a description")
         return None
 
-    def texts(self, located: Located | None, wish: str) -> tuple[str, ...]:
+    def texts(self, located: Node | None, wish: str) -> tuple[str, ...]:
         """One text or a list of them, as a tuple."""
         if located is None:
             return ()
         return tuple(text for each in items(located) if (text := self.text(each, wish)) is not None)
 
-    def wrong(self, located: Located, wish: str) -> None:
+    def wrong(self, located: Node, wish: str) -> None:
         """Tell that a value has the wrong type."""
         self.error("value.type", f"this must be {wish}, not {type_name(located.plain())}", located.place)
 
-    def unknown(self, located: Located, known: Collection[str], what: str) -> None:
+    def unknown(self, located: Node, known: Collection[str], what: str) -> None:
         """Warn of keys that mean nothing here; refuse those of XState 4."""
         assert isinstance(located.value, dict)
         for key in located.value:
@@ -91,7 +91,7 @@ class Source:
                 message = f'"{key}" means nothing in {what}'
                 self.findings.warning("key.unknown", message, place, suggestion(key, known))
 
-    def target(self, node: Node, located: Located) -> Node | None:
+    def target(self, node: XStateNode, located: Node) -> XStateNode | None:
         """The state that a target names; None, and a finding, when there is none."""
         text = self.text(located, "a target")
         if text is None:
@@ -103,12 +103,12 @@ class Source:
         return found
 
 
-def items(located: Located) -> list[Located]:
+def items(located: Node) -> list[Node]:
     """The items of a list, or the value itself as the only one."""
     return located.value if isinstance(located.value, list) else [located]
 
 
-def delay_of(source: Source, located: Located) -> Value:
+def delay_of(source: Source, located: Node) -> Value:
     """A delay: whole milliseconds, a duration, or an expression. A name is refused: JSON brings no delays for it."""
     value = read_value(located)
     if isinstance(value, Expression):
@@ -156,19 +156,19 @@ def path_of(text: str) -> list[str]:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class XStateNode:
     """A state of the definition: as written, its key and id with us, and its id in XState."""
 
-    written: Located
+    written: Node
     key: str
     name: str
-    parent: Node | None
+    parent: XStateNode | None
     id: str
     foreign_id: str
-    children: dict[str, Node] = field(default_factory=dict)
+    children: dict[str, XStateNode] = field(default_factory=dict)
 
     @property
-    def content(self) -> dict[str, Located]:
+    def content(self) -> dict[str, Node]:
         """The keys of the state; none when it is not a mapping."""
         return self.written.value if isinstance(self.written.value, dict) else {}
 
@@ -177,7 +177,7 @@ class Node:
         """Whether it says that it is parallel."""
         return "type" in self.content and self.content["type"].value == "parallel"
 
-    def is_below(self, other: Node) -> bool:
+    def is_below(self, other: XStateNode) -> bool:
         """Whether it is a proper descendant of the other."""
         above = self.parent
         while above is not None and above is not other:
@@ -185,23 +185,23 @@ class Node:
         return above is other
 
 
-class States:
+class XStateNodes:
     """All states of one definition."""
 
-    def __init__(self, root: Located, kind: str, findings: Findings) -> None:
+    def __init__(self, root: Node, kind: str, findings: Findings) -> None:
         self.findings = findings
         content = root.value if isinstance(root.value, dict) else {}
         said = content["id"].value if "id" in content else None
         self.kind = kind
         self.root_id = said if isinstance(said, str) and said else "(machine)"
         self.hidden = _acts(content) or _names_root(root, self.root_id)
-        self.by_foreign_id: dict[str, Node] = {}
+        self.by_foreign_id: dict[str, XStateNode] = {}
         name = key_from_text(kind) if self.hidden else ""
-        self.root = Node(root, "", name, None, name, self.root_id)
+        self.root = XStateNode(root, "", name, None, name, self.root_id)
         self.by_foreign_id[self.root_id] = self.root
         self._add_children(self.root, name, [])
 
-    def _add_children(self, parent: Node, path: str, keys: list[str]) -> None:
+    def _add_children(self, parent: XStateNode, path: str, keys: list[str]) -> None:
         states = parent.content.get("states")
         if states is None or not isinstance(states.value, dict):
             return
@@ -217,8 +217,8 @@ class States:
             names[name] = key
             self._add(parent, states.value[key], key, name, f"{path}.{name}" if path else name, [*keys, key])
 
-    def _add(self, parent: Node, written: Located, key: str, name: str, path: str, keys: list[str]) -> None:
-        node = Node(written, key, name, parent, path, ".".join([self.root_id, *keys]))
+    def _add(self, parent: XStateNode, written: Node, key: str, name: str, path: str, keys: list[str]) -> None:
+        node = XStateNode(written, key, name, parent, path, ".".join([self.root_id, *keys]))
         said = node.content.get("id")
         if said is not None and isinstance(said.value, str) and said.value:
             node.foreign_id, node.id = said.value, id_from_text(said.value)
@@ -228,7 +228,7 @@ class States:
         self.by_foreign_id[node.foreign_id] = node
         self._add_children(node, path, keys)
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[XStateNode]:
         """Every state in document order, the root first."""
         stack = [self.root]
         while stack:
@@ -236,7 +236,7 @@ class States:
             yield node
             stack.extend(reversed(node.children.values()))
 
-    def target(self, source: Node, text: str) -> Node | str:
+    def target(self, source: XStateNode, text: str) -> XStateNode | str:
         """The state that a transition of `source` names, or a sentence on why there is none."""
         if text.startswith("#"):
             return self.by_id(text)
@@ -249,7 +249,7 @@ class States:
             return self._below(source, path_of(text[1:]), text)
         return self._below(source.parent, path_of(text), text)
 
-    def by_id(self, text: str) -> Node | str:
+    def by_id(self, text: str) -> XStateNode | str:
         """The state that `#id` or `#id.child` names, or a sentence on why there is none."""
         head, *rest = path_of(text[1:])
         node = self.by_foreign_id.get(head)
@@ -258,7 +258,7 @@ class States:
             return _with_hint(f'no state has the id "{head}"', hint)
         return self._below(node, rest, text)
 
-    def _below(self, node: Node, path: list[str], text: str) -> Node | str:
+    def _below(self, node: XStateNode, path: list[str], text: str) -> XStateNode | str:
         for key in path:
             if not key:
                 break
@@ -273,14 +273,14 @@ def _with_hint(problem: str, hint: str | None) -> str:
     return problem if hint is None else f"{problem}; {hint}"
 
 
-def _acts(root: dict[str, Located]) -> bool:
+def _acts(root: dict[str, Node]) -> bool:
     states = root["states"].value if "states" in root else None
     parallel = "type" in root and root["type"].value == "parallel"
     few = not isinstance(states, dict) or len(states) < 2
     return few or parallel or any(key in root and root[key].value not in ([], {}) for key in ACTING_KEYS)
 
 
-def _names_root(root: Located, root_id: str) -> bool:
+def _names_root(root: Node, root_id: str) -> bool:
     """Whether any text is a target that means the root: `#id` of it, and nothing behind."""
     stack = [root]
     while stack:

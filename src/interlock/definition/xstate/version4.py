@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from interlock.definition.source.node import Located, Scalar
+from interlock.definition.source.node import Node, Scalar
 from interlock.model.diagnostics import Findings
 
 _EVENTS = (
@@ -39,20 +39,20 @@ _NO_COUNTERPART = {
 _DROPPED = ("predictableActionArguments", "preserveActionOrder", "strict", "services", "delimiter")
 
 
-def rewritten(root: Located, findings: Findings) -> Located:
+def rewritten(root: Node, findings: Findings) -> Node:
     """The definition as XState 5 would write it."""
     return _state(root, findings, is_root=True)
 
 
-def _at(located: Located, value: Scalar | list[Located] | dict[str, Located]) -> Located:
+def _at(located: Node, value: Scalar | list[Node] | dict[str, Node]) -> Node:
     return replace(located, value=value)
 
 
-def _content(located: Located) -> dict[str, Located] | None:
+def _content(located: Node) -> dict[str, Node] | None:
     return dict(located.value) if isinstance(located.value, dict) else None
 
 
-def _state(located: Located, findings: Findings, *, is_root: bool = False) -> Located:
+def _state(located: Node, findings: Findings, *, is_root: bool = False) -> Node:
     content = _content(located)
     if content is None:
         return located
@@ -81,13 +81,13 @@ def _state(located: Located, findings: Findings, *, is_root: bool = False) -> Lo
     return _at(located, content)
 
 
-def _each(located: Located, change: Callable[[Located], Located]) -> Located:
+def _each(located: Node, change: Callable[[Node], Node]) -> Node:
     if isinstance(located.value, list):
         return _at(located, [change(each) for each in located.value])
     return change(located)
 
 
-def _events(content: dict[str, Located], findings: Findings, *, is_root: bool) -> None:
+def _events(content: dict[str, Node], findings: Findings, *, is_root: bool) -> None:
     """`on` and `after`, with the eventless entry of `on` moved to `always`."""
     on = _content(content["on"]) if "on" in content else None
     if on is not None:
@@ -110,14 +110,14 @@ def _events(content: dict[str, Located], findings: Findings, *, is_root: bool) -
         content["after"] = _at(content["after"], change)
 
 
-def _event(key: str, on: Located, findings: Findings) -> str:
+def _event(key: str, on: Node, findings: Findings) -> str:
     if key.endswith(".*"):
         message = f'"{key}": XState 4 has no such wildcard, it waits for an event of exactly this name'
         findings.error("xstate.version", message, on.keys.get(key, on.place), "list the events")
     return next((far + key[len(old) :] for old, far in _EVENTS if key.startswith(old)), key)
 
 
-def _initial(located: Located, findings: Findings) -> Located:
+def _initial(located: Node, findings: Findings) -> Node:
     content = _content(located)
     if content is None or "actions" not in content:
         return located
@@ -125,7 +125,7 @@ def _initial(located: Located, findings: Findings) -> Located:
     return _at(located, content)
 
 
-def _transition(located: Located, findings: Findings, *, is_root: bool) -> Located:
+def _transition(located: Node, findings: Findings, *, is_root: bool) -> Node:
     content = {"target": located} if isinstance(located.value, str) else _content(located)
     if content is None:
         return located
@@ -152,12 +152,12 @@ def _transition(located: Located, findings: Findings, *, is_root: bool) -> Locat
     return _at(located, content)
 
 
-def _texts(located: Located) -> list[str]:
+def _texts(located: Node) -> list[str]:
     found = located.value if isinstance(located.value, list) else [located]
     return [each.value for each in found if isinstance(each.value, str)]
 
 
-def _targets(content: dict[str, Located], *, is_root: bool) -> list[Located]:
+def _targets(content: dict[str, Node], *, is_root: bool) -> list[Node]:
     """The targets of a transition; the root of XState 4 finds its children without a dot."""
     located = content.get("target")
     if located is None or located.value in (None, ""):
@@ -170,11 +170,11 @@ def _targets(content: dict[str, Located], *, is_root: bool) -> list[Located]:
     ]
 
 
-def _typed(located: Located, name: str, params: dict[str, Located]) -> Located:
+def _typed(located: Node, name: str, params: dict[str, Node]) -> Node:
     return _at(located, {"type": _at(located, name), "params": _at(located, params)})
 
 
-def _with_params(located: Located) -> Located:
+def _with_params(located: Node) -> Node:
     """`{type, ...arguments}` as `{type, params}`."""
     content = _content(located)
     if content is None or "type" not in content or "params" in content or len(content) == 1:
@@ -183,16 +183,16 @@ def _with_params(located: Located) -> Located:
     return _at(located, {"type": content["type"], "params": _at(located, rest)})
 
 
-def _guard(located: Located) -> Located:
+def _guard(located: Node) -> Node:
     return _with_params(located)
 
 
-def _action(located: Located, findings: Findings) -> Located:
+def _action(located: Node, findings: Findings) -> Node:
     content = _content(located)
     if content is None or "type" not in content or content["type"].value != "xstate.choose":
         return _with_params(located)
-    branches: list[Located] = []
-    otherwise: list[Located] = []
+    branches: list[Node] = []
+    otherwise: list[Node] = []
     conds = content.get("conds")
     for each in conds.value if conds is not None and isinstance(conds.value, list) else []:
         inner = _content(each) or {}
@@ -208,9 +208,9 @@ def _action(located: Located, findings: Findings) -> Located:
     return _typed(located, "interlock.if", params)
 
 
-def _invokes(content: dict[str, Located], findings: Findings, *, is_root: bool) -> None:
+def _invokes(content: dict[str, Node], findings: Findings, *, is_root: bool) -> None:
     """`invoke` with its own old keys, and an invoke for each activity."""
-    found: list[Located] = []
+    found: list[Node] = []
     if "invoke" in content:
         written = content["invoke"]
         listed = written.value if isinstance(written.value, list) else [written]
@@ -225,7 +225,7 @@ def _invokes(content: dict[str, Located], findings: Findings, *, is_root: bool) 
         content["invoke"] = _at(found[0], found)
 
 
-def _invoke(located: Located, findings: Findings, *, is_root: bool) -> Located:
+def _invoke(located: Node, findings: Findings, *, is_root: bool) -> Node:
     content = {"src": located} if isinstance(located.value, str) else _content(located)
     if content is None:
         return located

@@ -13,7 +13,7 @@ import json
 from typing import Any
 
 from interlock.definition.codec import write_value
-from interlock.definition.xstate.differences import tell_losses
+from interlock.definition.xstate.differences import report_differences
 from interlock.definition.xstate.events import exported_descriptor
 from interlock.definition.xstate.extension import DOCUMENT_FIELDS, INVOKE_FIELDS, STATE_FIELDS, TRANSITION_FIELDS
 from interlock.definition.xstate.source import in_javascript_order
@@ -106,7 +106,7 @@ class _Writer:
                 extra[name] = self.actions.field(document, name)
                 self.carried.add(name)
         self._add_extra(content, extra)
-        tell_losses(document, self.tree, self.findings, carried=self.carried, foreign=self.actions.foreign)
+        report_differences(document, self.tree, self.findings, carried=self.carried, foreign=self.actions.foreign)
         return _without_nothing(content)
 
     def _add_extra(self, content: Json, extra: Json) -> None:

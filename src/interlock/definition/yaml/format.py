@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from interlock.definition.format import Format, Reading, Resolver, Writing
 from interlock.definition.shapes import Ref, ShapeChecker
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.chart import FOREIGN_KEYS, SCHEMA_LINE, SHAPES, read_chart, write_chart
 from interlock.definition.yaml.parse import parse_yaml
 from interlock.definition.yaml.print import print_yaml
@@ -27,7 +27,7 @@ def read_yaml(text: str | bytes, /, *, source: str, resolver: Resolver | None = 
     return Reading(document=document, diagnostics=findings.sorted())
 
 
-def read_node(node: Located, *, source: str, findings: Findings) -> Document | None:
+def read_node(node: Node, *, source: str, findings: Findings) -> Document | None:
     """The document of a parsed definition; None if a key is missing without which there is no chart."""
     checked = ShapeChecker(shapes=SHAPES, foreign=FOREIGN_KEYS, findings=findings).check(node, Ref(name="chart"))
     if checked is None:

@@ -17,15 +17,15 @@ from typing import Any
 import yaml
 
 from interlock.definition.source.node import (
-    Lines,
-    Located,
+    Node,
     Scalar,
-    admitted_text,
+    SourceLines,
+    decode_source,
     item_path,
     key_path,
     lone_surrogate,
-    measured_float,
-    measured_integer,
+    parse_float,
+    parse_integer,
 )
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
@@ -63,7 +63,7 @@ class _Open:
 
     event: Any
     path: str
-    values: list[Located] | dict[str, Located]
+    values: list[Node] | dict[str, Node]
     keys: dict[str, Place] = field(default_factory=dict)
     key: str | None = None
     key_place: Place | None = None
@@ -76,18 +76,18 @@ class _Open:
 class _Anchor:
     """What an alias stands for, and how large and deep it is; None while the anchored value is still open."""
 
-    value: Located | None = None
+    value: Node | None = None
     size: int = 0
     height: int = 0
 
 
-def parse_yaml(text: str | bytes, *, source: str, findings: Findings) -> Located | None:
+def parse_yaml(text: str | bytes, *, source: str, findings: Findings) -> Node | None:
     """The value of the one document in a YAML text, with places; None when there is none to go on with."""
-    admitted = admitted_text(text, language="yaml", source=source, findings=findings)
+    admitted = decode_source(text, language="yaml", source=source, findings=findings)
     if admitted is None:
         return None
     if (bad := _FORBIDDEN.search(admitted)) is not None:
-        place = Lines(admitted, source).place(bad.start(), bad.end())
+        place = SourceLines(admitted, source).place(bad.start(), bad.end())
         message = f"the character U+{ord(bad[0]):04X} may not stand in YAML"
         findings.error("yaml.character", message, place, "write it as an escape in double quotes")
         return None
@@ -138,9 +138,9 @@ class _Composer:
         self.anchors: dict[str, _Anchor] = {}
         self.aliases = 0
         self.nodes = 0
-        self.root: Located | None = None
+        self.root: Node | None = None
 
-    def document(self, events: Iterator[Any]) -> Located | None:
+    def document(self, events: Iterator[Any]) -> Node | None:
         """The value of the only document."""
         documents = 0
         for event in events:
@@ -174,7 +174,7 @@ class _Composer:
             self._put(anchor.value, anchor.size, anchor.height, event.end_mark)
             return
         self._count(1, event)
-        value = Located(self._scalar(event, place), place)
+        value = Node(self._scalar(event, place), place)
         self._anchored(event, _Anchor(value, 1, 0))
         self._put(value, 1, 0, event.end_mark)
 
@@ -216,11 +216,11 @@ class _Composer:
         done = self.stack.pop()
         # A block's end event stands where the next thing begins, so its last part says where it ends.
         end = event.end_mark if done.event.flow_style or done.end is None else done.end
-        value = Located(done.values, _place(self.source, done.event.start_mark, end, done.path), done.keys)
+        value = Node(done.values, _place(self.source, done.event.start_mark, end, done.path), done.keys)
         self._anchored(done.event, _Anchor(value, done.size, done.height))
         self._put(value, done.size, done.height, end)
 
-    def _put(self, value: Located, size: int, height: int, end: Any) -> None:
+    def _put(self, value: Node, size: int, height: int, end: Any) -> None:
         """Gives a finished value to the container that waits for it, or makes it the root."""
         if not self.stack:
             self.root = value
@@ -284,11 +284,11 @@ class _Composer:
             return 0
         number: int | float | str
         if _INTEGER.fullmatch(text):
-            number = measured_integer(text)
+            number = parse_integer(text)
         elif (based := _BASED.fullmatch(text)) is not None:
-            number = measured_integer(text[2:], 8 if based["octal"] else 16)
+            number = parse_integer(text[2:], 8 if based["octal"] else 16)
         elif _FLOAT.fullmatch(text):
-            number = measured_float(text)
+            number = parse_float(text)
         else:
             return text
         if isinstance(number, str):

@@ -60,7 +60,7 @@ def test_what_the_text_says_of_its_encoding_does_not_count() -> None:
 
 
 def test_elements_and_attributes_know_where_they_stand() -> None:
-    """Lines and columns count characters from 1, also behind letters of several bytes."""
+    """SourceLines and columns count characters from 1, also behind letters of several bytes."""
     root = parsed('<a\n  xmlns:p="q"  é="ü"\n  p:x=\'1\'><b>é<c y="2"/></b></a>')
     b = root.elements[0]
     c = b.elements[0]

@@ -19,7 +19,7 @@ from interlock.definition.smcat.parse import parse_smcat
 from interlock.definition.smcat.read import read_smcat
 from interlock.definition.smcat.states import Draft, drafted, every
 from interlock.definition.smcat.write import write_smcat
-from interlock.definition.source.node import Lines
+from interlock.definition.source.node import SourceLines
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
 from tests.unit.definition.built_charts import every_word, order, vm
@@ -86,7 +86,7 @@ def test_the_examples_of_their_readme_are_read() -> None:
 
 def _our_view(text: str) -> Any:
     findings = Findings()
-    lines = Lines(text, "random.smcat")
+    lines = SourceLines(text, "random.smcat")
     body = parse_smcat(text, lines, findings)
     if body is None or findings.failed:
         return None

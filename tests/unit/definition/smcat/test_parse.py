@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from interlock.definition.smcat.parse import Body, Words, parse_smcat
 from interlock.definition.smcat.read import read_smcat
-from interlock.definition.source.node import Lines
+from interlock.definition.source.node import SourceLines
 from interlock.model.diagnostics import Findings
 from interlock.model.limits import DEFINITION_BYTES_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
 
@@ -14,7 +14,7 @@ from interlock.model.limits import DEFINITION_BYTES_MAX, DEPTH_MAX, STATES_MAX, 
 def parse(text: str) -> tuple[Body | None, Findings]:
     """The syntax of a text and what was found."""
     findings = Findings()
-    return parse_smcat(text, Lines(text, "t.smcat"), findings), findings
+    return parse_smcat(text, SourceLines(text, "t.smcat"), findings), findings
 
 
 def accepted(text: str) -> Body:

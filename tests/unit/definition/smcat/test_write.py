@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from interlock.definition.smcat.parse import parse_smcat
 from interlock.definition.smcat.read import read_smcat
 from interlock.definition.smcat.write import write_smcat
-from interlock.definition.source.node import Lines
+from interlock.definition.source.node import SourceLines
 from interlock.model.diagnostics import Findings
 from interlock.model.document import actions as act
 from interlock.model.document.document import (
@@ -383,7 +383,7 @@ def test_whatever_the_document_the_text_is_smcat(document: Document) -> None:
     """Any names, texts and values: the syntax of what is written is right, and it can be read."""
     text = write_smcat(document).text
     findings = Findings()
-    parse_smcat(text, Lines(text, "c.smcat"), findings)
+    parse_smcat(text, SourceLines(text, "c.smcat"), findings)
 
     assert [] == [str(each) for each in findings.items], text
     assert read_smcat(text, source="c.smcat").document is not None or not document.root.states

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.chart import SCHEMA_LINE
 from interlock.definition.yaml import parse
 from interlock.definition.yaml.comments import comments_in
@@ -29,7 +29,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         pytest.skip("PyYAML was built without libyaml")
 
 
-def located(text: str) -> Located:
+def located(text: str) -> Node:
     """The value of a text without findings."""
     findings = Findings()
     value = parse_yaml(text, source="x", findings=findings)
