@@ -385,4 +385,4 @@ def test_expressions_carry_the_place_of_their_text() -> None:
 
 def test_the_format_knows_its_name_and_suffix() -> None:
     """What the command line looks files up by."""
-    assert ("scxml", (".scxml",)) == (FORMAT.name, FORMAT.suffixes)
+    assert ("scxml", (".scxml", ".xml")) == (FORMAT.name, FORMAT.suffixes)

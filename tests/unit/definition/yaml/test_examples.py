@@ -42,6 +42,6 @@ def test_the_examples_are_there() -> None:
 
 
 def test_the_format_is_found_by_its_suffixes() -> None:
-    """`.interlock.yaml` is ours; plain `.yaml` is read too."""
+    """Any `.yaml` file is read; `.interlock.yaml` is what we write."""
     assert "yaml" == FORMAT.name
-    assert ".interlock.yaml" == FORMAT.suffixes[0]
+    assert ".yaml" == FORMAT.suffixes[0]
