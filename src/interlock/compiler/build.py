@@ -8,13 +8,12 @@ Rule 3: a chart's revision is its label and a hash over the content of the docum
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from interlock.compiler.checks.limits import check_nesting
 from interlock.compiler.checks.run import check
-from interlock.compiler.descriptors import descriptor, exact, selection_order
-from interlock.compiler.resolve import NameResolver
+from interlock.compiler.checks.sites import guards, sites
+from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_descriptor
 from interlock.compiler.saga import expand_sagas, turn_back
 from interlock.errors import Diagnostic, Place
 from interlock.expression.language import SAFE, Language
@@ -22,18 +21,10 @@ from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, La
 from interlock.model.codec import content_hash
 from interlock.model.diagnostics import Findings
 from interlock.model.document import document as doc
-from interlock.model.document.actions import (
-    AssignCall,
-    Block,
-    Do,
-    Expression,
-    Guard,
-    GuardName,
-    If,
-    block_actions,
-    guard_parts,
-)
+from interlock.model.document.actions import AssignCall, Do, Expression, GuardName
+from interlock.model.document.document import DialectName
 from interlock.model.document.field import UNSET, Field
+from interlock.model.document.walk import guard_parts
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
 
@@ -205,7 +196,7 @@ class ChartBuilder:
         made = []
         for name, label, found in (("done", "done", source.done), ("error", "error", source.error)):
             for each in found:
-                descriptors = (exact(f"{name}.invoke.{invoke.id}"),)
+                descriptors = (exact_descriptor(f"{name}.invoke.{invoke.id}"),)
                 made.append(self._transition(index, each, descriptors, f"{label} {invoke.id}", driven=True))
         return made
 
@@ -213,11 +204,11 @@ class ChartBuilder:
         name = self.tree.ids[index]
         match written.origin:
             case "after":
-                return (exact(self._after(index, written, afters)),)
+                return (exact_descriptor(self._after(index, written, afters)),)
             case "onDone":
-                return (exact(f"done.state.{name}"),)
+                return (exact_descriptor(f"done.state.{name}"),)
             case _:
-                return tuple(descriptor(text, self.document.dialect) for text in written.events)
+                return tuple(parse_descriptor(text, self.document.dialect) for text in written.events)
 
     def _after(self, index: int, written: doc.Transition, afters: dict[str, After]) -> str:
         """The event of an `after`; transitions of one state with the same delay share one timer."""
@@ -351,13 +342,12 @@ def with_required_names(chart: Chart) -> Chart:
         for invoke in state.invokes
         if isinstance(invoke.src, str) and invoke.src not in inline
     ]
-    actions = [action for block in _blocks(chart) for action in block_actions(block)]
+    actions = [action for site in sites(chart) for action in site.actions()]
     calls = {action.name for action in actions if isinstance(action, Do)}
+    parts = (part for _, guard, _ in guards(chart) for part in guard_parts(guard))
     return replace(
         chart,
-        guards=_sorted(
-            {part.name for guard in _guards(chart) for part in guard_parts(guard) if isinstance(part, GuardName)}
-        ),
+        guards=_sorted({part.name for part in parts if isinstance(part, GuardName)}),
         assigns=_sorted({action.name for action in actions if isinstance(action, AssignCall)}),
         handlers=_sorted(calls | {src for src, is_chart in sources if not is_chart}),
         charts=_sorted({src for src, is_chart in sources if is_chart}),
@@ -368,20 +358,15 @@ def _sorted(names: set[str]) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _blocks(chart: Chart) -> Iterator[Block]:
-    for transition in chart.transitions:
-        yield transition.block
-    for state in chart.states:
-        yield from (*state.entry, *state.exit, state.initial_block, state.default_block)
-        for invoke in state.invokes:
-            yield invoke.finalize or ()
+def selection_order(transitions: list[Transition], dialect: DialectName) -> list[Transition]:
+    """The transitions of a state in the order in which they are tried: as written, except in XState.
+
+    XState tries exact names first, then longer wildcards before shorter ones.
+    """
+    return sorted(transitions, key=_xstate_rank) if dialect == "xstate" else transitions
 
 
-def _guards(chart: Chart) -> Iterator[Guard]:
-    for transition in chart.transitions:
-        if transition.guard is not None:
-            yield transition.guard
-    for block in _blocks(chart):
-        for action in block_actions(block):
-            if isinstance(action, If):
-                yield from (guard for guard, _ in action.branches)
+def _xstate_rank(transition: Transition) -> tuple[bool, int]:
+    if not transition.descriptors or transition.descriptors[0].exact:
+        return (False, 0)
+    return (True, -len(transition.descriptors[0].text))

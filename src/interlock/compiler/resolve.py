@@ -12,19 +12,12 @@ from dataclasses import replace
 from interlock.errors import Place
 from interlock.expression.language import Language
 from interlock.expression.parser import ExpressionError, Parsed
+from interlock.model.chart import Descriptor
 from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import (
-    Block,
-    Expression,
-    Guard,
-    GuardIn,
-    Value,
-    block_rewritten,
-    guard_rewritten,
-    value_rewritten,
-)
-from interlock.model.document.document import Document
+from interlock.model.document.actions import Block, Expression, Guard, GuardIn, Value
+from interlock.model.document.document import DialectName, Document
 from interlock.model.document.targets import Tree, Unresolved
+from interlock.model.document.walk import rewrite_block, rewrite_guard, rewrite_value
 
 
 class NameResolver:
@@ -69,21 +62,17 @@ class NameResolver:
 
     def value(self, source: int, value: Value) -> Value:
         """A value with every expression in it checked and resolved."""
-        return value_rewritten(value, lambda each: self.expression(source, each))
+        return rewrite_value(value, lambda each: self.expression(source, each))
 
     def guard(self, source: int, guard: Guard | None) -> Guard | None:
         """A guard with every name in it resolved."""
         if guard is None:
             return None
-        return guard_rewritten(
-            guard, lambda each: self.expression(source, each), lambda each: self._inside(source, each)
-        )
+        return rewrite_guard(guard, lambda each: self.expression(source, each), lambda each: self._inside(source, each))
 
     def block(self, source: int, block: Block) -> Block:
         """A block with every name in it resolved."""
-        return block_rewritten(
-            block, lambda each: self.expression(source, each), lambda each: self._inside(source, each)
-        )
+        return rewrite_block(block, lambda each: self.expression(source, each), lambda each: self._inside(source, each))
 
     def expression(self, source: int, expression: Expression) -> Expression:
         """The expression checked; its `In()` literals resolved where `source` stands."""
@@ -120,3 +109,19 @@ class NameResolver:
             self.findings.error(index.code, index.message, guard.place, index.hint)
             return guard
         return replace(guard, state=self.tree.ids[index])
+
+
+def parse_descriptor(text: str, dialect: DialectName) -> Descriptor:
+    """The descriptor that an author means: a prefix of whole tokens in SCXML and YAML, the exact name in XState."""
+    if text == "*":
+        return Descriptor(text, ())
+    if dialect == "xstate":
+        if text.endswith(".*"):
+            return Descriptor(text, tuple(text[:-2].split(".")))
+        return exact_descriptor(text)
+    return Descriptor(text, tuple(text.removesuffix("*").removesuffix(".").split(".")))
+
+
+def exact_descriptor(name: str) -> Descriptor:
+    """The descriptor of exactly one name, as the compiler creates for `after`, `onDone` and `onError`."""
+    return Descriptor(name, tuple(name.split(".")), exact=True)

@@ -35,6 +35,7 @@ from interlock.model.document.actions import (
 )
 from interlock.model.document.document import Document, Invoke, Saga, SagaCall, SagaStep, State, Transition
 from interlock.model.document.field import Field
+from interlock.model.document.walk import states
 
 RESERVED = ("completed", "compensated", "blocked", "compensation")
 """Names of generated states that no step may have."""
@@ -52,9 +53,9 @@ class _Names(NamedTuple):
 
 def expand_sagas(document: Document, findings: Findings) -> Document:
     """The document with every saga written out as child states; the sagas themselves stay, for checks to see."""
-    if all(state.saga is None for state in _states(document.root)):
+    if all(state.saga is None for state in states(document.root)):
         return document
-    names = _Names({field.name for state in _states(document.root) for field in state.context}, set())
+    names = _Names({field.name for state in states(document.root) for field in state.context}, set())
     if document.root.saga is not None:
         message = "the root cannot be a saga: its end would be the end of the entity"
         findings.error("saga.misplaced", message, document.root.saga.place, "put the saga into a state")
@@ -77,12 +78,6 @@ def turn_back(state: State, path: str, indexes: Mapping[str, int]) -> TurnBack |
     if not found:
         return None
     return TurnBack(field=writer.field, completed=completed, compensations=tuple(found), parallel=writer.is_parallel)
-
-
-def _states(state: State) -> Iterator[State]:
-    yield state
-    for child in state.states:
-        yield from _states(child)
 
 
 def _expanded(state: State, path: str, names: _Names, findings: Findings) -> State:

@@ -11,9 +11,10 @@ from interlock.errors import Place
 from interlock.expression.builtins import NAMES
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import Transition
-from interlock.model.document.actions import Action, Assign, Expression, Script, Send, value_expressions
+from interlock.model.document.actions import Action, Assign, Expression, Script, Send
 from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field, plain_refusal, refusal
+from interlock.model.document.walk import value_expressions
 
 
 def check_content(report: CheckReport) -> None:

@@ -8,7 +8,7 @@ from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import LINTS, RULE, CheckReport, describe_trigger
 from interlock.compiler.checks.sites import readings, sites
 from interlock.compiler.checks.states import exits_of
-from interlock.compiler.descriptors import exact
+from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import Place
 from interlock.model.chart import Invoke, State
 from interlock.model.document.actions import Do, Emit, Send
@@ -140,7 +140,7 @@ def lint_invokes(report: CheckReport, graph: Graph) -> None:
 
 
 def _lint_invoke(report: CheckReport, graph: Graph, state: State, invoke: Invoke) -> None:
-    failure = exact("error.invoke") if invoke.id is None else exact(f"error.invoke.{invoke.id}")
+    failure = exact_descriptor("error.invoke") if invoke.id is None else exact_descriptor(f"error.invoke.{invoke.id}")
     around = [graph.listeners[each] for each in graph.path(state.index)]
     if not any(True for each in around for _ in each.taking(failure)):
         message = f"no transition takes the failure of this invoke of {report.name(state)}"

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from interlock.compiler.checks.graph import DescriptorIndex
 from interlock.compiler.checks.report import RULE, CheckReport
 from interlock.compiler.checks.sites import sites
-from interlock.compiler.descriptors import exact
+from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import Place
 from interlock.expression.parser import Parsed
 from interlock.model.chart import Transition
-from interlock.model.document.actions import Emit, Expression, Raise, Send, value_expressions
+from interlock.model.document.actions import Emit, Expression, Raise, Send
 from interlock.model.document.document import EventType
 from interlock.model.document.field import Field, fields_refusal
+from interlock.model.document.walk import value_expressions
 from interlock.model.event import RESERVED_WORDS, is_reserved
 from interlock.model.limits import NAME_BYTES_MAX
 
@@ -208,7 +209,7 @@ def _lint_unused(report: CheckReport) -> None:
             if event.name not in emitted and not computed:
                 message = f'nothing emits "{event.name}", which is declared `out`'
                 report.add("event.unused", message, event.place, "emit it, or take it out", within=0)
-        elif not any(True for _ in users.taking(exact(event.name))):
+        elif not any(True for _ in users.taking(exact_descriptor(event.name))):
             message = f'no transition takes the event "{event.name}"'
             report.add("event.unused", message, event.place, "add a transition for it, or take it out", within=0)
 

@@ -6,11 +6,12 @@ Rule 2: a block becomes one Python function in the kernel, so Python's own limit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import Action, Block, Foreach, Guard, GuardAll, GuardAny, GuardNot, If
-from interlock.model.document.document import Document, Invoke, Saga, State, Transition
+from interlock.model.document.actions import Action, Foreach, Guard, GuardAll, GuardAny, GuardNot, If
+from interlock.model.document.document import Document
+from interlock.model.document.walk import documents, state_blocks, state_guards, states
 from interlock.model.limits import CONTENT_DEPTH_MAX, FOREACH_DEPTH_MAX
 
 _Part = tuple[Action | Guard, int, int]
@@ -53,35 +54,7 @@ def _inside(part: Action | Guard) -> Iterator[Action | Guard]:
 
 
 def _contents(document: Document) -> Iterator[Action | Guard]:
-    stack = [document.root]
-    while stack:
-        state = stack.pop()
-        stack += state.states
-        stack += (each.src.root for each in state.invokes if isinstance(each.src, Document))
-        for block in _blocks(state):
-            yield from block
-        for transition in _transitions(state):
-            yield from transition.actions
-            if transition.guard is not None:
-                yield transition.guard
-        steps = () if state.saga is None else state.saga.steps
-        yield from (step.guard for step in steps if step.guard is not None)
-
-
-def _blocks(state: State) -> Iterator[Block]:
-    yield from state.entry
-    yield from state.exit
-    yield state.actions
-    if state.initial is not None:
-        yield state.initial.actions
-    yield from (each.finalize for each in state.invokes if each.finalize is not None)
-
-
-def _transitions(state: State) -> Iterator[Transition]:
-    yield from state.transitions
-    sources: Iterable[Invoke | Saga] = (*state.invokes, *(() if state.saga is None else (state.saga,)))
-    for each in sources:
-        yield from each.done
-        yield from each.error
-    if state.saga is not None:
-        yield from state.saga.compensated
+    for each in documents(document):
+        for state in states(each.root):
+            yield from (action for block in state_blocks(state) for action in block)
+            yield from state_guards(state)

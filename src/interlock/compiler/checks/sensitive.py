@@ -14,7 +14,8 @@ from interlock.compiler.checks.report import CheckReport, describe_trigger
 from interlock.compiler.checks.sites import computable_names, known_fields, sites
 from interlock.compiler.checks.states import exits_of
 from interlock.model.chart import Chart, State, Transition
-from interlock.model.document.actions import Value, value_expressions
+from interlock.model.document.actions import Value
+from interlock.model.document.walk import value_expressions
 
 NEUTRAL = "processing"
 """What a hidden state is shown as when its author gives no name."""

@@ -11,23 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from interlock.model.chart import Chart, Transition
-from interlock.model.document.actions import (
-    Action,
-    Block,
-    Emit,
-    Expression,
-    Foreach,
-    Guard,
-    If,
-    Raise,
-    Send,
-    Value,
-    action_expressions,
-    block_actions,
-    guard_expressions,
-    value_expressions,
-)
+from interlock.model.document.actions import Action, Block, Emit, Expression, Foreach, Guard, If, Raise, Send, Value
 from interlock.model.document.field import UNSET, Field
+from interlock.model.document.walk import action_expressions, block_actions, guard_expressions, value_expressions
 
 Role = Literal["entry", "exit", "transition", "initial", "history", "finalize"]
 

@@ -16,7 +16,7 @@ from interlock.errors import Place
 from interlock.model.chart import State, Transition
 from interlock.model.document import document as doc
 from interlock.model.document.actions import Send
-from interlock.model.document.document import State as WrittenState
+from interlock.model.document.walk import states
 from interlock.model.limits import NAME_BYTES_MAX
 
 _KEY = re.compile(r"[\w-]+")
@@ -173,16 +173,10 @@ def lint_sizes(report: CheckReport) -> None:
                 f"{report.name(state)} has {count} children; a flat list of more than {CHILDREN_MAX} hides a hierarchy"
             )
             report.add("state.too_many_children", message, state.index, "group what belongs together")
-    total = sum(1 for _ in _written(report.document.root)) - 1
+    total = sum(1 for _ in states(report.document.root)) - 1
     if total > STATES_MAX:
         message = f"the chart has {total} states; more than {STATES_MAX} are usually several kinds in one"
         report.add("chart.too_many_states", message, 0, "split it, and `invoke` one chart from the other")
-
-
-def _written(state: WrittenState) -> Iterator[WrittenState]:
-    yield state
-    for child in state.states:
-        yield from _written(child)
 
 
 def lint_names(report: CheckReport, graph: Graph) -> None:

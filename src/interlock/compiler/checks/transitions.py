@@ -12,17 +12,8 @@ from interlock.compiler.checks.sites import guards
 from interlock.errors import Place
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import State, Transition
-from interlock.model.document.actions import (
-    Assign,
-    AssignCall,
-    Block,
-    Foreach,
-    GuardExpression,
-    GuardName,
-    Script,
-    block_actions,
-    guard_parts,
-)
+from interlock.model.document.actions import Assign, AssignCall, Block, Foreach, GuardExpression, GuardName, Script
+from interlock.model.document.walk import block_actions, guard_parts
 
 
 def check_targets(report: CheckReport, graph: Graph) -> None:

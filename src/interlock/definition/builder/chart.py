@@ -32,8 +32,9 @@ from interlock.definition.builder.values import (
 )
 from interlock.definition.source.node import key_path
 from interlock.definition.vocabulary.names import EVENT, ID, KIND, NAME, TEXT
-from interlock.model.document.actions import Block, Expression, block_rewritten, guard_rewritten
+from interlock.model.document.actions import Block, Expression
 from interlock.model.document.document import DialectName, Document, EventType, Initial, Sensitive, State, Transition
+from interlock.model.document.walk import rewrite_block, rewrite_guard
 from interlock.model.limits import DEPTH_MAX
 
 
@@ -179,14 +180,14 @@ def _located_transition(transition: Transition, path: str) -> Transition:
     guard = transition.guard
     return replace(
         transition,
-        guard=None if guard is None else guard_rewritten(guard, _at(path), lambda inside: inside),
+        guard=None if guard is None else rewrite_guard(guard, _at(path), lambda inside: inside),
         actions=_located_block(transition.actions, path),
         place=transition.place.at(path),
     )
 
 
 def _located_block(block: Block, path: str) -> Block:
-    return block_rewritten(block, _at(path), lambda inside: inside)
+    return rewrite_block(block, _at(path), lambda inside: inside)
 
 
 def _at(path: str) -> Callable[[Expression], Expression]:

@@ -37,8 +37,8 @@ from interlock.model.document.actions import (
     Script,
     Send,
     Value,
-    value_expressions,
 )
+from interlock.model.document.walk import value_expressions
 from interlock.model.duration import parse_duration
 
 _INSIDE = re.compile(r"""\bIn\(\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*\)""")

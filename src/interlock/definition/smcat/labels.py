@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import msgspec
-
 from interlock.definition.shapes import compile_pattern
 from interlock.definition.smcat.parse import Words
 from interlock.definition.source.node import SourceLines
@@ -21,15 +19,9 @@ from interlock.definition.vocabulary.names import EVENT
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
 from interlock.model.document.actions import (
-    Action,
-    Assign,
-    AssignCall,
     Block,
-    Cancel,
     Do,
-    Emit,
     Expression,
-    Foreach,
     Guard,
     GuardAll,
     GuardAny,
@@ -37,13 +29,10 @@ from interlock.model.document.actions import (
     GuardIn,
     GuardName,
     GuardNot,
-    If,
-    Log,
-    Raise,
-    Send,
     Value,
 )
 from interlock.model.document.document import Invoke, Origin
+from interlock.model.document.wording import action_text, arguments_text, guard_text, name_text
 from interlock.model.duration import parse_duration
 
 _NOT_IN_EVENT = re.compile(r"[^\w.-]+")
@@ -290,75 +279,20 @@ def as_expression(guard: Guard) -> str | None:
             return None
 
 
-def guard_text(guard: Guard) -> str:
-    """What stands in the brackets of a label."""
+def label_guard(guard: Guard) -> str:
+    """The text in the brackets of a label: exact if it is an expression or a name, otherwise for people to read."""
     expression = as_expression(guard)
-    return f"= {expression}" if expression is not None else _guard_words(guard)
+    if expression is not None:
+        return f"= {expression}"
+    arguments = arguments_text(guard.arguments) if isinstance(guard, GuardName) else ""
+    return one_line(guard_text(guard) + arguments).replace("[", "(").replace("]", ")")
 
 
-def _guard_words(guard: Guard) -> str:
-    match guard:
-        case GuardName():
-            return guard.name + _arguments(guard.arguments)
-        case GuardAll() | GuardAny():
-            word = " and " if isinstance(guard, GuardAll) else " or "
-            return word.join(_guard_words(each) for each in guard.guards)
-        case GuardNot():
-            return f"not {_guard_words(guard.guard)}"
-        case _:
-            return as_expression(guard) or ""
+def label_actions(block: Block) -> str:
+    """The actions of a block on one line."""
+    return ", ".join(one_line(action_text(action)) for action in block)
 
 
-def block_text(block: Block) -> str:
-    """The actions of a block, in order."""
-    return ", ".join(map(action_text, block))
-
-
-def action_text(action: Action) -> str:
-    """An action in a few words; a handler without arguments by its name alone."""
-    match action:
-        case Do():
-            return one_line(action.name) + _arguments(action.arguments)
-        case Assign():
-            return "assign " + ", ".join(f"{path} = {value_text(value)}" for path, value in action.values)
-        case AssignCall():
-            return f"assign {action.name}{_arguments(action.arguments)}"
-        case Raise():
-            return f"raise {value_text(action.event)}"
-        case Send():
-            to = "" if action.to is None else f" to {value_text(action.to)}"
-            delay = "" if action.delay is None else f" after {value_text(action.delay)}"
-            return f"send {value_text(action.event)}{to}{delay}"
-        case Cancel():
-            return f"cancel {value_text(action.id)}"
-        case Emit():
-            return f"emit {value_text(action.type)}"
-        case Log():
-            return " ".join(["log", *([action.label] if action.label else []), value_text(action.value)])
-        case If():
-            branches = [f"if {_guard_words(guard)} ({block_text(block)})" for guard, block in action.branches]
-            return " else ".join([*branches, *([f"({block_text(action.otherwise)})"] if action.otherwise else [])])
-        case Foreach():
-            return f"foreach {action.item} in {value_text(action.items)} ({block_text(action.block)})"
-        case _:
-            return "script"
-
-
-def value_text(value: Value) -> str:
-    """A value in a few words: expressions and strings bare, the rest as JSON."""
-    if isinstance(value, Expression):
-        return one_line(value.text)
-    if isinstance(value, str):
-        return one_line(value)
-    if isinstance(value, dict):
-        return "(" + ", ".join(f"{key}: {value_text(each)}" for key, each in value.items()) + ")"
-    if isinstance(value, list | tuple):
-        return "(" + ", ".join(map(value_text, value)) + ")"
-    return msgspec.json.encode(value).decode()
-
-
-def _arguments(arguments: Value) -> str:
-    if arguments is None:
-        return ""
-    text = value_text(arguments)
-    return text if text.startswith("(") else f"({text})"
+def label_value(value: Value) -> str:
+    """A value on one line."""
+    return one_line(name_text(value))

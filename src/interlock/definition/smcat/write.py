@@ -18,16 +18,15 @@ from interlock.definition.shapes import Record, extras_of
 from interlock.definition.smcat.labels import (
     Label,
     LabelReader,
-    action_text,
     activities,
     as_expression,
-    block_text,
-    guard_text,
     label,
+    label_actions,
+    label_guard,
+    label_value,
     one_line,
     quoted,
     state_name,
-    value_text,
 )
 from interlock.definition.smcat.parse import Words
 from interlock.definition.source.node import SourceLines
@@ -171,7 +170,7 @@ class _Writer:
         return said
 
     def _activities(self, state: State) -> list[str]:
-        lines = [f"{word}/ {action_text(action)}" for word, block in _blocks(state) for action in block]
+        lines = [f"{word}/ {label_actions((action,))}" for word, block in _blocks(state) for action in block]
         if len(state.entry) > 1 or len(state.exit) > 1:
             self.findings.warning("export.blocks", "several blocks are merged into one", state.place)
         reader = self._reader()
@@ -250,8 +249,8 @@ class _Writer:
 
     def _label(self, transition: Transition, *, completing: bool) -> str:
         """The label's text; tells what of the transition does not come back when it is read."""
-        guard = "" if transition.guard is None else f"[{guard_text(transition.guard)}]"
-        actions = f"/ {block_text(transition.actions)}" if transition.actions else ""
+        guard = "" if transition.guard is None else f"[{label_guard(transition.guard)}]"
+        actions = f"/ {label_actions(transition.actions)}" if transition.actions else ""
         said = " ".join(filter(None, (self._event(transition, completing=completing), guard, actions)))
         back = self._reader().label(Words(said, 0))
         for what, message in _differences(transition, back):
@@ -264,7 +263,7 @@ class _Writer:
             return ", ".join(transition.events)
         if transition.origin == "after":
             delay = transition.delay
-            return f"after = {value_text(delay)}" if isinstance(delay, Expression) else f"after {delay}"
+            return f"after = {label_value(delay)}" if isinstance(delay, Expression) else f"after {delay}"
         if transition.origin == "onDone":
             return "onDone"
         return "always" if completing else ""
@@ -342,7 +341,7 @@ def _invoked(invoke: Invoke) -> str:
         case None:
             return "nothing"
         case _:
-            return value_text(invoke.src)
+            return label_value(invoke.src)
 
 
 def _expected(guard: Guard | None) -> Guard | None:

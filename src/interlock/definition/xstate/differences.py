@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import (
-    AssignCall,
-    Block,
-    GuardName,
+from interlock.model.document.actions import AssignCall, Block, Guard, GuardName
+from interlock.model.document.document import Document, State, Transition
+from interlock.model.document.targets import Tree, Unresolved
+from interlock.model.document.walk import (
     action_expressions,
     block_actions,
     guard_expressions,
     guard_parts,
+    state_blocks,
+    state_guards,
 )
-from interlock.model.document.document import Document, State, Transition
-from interlock.model.document.targets import Tree, Unresolved
 
 _SILENT = frozenset({"allow", "compatible", "monotonic", "properties", "renamed"})
 """What changes no behaviour: losing it to XState costs only a check."""
@@ -123,18 +123,14 @@ def _crosses_regions(tree: Tree, index: int, transition: Transition) -> bool:
 def _can_fail(tree: Tree) -> bool:
     """Whether anything in the document evaluates: an expression, a guard or an assign function."""
     for state in tree.states:
-        blocks = [*state.entry, *state.exit, *(each.actions for each in state.transitions)]
-        if any(each.guard is not None and _guard_can_fail(each) for each in state.transitions):
-            return True
-        if any(_block_can_fail(block) for block in blocks):
+        if any(map(_guard_can_fail, state_guards(state))) or any(map(_block_can_fail, state_blocks(state))):
             return True
     return False
 
 
-def _guard_can_fail(transition: Transition) -> bool:
-    assert transition.guard is not None
-    named = any(isinstance(each, GuardName) for each in guard_parts(transition.guard))
-    return named or any(True for _ in guard_expressions(transition.guard))
+def _guard_can_fail(guard: Guard) -> bool:
+    named = any(isinstance(each, GuardName) for each in guard_parts(guard))
+    return named or any(True for _ in guard_expressions(guard))
 
 
 def _block_can_fail(block: Block) -> bool:

@@ -19,10 +19,11 @@ from interlock.definition.xstate.extension import DOCUMENT_FIELDS, INVOKE_FIELDS
 from interlock.definition.xstate.source import in_javascript_order
 from interlock.definition.xstate.write_actions import ActionWriter
 from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import AssignCall, Block, Do, Expression, block_actions
+from interlock.model.document.actions import AssignCall, Block, Do, Expression
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
 from interlock.model.document.field import UNSET, Field
 from interlock.model.document.targets import Tree, Unresolved
+from interlock.model.document.walk import block_actions, state_blocks, state_transitions
 from interlock.model.duration import format_duration, parse_duration
 
 Json = dict[str, Any]
@@ -342,8 +343,7 @@ class _Writer:
 def _names_root(tree: Tree) -> bool:
     """Whether the root is the target of a transition."""
     for index, state in enumerate(tree.states):
-        results = (each for invoke in state.invokes for each in (*invoke.done, *invoke.error))
-        for each in (*state.transitions, *results):
+        for each in state_transitions(state):
             if any(tree.target(index, text) == 0 for text in each.targets):
                 return True
     return False
@@ -371,11 +371,7 @@ def _assign_names(tree: Tree) -> frozenset[str]:
     calls: set[str] = set()
     handlers: set[str] = set()
     for state in tree.states:
-        blocks = [*state.entry, *state.exit, state.actions, state.initial.actions if state.initial else ()]
-        blocks += [each.actions for each in state.transitions]
-        for invoke in state.invokes:
-            blocks += [each.actions for each in (*invoke.done, *invoke.error)] + [invoke.finalize or ()]
-        for block in blocks:
+        for block in state_blocks(state):
             for action in block_actions(block):
                 if isinstance(action, AssignCall):
                     calls.add(action.name)
