@@ -38,7 +38,12 @@ class Findings:
         return tuple(sorted(self.items, key=lambda each: (each.place, each.code)))
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most similar to this one; None if none is similar."""
+    return next(iter(get_close_matches(word, list(known), 1, 0.6)), None)
+
+
 def suggestion(word: str, known: Iterable[str]) -> str | None:
-    """`did you mean "paid"?` for the nearest known word, or None when nothing is near."""
-    close = get_close_matches(word, list(known), 1, 0.6)
-    return f'did you mean "{close[0]}"?' if close else None
+    """`did you mean "paid"?` for the most similar known word; None if none is similar."""
+    found = nearest(word, known)
+    return None if found is None else f'did you mean "{found}"?'

@@ -41,12 +41,20 @@ from interlock.definition.vocabulary.names import (
     TEXT,
 )
 from interlock.model.document.actions import Block
-from interlock.model.document.document import Expect, Initial, Invoke, Saga, Sensitive, State, Transition
+from interlock.model.document.document import (
+    TRANSITION_ORDER,
+    Expect,
+    Initial,
+    Invoke,
+    Saga,
+    Sensitive,
+    State,
+    Transition,
+)
 
 Part: TypeAlias = Transition | Invoke
 """What a state holds in order."""
 
-_ORDER = {"always": 0, "after": 1, "onDone": 2, "on": 3, "transitions": 4}
 _WITHIN = Text(
     what="a duration or forever",
     pattern=f"forever|{DURATION_PATTERN}",
@@ -263,7 +271,7 @@ def split_parts(parts: Sequence[Part], key: str) -> tuple[tuple[Transition, ...]
                 raise refused("state.place", f'state "{each.key}" is inside "{key}"', "write states=[...]")
             case _:
                 raise misused(f'each part of "{key}"', "a transition or an invoke", each)
-    return tuple(sorted(transitions, key=lambda each: _ORDER[each.origin])), tuple(invokes)
+    return tuple(sorted(transitions, key=lambda each: TRANSITION_ORDER[each.origin])), tuple(invokes)
 
 
 def states_of(given: Sequence[State], what: str) -> tuple[State, ...]:

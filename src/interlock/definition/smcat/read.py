@@ -19,10 +19,9 @@ from interlock.definition.smcat.states import Draft, DraftTransition, assign_key
 from interlock.definition.source.node import SourceLines, decode_source, key_path
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
-from interlock.model.document.document import Document, Initial, State, StateType, Transition
+from interlock.model.document.document import TRANSITION_ORDER, Document, Initial, State, StateType, Transition
 from interlock.model.limits import EFFECTS_MAX
 
-_ORDER = {"always": 0, "after": 1, "onDone": 2, "on": 3}
 _TYPES: dict[str, StateType] = {
     "parallel": "parallel",
     "final": "final",
@@ -205,7 +204,7 @@ class _Building:
         place = draft.place.at(path)
         said = draft.declaration
         entry, exit_, invokes, texts = self.labels.activities(said.activities if said else None)
-        own = sorted(draft.leaving, key=lambda transition: _ORDER[transition.origin])
+        own = sorted(draft.leaving, key=lambda transition: TRANSITION_ORDER[transition.origin])
         history = draft.leaving if draft.is_history else []
         inner = key_path(path, "states")
         return State(

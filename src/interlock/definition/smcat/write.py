@@ -35,13 +35,12 @@ from interlock.definition.vocabulary.parts import TRANSITION
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings
 from interlock.model.document.actions import Block, Expression, Guard, GuardExpression, Value
-from interlock.model.document.document import Document, Initial, Invoke, State, Transition
+from interlock.model.document.document import TRANSITION_ORDER, Document, Initial, Invoke, State, Transition
 from interlock.model.document.targets import Tree, Unresolved
 
 _INDENT = "  "
 _WIDTH_MAX = 1_000_000  # of a line in a drawing, in any unit
 _CLASS = re.compile(r"[A-Za-z0-9_\- ]+")
-_ORDER = {"always": 0, "after": 1, "onDone": 2, "on": 3, "transitions": 4}
 
 
 def write_smcat(document: Document) -> Writing:
@@ -295,7 +294,8 @@ class _Writer:
         if index:
             self._losses_of_values(index, state)
         ranks = [
-            _ORDER[each.origin] if each.events or each.origin != "transitions" else 0 for each in state.transitions
+            TRANSITION_ORDER[each.origin] if each.events or each.origin != "transitions" else 0
+            for each in state.transitions
         ]
         if ranks != sorted(ranks):
             message = "eventless transitions are tried first when this is read back"

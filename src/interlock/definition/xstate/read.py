@@ -123,13 +123,13 @@ def state_of(source: Source, node: XStateNode) -> State:
     if is_root and kind in ("final", "history"):
         source.error("state.type", f"the root cannot be a {kind} state", written.place)
         kind = "state"
+    node.initial = initial_of(source, node, kind)  # before the children: a history without target falls back to it
     children = tuple(state_of(source, each) for each in node.children.values())
-    initial = initial_of(source, node, kind)
     made = State(
         key=node.name,
         id=node.id if not is_root and source.text(content.get("id"), "an id") is not None else None,
         type=kind,
-        initial=initial,
+        initial=node.initial,
         states=children,
         transitions=_transitions(source, node),
         entry=_blocks(block_of(source, node, content.get("entry"))),
@@ -406,8 +406,7 @@ def with_default(source: Source, node: XStateNode, made: State) -> State:
         if node.parent.parent is None:
             source.findings.warning("xstate.root_target", ROOT_ENTERED, node.written.place)
         return replace(made, targets=(f"#{node.parent.id}",))
-    silent = Source(Findings(), source.states, source.name, source.four, source.assigns, source.ids)
-    initial = initial_of(silent, node.parent, "state")
+    initial = node.parent.initial
     if initial is None:
         return made
     if initial.targets == (node.name,):

@@ -19,6 +19,7 @@ from interlock.definition.source.node import Node
 from interlock.errors import Place
 from interlock.model.diagnostics import Findings, suggestion
 from interlock.model.document.actions import Expression, Value
+from interlock.model.document.document import Initial
 from interlock.model.document.field import type_name
 from interlock.model.duration import format_duration, parse_duration
 
@@ -166,6 +167,7 @@ class XStateNode:
     id: str
     foreign_id: str
     children: dict[str, XStateNode] = field(default_factory=dict)
+    initial: Initial | None = None
 
     @property
     def content(self) -> dict[str, Node]:

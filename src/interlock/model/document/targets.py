@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
+from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document, State
 
 GUESSES_MAX = 25
@@ -133,8 +133,8 @@ class Tree:
         self.guesses += 1
         if self.guesses > GUESSES_MAX:
             return Unresolved("target.unknown", f'no state "{text}"')
-        near = {self.states[each].key: "" for scope in scopes for each in self.children[scope]}
-        near |= {f"#{name}": "" for name in self.ids[1:]}
+        keys = [self.states[each].key for scope in scopes for each in self.children[scope]]
+        known = list(dict.fromkeys([*keys, *(f"#{name}" for name in self.ids[1:])]))
         wish = text if text.startswith("#") else text.lstrip(".").rsplit(".", 1)[-1]
-        close = get_close_matches(wish, near, 1, 0.6) or get_close_matches(f"#{wish}", near, 1, 0.6)
-        return Unresolved("target.unknown", f'no state "{text}"', f'did you mean "{close[0]}"?' if close else None)
+        hint = suggestion(wish, known) or suggestion(f"#{wish}", known)
+        return Unresolved("target.unknown", f'no state "{text}"', hint)
