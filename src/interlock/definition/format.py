@@ -9,20 +9,20 @@ from typing import Protocol
 from interlock.errors import Diagnostic, UsageError
 from interlock.model.document.document import Document
 
-Resolver = Callable[[str], str]
+SourceLoader = Callable[[str], str]
 """Gives the text that a `src` attribute names. Readers open nothing themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What a reader made of a text: the document (None when there is no use in going on) and all findings."""
+class ReadResult:
+    """What a reader made of a text: the document (None when there is no use in going on) and all diagnostics."""
 
     document: Document | None
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
+class WriteResult:
     """A document as text, and a diagnostic `export.<what>` for everything that the format cannot carry."""
 
     text: str
@@ -30,12 +30,12 @@ class Writing:
 
 
 class Reader(Protocol):
-    """Reads a text; `source` names it in diagnostics; `resolver` is asked for the texts it refers to."""
+    """Reads a text; `source` names it in diagnostics; `loader` is asked for the texts it refers to."""
 
-    def __call__(self, text: str | bytes, /, *, source: str, resolver: Resolver | None = None) -> Reading: ...
+    def __call__(self, text: str | bytes, /, *, source: str, loader: SourceLoader | None = None) -> ReadResult: ...
 
 
-def refuse_to_write(document: Document) -> Writing:
+def refuse_to_write(document: Document) -> WriteResult:
     """The writer of a format that is only read. Raises UsageError."""
     message = f"the chart {document.kind} cannot be written in this format: it can only be read"
     raise UsageError(message, code="format.read_only", hint="write it in another format")
@@ -48,7 +48,7 @@ class Format:
     name: str
     suffixes: tuple[str, ...]
     read: Reader
-    write: Callable[[Document], Writing] = refuse_to_write
+    write: Callable[[Document], WriteResult] = refuse_to_write
 
     @property
     def is_read_only(self) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, Literal, Protocol
 
 from interlock.definition.source.node import Node
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.field import same_value, type_name
 
 Kind = Literal["text", "list", "mapping", "scalar"]
@@ -226,7 +226,7 @@ class Scope:
     key: str = ""
     source: str = ""
     payload: bool = False
-    findings: Findings | None = None
+    diagnostics: Diagnostics | None = None
 
 
 class Codec(Protocol):
@@ -293,10 +293,10 @@ class ShapeChecker:
 
     shapes: Mapping[str, Shape]
     foreign: Mapping[str, str]
-    findings: Findings
+    diagnostics: Diagnostics
 
     def check(self, node: Node, shape: Shape) -> Node | None:
-        """The part of the value that fits; None, with a finding, when there is none."""
+        """The part of the value that fits; None, with a diagnostic, when there is none."""
         match shape:
             case Json() | Value():
                 return node
@@ -331,7 +331,9 @@ class ShapeChecker:
         if marks and isinstance(node.value, dict):
             near = (suggestion(key, marks) for key in node.value)
             hint = next((each for each in near if each is not None), None)
-            self.findings.error("key.missing", f"{shape.what} has one of the keys {', '.join(marks)}", node.place, hint)
+            self.diagnostics.error(
+                "key.missing", f"{shape.what} has one of the keys {', '.join(marks)}", node.place, hint
+            )
             return None
         return self._wrong(node, shape)
 
@@ -356,13 +358,13 @@ class ShapeChecker:
         for name, value in node.value.items():
             if name not in known:
                 hint = self._unknown_hint(name, known, shape)
-                self.findings.error("key.unknown", f'{shape.what} has no key "{name[:60]}"', node.keys[name], hint)
+                self.diagnostics.error("key.unknown", f'{shape.what} has no key "{name[:60]}"', node.keys[name], hint)
             elif (fits := self.check(value, known[name].shape)) is not None:
                 fitting[name] = fits
         required = [each.name for each in shape.keys if each.required]
         for name in required:
             if name not in node.value:
-                self.findings.error("key.missing", f'{shape.what} needs the key "{name}"', node.place)
+                self.diagnostics.error("key.missing", f'{shape.what} needs the key "{name}"', node.place)
         if any(name not in fitting for name in required):
             return None
         return Node(fitting, node.place, node.keys)
@@ -405,7 +407,7 @@ class ShapeChecker:
     def _enough(self, node: Node, count: int, shape: ListOf | MapOf) -> Node | None:
         if count >= shape.min:
             return node
-        self.findings.error("value.empty", f"{shape.what} must not be empty", node.place)
+        self.diagnostics.error("value.empty", f"{shape.what} must not be empty", node.place)
         return None
 
     def _text(self, node: Node, shape: Text) -> Node | None:
@@ -417,10 +419,10 @@ class ShapeChecker:
         if shape.expression and text.startswith("="):
             return True
         if shape.pattern is not None and not compile_pattern(shape.pattern).fullmatch(text):
-            self.findings.error(shape.code, f'"{text[:60]}" is not {shape.what}', place, shape.hint)
+            self.diagnostics.error(shape.code, f'"{text[:60]}" is not {shape.what}', place, shape.hint)
             return False
         if shape.bytes_max is not None and len(text.encode()) > shape.bytes_max:
-            self.findings.error(shape.code, f"{shape.what} may have at most {shape.bytes_max} bytes", place)
+            self.diagnostics.error(shape.code, f"{shape.what} may have at most {shape.bytes_max} bytes", place)
             return False
         return True
 
@@ -434,7 +436,7 @@ class ShapeChecker:
             return self._wrong(node, shape)
         words = [each for each in shape.options if isinstance(each, str)]
         message = f'"{value[:60]}" is not {describe(shape)}'
-        self.findings.error("value.choice", message, node.place, suggestion(value, words))
+        self.diagnostics.error("value.choice", message, node.place, suggestion(value, words))
         return None
 
     def _number(self, node: Node, shape: Number) -> Node | None:
@@ -442,7 +444,7 @@ class ShapeChecker:
         if isinstance(value, bool) or not isinstance(value, int if shape.whole else int | float):
             return self._wrong(node, shape)
         if shape.min is not None and value < shape.min:
-            self.findings.error("value.range", f"{value} is less than {shape.min}", node.place)
+            self.diagnostics.error("value.range", f"{value} is less than {shape.min}", node.place)
             return None
         return node
 
@@ -451,7 +453,7 @@ class ShapeChecker:
             return self._wrong(node, shape)
         hint = dict(shape.hints).get(node.value) or suggestion(node.value, shape.options)
         message = f'"{node.value[:60]}" is not {describe(shape)}'
-        self.findings.error("value.choice", message, node.place, hint)
+        self.diagnostics.error("value.choice", message, node.place, hint)
         return None
 
     def _wrong(self, node: Node, shape: CheckableShape) -> Node | None:
@@ -466,5 +468,5 @@ class ShapeChecker:
         listed = isinstance(shape, Choice | NoValue) and isinstance(node.value, int)
         found = str(node.value).lower()[:60] if listed else type_name(node.value)
         message = f"expected {describe(shape)}, found {found}"
-        self.findings.error("value.type", message, node.place, hint)
+        self.diagnostics.error("value.type", message, node.place, hint)
         return None

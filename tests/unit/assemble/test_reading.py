@@ -21,7 +21,7 @@ from interlock.assemble.charts import (
     read,
     read_file,
 )
-from interlock.definition.format import Format, Reading, Writing
+from interlock.definition.format import Format, ReadResult, WriteResult
 from interlock.errors import DefinitionError, NotFoundError, UsageError
 from interlock.model.document.document import Document
 from interlock.model.limits import DEFINITION_BYTES_MAX
@@ -208,7 +208,7 @@ def test_a_text_that_is_no_definition_at_all_has_a_finding() -> None:
 
 def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A format that gives no document owes a finding; nobody gets a chart out of nothing."""
-    silent = Format(name="silent", suffixes=(), read=lambda *_, **__: Reading(document=None), write=_unused)
+    silent = Format(name="silent", suffixes=(), read=lambda *_, **__: ReadResult(document=None), write=_unused)
     monkeypatch.setattr(charts, "format_named", lambda name: silent)
     with pytest.raises(DefinitionError) as caught:
         loads("", format="silent")
@@ -216,7 +216,7 @@ def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.Mon
     assert ["nothing was read"] == [each.message for each in caught.value.diagnostics]
 
 
-def _unused(document: Document) -> Writing:
+def _unused(document: Document) -> WriteResult:
     raise NotImplementedError
 
 

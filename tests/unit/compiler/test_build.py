@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.unit.compiler.diagnostics import chart_of, compiled, errors, told
 
 from interlock.compiler.build import compile_document
 from interlock.expression.codegen import Compiled
@@ -14,7 +15,6 @@ from interlock.model.document.actions import Expression, GuardIn
 from interlock.model.document.actions import Script as ScriptAction
 from interlock.model.document.document import Document, EventType, Initial, Invoke, State, Transition
 from interlock.model.document.field import Field
-from tests.unit.compiler.findings import chart_of, compiled, errors, told
 
 
 def test_states_are_numbered_in_document_order() -> None:
@@ -100,7 +100,7 @@ states:
 
 
 def test_an_inline_chart_that_is_wrong_makes_the_whole_wrong() -> None:
-    """Its findings are told with the others."""
+    """Its diagnostics are told with the others."""
     text = "states: {a: {invoke: {id: i, type: chart, src: {states: {z: {on: {e: nowhere}}}}}}}"
 
     assert ["error 3:70"] == told(text, "target.unknown")

@@ -1,6 +1,7 @@
 """A saga is ordinary states: what its compiled form does, step by step, in the kernel."""
 
 import pytest
+from tests.unit.compiler.diagnostics import chart_of, compiled, errors, read, told
 
 from interlock.errors import Place
 from interlock.kernel.step import Kernel
@@ -9,7 +10,6 @@ from interlock.model.document.document import Document, Saga, SagaCall, SagaStep
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation
 from interlock.model.step import Step
-from tests.unit.compiler.findings import chart_of, compiled, errors, read, told
 
 TRIP = """\
 context: {flight: {type: string, nullable: true}, hotel: {type: string, nullable: true}}
@@ -379,7 +379,7 @@ def test_nothing_answers_a_late_result_under_compensation_none() -> None:
 
 
 def test_what_is_generated_points_to_its_lines() -> None:
-    """A finding about a step is told where the step is written: at what it asks for, and at its compensation."""
+    """A diagnostic about a step is told where the step is written: at what it asks for, and at its compensation."""
     text = TRIP.replace("output: hotel", "output: hotl")
 
     assert [
@@ -480,11 +480,11 @@ def test_the_states_of_a_saga_count() -> None:
 def test_a_chart_without_sagas_is_left_as_it_is() -> None:
     """Nothing is rewritten that need not be."""
     from interlock.compiler.saga import expand_sagas
-    from interlock.model.diagnostics import Findings
+    from interlock.model.diagnostics import Diagnostics
 
     document = read("states: {a: {}}")
 
-    assert expand_sagas(document, Findings()) is document
+    assert expand_sagas(document, Diagnostics()) is document
 
 
 def test_a_step_before_the_last_should_be_compensated() -> None:

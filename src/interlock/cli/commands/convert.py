@@ -125,7 +125,7 @@ def _write_formatted(terminal: Terminal, sources: list[Source], texts: list[str]
 
 def _formatted(terminal: Terminal, source: Source, *, drop_comments: bool) -> str:
     """The canonical text of a YAML definition. Raises when it cannot be read or would lose comments."""
-    from interlock.definition.yaml.comments import comments_in
+    from interlock.definition.yaml.comments import find_comments
 
     if source.format != "yaml":
         hint = f"interlock convert {source.name} --to yaml makes one"
@@ -133,7 +133,7 @@ def _formatted(terminal: Terminal, source: Source, *, drop_comments: bool) -> st
     reading = source.reading()
     if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):
         refuse(terminal, source, reading.diagnostics)
-    places = comments_in(source.data.decode(), source=source.name)
+    places = find_comments(source.data.decode(), source=source.name)
     if places and not drop_comments:
         count = f"{len(places)} comment{'s' if len(places) != 1 else ''}"
         message = f"{source.name} has {count} that would be lost, the first in line {places[0].line}"

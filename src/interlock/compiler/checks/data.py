@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from interlock.compiler.checks.report import ERROR, CheckReport
-from interlock.compiler.checks.sites import Reading, fields, known_fields, readings, sites
+from interlock.compiler.checks.sites import ExpressionSite, block_sites, declared_fields, expression_sites, known_fields
 from interlock.errors import Place
 from interlock.expression.builtins import NAMES
 from interlock.expression.parser import ExpressionError, parse
@@ -17,11 +17,11 @@ from interlock.model.document.field import UNSET, Field, plain_refusal, refusal
 from interlock.model.document.walk import value_expressions
 
 
-def check_content(report: CheckReport) -> None:
+def check_data(report: CheckReport) -> None:
     """Every field, every action and every expression of the chart."""
-    declared, known = fields(report.chart), known_fields(report.chart)
+    declared, known = declared_fields(report.chart), known_fields(report.chart)
     _check_fields(report)
-    for site in sites(report.chart):
+    for site in block_sites(report.chart):
         for action in site.actions():
             _check_action(report, action, declared, known)
     for state in report.chart.states:
@@ -29,7 +29,7 @@ def check_content(report: CheckReport) -> None:
             _check_location(report, invoke.id_location, invoke.place, known)
     for event in report.chart.events or ():
         _check_permit(report, event)
-    for reading in readings(report.chart):
+    for reading in expression_sites(report.chart):
         _check_reads(report, reading, known)
         if reading.transition is not None:
             _check_payload_reads(report, reading, reading.transition)
@@ -50,14 +50,14 @@ def _check_fields(report: CheckReport) -> None:
                 report.add("context.duplicate", message, field.place, hint)
             if report.is_native and field.name.startswith("_"):
                 report.add_reserved("field", field.name, field.place)
-            _check_first(report, field, root=state.index == 0)
+            _check_first_value(report, field, root=state.index == 0)
             _check_field(report, field, "context.default")
     for event in report.chart.events or ():
         for field in event.payload or ():
             _check_field(report, field, "payload.default")
 
 
-def _check_first(report: CheckReport, field: Field, *, root: bool) -> None:
+def _check_first_value(report: CheckReport, field: Field, *, root: bool) -> None:
     """Every field must get a first value, and only the root's can be given at creation."""
     if field.required and not root:
         message = f"the field `{field.name}` cannot be required: only the root's fields are given at creation"
@@ -157,7 +157,7 @@ def _check_permit(report: CheckReport, event: EventType) -> None:
         report.add(error.code, error.message, place, error.hint, severity=ERROR)
 
 
-def _check_reads(report: CheckReport, reading: Reading, known: set[str]) -> None:
+def _check_reads(report: CheckReport, reading: ExpressionSite, known: set[str]) -> None:
     parsed = report.names.parsed.get(reading.expression.text)
     for name, offset in () if parsed is None else parsed.reads:
         if name not in known:
@@ -167,10 +167,10 @@ def _check_reads(report: CheckReport, reading: Reading, known: set[str]) -> None
             report.add("expression.unknown_field", message, place, hint, within=reading.state)
 
 
-def _check_payload_reads(report: CheckReport, reading: Reading, transition: Transition) -> None:
+def _check_payload_reads(report: CheckReport, reading: ExpressionSite, transition: Transition) -> None:
     """What is read of `event.data` must be in the payload of an event that the transition takes."""
     parsed = report.names.parsed.get(reading.expression.text)
-    events = taken(report, transition)
+    events = matching_payloads(report, transition)
     if parsed is None or not events or any(each.payload is None for each in events):
         return
     for path in _data_paths(parsed.tree):
@@ -189,13 +189,13 @@ def _within(expression: Expression, path: list[str]) -> Place:
     return expression.place.shifted(offset, offset + len(path[-1])) if offset >= 0 else expression.place
 
 
-def taken(report: CheckReport, transition: Transition) -> list[EventType]:
+def matching_payloads(report: CheckReport, transition: Transition) -> list[EventType]:
     """The declared events that a transition takes; none when it may be something else that it takes, too."""
     found: list[EventType] = []
     for descriptor in transition.descriptors:
         if not descriptor.tokens or descriptor.tokens[0] in ("done", "error", "after"):
             return []
-        found += report.events.taken(descriptor)
+        found += report.events.matching(descriptor)
     return [each for each in found if each.direction != "out"]
 
 

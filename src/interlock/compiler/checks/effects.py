@@ -6,7 +6,7 @@ import re
 
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import LINTS, RULE, CheckReport, describe_trigger
-from interlock.compiler.checks.sites import readings, sites
+from interlock.compiler.checks.sites import block_sites, expression_sites
 from interlock.compiler.checks.states import exits_of
 from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import Place
@@ -35,8 +35,8 @@ def check_effects(report: CheckReport, graph: Graph) -> None:
             if invoke.id is not None:
                 invoking.setdefault(invoke.id, []).append(state)
     for name, states in invoking.items():
-        _check_twins(report, graph, name, states)
-    for site in sites(report.chart):
+        _check_duplicate_ids(report, graph, name, states)
+    for site in block_sites(report.chart):
         for action in site.actions():
             if isinstance(action, Send):
                 _check_send(report, action)
@@ -57,9 +57,11 @@ def _check_invoke(report: CheckReport, invoke: Invoke) -> None:
         _check_backoff(report, invoke.retry, invoke.place)
 
 
-def _check_twins(report: CheckReport, graph: Graph, name: str, states: list[State]) -> None:
+def _check_duplicate_ids(report: CheckReport, graph: Graph, name: str, states: list[State]) -> None:
     for position, second in enumerate(states):
-        first = next((each for each in states[:position] if graph.together(each.index, second.index)), None)
+        first = next(
+            (each for each in states[:position] if graph.can_be_active_together(each.index, second.index)), None
+        )
         if first is not None:
             place = next(each.place for each in reversed(second.invokes) if each.id == name)
             where = "has two invokes" if first is second else f"and {report.name(first)} each have an invoke"
@@ -131,7 +133,7 @@ def lint_invokes(report: CheckReport, graph: Graph) -> None:
             continue
         for invoke in state.invokes:
             _lint_invoke(report, graph, state, invoke)
-    for reading in readings(report.chart):
+    for reading in expression_sites(report.chart):
         parsed = report.names.parsed.get(reading.expression.text)
         if reading.invoke and parsed is not None and "event" in parsed.roots:
             message = "`event` is here the last event of the step, which need not be the one that led to this state"
@@ -141,8 +143,8 @@ def lint_invokes(report: CheckReport, graph: Graph) -> None:
 
 def _lint_invoke(report: CheckReport, graph: Graph, state: State, invoke: Invoke) -> None:
     failure = exact_descriptor("error.invoke") if invoke.id is None else exact_descriptor(f"error.invoke.{invoke.id}")
-    around = [graph.listeners[each] for each in graph.path(state.index)]
-    if not any(True for each in around for _ in each.taking(failure)):
+    around = [graph.by_event[each] for each in graph.path(state.index)]
+    if not any(True for each in around for _ in each.matching(failure)):
         message = f"no transition takes the failure of this invoke of {report.name(state)}"
         report.add("invoke.no_error", message, invoke.place, "write `onError`", within=state.index)
     timed = any(graph.states[each].after for each in graph.path(state.index))
@@ -186,7 +188,7 @@ def _lint_steps(report: CheckReport, state: State, saga: Saga) -> None:
 def lint_actions(report: CheckReport, graph: Graph) -> None:
     """Effects that are hard to audit, errors that nobody takes, events that are swallowed."""
     asked = None
-    for site in sites(report.chart):
+    for site in block_sites(report.chart):
         effects = [each for each in site.actions() if isinstance(each, Do | Emit | Send)]
         moves = site.role == "exit" or (site.transition is not None and site.transition.targets)
         if effects and moves and not report.is_from_saga(site.state):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from interlock.compiler.checks.graph import DescriptorIndex
 from interlock.compiler.checks.report import RULE, CheckReport
-from interlock.compiler.checks.sites import sites
+from interlock.compiler.checks.sites import block_sites
 from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import Place
 from interlock.expression.parser import Parsed
@@ -19,10 +19,10 @@ from interlock.model.document.walk import value_expressions
 from interlock.model.event import RESERVED_WORDS, is_reserved
 from interlock.model.limits import NAME_BYTES_MAX
 
-_ITSELF = (None, "self", "internal")
+_SELF_TARGETS = (None, "self", "internal")
 """Targets by which a `send` stays inside its entity."""
 
-_MOVING = frozenset({"entity.version", "event.time_ms"})
+_UNSTABLE = frozenset({"entity.version", "event.time_ms"})
 """What the driver stamps anew each time that an event comes."""
 
 
@@ -31,15 +31,15 @@ def check_events(report: CheckReport) -> None:
     declared = {each.name: each for each in report.chart.events or ()}
     for event in report.chart.events or ():
         _check_declaration(report, event, declared)
-    for name, data, place in _caused(report):
-        _check_caused(report, declared, name, data, place)
-    _check_sent(report)
+    for name, data, place in _own_events(report):
+        _check_own_event(report, declared, name, data, place)
+    _check_sends(report)
     for transition in report.chart.transitions:
         _check_descriptors(report, declared, transition)
         _check_roles(report, transition)
     for state in report.chart.states:
         if state.expect is not None and state.expect.then != "alert":
-            _check_caused(report, declared, state.expect.then, None, state.place)
+            _check_own_event(report, declared, state.expect.then, None, state.place)
             message = f'nobody sends "{state.expect.then}" yet: `then` of `expect` is kept for a later release'
             report.add("expect.unsent", message, state.index, "write `after` with what shall happen then")
     if report.chart.events is not None:
@@ -57,14 +57,14 @@ def _check_declaration(report: CheckReport, event: EventType, declared: dict[str
         report.add("event.duplicate", f'the event "{event.name}" is declared twice', event.place, "join the two")
     for expression in value_expressions(event.dedupe):
         parsed = report.names.parsed.get(expression.text)
-        moving = None if parsed is None else _moving(parsed)
+        moving = None if parsed is None else _unstable_name(parsed)
         if moving is not None:
             message = f'`dedupe` of "{event.name}" reads `{moving}`, which has changed when the event comes again'
             hint = "read what the sender repeats, such as event.data.id or event.id"
             report.add("event.dedupe", message, expression.place, hint)
 
 
-def _moving(parsed: Parsed) -> str | None:
+def _unstable_name(parsed: Parsed) -> str | None:
     """What an expression reads that an event which is repeated finds otherwise; None when it reads no such thing."""
     if "context" in parsed.roots:
         return "context"
@@ -73,7 +73,7 @@ def _moving(parsed: Parsed) -> str | None:
     for node in ast.walk(parsed.tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             name = f"{node.value.id}.{node.attr}"
-            if name in _MOVING:
+            if name in _UNSTABLE:
                 return name
     return None
 
@@ -81,31 +81,33 @@ def _moving(parsed: Parsed) -> str | None:
 # What the chart itself causes
 
 
-def _caused(report: CheckReport) -> Iterator[tuple[str, object, Place]]:
+def _own_events(report: CheckReport) -> Iterator[tuple[str, object, Place]]:
     """Every event that the chart raises or sends to itself under a written name."""
-    for site in sites(report.chart):
+    for site in block_sites(report.chart):
         for action in site.actions():
             match action:
                 case Raise(event=str() as name):
                     yield name, action.data, action.place
-                case Send(event=str() as name) if action.to in _ITSELF:
+                case Send(event=str() as name) if action.to in _SELF_TARGETS:
                     yield name, action.data, action.place
                 case _:
                     pass
 
 
-def _check_sent(report: CheckReport) -> None:
+def _check_sends(report: CheckReport) -> None:
     """A reserved name in a `send` to another entity: the kernel refuses to send it, in every dialect."""
-    for site in sites(report.chart):
+    for site in block_sites(report.chart):
         for action in site.actions():
             match action:
-                case Send(event=str() as name) if action.to not in _ITSELF and is_reserved(name):
+                case Send(event=str() as name) if action.to not in _SELF_TARGETS and is_reserved(name):
                     report.add_reserved("event", name, action.place)
                 case _:
                     pass
 
 
-def _check_caused(report: CheckReport, declared: dict[str, EventType], name: str, data: object, place: Place) -> None:
+def _check_own_event(
+    report: CheckReport, declared: dict[str, EventType], name: str, data: object, place: Place
+) -> None:
     if is_reserved(name):
         if report.is_native:
             report.add_reserved("event", name, place)
@@ -152,7 +154,7 @@ def _check_descriptors(report: CheckReport, declared: dict[str, EventType], tran
     for descriptor in transition.descriptors:
         if not descriptor.tokens or descriptor.tokens[0] in RESERVED_WORDS:
             continue
-        found = report.events.taken(descriptor)
+        found = report.events.matching(descriptor)
         if not found:
             hint = (
                 report.suggestion(descriptor.text, declared)
@@ -174,7 +176,7 @@ def _check_roles(report: CheckReport, transition: Transition) -> None:
             message = "this happens by itself, as role `system`, which its roles leave out: it is never taken"
             report.add("roles.system", message, transition.place, "add `system` to its roles, or take the roles out")
         return
-    events = [each for descriptor in transition.descriptors for each in report.events.taken(descriptor)]
+    events = [each for descriptor in transition.descriptors for each in report.events.matching(descriptor)]
     if not events or any(each.roles is None for each in events):
         return
     senders = {role for each in events for role in each.roles or ()}
@@ -195,7 +197,7 @@ def is_automatic(transition: Transition) -> bool:
 
 def _lint_unused(report: CheckReport) -> None:
     emitted, computed = set(), False
-    for site in sites(report.chart):
+    for site in block_sites(report.chart):
         for action in site.actions():
             if isinstance(action, Emit):
                 emitted.add(str(action.type))
@@ -209,7 +211,7 @@ def _lint_unused(report: CheckReport) -> None:
             if event.name not in emitted and not computed:
                 message = f'nothing emits "{event.name}", which is declared `out`'
                 report.add("event.unused", message, event.place, "emit it, or take it out", within=0)
-        elif not any(True for _ in users.taking(exact_descriptor(event.name))):
+        elif not any(True for _ in users.matching(exact_descriptor(event.name))):
             message = f'no transition takes the event "{event.name}"'
             report.add("event.unused", message, event.place, "add a transition for it, or take it out", within=0)
 

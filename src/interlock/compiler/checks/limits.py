@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import Action, Foreach, Guard, GuardAll, GuardAny, GuardNot, If
 from interlock.model.document.document import Document
 from interlock.model.document.walk import documents, state_blocks, state_guards, states
@@ -18,7 +18,7 @@ _Part = tuple[Action | Guard, int, int]
 """A part of content, how many others it stands in, and how many of these are loops."""
 
 
-def check_nesting(document: Document, findings: Findings) -> bool:
+def check_nesting(document: Document, diagnostics: Diagnostics) -> bool:
     """Whether all content of a document, and of the charts written inside it, is within the limits; tells when not."""
     stack: list[_Part] = [(each, 1, 0) for each in _contents(document)]
     while stack:
@@ -26,17 +26,17 @@ def check_nesting(document: Document, findings: Findings) -> bool:
         loops += isinstance(part, Foreach)
         if depth > CONTENT_DEPTH_MAX:
             message = f"actions or guards are nested more than {CONTENT_DEPTH_MAX} deep"
-            findings.error("content.depth", message, part.place, "put the inner part into a registered function")
+            diagnostics.error("content.depth", message, part.place, "put the inner part into a registered function")
             return False
         if loops > FOREACH_DEPTH_MAX:
             message = f"`foreach` is nested more than {FOREACH_DEPTH_MAX} deep"
-            findings.error("content.depth", message, part.place, "put the inner loops into a registered function")
+            diagnostics.error("content.depth", message, part.place, "put the inner loops into a registered function")
             return False
-        stack.extend((each, depth + 1, loops) for each in _inside(part))
+        stack.extend((each, depth + 1, loops) for each in _parts(part))
     return True
 
 
-def _inside(part: Action | Guard) -> Iterator[Action | Guard]:
+def _parts(part: Action | Guard) -> Iterator[Action | Guard]:
     match part:
         case If():
             for guard, block in part.branches:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from interlock.compiler.resolve import NameResolver
 from interlock.errors import Diagnostic, Place, Severity
 from interlock.model.chart import Chart, Descriptor, State, Transition
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.document import Document, EventType
 from interlock.model.event import RESERVED_HINT
 
@@ -144,7 +144,7 @@ LINTS = tuple(code for code, each in CODES.items() if each.can_allow)
 """The codes that an `allow` can silence."""
 
 
-SLIPS_MAX = 25
+SUGGESTIONS_MAX = 25
 """Misspelt names of one chart for which a near word is looked up."""
 
 
@@ -160,25 +160,25 @@ class EventIndex:
             for length in range(len(tokens) + 1):
                 self.prefixes.setdefault(tokens[:length], []).append(each)
 
-    def taken(self, descriptor: Descriptor) -> list[EventType]:
+    def matching(self, descriptor: Descriptor) -> list[EventType]:
         """The declared events that a descriptor takes."""
         return (self.names if descriptor.exact else self.prefixes).get(descriptor.tokens, [])
 
 
 class CheckReport:
-    """A chart, the document it was written as, the tree it was built from, and the findings so far.
+    """A chart, the document it was written as, the tree it was built from, and the diagnostics so far.
 
     `chart`, `tree` and their numbers are those after sagas became states; `document` is what the author wrote.
     """
 
-    def __init__(self, chart: Chart, document: Document, names: NameResolver, findings: Findings) -> None:
+    def __init__(self, chart: Chart, document: Document, names: NameResolver, diagnostics: Diagnostics) -> None:
         self.chart = chart
         self.document = document
         self.names = names
         self.tree = names.tree
-        self.findings = findings
+        self.diagnostics = diagnostics
         self.is_native = document.dialect == "interlock"
-        self.slips = 0
+        self.suggestion_count = 0
         self.events = EventIndex(chart.events or ())
 
     def add(
@@ -201,7 +201,7 @@ class CheckReport:
             return
         place = self.tree.states[at].place if isinstance(at, int) else at
         level = known.native if self.is_native else known.imported
-        self.findings.items.append(Diagnostic(code=code, message=message, place=place, severity=level, hint=hint))
+        self.diagnostics.items.append(Diagnostic(code=code, message=message, place=place, severity=level, hint=hint))
 
     def add_reserved(self, what: str, name: str, place: Place) -> None:
         """Report a name that only the kernel may use."""
@@ -209,8 +209,8 @@ class CheckReport:
 
     def suggestion(self, word: str, known: Iterable[str]) -> str | None:
         """`did you mean ...?`, for as many slips as anybody reads: looking for near words is slow."""
-        self.slips += 1
-        return suggestion(word, known) if self.slips <= SLIPS_MAX else None
+        self.suggestion_count += 1
+        return suggestion(word, known) if self.suggestion_count <= SUGGESTIONS_MAX else None
 
     def allows(self, code: str, state: int) -> bool:
         """Whether the state or an ancestor says that this lint is meant."""

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from interlock.compiler.checks.events import is_automatic
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import CheckReport, describe_trigger
-from interlock.compiler.checks.sites import computable_names, known_fields, sites
+from interlock.compiler.checks.sites import block_sites, computable_names, known_fields
 from interlock.compiler.checks.states import exits_of
 from interlock.model.chart import Chart, State, Transition
 from interlock.model.document.actions import Value
 from interlock.model.document.walk import value_expressions
 
-NEUTRAL = "processing"
+DEFAULT_NEUTRAL_NAME = "processing"
 """What a hidden state is shown as when its author gives no name."""
 
 
@@ -37,12 +37,12 @@ def check_sensitive(report: CheckReport, graph: Graph) -> None:
                 report.add("sensitive.unknown_field", message, state.place, hint)
         if sensitive.hidden:
             hidden.append(state)
-            _check_neutral(report, state, sensitive.neutral or NEUTRAL)
+            _check_neutral(report, state, sensitive.neutral or DEFAULT_NEUTRAL_NAME)
     _check_names(report)
     told: set[int] = set()
-    entering = _entering(graph, frozenset(each.index for each in hidden))
+    entering = _entering_transitions(graph, frozenset(each.index for each in hidden))
     for state in hidden:
-        _check_ways(report, graph, state, entering[state.index], told)
+        _check_access(report, graph, state, entering[state.index], told)
 
 
 def _check_names(report: CheckReport) -> None:
@@ -62,7 +62,7 @@ def _check_names(report: CheckReport) -> None:
 
 
 def _computed_names(chart: Chart) -> Iterator[tuple[int, Value]]:
-    for site in sites(chart):
+    for site in block_sites(chart):
         for action in site.actions():
             yield from ((site.state, each) for each in computable_names(action))
     for state in chart.states:
@@ -76,7 +76,7 @@ def _check_neutral(report: CheckReport, state: State, neutral: str) -> None:
         report.add("sensitive.neutral", message, state.place, "choose another name with `as`")
 
 
-def _entering(graph: Graph, hidden: frozenset[int]) -> dict[int, list[Transition]]:
+def _entering_transitions(graph: Graph, hidden: frozenset[int]) -> dict[int, list[Transition]]:
     """Per hidden state, the transitions from outside that enter it."""
     found: dict[int, list[Transition]] = {each: [] for each in hidden}
     for transition in graph.transitions if hidden else ():
@@ -86,13 +86,13 @@ def _entering(graph: Graph, hidden: frozenset[int]) -> dict[int, list[Transition
     return found
 
 
-def _check_ways(report: CheckReport, graph: Graph, state: State, into: list[Transition], told: set[int]) -> None:
+def _check_access(report: CheckReport, graph: Graph, state: State, into: list[Transition], told: set[int]) -> None:
     """Who may enter and who may leave; a transition is told once, whatever it leads into or out of."""
     entering: set[str] = set()
     for transition in into:
-        entering |= _asked(report, state, transition, "into", told)
+        entering |= _required_roles(report, state, transition, "into", told)
     for transition in exits_of(graph, state.index):
-        more = sorted(_asked(report, state, transition, "out of", told) - entering - {"system"})
+        more = sorted(_required_roles(report, state, transition, "out of", told) - entering - {"system"})
         if more and entering and transition.index not in told:
             told.add(transition.index)
             message = f"{', '.join(more)} may leave the hidden state {report.name(state)} but not enter it"
@@ -100,7 +100,7 @@ def _check_ways(report: CheckReport, graph: Graph, state: State, into: list[Tran
             report.add("sensitive.roles", message, transition.place, hint, within=state.index)
 
 
-def _asked(report: CheckReport, state: State, transition: Transition, way: str, told: set[int]) -> set[str]:
+def _required_roles(report: CheckReport, state: State, transition: Transition, way: str, told: set[int]) -> set[str]:
     """The roles that may take a transition; tells when it does not say who may."""
     roles = _roles(report, transition)
     if roles is not None:
@@ -122,7 +122,7 @@ def _roles(report: CheckReport, transition: Transition) -> set[str] | None:
         return set(transition.roles)
     found: set[str] = set()
     for descriptor in transition.descriptors:
-        events = report.events.taken(descriptor)
+        events = report.events.matching(descriptor)
         if not events or any(not each.roles and each.direction == "in" for each in events):
             return None
         for each in events:

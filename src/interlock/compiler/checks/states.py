@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from interlock.compiler.checks.graph import Graph
 from interlock.compiler.checks.report import CheckReport, describe_trigger
-from interlock.compiler.checks.sites import sites
+from interlock.compiler.checks.sites import block_sites
 from interlock.errors import Place
 from interlock.model.chart import State, Transition
 from interlock.model.document import document as doc
@@ -32,7 +32,7 @@ def check_states(report: CheckReport, graph: Graph) -> None:
     for state in graph.states:
         written = report.tree.states[state.index]
         _check_key(report, graph, state)
-        _check_begin(report, graph, state, written)
+        _check_initial(report, graph, state, written)
         if state.type == "final":
             _check_final(report, graph, state, written)
         elif state.type == "history":
@@ -59,7 +59,7 @@ def _check_key(report: CheckReport, graph: Graph, state: State) -> None:
         report.add("state.duplicate_key", message, state.place, "rename one of them")
 
 
-def _check_begin(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
+def _check_initial(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
     initial = written.initial
     if state.type == "compound":
         if not state.initial and state.index > 0 and initial is None:
@@ -77,7 +77,7 @@ def _check_begin(report: CheckReport, graph: Graph, state: State, written: doc.S
 
 
 def _check_final(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
-    for what, place in _content(written):
+    for what, place in _useless_parts(written):
         report.add("final.content", f"the final state {report.name(state)} cannot have {what}", place, "take that out")
     if state.index > 0 and graph.states[state.parent].type == "parallel" and graph.chart.dialect.done == "scxml":
         message = f"the final state {report.name(state)} cannot be a region of {report.name(state.parent)}"
@@ -85,7 +85,7 @@ def _check_final(report: CheckReport, graph: Graph, state: State, written: doc.S
 
 
 def _check_history(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
-    for what, place in _content(written):
+    for what, place in _useless_parts(written):
         report.add("history.content", f"the history {report.name(state)} cannot have {what}", place, "take that out")
     if not state.default:
         if not written.targets:
@@ -120,7 +120,7 @@ def _is_circular(graph: Graph, state: State) -> bool:
     return False
 
 
-def _content(written: doc.State) -> Iterator[tuple[str, Place]]:
+def _useless_parts(written: doc.State) -> Iterator[tuple[str, Place]]:
     """What a final state or a history has although nothing can come of it."""
     if written.states:
         yield "states", written.states[0].place
@@ -200,7 +200,7 @@ def _lint_catch_all(report: CheckReport, graph: Graph, state: State) -> None:
         report.add("state.catch_all_failure", message, state.index, "one state per cause, each with its own way on")
 
 
-def lint_ways(report: CheckReport, graph: Graph, reachable: frozenset[int]) -> None:
+def lint_reachability(report: CheckReport, graph: Graph, reachable: frozenset[int]) -> None:
     """States without a way in or without a way out. What lies inside an unreachable state is not told again."""
     for state in graph.states[1:]:
         if report.is_from_saga(state.index):
@@ -224,16 +224,16 @@ def exits_of(graph: Graph, index: int) -> Iterator[Transition]:
 
     Not all of them once the graph is exhausted: a caller that concludes something from there being none must ask.
     """
-    for transition, outer in _near(graph, index):
-        graph.questions += 1
+    for transition, outer in _possible_transitions(graph, index):
+        graph.question_count += 1
         if graph.is_exhausted:
             return
-        leads_out = transition.targets != (index,) and graph.leaves(transition, index)
-        if leads_out and (not outer or _is_taken(graph, transition, index)):
+        leads_out = transition.targets != (index,) and graph.exits(transition, index)
+        if leads_out and (not outer or _can_be_taken(graph, transition, index)):
             yield transition
 
 
-def _near(graph: Graph, index: int) -> Iterator[tuple[Transition, bool]]:
+def _possible_transitions(graph: Graph, index: int) -> Iterator[tuple[Transition, bool]]:
     """What may be taken while the state is active: in it, around it, and in regions beside it; and whether it is
     around it, where an inner transition may hide it.
     """
@@ -242,32 +242,32 @@ def _near(graph: Graph, index: int) -> Iterator[tuple[Transition, bool]]:
     for ancestor in graph.path(index)[1:]:
         yield from ((transition, True) for transition in graph.outgoing[ancestor])
         if graph.states[ancestor].type == "parallel":
-            region = graph.child(ancestor, index)
+            region = graph.child_towards(ancestor, index)
             leaving = graph.leaving(ancestor)
             yield from ((each, False) for each in leaving if not graph.is_within(each.source, region))
 
 
-def _is_taken(graph: Graph, transition: Transition, index: int) -> bool:
+def _can_be_taken(graph: Graph, transition: Transition, index: int) -> bool:
     """Whether an outer state's transition may be taken while this one is active, for it or for a region beside it."""
     if transition.origin == "onDone" and not graph.is_done_with(transition.source, index):
         return False
-    if not all(graph.is_hidden(transition, atom) for atom in graph.atoms(index)):
+    if not all(graph.is_shadowed(transition, atom) for atom in graph.atomic_states(index)):
         return True
     around = graph.path(index)[1:]
     if not any(graph.states[each].type == "parallel" and graph.is_within(each, transition.source) for each in around):
         return False
-    graph.questions += graph.states[transition.source].last - transition.source
-    beside = (atom for atom in graph.atoms(transition.source) if graph.together(atom, index))
-    return not all(graph.is_hidden(transition, atom) for atom in beside)
+    graph.question_count += graph.states[transition.source].last - transition.source
+    beside = (atom for atom in graph.atomic_states(transition.source) if graph.can_be_active_together(atom, index))
+    return not all(graph.is_shadowed(transition, atom) for atom in beside)
 
 
 def lint_waiting(report: CheckReport, graph: Graph) -> None:
     """States that wait for events and nothing else, with nobody to notice when none comes."""
-    timed = {site.state for site in sites(report.chart) if site.role == "entry" and _sets_timer(site.actions())}
+    timed = {site.state for site in block_sites(report.chart) if site.role == "entry" and _sets_timer(site.actions())}
     for state in graph.states[1:]:
         if state.type != "atomic" or state.invokes or report.tree.states[state.index].saga is not None:
             continue
-        if report.is_from_saga(state.index) or _passes(graph, state):
+        if report.is_from_saga(state.index) or _is_left_at_once(graph, state):
             continue
         around = [graph.states[each] for each in graph.path(state.index)]
         if not any(each.after or each.expect or each.index in timed for each in around):
@@ -280,7 +280,7 @@ def _sets_timer(actions: Iterator[object]) -> bool:
     return any(isinstance(each, Send) and each.delay is not None for each in actions)
 
 
-def _passes(graph: Graph, state: State) -> bool:
+def _is_left_at_once(graph: Graph, state: State) -> bool:
     """Whether the state is always left at once."""
     own = [graph.transitions[each] for each in state.transitions]
     return any(not each.descriptors and each.guard is None and each.targets for each in own)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from interlock.compiler.checks.graph import DescriptorIndex, Graph, is_free
-from interlock.compiler.checks.guard_overlap import Exclusion
+from interlock.compiler.checks.graph import DescriptorIndex, Graph, is_unconditional
+from interlock.compiler.checks.guard_overlap import GuardComparison
 from interlock.compiler.checks.report import CheckReport, describe_trigger
-from interlock.compiler.checks.sites import guards
+from interlock.compiler.checks.sites import guard_sites
 from interlock.errors import Place
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import State, Transition
@@ -19,12 +19,12 @@ from interlock.model.document.walk import block_actions, guard_parts
 def check_targets(report: CheckReport, graph: Graph) -> None:
     """Every transition, every `initial` and every history's default."""
     # A transition that names an unknown state was told already; what is left of its targets would mislead.
-    broken = {each.place for each in report.findings.items if each.code.startswith("target.")}
+    broken = {each.place for each in report.diagnostics.items if each.code.startswith("target.")}
     for transition in graph.transitions:
         if transition.place in broken:
             continue
-        _check_list(report, graph, transition.targets, transition.place)
-        if 0 in transition.targets and not graph.xstate:
+        _check_together(report, graph, transition.targets, transition.place)
+        if 0 in transition.targets and not graph.is_xstate:
             hint = "name the state that it should go on in"
             report.add("target.root", "the root is always active and cannot be a target", transition.place, hint)
         elif report.is_native and transition.source > 0:
@@ -32,7 +32,7 @@ def check_targets(report: CheckReport, graph: Graph) -> None:
     for state in graph.states:
         for targets, place in _defaults(report, state):
             if place not in broken:
-                _check_list(report, graph, targets, place)
+                _check_together(report, graph, targets, place)
 
 
 def _defaults(report: CheckReport, state: State) -> Iterator[tuple[tuple[int, ...], Place]]:
@@ -42,7 +42,7 @@ def _defaults(report: CheckReport, state: State) -> Iterator[tuple[tuple[int, ..
     yield state.default, state.place
 
 
-def _check_list(report: CheckReport, graph: Graph, targets: tuple[int, ...], place: Place) -> None:
+def _check_together(report: CheckReport, graph: Graph, targets: tuple[int, ...], place: Place) -> None:
     """Several targets must be states that are active together: in distinct regions of one parallel state."""
     for position, second in enumerate(targets):
         for first in targets[:position]:
@@ -58,7 +58,7 @@ def _problem(report: CheckReport, graph: Graph, first: int, second: int) -> str 
         return f"{report.name(first)} is named twice"
     if graph.is_descendant(first, second) or graph.is_descendant(second, first):
         return f"of {names} one contains the other"
-    common = graph.common(first, second)
+    common = graph.common_ancestor(first, second)
     if graph.states[common].type != "parallel":
         return f"{names} are never active together"
     for each in (first, second):
@@ -106,7 +106,7 @@ RIVALS_MAX = 100
 def lint_choice(report: CheckReport, graph: Graph) -> None:
     """Per state, transitions that an earlier one hides, and guards that do not exclude each other."""
     pairs = 0
-    exclusion = Exclusion(report.names.parsed)
+    exclusion = GuardComparison(report.names.parsed)
     for state in graph.states:
         earlier = DescriptorIndex()
         free = DescriptorIndex()
@@ -120,15 +120,15 @@ def lint_choice(report: CheckReport, graph: Graph) -> None:
                 report.add(
                     "transition.shadowed", message, transition.place, "take it out, or put it first", within=state.index
                 )
-            elif transition.guard is not None and not _is_of_saga(report, transition):
+            elif transition.guard is not None and not _is_from_saga(report, transition):
                 for rival in rivals:
                     pairs += 1
                     if pairs > PAIRS_MAX or _lint_overlap(report, exclusion, rival, transition):
                         break
-            (free if is_free(transition) else earlier).add(transition)
+            (free if is_unconditional(transition) else earlier).add(transition)
 
 
-def _is_of_saga(report: CheckReport, transition: Transition) -> bool:
+def _is_from_saga(report: CheckReport, transition: Transition) -> bool:
     """Whether the compiler wrote the transition, so that its order is right."""
     mine = report.tree.states[transition.source].saga is not None and transition.origin == "onDone"
     return mine or report.is_from_saga(transition.source)
@@ -139,7 +139,7 @@ def _rivals(earlier: DescriptorIndex, transition: Transition) -> Iterator[Transi
     if not transition.descriptors:
         yield from earlier.eventless
     for descriptor in transition.descriptors:
-        yield from earlier.taking(descriptor)
+        yield from earlier.matching(descriptor)
 
 
 def _is_repeated(first: Transition, second: Transition) -> bool:
@@ -147,7 +147,7 @@ def _is_repeated(first: Transition, second: Transition) -> bool:
     return (first.guard, first.roles, first.descriptors) == (second.guard, second.roles, second.descriptors)
 
 
-def _lint_overlap(report: CheckReport, exclusion: Exclusion, first: Transition, second: Transition) -> bool:
+def _lint_overlap(report: CheckReport, exclusion: GuardComparison, first: Transition, second: Transition) -> bool:
     """Tells when two guards can hold together; whether it did."""
     if first.guard is None or second.guard is None or exclusion.exclusive(first.guard, second.guard):
         return False
@@ -159,7 +159,7 @@ def _lint_overlap(report: CheckReport, exclusion: Exclusion, first: Transition, 
 
 def lint_guards(report: CheckReport) -> None:
     """Guards that always say the same, and names that were meant as expressions."""
-    for state, guard, _ in guards(report.chart):
+    for state, guard, _ in guard_sites(report.chart):
         for part in guard_parts(guard):
             if isinstance(part, GuardName) and _reads_like_expression(part.name):
                 message = f'the guard "{part.name}" is the name of a function, and reads like an expression'
@@ -190,7 +190,11 @@ def lint_loops(report: CheckReport, graph: Graph) -> None:
         return
     eventless = [each for each in graph.transitions if not each.descriptors]
     for transition in eventless:
-        if transition.guard is not None and _comes_back(graph, transition) and not _changes(graph, transition):
+        if (
+            transition.guard is not None
+            and _returns_to_source(graph, transition)
+            and not _may_change_context(graph, transition)
+        ):
             message = "it leads back to where it was and changes nothing, so its guard holds again, for ever"
             hint = "let it change what its guard reads"
             report.add("always.loop", message, transition.place, hint, within=transition.source)
@@ -200,14 +204,14 @@ def lint_loops(report: CheckReport, graph: Graph) -> None:
         report.add("always.loop", message, cycle[0].place, "give one of them a guard", within=cycle[0].source)
 
 
-def _comes_back(graph: Graph, transition: Transition) -> bool:
+def _returns_to_source(graph: Graph, transition: Transition) -> bool:
     """Whether a transition certainly leads to where it was; a region beside it might change what its guard reads."""
     alone = all(graph.states[each].type == "compound" for each in graph.path(transition.source)[1:])
     here = transition.targets in ((), (transition.source,))
     return here and alone and graph.states[transition.source].type == "atomic"
 
 
-def _changes(graph: Graph, transition: Transition) -> bool:
+def _may_change_context(graph: Graph, transition: Transition) -> bool:
     """Whether anything that runs with a transition to its own source may write into the context."""
     source = graph.states[transition.source]
     around = (*source.exit, *source.entry) if transition.targets else ()
@@ -240,13 +244,13 @@ def _cycles(graph: Graph, transitions: list[Transition]) -> Iterator[list[Transi
 def _following(graph: Graph, transition: Transition) -> Iterator[Transition]:
     """The unguarded eventless transitions that are certainly tried next where this one leads."""
     entered = graph.entered(transition, memory=False) or frozenset({transition.source})
-    if any(graph.ends(each) for each in entered):
+    if any(graph.ends_entity(each) for each in entered):
         return
     for atom in sorted(entered):
         if graph.is_atomic(atom) or not transition.targets:
             numbers = [number for state in graph.path(atom) for number in graph.states[state].transitions]
             first = next((graph.transitions[each] for each in numbers if not graph.transitions[each].descriptors), None)
-            if first is not None and is_free(first):
+            if first is not None and is_unconditional(first):
                 yield first
 
 
@@ -267,7 +271,7 @@ class _Conflicts:
     def __init__(self, report: CheckReport, graph: Graph) -> None:
         self.report = report
         self.graph = graph
-        self.exclusion = Exclusion(report.names.parsed)
+        self.exclusion = GuardComparison(report.names.parsed)
         self.pairs = 0
 
     def lint(self, parallel: State) -> None:
@@ -277,7 +281,7 @@ class _Conflicts:
             for transition in graph.outgoing[each]:
                 rival = next(self._rivals(parallel, leaving, transition), None)
                 # Where both leave, the pair is told once, at the later one.
-                if rival is None or (graph.leaves(transition, parallel.index) and transition.index < rival.index):
+                if rival is None or (graph.exits(transition, parallel.index) and transition.index < rival.index):
                     continue
                 message = (
                     f"{describe_trigger(transition)} is also taken in {report.name(rival.source)}, "
@@ -287,7 +291,7 @@ class _Conflicts:
                 report.add("parallel.conflict", message, transition.place, hint, within=transition.source)
 
     def _rivals(self, parallel: State, leaving: DescriptorIndex, transition: Transition) -> Iterator[Transition]:
-        region = self.graph.child(parallel.index, transition.source)
+        region = self.graph.child_towards(parallel.index, transition.source)
         for rival in islice(_rivals(leaving, transition), RIVALS_MAX):
             self.pairs += 1
             if self.pairs > CONFLICTS_MAX:
@@ -300,9 +304,9 @@ class _Conflicts:
 
 def lint_wildcards(report: CheckReport, graph: Graph) -> None:
     """Wildcards in a state that hide the timers and results of a state around it."""
-    waiting = [_awaited(graph, state) for state in graph.states]
+    waiting = [_generated_events(graph, state) for state in graph.states]
     for transition in graph.transitions:
-        wide = [each for each in transition.descriptors if not each.exact] if is_free(transition) else []
+        wide = [each for each in transition.descriptors if not each.exact] if is_unconditional(transition) else []
         for ancestor in graph.path(transition.source)[1:]:
             hidden = next((waiting[ancestor][each.tokens] for each in wide if each.tokens in waiting[ancestor]), None)
             if hidden is not None:
@@ -314,7 +318,7 @@ def lint_wildcards(report: CheckReport, graph: Graph) -> None:
                 break
 
 
-def _awaited(graph: Graph, state: State) -> dict[tuple[str, ...], str]:
+def _generated_events(graph: Graph, state: State) -> dict[tuple[str, ...], str]:
     """The events that the compiler made for a state, under every prefix that takes them."""
     made = [one for each in state.transitions for one in graph.transitions[each].descriptors if one.exact]
     kernels = [each for each in made if each.tokens[0] in ("after", "done", "error")]

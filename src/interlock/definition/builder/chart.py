@@ -10,24 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from interlock.definition.builder.states import allow_of, monotonic_of, sensitive_of, split_parts, states_of
-from interlock.definition.builder.transitions import initial_of
+from interlock.definition.builder.states import read_allow, read_monotonic, read_sensitive, read_states, split_parts
+from interlock.definition.builder.transitions import read_initial
 from interlock.definition.builder.values import (
     FieldPart,
     Json,
     Texts,
+    caller_place,
     choice,
     context_fields,
-    here,
+    definition_error,
     items,
     literal,
-    misused,
     optional_text,
     optional_texts,
     payload_fields,
-    refused,
     text,
     texts,
+    usage_error,
     value,
 )
 from interlock.definition.source.node import key_path
@@ -50,7 +50,7 @@ def event(
 ) -> EventType:
     """A declared event. Without `payload` it may carry anything; with it exactly these fields."""
     if permit is not None and not isinstance(permit, Expression):
-        raise misused("`permit`", "an expression", permit)
+        raise usage_error("`permit`", "an expression", permit)
     return EventType(
         name=text(name, EVENT, "an event"),
         payload=None if payload is None else payload_fields(payload),
@@ -59,7 +59,7 @@ def event(
         dedupe=value(dedupe, "`dedupe`"),
         direction=choice(direction, ("in", "internal", "out"), "`direction`"),
         description=optional_text(description, TEXT, "a description"),
-        place=here(),
+        place=caller_place(),
     )
 
 
@@ -99,27 +99,27 @@ def chart(
     >>> [each.key for each in door.root.states]
     ['closed', 'open']
     """
-    inner = states_of(states, f'the states of "{kind}"')
+    inner = read_states(states, f'the states of "{kind}"')
     if not inner:
-        raise refused("value.empty", f'chart "{kind}" has no states', "write states=[...]")
+        raise definition_error("value.empty", f'chart "{kind}" has no states', "write states=[...]")
     root = State(
         id=optional_text(id, ID, "an id"),
         type="state" if choice(type, (None, "parallel"), "`type`") is None else "parallel",
-        initial=initial_of(initial),
+        initial=read_initial(initial),
         states=inner,
         transitions=_root_transitions(parts, kind),
         context=context_fields(context),
-        sensitive=sensitive_of(sensitive),
-        monotonic=monotonic_of(monotonic),
-        allow=allow_of(allow),
+        sensitive=read_sensitive(sensitive),
+        monotonic=read_monotonic(monotonic),
+        allow=read_allow(allow),
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=here(),
+        place=caller_place(),
     )
     return Document(
         kind=text(kind, KIND, "the kind of a chart"),
-        root=_located(root, "", 0),
+        root=_with_paths(root, "", 0),
         revision=optional_text(revision, TEXT, "the revision"),
         compatible=optional_text(compatible, TEXT, "`compatible`"),
         dialect=choice(dialect, ("interlock", "scxml", "xstate"), "`dialect`"),
@@ -138,7 +138,7 @@ def _root_transitions(parts: Sequence[Transition], kind: str) -> tuple[Transitio
     transitions, invokes = split_parts(parts, kind)
     if invokes or any(each.origin == "onDone" for each in transitions):
         message = "the root holds only `on`, `always`, `after` and `transition`"
-        raise refused("state.place", message, "put it into a state")
+        raise definition_error("state.place", message, "put it into a state")
     return transitions
 
 
@@ -146,9 +146,9 @@ def _events(given: Sequence[EventType]) -> tuple[EventType, ...]:
     events: dict[str, EventType] = {}
     for each in items(given, "the events"):
         if not isinstance(each, EventType):
-            raise misused("each of the events", "what `event` makes", each)
+            raise usage_error("each of the events", "what `event` makes", each)
         if each.name in events:
-            raise refused("key.duplicate", f'the event "{each.name}" is declared twice')
+            raise definition_error("key.duplicate", f'the event "{each.name}" is declared twice')
         events[each.name] = each
     return tuple(events.values())
 
@@ -157,36 +157,36 @@ def _renamed(given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
     if given is None:
         return ()
     if not isinstance(given, Mapping):
-        raise misused("`renamed`", "a mapping of old ids to new ones", given)
+        raise usage_error("`renamed`", "a mapping of old ids to new ones", given)
     return tuple((text(old, ID, "an old id"), text(new, ID, "a new id")) for old, new in given.items())
 
 
-def _located(state: State, path: str, depth: int) -> State:
-    """The state with the path of keys in all its places, as a finding of the YAML reader would show it."""
+def _with_paths(state: State, path: str, depth: int) -> State:
+    """The state with the path of keys in all its places, as a diagnostic of the YAML reader would show it."""
     if depth > DEPTH_MAX:
-        raise refused("state.depth", f"states are nested more than {DEPTH_MAX} levels deep")
+        raise definition_error("state.depth", f"states are nested more than {DEPTH_MAX} levels deep")
     inner = key_path(path, "states")
     return replace(
         state,
         place=state.place.at(path),
-        entry=tuple(_located_block(block, key_path(path, "entry")) for block in state.entry),
-        exit=tuple(_located_block(block, key_path(path, "exit")) for block in state.exit),
-        transitions=tuple(_located_transition(each, _path(path, each)) for each in state.transitions),
-        states=tuple(_located(each, key_path(inner, each.key), depth + 1) for each in state.states),
+        entry=tuple(_block_with_paths(block, key_path(path, "entry")) for block in state.entry),
+        exit=tuple(_block_with_paths(block, key_path(path, "exit")) for block in state.exit),
+        transitions=tuple(_transition_with_paths(each, _path(path, each)) for each in state.transitions),
+        states=tuple(_with_paths(each, key_path(inner, each.key), depth + 1) for each in state.states),
     )
 
 
-def _located_transition(transition: Transition, path: str) -> Transition:
+def _transition_with_paths(transition: Transition, path: str) -> Transition:
     guard = transition.guard
     return replace(
         transition,
         guard=None if guard is None else rewrite_guard(guard, _at(path), lambda inside: inside),
-        actions=_located_block(transition.actions, path),
+        actions=_block_with_paths(transition.actions, path),
         place=transition.place.at(path),
     )
 
 
-def _located_block(block: Block, path: str) -> Block:
+def _block_with_paths(block: Block, path: str) -> Block:
     return rewrite_block(block, _at(path), lambda inside: inside)
 
 

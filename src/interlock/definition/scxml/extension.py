@@ -22,7 +22,7 @@ from interlock.definition.source.node import Node
 from interlock.definition.source.xml import Element
 from interlock.definition.vocabulary.chart import CODECS, SHAPES
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Guard, Value
 from interlock.model.document.document import EventType
 from interlock.model.document.field import Field, type_name
@@ -65,7 +65,7 @@ def attribute_name(key: Key) -> str:
     return key.scxml or key.attribute
 
 
-def written_extras(record: Record, value: Any) -> Iterator[tuple[str, str]]:
+def extra_attributes(record: Record, value: Any) -> Iterator[tuple[str, str]]:
     """The attributes of a value, without their prefix, that differ from the defaults of its fields."""
     for key in extras_of(record, value, "scxml"):
         written = extension_json.write_field(value, key.attribute, _LEAVES)
@@ -80,8 +80,8 @@ def _is_text(key: Key) -> bool:
 class Extension:
     """Reads the attributes of our namespace; a wrong one is reported and counts as absent."""
 
-    def __init__(self, findings: Findings) -> None:
-        self.findings = findings
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
 
     def text(self, element: Element, name: str) -> str | None:
         """The text of an attribute."""
@@ -93,7 +93,7 @@ class Extension:
         if text is None or text in known:
             return default if text is None else text
         message = f'{name} is "{text}"; expected {" or ".join(known)}'
-        self.findings.error("scxml.value", message, element.at(name, space), suggestion(text, known))
+        self.diagnostics.error("scxml.value", message, element.at(name, space), suggestion(text, known))
         return default
 
     def extras(self, element: Element, record: Record) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Extension:
             return read()
         except WrongValueError as wrong:
             message = f"expected {wrong.expected}, found {type_name(wrong.node.plain())}"
-            self.findings.error("scxml.extension", message, place)
+            self.diagnostics.error("scxml.extension", message, place)
             return None
 
     def plain(self, element: Element, name: str, shape: type[T] | Any = Any) -> T | Any:
@@ -146,7 +146,7 @@ class Extension:
         try:
             return msgspec.json.decode(text, type=shape)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            self.findings.error("scxml.extension", f"invalid JSON: {error}", place)
+            self.diagnostics.error("scxml.extension", f"invalid JSON: {error}", place)
             return None
 
     def value(self, element: Element, name: str) -> Value:
@@ -158,10 +158,10 @@ class Extension:
         plain, place = self.plain(element, name), element.at(name, INTERLOCK)
         if plain is None:
             return None
-        checker = ShapeChecker(shapes=SHAPES, foreign={}, findings=Findings())
+        checker = ShapeChecker(shapes=SHAPES, foreign={}, diagnostics=Diagnostics())
         node = checker.check(Node.within(_escaped_names(plain), place), Ref(name="guard"))
-        if node is None or checker.findings.failed:
-            self.findings.error("scxml.extension", "expected a guard", place)
+        if node is None or checker.diagnostics.has_errors:
+            self.diagnostics.error("scxml.extension", "expected a guard", place)
             return None
         guard: Guard = _GUARD.read(node, Scope())
         return guard

@@ -11,13 +11,13 @@ import re
 
 from interlock.definition.scxml.structure import STATE_TAGS, tag
 from interlock.definition.source.xml import Element
-from interlock.model.document.targets import Tree
+from interlock.model.document.targets import TargetIndex
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def written_ids(root: Element) -> set[str]:
+def state_ids(root: Element) -> set[str]:
     """Every id that a state of this file has; inline charts are files of their own."""
     found = set()
     stack = [root]
@@ -68,24 +68,24 @@ class Keys:
         return self.numbers[word]
 
 
-def target_text(tree: Tree, source: int, index: int) -> str:
+def target_text(tree: TargetIndex, source: int, index: int) -> str:
     """The text by which a transition of `source` names a state: in SCXML its id, in ours the shortest."""
     texts = [] if tree.document.dialect == "scxml" else [tree.states[index].key]
     if texts and source > 0 and tree.is_descendant(index, source):
         texts.append(f".{_path(tree, source, index)}")
     elif texts and tree.parents[index] > 0:
         texts.append(f"{tree.states[tree.parents[index]].key}.{tree.states[index].key}")
-    return next((each for each in texts if tree.target(source, each) == index), f"#{tree.ids[index]}")
+    return next((each for each in texts if tree.resolve_target(source, each) == index), f"#{tree.ids[index]}")
 
 
-def inner_text(tree: Tree, parent: int, index: int) -> str:
+def child_target_text(tree: TargetIndex, parent: int, index: int) -> str:
     """The text by which `initial` of `parent`, or a history in it, names a state."""
     if tree.document.dialect == "scxml" or not tree.is_descendant(index, parent):
         return f"#{tree.ids[index]}"
     return _path(tree, parent, index)
 
 
-def _path(tree: Tree, parent: int, index: int) -> str:
+def _path(tree: TargetIndex, parent: int, index: int) -> str:
     keys = []
     while index != parent:
         keys.append(tree.states[index].key)

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
-from interlock.definition.format import Resolver
+from interlock.definition.format import SourceLoader
 from interlock.definition.scxml.expressions import Datamodel, read_path
-from interlock.definition.scxml.ids import Keys, inner_text, target_text, written_ids
-from interlock.definition.scxml.read_content import ALLOW_SRC_HINT, ContentReader, parsed_text
+from interlock.definition.scxml.ids import Keys, child_target_text, state_ids, target_text
+from interlock.definition.scxml.read_content import ALLOW_SRC_HINT, ContentReader, parse_text
 from interlock.definition.scxml.structure import (
     CHART_TYPES,
     DATAMODELS,
@@ -26,13 +26,13 @@ from interlock.definition.scxml.structure import (
     INTERLOCK,
     STATE_TAGS,
     check_structure,
-    own,
+    children_named,
     tag,
 )
 from interlock.definition.source.xml import Element, parse_xml
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.definition.vocabulary.parts import INVOKE, TRANSITION
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Assign, Block, Expression, GuardExpression, If, Value
 from interlock.model.document.document import (
     DialectName,
@@ -48,7 +48,7 @@ from interlock.model.document.document import (
     Transition,
 )
 from interlock.model.document.field import UNSET, Field
-from interlock.model.document.targets import Tree
+from interlock.model.document.targets import TargetIndex
 
 _DESCRIPTOR = re.compile(r"\*|[^\s.,*=#]+(?:\.[^\s.,*=#]+)*(?:\.\*?)?")
 _ID = re.compile(r"[^\s.,*=#]+(?:\.[^\s.,*=#]+)*")
@@ -56,7 +56,7 @@ _FIELD = re.compile(r"[^\s.]+")
 _NOT_KIND = re.compile(r"[^\w.-]+")
 
 
-TargetWriter = Callable[[Tree, int, int], str]
+TargetWriter = Callable[[TargetIndex, int, int], str]
 """Gives the text by which a state, in the scope of another one, is a target."""
 
 
@@ -77,22 +77,24 @@ class _Outline:
 class DocumentReader:
     """Reads one `<scxml>` element; an inline chart gets a reader of its own."""
 
-    def __init__(self, root: Element, *, kind: str, source: str, findings: Findings, resolver: Resolver | None) -> None:
-        self.root, self.source, self.findings, self.resolver = root, source, findings, resolver
+    def __init__(
+        self, root: Element, *, kind: str, source: str, diagnostics: Diagnostics, loader: SourceLoader | None
+    ) -> None:
+        self.root, self.source, self.diagnostics, self.loader = root, source, diagnostics, loader
         self.kind = self._kind(kind)
-        self.content = ContentReader(self._datamodel(), findings, resolver)
+        self.content = ContentReader(self._datamodel(), diagnostics, loader)
         self.extension = self.content.extension
         self.dialect = cast(DialectName, self.extension.choice(root, "dialect", get_args(DialectName), "scxml"))
-        self.outer = next((each for each in own_states(root) if each.get("root", INTERLOCK) is not None), None)
+        self.outer = next((each for each in child_states(root) if each.get("root", INTERLOCK) is not None), None)
         self.outline = self._root_outline()
-        self.tree = Tree(Document(kind=self.kind, dialect=self.dialect, root=self.outline.state()))
+        self.tree = TargetIndex(Document(kind=self.kind, dialect=self.dialect, root=self.outline.state()))
 
     def _datamodel(self) -> Datamodel:
         name = self.root.get("datamodel") or "python"
         if name not in DATAMODELS:
             message = f'the datamodel "{name}" is not known'
             hint = suggestion(name, DATAMODELS) or f"known are {', '.join(DATAMODELS)}"
-            self.findings.error("scxml.datamodel", message, self.root.at("datamodel"), hint)
+            self.diagnostics.error("scxml.datamodel", message, self.root.at("datamodel"), hint)
             return "python"
         return cast(Datamodel, name)
 
@@ -100,8 +102,8 @@ class DocumentReader:
 
     def document(self) -> Document:
         root, extension = self.root, self.extension
-        events = own(root, "interlock:events")
-        scripts = own(root, "script")
+        events = children_named(root, "interlock:events")
+        scripts = children_named(root, "script")
         binding = self.extension.choice(root, "binding", ("early", "late"), "early", "")
         return Document(
             kind=self.kind,
@@ -119,17 +121,19 @@ class DocumentReader:
         name = (self.root.get("name") or "").strip() or otherwise
         kind = ".".join(filter(None, _NOT_KIND.sub("_", name).split(".")))
         if kind != name:
-            self.findings.warning("scxml.name", f'the chart is called "{kind or "chart"}" here', self.root.at("name"))
+            self.diagnostics.warning(
+                "scxml.name", f'the chart is called "{kind or "chart"}" here', self.root.at("name")
+            )
         return kind or "chart"
 
     # Keys and ids, which targets need
 
     def _root_outline(self) -> _Outline:
         """The outline of all states. The synthetic outer state that the writer put below the root is the root."""
-        ids, children = written_ids(self.root), own_states(self.root)
+        ids, children = state_ids(self.root), child_states(self.root)
         if self.outer is None:
             return self._outline(self.root, "", "", self._children(children, "", ids))
-        inside = own_states(self.outer) + [each for each in children if each is not self.outer]
+        inside = child_states(self.outer) + [each for each in children if each is not self.outer]
         order = self.extension.plain(self.outer, "order", list[str]) or []
         positions = {key: number for number, key in enumerate(order)}
         found = sorted(self._children(inside, "", ids), key=lambda each: positions.get(each.key, len(positions)))
@@ -147,12 +151,14 @@ class DocumentReader:
             name = element.get("id")
             if name is not None and not _ID.fullmatch(name):
                 message = f'"{name}" is not an id: expected dotted words without white space, comma, *, = or #'
-                self.findings.error("name.invalid", message, element.at("id"))
+                self.diagnostics.error("name.invalid", message, element.at("id"))
             key = (
-                keys.anonymous(tag(element)) if name is None else keys.named(name, self.extension.text(element, "key"))
+                keys.anonymous(str(tag(element)))
+                if name is None
+                else keys.named(name, self.extension.text(element, "key"))
             )
             path = f"{keys.prefix}{key}"
-            made.append(self._outline(element, key, path, self._children(own_states(element), path, ids)))
+            made.append(self._outline(element, key, path, self._children(child_states(element), path, ids)))
         return made
 
     # States
@@ -171,7 +177,7 @@ class DocumentReader:
         transitions, results = ((), {}) if kind == "history" else self._transitions(element, index)
         invokes = [
             self._invoke(each, key, results.get(f"done {number}", ()), results.get(f"error {number}", ()))
-            for number, each in enumerate(own(element, "invoke"))
+            for number, each in enumerate(children_named(element, "invoke"))
         ]
         default = self._default(element, max(self.tree.parents[index], 0)) if kind == "history" else None
         state = State(
@@ -190,8 +196,8 @@ class DocumentReader:
             else "shallow",
             targets=default.targets if default else (),
             actions=default.actions if default else (),
-            output=next((content.payload(each) for each in own(element, "donedata")), None),
-            saga=next((self._saga(each, index) for each in own(element, "interlock:saga")), None),
+            output=next((content.payload(each) for each in children_named(element, "donedata")), None),
+            saga=next((self._saga(each, index) for each in children_named(element, "interlock:saga")), None),
             place=element.place,
         )
         return self._with_notes(state, element)
@@ -201,17 +207,21 @@ class DocumentReader:
         return replace(state, **self.extension.extras(element, STATE))
 
     def _fields(self, element: Element) -> tuple[Field, ...]:
-        return tuple(self._field(data) for model in own(element, "datamodel") for data in own(model, "data"))
+        return tuple(
+            self._field(data)
+            for model in children_named(element, "datamodel")
+            for data in children_named(model, "data")
+        )
 
     def _field(self, data: Element) -> Field:
         name = data.get("id") or ""
         if not _FIELD.fullmatch(name):
             message = f'"{name}" cannot be a field of the context: a name has no blanks and no dots'
-            self.findings.error("scxml.data", message, data.at("id"))
+            self.diagnostics.error("scxml.data", message, data.at("id"))
         value = self.content.inline(data)
         if data.get("src") is not None:
-            text = self.content.resolved(data, "src")
-            value = UNSET if text is None else parsed_text(text)
+            text = self.content.load(data, "src")
+            value = UNSET if text is None else parse_text(text)
         return replace(self.extension.field(name, data), default=value)
 
     # Transitions
@@ -227,31 +237,31 @@ class DocumentReader:
         return tuple(f"#{name}" if index is None else write(self.tree, scope, index) for name, index in found)
 
     def _initial(self, element: Element, index: int) -> Initial | None:
-        elements, text = own(element, "initial"), element.get("initial")
+        elements, text = children_named(element, "initial"), element.get("initial")
         if text is not None and elements:
-            self.findings.error("scxml.exclusive", "initial is an attribute or an element, not both", element.place)
+            self.diagnostics.error("scxml.exclusive", "initial is an attribute or an element, not both", element.place)
         if (text is not None or elements) and not self.tree.children[index]:
             message = "initial needs states inside"
-            self.findings.error("scxml.initial", message, element.place)
+            self.diagnostics.error("scxml.initial", message, element.place)
             return None
         if elements:
             return self._default(elements[0], index)
         if text is None:
             return None
         texts = self.extension.plain(element, "initial", list[str])
-        targets = self._target_texts(text, index, inner_text) if texts is None else tuple(texts)
+        targets = self._target_texts(text, index, child_target_text) if texts is None else tuple(texts)
         return Initial(targets=targets, place=element.at("initial"))
 
     def _default(self, element: Element, parent: int) -> Initial:
         """The transition inside `initial` or `history`: targets and content, nothing else."""
-        found = own(element, "transition")
-        targets = self._targets(found[0], parent, inner_text) if found else ()
+        found = children_named(element, "transition")
+        targets = self._targets(found[0], parent, child_target_text) if found else ()
         if len(found) != 1 or found[0].get("target") is None:
             message = f"<{element.name}> needs one transition with a target"
-            self.findings.error("scxml.default", message, element.place)
+            self.diagnostics.error("scxml.default", message, element.place)
         elif found[0].get("event") is not None or found[0].get("cond") is not None:
             message = f"the transition of <{element.name}> has neither event nor cond"
-            self.findings.error("scxml.default", message, found[0].place)
+            self.diagnostics.error("scxml.default", message, found[0].place)
         actions = self.content.block(found[0]) if found else ()
         return Initial(targets=targets, actions=actions, place=element.place)
 
@@ -261,7 +271,7 @@ class DocumentReader:
         """The transitions of a state, and apart from them those that belong to its invokes."""
         made: list[Transition] = []
         results: dict[str, tuple[Transition, ...]] = {}
-        for each in own(element, "transition"):
+        for each in children_named(element, "transition"):
             result = self.extension.text(each, "result")
             if result is not None:
                 results[result] = (*results.get(result, ()), self._result(each, index))
@@ -283,7 +293,7 @@ class DocumentReader:
         for each in found:
             if not _DESCRIPTOR.fullmatch(each):
                 message = f'"{each}" is not an event descriptor; it takes no event'
-                self.findings.warning("scxml.event", message, element.at("event"), "to take every event write *")
+                self.diagnostics.warning("scxml.event", message, element.at("event"), "to take every event write *")
         return tuple(each for each in found if _DESCRIPTOR.fullmatch(each))
 
     def _transition(self, element: Element, index: int) -> Transition:
@@ -315,7 +325,7 @@ class DocumentReader:
         content, extension = self.content, self.extension
         kind = self._invoke_type(element)
         name = element.get("id") if extension.text(element, "auto") is None else None
-        takes_chart = kind != "handler" and bool(own(element, "content"))
+        takes_chart = kind != "handler" and bool(children_named(element, "content"))
         src = self._content_chart(element, name or key) if takes_chart else self._src(element, name or key, kind)
         params = element if not takes_chart else _without_content(element)
         given = extension.text(element, "input") is not None
@@ -346,42 +356,42 @@ class DocumentReader:
             return cast(str | Expression | None, src)
         if src.startswith("interlock:"):
             return src.removeprefix("interlock:")
-        if self.resolver is None:
+        if self.loader is None:
             message = f'"{src}" is not read: it is used as the name of a chart that is registered'
-            self.findings.warning("scxml.src", message, element.at("src"), ALLOW_SRC_HINT)
+            self.diagnostics.warning("scxml.src", message, element.at("src"), ALLOW_SRC_HINT)
             return src
-        text = self.content.resolved(element, "src")
+        text = self.content.load(element, "src")
         return None if text is None else self._nested_text(text, src, name)
 
     def _nested_text(self, text: str, source: str, name: str) -> Document | None:
-        root = parse_xml(text, source=source, findings=self.findings)
+        root = parse_xml(text, source=source, diagnostics=self.diagnostics)
         return None if root is None else self._nested(root, source, name)
 
     def _content_chart(self, element: Element, name: str) -> Expression | Document | str | None:
-        inside = own(element, "content")[0]
+        inside = children_named(element, "content")[0]
         if element.get("src") is not None or element.get("srcexpr") is not None:
-            self.findings.error("scxml.exclusive", "<invoke> has a src or a <content>, not both", element.place)
-        charts = own(inside, "scxml")
+            self.diagnostics.error("scxml.exclusive", "<invoke> has a src or a <content>, not both", element.place)
+        charts = children_named(inside, "scxml")
         if charts:
             return self._nested(charts[0], self.source, name)
         value = self.content.inline(inside)
         if isinstance(value, Expression):
             return value
-        self.findings.error("scxml.invoke", "the <content> of this invoke holds no <scxml>", inside.place)
+        self.diagnostics.error("scxml.invoke", "the <content> of this invoke holds no <scxml>", inside.place)
         return None
 
     def _finalize(self, element: Element) -> Block | None:
         """The block of `finalize`; an empty one takes every location given to the invoke from the answer."""
-        found = own(element, "finalize")
+        found = children_named(element, "finalize")
         if not found:
             return None
         block = self.content.block(found[0])
         names = [(name, name) for name in (element.get("namelist") or "").split()]
-        located = [each for each in own(element, "param") if each.get("location") is not None]
+        located = [each for each in children_named(element, "param") if each.get("location") is not None]
         names += [(each.get("name") or "", each.get("location") or "") for each in located]
-        return block or tuple(self._taken(name, location, found[0]) for name, location in names)
+        return block or tuple(self._assign_result(name, location, found[0]) for name, location in names)
 
-    def _taken(self, name: str, location: str, element: Element) -> If:
+    def _assign_result(self, name: str, location: str, element: Element) -> If:
         answered = Expression(f"event.data != null and has(event.data, {name!r})", element.place)
         value = Expression(f"get(event.data, {name!r})", element.place)
         path = read_path(location, self.content.datamodel)
@@ -390,11 +400,15 @@ class DocumentReader:
 
     def _saga(self, element: Element, index: int) -> Saga:
         def inside(name: str) -> tuple[Transition, ...]:
-            found = (each for group in own(element, f"interlock:{name}") for each in own(group, "transition"))
+            found = (
+                each
+                for group in children_named(element, f"interlock:{name}")
+                for each in children_named(group, "transition")
+            )
             return tuple(self._result(each, index) for each in found)
 
         return Saga(
-            steps=tuple(self._saga_step(each) for each in own(element, "interlock:step")),
+            steps=tuple(self._saga_step(each) for each in children_named(element, "interlock:step")),
             compensation=self.extension.choice(element, "compensation", ("reverse", "parallel", "none"), "reverse", ""),
             done=inside("done"),
             compensated=inside("compensated"),
@@ -404,12 +418,12 @@ class DocumentReader:
 
     def _saga_step(self, element: Element) -> SagaStep:
         def call(name: str) -> SagaCall | None:
-            found = own(element, name)
+            found = children_named(element, name)
             return self._saga_call(found[0]) if found else None
 
         do = call("interlock:call")
         if do is None:
-            self.findings.error("scxml.required", "a step of a saga needs <interlock:call>", element.place)
+            self.diagnostics.error("scxml.required", "a step of a saga needs <interlock:call>", element.place)
         return SagaStep(
             id=element.get("id") or "",
             do=do or SagaCall(src=""),
@@ -431,22 +445,22 @@ class DocumentReader:
 
     def _nested(self, root: Element, source: str, name: str) -> Document | None:
         return read_root(
-            root, kind=f"{self.kind}.{name}", source=source, findings=self.findings, resolver=self.resolver
+            root, kind=f"{self.kind}.{name}", source=source, diagnostics=self.diagnostics, loader=self.loader
         )
 
 
-def own_states(element: Element) -> list[Element]:
+def child_states(element: Element) -> list[Element]:
     """The children that are states."""
     return [each for each in element.elements if tag(each) in STATE_TAGS]
 
 
 def read_root(
-    root: Element, *, kind: str, source: str, findings: Findings, resolver: Resolver | None
+    root: Element, *, kind: str, source: str, diagnostics: Diagnostics, loader: SourceLoader | None
 ) -> Document | None:
     """The document of a root element; None when there is no use in going on."""
-    if not check_structure(root, findings):
+    if not check_structure(root, diagnostics):
         return None
-    return DocumentReader(root, kind=kind, source=source, findings=findings, resolver=resolver).document()
+    return DocumentReader(root, kind=kind, source=source, diagnostics=diagnostics, loader=loader).document()
 
 
 def _without_content(element: Element) -> Element:

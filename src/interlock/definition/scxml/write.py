@@ -14,45 +14,45 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from interlock.definition.format import Writing
-from interlock.definition.scxml.expressions import Datamodel, exported, source
+from interlock.definition.format import WriteResult
+from interlock.definition.scxml.expressions import Datamodel, expression_text, to_scxml
 from interlock.definition.scxml.extension import (
+    extra_attributes,
     field_json,
     guard_json,
     model_json,
     plain_json,
     value_json,
-    written_extras,
 )
-from interlock.definition.scxml.ids import default_key, inner_text, target_text
+from interlock.definition.scxml.ids import child_target_text, default_key, target_text
 from interlock.definition.scxml.structure import CHART_TYPES, HANDLER_TYPE, INTERLOCK, SCXML
 from interlock.definition.scxml.write_content import ContentWriter, Losses, Untranslatable, element
-from interlock.definition.source.xml import Element, print_xml, xml_clean
+from interlock.definition.source.xml import Element, print_xml, remove_invalid_characters
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.definition.vocabulary.parts import INVOKE, TRANSITION
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import Expression, Guard, Value
 from interlock.model.document.document import Document, Initial, Invoke, Saga, SagaCall, SagaStep, State, Transition
 from interlock.model.document.field import UNSET, Field
-from interlock.model.document.targets import Tree, Unresolved
+from interlock.model.document.targets import TargetIndex, Unresolved
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 Attributes = dict[str, str | None]
 
 
-def write_scxml(document: Document) -> Writing:
-    """The document as SCXML text, with a finding `export.<what>` for everything that other tools will not see."""
-    findings = Findings()
-    root = written_root(document, findings)
+def write_scxml(document: Document) -> WriteResult:
+    """The document as SCXML text, with a diagnostic `export.<what>` for everything that other tools will not see."""
+    diagnostics = Diagnostics()
+    root = write_root(document, diagnostics)
     names = {("", "xmlns"): SCXML}
-    if _uses_extension(root, findings):
+    if _uses_extension(root, diagnostics):
         names["", "xmlns:interlock"] = INTERLOCK
     root.attributes = names | root.attributes
-    return Writing(text=print_xml(root), diagnostics=findings.sorted())
+    return WriteResult(text=print_xml(root), diagnostics=diagnostics.sorted())
 
 
-def _uses_extension(root: Element, findings: Findings) -> bool:
+def _uses_extension(root: Element, diagnostics: Diagnostics) -> bool:
     """Whether a name of our namespace is used. On the way, what XML cannot hold is taken out and told."""
     used, stack = False, [root]
     while stack:
@@ -60,40 +60,40 @@ def _uses_extension(root: Element, findings: Findings) -> bool:
         used = used or each.name.startswith("interlock:")
         for key, text in each.attributes.items():
             used = used or key[1].startswith("interlock:")
-            each.attributes[key] = _clean(text, f"{key[1]} of <{each.name}>", findings)
+            each.attributes[key] = _clean(text, f"{key[1]} of <{each.name}>", diagnostics)
         each.children = [
-            _clean(one, f"<{each.name}>", findings) if isinstance(one, str) else one for one in each.children
+            _clean(one, f"<{each.name}>", diagnostics) if isinstance(one, str) else one for one in each.children
         ]
         stack += each.elements
     return used
 
 
-def _clean(text: str, where: str, findings: Findings) -> str:
-    clean = xml_clean(text)
+def _clean(text: str, where: str, diagnostics: Diagnostics) -> str:
+    clean = remove_invalid_characters(text)
     if clean != text:
-        findings.error("export.characters", f"{where} holds characters that XML cannot; they are left out")
+        diagnostics.error("export.characters", f"{where} holds characters that XML cannot; they are left out")
     return clean
 
 
-def written_root(document: Document, findings: Findings) -> Element:
+def write_root(document: Document, diagnostics: Diagnostics) -> Element:
     """The `<scxml>` element of a document, in the first datamodel that gives its expressions back."""
-    attempt = Findings()
+    attempt = Diagnostics()
     try:
         root = DocumentWriter(document, "python", attempt).root()
     except Untranslatable:
-        attempt = Findings()
+        attempt = Diagnostics()
         root = DocumentWriter(document, "interlock", attempt).root()
-    findings.items += attempt.items
+    diagnostics.items += attempt.items
     return root
 
 
 class DocumentWriter:
     """Writes one document; an inline chart gets a writer of its own."""
 
-    def __init__(self, document: Document, datamodel: Datamodel, findings: Findings) -> None:
-        self.document, self.findings = document, findings
-        self.tree = Tree(document)
-        self.losses = Losses(findings)
+    def __init__(self, document: Document, datamodel: Datamodel, diagnostics: Diagnostics) -> None:
+        self.document, self.diagnostics = document, diagnostics
+        self.tree = TargetIndex(document)
+        self.losses = Losses(diagnostics)
         self.content = ContentWriter(datamodel, self.losses)
         self.outer = self._outer_id()
         self.event_names = self._generated()
@@ -111,7 +111,7 @@ class DocumentWriter:
 
     def _root_is_target(self) -> bool:
         found = (
-            self.tree.target(index, text)
+            self.tree.resolve_target(index, text)
             for index, state in enumerate(self.tree.states)
             for each in state.transitions
             for text in each.targets
@@ -122,7 +122,7 @@ class DocumentWriter:
 
     def root(self) -> Element:
         document = self.document
-        self._tell_document()
+        self._report_losses()
         attributes: Attributes = {
             "version": "1.0",
             "name": document.kind,
@@ -130,7 +130,7 @@ class DocumentWriter:
             "binding": None if document.binding == "early" else document.binding,
             "interlock:dialect": None if document.dialect == "scxml" else document.dialect,
         }
-        attributes |= {f"interlock:{name}": text for name, text in written_extras(DOCUMENT, document)}
+        attributes |= {f"interlock:{name}": text for name, text in extra_attributes(DOCUMENT, document)}
         children = self._datamodel(document.root)
         if document.events is not None:
             children.append(element("interlock:events", children=[model_json(document.events)]))
@@ -143,14 +143,14 @@ class DocumentWriter:
         attributes["initial"] = self.outer
         return element("scxml", attributes, children + self._outer_state(self.outer))
 
-    def _tell_document(self) -> None:
-        document, tell = self.document, self.losses.tell
+    def _report_losses(self) -> None:
+        document, report = self.document, self.losses.report
         if document.dialect == "xstate":
-            tell("dialect", "the chart follows the rules of XState, other tools will run it by those of SCXML")
+            report("dialect", "the chart follows the rules of XState, other tools will run it by those of SCXML")
         if document.unhandled in ("reject", "defer") or (document.dialect == "interlock" and not document.unhandled):
-            tell("unhandled", "an event that no transition takes is not ignored here", severity="info")
+            report("unhandled", "an event that no transition takes is not ignored here", severity="info")
         if document.events is not None:
-            tell("events", "events are declared, with payloads and roles", severity="info")
+            report("events", "events are declared, with payloads and roles", severity="info")
 
     def _outer_state(self, name: str) -> list[Element]:
         """The synthetic state with everything inside, but for finals, which end the entity only at the top."""
@@ -158,7 +158,7 @@ class DocumentWriter:
         finals = [each for each in self.tree.children[0] if self.tree.states[each].type == "final"]
         inside = [each for each in self.tree.children[0] if each not in finals]
         if state.type == "parallel" and (state.transitions or state.exit or state.entry):
-            self.losses.tell("root", "other tools leave and enter the parallel root where we do not")
+            self.losses.report("root", "other tools leave and enter the parallel root where we do not")
         order = [each.key for each in state.states] if finals else None
         attributes: Attributes = {"id": name, "interlock:root": "true", "interlock:id": state.id}
         attributes["interlock:order"] = None if order is None else plain_json(order)
@@ -176,7 +176,7 @@ class DocumentWriter:
         name = tree.ids[index]
         if not _NAME.fullmatch(name):
             message = f'"{name}" is not a name of XML; other tools may refuse it'
-            self.findings.warning("export.id", message, state.place)
+            self.diagnostics.warning("export.id", message, state.place)
         attributes: Attributes = {"id": name}
         parent = self._path(tree.parents[index])
         if default_key(name, parent) != state.key:
@@ -213,10 +213,10 @@ class DocumentWriter:
 
     def _notes(self, state: State) -> Attributes:
         """What only our namespace can say about a state."""
-        known = dict(written_extras(STATE, state))
+        known = dict(extra_attributes(STATE, state))
         for name in known:
             if name != "description":
-                self.losses.tell(name, f"`{name}` is an extension", state.place, "info")
+                self.losses.report(name, f"`{name}` is an extension", state.place, "info")
         return {f"interlock:{name}": text for name, text in known.items()}
 
     def _datamodel(self, state: State) -> list[Element]:
@@ -226,7 +226,7 @@ class DocumentWriter:
         typed = replace(field, name="", default=UNSET)
         text = None
         if typed != Field(name=""):
-            self.losses.tell("types", "fields have types and bounds", field.place, "info")
+            self.losses.report("types", "fields have types and bounds", field.place, "info")
             text = field_json(typed)
         value = {} if field.default is UNSET else self.content.value(field.default)
         return element("data", {"id": field.name} | value | {"interlock:field": text})
@@ -253,7 +253,7 @@ class DocumentWriter:
         for position, invoke in enumerate(state.invokes):
             children.append(self._invoke(index, position, invoke))
         if state.saga is not None:
-            self.losses.tell("saga", "a saga is ours; other tools see a state without its steps", state.saga.place)
+            self.losses.report("saga", "a saga is ours; other tools see a state without its steps", state.saga.place)
             children.append(self._saga(index, state.saga))
         return children
 
@@ -278,15 +278,15 @@ class DocumentWriter:
 
     def _targets(self, index: int, texts: tuple[str, ...]) -> Attributes:
         """A transition's targets: ids, and the texts as written where the reader would write others."""
-        found = [self.tree.target(index, text) for text in texts]
+        found = [self.tree.resolve_target(index, text) for text in texts]
         usual = [None if isinstance(each, Unresolved) else target_text(self.tree, index, each) for each in found]
         names, written = self._named(texts, found, usual)
         return {"target": names, "interlock:target": written}
 
     def _inner_targets(self, index: int, initial: Initial) -> tuple[str | None, str | None]:
         """The same for where a state begins, or a history in it."""
-        found = [self.tree.inner(index, text) for text in initial.targets]
-        usual = [None if isinstance(each, Unresolved) else inner_text(self.tree, index, each) for each in found]
+        found = [self.tree.resolve_child(index, text) for text in initial.targets]
+        usual = [None if isinstance(each, Unresolved) else child_target_text(self.tree, index, each) for each in found]
         return self._named(initial.targets, found, usual)
 
     def _named(
@@ -295,7 +295,7 @@ class DocumentWriter:
         names = []
         for text, each in zip(texts, found, strict=True):
             if isinstance(each, Unresolved):
-                self.findings.error("export.target", f'the target "{text}" means no state: {each.message}')
+                self.diagnostics.error("export.target", f'the target "{text}" means no state: {each.message}')
                 names.append(text.lstrip("#."))
             else:
                 names.append(self._name(each))
@@ -348,11 +348,11 @@ class DocumentWriter:
     def _transition(self, index: int, transition: Transition, event: str | None, marks: Attributes) -> Element:
         """One transition; `event` is the name that we make for it, if we do."""
         if transition.roles is not None:
-            self.losses.tell("roles", "roles are not checked by other tools", transition.place)
+            self.losses.report("roles", "roles are not checked by other tools", transition.place)
         name = event or " ".join(transition.events) or None
         attributes: Attributes = {"event": name} | self._guard(transition.guard, event)
         attributes |= self._targets(index, transition.targets) | self._type(index, transition)
-        attributes |= marks | {f"interlock:{key}": text for key, text in written_extras(TRANSITION, transition)}
+        attributes |= marks | {f"interlock:{key}": text for key, text in extra_attributes(TRANSITION, transition)}
         return element("transition", attributes, self.content.actions(transition.actions))
 
     def _guard(self, guard: Guard | None, event: str | None) -> Attributes:
@@ -361,7 +361,7 @@ class DocumentWriter:
         text = f"event.name == {event!r}"
         if guard is not None:
             text = f"{text} and ({self.content.condition(guard)})"
-        return {"cond": exported(text, self.content.datamodel), "interlock:guard": guard_json(guard)}
+        return {"cond": to_scxml(text, self.content.datamodel), "interlock:guard": guard_json(guard)}
 
     def _type(self, index: int, transition: Transition) -> Attributes:
         """`type`. The root is never left, so its transitions are internal to the synthetic state that stands for it."""
@@ -379,7 +379,7 @@ class DocumentWriter:
         found: dict[str, tuple[Value, str]] = {}
         number = 0
         for each in self.tree.states[index].transitions:
-            text = source(each.delay)
+            text = expression_text(each.delay)
             if each.origin != "after" or text in found:
                 continue
             mark = each.delay
@@ -389,7 +389,7 @@ class DocumentWriter:
         return list(found.values())
 
     def _after_event(self, index: int, delay: Value) -> str:
-        return next(event for known, event in self._delays(index) if source(known) == source(delay))
+        return next(event for known, event in self._delays(index) if expression_text(known) == expression_text(delay))
 
     def _timers(self, index: int) -> list[Element]:
         """What other tools need for `after`: a send when the state is entered, a cancel when it is left."""
@@ -416,7 +416,7 @@ class DocumentWriter:
             else None
         )
         if invoke.type == "handler":
-            self.losses.tell("invoke", "a handler is asked by name", invoke.place)
+            self.losses.report("invoke", "a handler is asked by name", invoke.place)
         src = f"interlock:{invoke.src}" if invoke.type == "chart" and isinstance(invoke.src, str) else invoke.src
         name = self._invoke_id(index, position, invoke)
         attributes: Attributes = self.content.id_location(invoke.id_location, name) | {
@@ -436,13 +436,13 @@ class DocumentWriter:
         if invoke.finalize is not None:
             children.append(element("finalize", children=self.content.actions(invoke.finalize)))
         if isinstance(invoke.src, Document):
-            children.append(element("content", children=[written_root(invoke.src, self.findings)]))
+            children.append(element("content", children=[write_root(invoke.src, self.diagnostics)]))
         return element("invoke", attributes, children)
 
     def _delivery_attributes(self, invoke: Invoke) -> Attributes:
-        known = dict(written_extras(INVOKE, invoke))
+        known = dict(extra_attributes(INVOKE, invoke))
         for name in known:
-            self.losses.tell(name, f"`{name}` of an invoke is an extension", invoke.place)
+            self.losses.report(name, f"`{name}` of an invoke is an extension", invoke.place)
         return {f"interlock:{name}": text for name, text in known.items()}
 
     def _saga(self, index: int, saga: Saga) -> Element:
@@ -469,5 +469,5 @@ class DocumentWriter:
         return element(f"interlock:{name}", attributes, self.content.payload(call.input))
 
     def _inside_id(self, index: int, text: str) -> str:
-        found = self.tree.inside(index, text)
+        found = self.tree.resolve_in_state(index, text)
         return text if isinstance(found, Unresolved) else self.tree.ids[found]

@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any
 
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import DEFINITION_BYTES_MAX, INTEGER_BITS_MAX, INTEGER_DIGITS_MAX
 
 Scalar = None | bool | int | float | str
@@ -58,31 +58,31 @@ _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def decode_source(text: str | bytes, *, language: str, source: str, findings: Findings) -> str | None:
-    """The text without a byte order mark; None, and a finding, when it is too large or not UTF-8."""
+def decode_source(text: str | bytes, *, language: str, source: str, diagnostics: Diagnostics) -> str | None:
+    """The text without a byte order mark; None, and a diagnostic, when it is too large or not UTF-8."""
     if len(text) > DEFINITION_BYTES_MAX:
-        _too_large(language, source, findings)
+        _too_large(language, source, diagnostics)
         return None
     if isinstance(text, bytes):
         try:
             text = text.decode()
         except UnicodeDecodeError as error:
             message = f"the text is not UTF-8: byte {error.start} cannot be decoded"
-            findings.error(f"{language}.encoding", message, Place(source), "save the file as UTF-8")
+            diagnostics.error(f"{language}.encoding", message, Place(source), "save the file as UTF-8")
             return None
     elif (lone := _SURROGATE.search(text)) is not None:
         message = f"the text cannot be written as UTF-8: character {lone.start()} is half of a surrogate pair"
-        findings.error(f"{language}.encoding", message, Place(source))
+        diagnostics.error(f"{language}.encoding", message, Place(source))
         return None
     elif len(text.encode()) > DEFINITION_BYTES_MAX:
-        _too_large(language, source, findings)
+        _too_large(language, source, diagnostics)
         return None
     return text.removeprefix("\ufeff")
 
 
-def _too_large(language: str, source: str, findings: Findings) -> None:
+def _too_large(language: str, source: str, diagnostics: Diagnostics) -> None:
     message = f"the text is larger than {DEFINITION_BYTES_MAX:,} bytes"
-    findings.error(
+    diagnostics.error(
         f"{language}.size", message, Place(source), "split the chart: invoke a part of it as a chart of its own"
     )
 

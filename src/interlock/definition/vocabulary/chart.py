@@ -62,7 +62,7 @@ from interlock.definition.vocabulary.parts import (
     XSTATE_SMCAT,
     descriptors,
 )
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import Document, Initial, State, Transition
 
 SCHEMA_LINE = "# yaml-language-server: $schema=interlock.schema.json"
@@ -238,8 +238,8 @@ def _check_order(head: str, transition: Transition, earlier: list[tuple[str, ...
     """Reports a transition tried earlier that could take the event of this one: YAML always tries this one first."""
     if any(text.split(".", 1)[0] in ("*", head) for events in earlier for text in events):
         message = f"a wildcard is tried before this `{transition.origin}`; YAML cannot say so and tries it first"
-        assert scope.findings is not None
-        scope.findings.warning("export.order", message, transition.place)
+        assert scope.diagnostics is not None
+        scope.diagnostics.warning("export.order", message, transition.place)
 
 
 STATE = Record(
@@ -542,7 +542,7 @@ def read_chart(node: Node, source: str) -> Document:
     return document
 
 
-def write_chart(document: Document, findings: Findings) -> dict[str, Any]:
+def write_chart(document: Document, diagnostics: Diagnostics) -> dict[str, Any]:
     """The plain value of a definition in canonical YAML."""
-    tree = CODECS.named("chart").write(document, Scope(findings=findings))
+    tree = CODECS.named("chart").write(document, Scope(diagnostics=diagnostics))
     return {"interlock": 1, "kind": document.kind, **tree}

@@ -17,7 +17,7 @@ from interlock.definition.codec import read_value
 from interlock.definition.names import id_from_text, key_from_text
 from interlock.definition.source.node import Node
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Expression, Value
 from interlock.model.document.document import Initial
 from interlock.model.document.field import type_name
@@ -28,90 +28,90 @@ OLD_KEYS = ("cond", "in", "internal", "data", "activities", "autoForward", "onEn
 
 
 @dataclass(slots=True)
-class Source:
-    """One definition being read. `four`: it is said to be of XState 4. `assigns`: actions that write the context."""
+class XStateDefinition:
+    """One definition being read. `version4`: it is said to be of XState 4. `assigns`: actions that write the context."""
 
-    findings: Findings
+    diagnostics: Diagnostics
     states: XStateNodes
     name: str
-    four: bool = False
+    version4: bool = False
     assigns: frozenset[str] = frozenset()
     ids: dict[str, str] = field(default_factory=dict)
 
     def error(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
         """Tell what makes the definition unusable."""
-        self.findings.error(code, message, place, hint)
+        self.diagnostics.error(code, message, place, hint)
 
-    def mapping(self, located: Node, wish: str) -> dict[str, Node] | None:
-        """The mapping; None, and a finding, when it is something else."""
-        if isinstance(located.value, dict):
-            return located.value
-        self.wrong(located, wish)
+    def mapping(self, json_node: Node, wish: str) -> dict[str, Node] | None:
+        """The mapping; None, and a diagnostic, when it is something else."""
+        if isinstance(json_node.value, dict):
+            return json_node.value
+        self.report_type(json_node, wish)
         return None
 
-    def text(self, located: Node | None, wish: str) -> str | None:
-        """The text; None when absent, and with a finding when it is something else or empty."""
-        if located is None:
+    def text(self, json_node: Node | None, wish: str) -> str | None:
+        """The text; None when absent, and with a diagnostic when it is something else or empty."""
+        if json_node is None:
             return None
-        if isinstance(located.value, str) and located.value:
-            return located.value
-        self.wrong(located, wish)
+        if isinstance(json_node.value, str) and json_node.value:
+            return json_node.value
+        self.report_type(json_node, wish)
         return None
 
     def description(self, content: dict[str, Node]) -> str | None:
-        """What `description` says, be it nothing; None when absent, and with a finding when it is no text."""
-        located = content.get("description")
-        if located is None:
+        """What `description` says, be it nothing; None when absent, and with a diagnostic when it is no text."""
+        json_node = content.get("description")
+        if json_node is None:
             return None
-        if isinstance(located.value, str):
-            return located.value
-        self.wrong(located, "a description")
+        if isinstance(json_node.value, str):
+            return json_node.value
+        self.report_type(json_node, "a description")
         return None
 
-    def texts(self, located: Node | None, wish: str) -> tuple[str, ...]:
+    def texts(self, json_node: Node | None, wish: str) -> tuple[str, ...]:
         """One text or a list of them, as a tuple."""
-        if located is None:
+        if json_node is None:
             return ()
-        return tuple(text for each in items(located) if (text := self.text(each, wish)) is not None)
+        return tuple(text for each in items(json_node) if (text := self.text(each, wish)) is not None)
 
-    def wrong(self, located: Node, wish: str) -> None:
+    def report_type(self, json_node: Node, wish: str) -> None:
         """Tell that a value has the wrong type."""
-        self.error("value.type", f"this must be {wish}, not {type_name(located.plain())}", located.place)
+        self.error("value.type", f"this must be {wish}, not {type_name(json_node.plain())}", json_node.place)
 
-    def unknown(self, located: Node, known: Collection[str], what: str) -> None:
+    def report_unknown_keys(self, json_node: Node, known: Collection[str], what: str) -> None:
         """Warn of keys that mean nothing here; refuse those of XState 4."""
-        assert isinstance(located.value, dict)
-        for key in located.value:
-            place = located.keys.get(key, located.place)
+        assert isinstance(json_node.value, dict)
+        for key in json_node.value:
+            place = json_node.keys.get(key, json_node.place)
             if key in known:
                 continue
-            if key in OLD_KEYS and not self.four:
+            if key in OLD_KEYS and not self.version4:
                 hint = "read it as format xstate4, or rewrite it for XState 5"
                 self.error("xstate.version", f'"{key}" is a key of XState 4', place, hint)
             else:
                 message = f'"{key}" means nothing in {what}'
-                self.findings.warning("key.unknown", message, place, suggestion(key, known))
+                self.diagnostics.warning("key.unknown", message, place, suggestion(key, known))
 
-    def target(self, node: XStateNode, located: Node) -> XStateNode | None:
-        """The state that a target names; None, and a finding, when there is none."""
-        text = self.text(located, "a target")
+    def target(self, node: XStateNode, json_node: Node) -> XStateNode | None:
+        """The state that a target names; None, and a diagnostic, when there is none."""
+        text = self.text(json_node, "a target")
         if text is None:
             return None
         found = self.states.target(node, text)
         if isinstance(found, str):
-            self.error("target.unknown", found, located.place)
+            self.error("target.unknown", found, json_node.place)
             return None
         return found
 
 
-def items(located: Node) -> list[Node]:
+def items(json_node: Node) -> list[Node]:
     """The items of a list, or the value itself as the only one."""
-    return located.value if isinstance(located.value, list) else [located]
+    return json_node.value if isinstance(json_node.value, list) else [json_node]
 
 
-def delay_of(source: Source, located: Node) -> Value:
+def read_delay(source: XStateDefinition, json_node: Node) -> Value:
     """A delay: whole milliseconds, a duration, or an expression. A name is refused: JSON brings no delays for it."""
-    value = read_value(located)
+    value = read_value(json_node)
     if isinstance(value, Expression):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == int(value):
@@ -121,10 +121,10 @@ def delay_of(source: Source, located: Node) -> Value:
     hint = 'write whole milliseconds, a duration such as "30s", or "= expression"'
     if isinstance(value, str):
         source.error(
-            "delay.name", f'the delay "{value}" is a name, and JSON cannot say what it means', located.place, hint
+            "delay.name", f'the delay "{value}" is a name, and JSON cannot say what it means', json_node.place, hint
         )
     else:
-        source.error("delay.type", "a delay must be whole milliseconds", located.place, hint)
+        source.error("delay.type", "a delay must be whole milliseconds", json_node.place, hint)
     return "0ms"
 
 
@@ -142,7 +142,7 @@ def in_javascript_order(keys: Iterable[str]) -> list[str]:
     return sorted(numbers, key=int) + [key for key in found if key not in set(numbers)]
 
 
-def path_of(text: str) -> list[str]:
+def split_path(text: str) -> list[str]:
     """The keys of an XState path: parts between dots, where a backslash takes the next character as it is."""
     parts, part, escaped = [], "", False
     for character in text:
@@ -190,13 +190,13 @@ class XStateNode:
 class XStateNodes:
     """All states of one definition."""
 
-    def __init__(self, root: Node, kind: str, findings: Findings) -> None:
-        self.findings = findings
+    def __init__(self, root: Node, kind: str, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
         content = root.value if isinstance(root.value, dict) else {}
         said = content["id"].value if "id" in content else None
         self.kind = kind
         self.root_id = said if isinstance(said, str) and said else "(machine)"
-        self.hidden = _acts(content) or _names_root(root, self.root_id)
+        self.hidden = _root_acts(content) or _names_root(root, self.root_id)
         self.by_foreign_id: dict[str, XStateNode] = {}
         name = key_from_text(kind) if self.hidden else ""
         self.root = XStateNode(root, "", name, None, name, self.root_id)
@@ -212,10 +212,10 @@ class XStateNodes:
             name = key_from_text(key)
             if name != key:
                 message = f'the key "{key}" becomes "{name}": keys are letters, digits, "_" and "-"'
-                self.findings.info("state.key", message, states.keys.get(key, states.place))
+                self.diagnostics.info("state.key", message, states.keys.get(key, states.place))
             if name in names:
                 message = f'the keys "{names[name]}" and "{key}" both become "{name}"'
-                self.findings.error("state.key", message, states.keys.get(key, states.place), "rename one of them")
+                self.diagnostics.error("state.key", message, states.keys.get(key, states.place), "rename one of them")
             names[name] = key
             self._add(parent, states.value[key], key, name, f"{path}.{name}" if path else name, [*keys, key])
 
@@ -225,7 +225,7 @@ class XStateNodes:
         if said is not None and isinstance(said.value, str) and said.value:
             node.foreign_id, node.id = said.value, id_from_text(said.value)
             if node.id != said.value:
-                self.findings.info("state.id", f'the id "{said.value}" becomes "{node.id}"', said.place)
+                self.diagnostics.info("state.id", f'the id "{said.value}" becomes "{node.id}"', said.place)
         parent.children[key] = node
         self.by_foreign_id[node.foreign_id] = node
         self._add_children(node, path, keys)
@@ -246,14 +246,14 @@ class XStateNodes:
             if not text.startswith("."):
                 hint = suggestion(f".{text}", [f".{each}" for each in source.children])
                 return _with_hint(f'the root has no siblings, so "{text}" names nothing', hint)
-            return self._below(source, path_of(text[1:]), text)
+            return self._below(source, split_path(text[1:]), text)
         if text.startswith("."):
-            return self._below(source, path_of(text[1:]), text)
-        return self._below(source.parent, path_of(text), text)
+            return self._below(source, split_path(text[1:]), text)
+        return self._below(source.parent, split_path(text), text)
 
     def by_id(self, text: str) -> XStateNode | str:
         """The state that `#id` or `#id.child` names, or a sentence on why there is none."""
-        head, *rest = path_of(text[1:])
+        head, *rest = split_path(text[1:])
         node = self.by_foreign_id.get(head)
         if node is None:
             hint = suggestion(f"#{head}", [f"#{each}" for each in self.by_foreign_id])
@@ -275,7 +275,7 @@ def _with_hint(problem: str, hint: str | None) -> str:
     return problem if hint is None else f"{problem}; {hint}"
 
 
-def _acts(root: dict[str, Node]) -> bool:
+def _root_acts(root: dict[str, Node]) -> bool:
     states = root["states"].value if "states" in root else None
     parallel = "type" in root and root["type"].value == "parallel"
     few = not isinstance(states, dict) or len(states) < 2
@@ -291,6 +291,6 @@ def _names_root(root: Node, root_id: str) -> bool:
             stack.extend(value.values())
         elif isinstance(value, list):
             stack.extend(value)
-        elif isinstance(value, str) and value.startswith("#") and path_of(value[1:]) in ([root_id], [root_id, ""]):
+        elif isinstance(value, str) and value.startswith("#") and split_path(value[1:]) in ([root_id], [root_id, ""]):
             return True
     return False

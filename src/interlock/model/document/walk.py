@@ -94,8 +94,9 @@ def state_blocks(state: State) -> Iterator[Block]:
 
 def state_guards(state: State) -> Iterator[Guard]:
     """The guards of a state's transitions and saga steps; not those of `if`."""
-    guarded = (*state_transitions(state), *(() if state.saga is None else state.saga.steps))
-    yield from (each.guard for each in guarded if each.guard is not None)
+    yield from (each.guard for each in state_transitions(state) if each.guard is not None)
+    if state.saga is not None:
+        yield from (step.guard for step in state.saga.steps if step.guard is not None)
 
 
 def block_actions(block: Block) -> Iterator[Action]:

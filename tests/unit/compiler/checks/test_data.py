@@ -1,6 +1,6 @@
 """Fields of the context, what is assigned to them, what expressions read."""
 
-from tests.unit.compiler.findings import told
+from tests.unit.compiler.diagnostics import told
 
 
 def test_a_field_is_declared_once() -> None:

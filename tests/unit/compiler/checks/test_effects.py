@@ -1,8 +1,7 @@
 """Invokes, durations, and what is said once for the whole chart."""
 
 import pytest
-
-from tests.unit.compiler.findings import told
+from tests.unit.compiler.diagnostics import told
 
 
 def test_invokes_active_together_have_different_ids() -> None:

@@ -1,8 +1,7 @@
 """Reserved names, the `events` block, roles, what is raised and sent."""
 
 import pytest
-
-from tests.unit.compiler.findings import told
+from tests.unit.compiler.diagnostics import told
 
 
 def test_declared_events_leave_the_kernels_names_alone() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.unit.compiler.diagnostics import errors, read, told
 
 from interlock.compiler.build import compile_document
 from interlock.compiler.checks.report import CODES, DURABILITY_LINT
@@ -17,7 +18,6 @@ from interlock.model.document.document import (
     State,
     Transition,
 )
-from tests.unit.compiler.findings import errors, read, told
 
 FOREIGN: list[DialectName] = ["scxml", "xstate"]
 
@@ -284,7 +284,7 @@ def test_many_transitions_for_one_event_are_checked_in_bounded_time() -> None:
 
 
 def test_the_compiler_never_raises_on_findings() -> None:
-    """A document with everything wrong gives findings, and no chart."""
+    """A document with everything wrong gives diagnostics, and no chart."""
     document = of(
         State(
             key="a", type="final", states=(State(key="a"),), transitions=(Transition(events=("e",), targets=("x",)),)

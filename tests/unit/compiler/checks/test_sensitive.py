@@ -1,8 +1,7 @@
 """What is hidden: masked fields, and states shown under a neutral name."""
 
 import pytest
-
-from tests.unit.compiler.findings import told
+from tests.unit.compiler.diagnostics import told
 
 
 def test_masked_fields_exist() -> None:
@@ -164,7 +163,7 @@ states:
 
 
 def test_a_way_into_several_hidden_states_is_told_once() -> None:
-    """One transition, one finding: the cure is the same for all of them."""
+    """One transition, one diagnostic: the cure is the same for all of them."""
     text = """\
 events: {e: {}, f: {roles: [fraud]}}
 states:
@@ -217,7 +216,7 @@ def test_a_masked_field_is_no_part_of_an_invokes_name(key: str) -> None:
 
 
 def test_a_masked_field_may_be_data() -> None:
-    """Data and inputs are masked with the field; an expression that does not parse has its own finding."""
+    """Data and inputs are masked with the field; an expression that does not parse has its own diagnostic."""
     fine = NAMED.format(
         action='{send: {event: x, to: order/1, data: "= context.card"}}', invoke='{src: w, input: "= context.card"}'
     )

@@ -10,7 +10,7 @@ from interlock.definition.smcat.parse import parse_smcat
 from interlock.definition.smcat.read import read_smcat
 from interlock.definition.smcat.write import write_smcat
 from interlock.definition.source.node import SourceLines
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document import actions as act
 from interlock.model.document.document import (
     Document,
@@ -299,7 +299,7 @@ def test_a_width_that_is_none_is_not_written(width: float) -> None:
 
 
 def test_a_target_that_names_no_state_is_left_out() -> None:
-    """The writer does not fail on a chart that does not compile; the finding has the compiler's hint."""
+    """The writer does not fail on a chart that does not compile; the diagnostic has the compiler's hint."""
     document = chart(
         State(key="paid", transitions=(Transition(events=("go",), targets=("payed",)),)),
         State(key="h", type="history", targets=("nowhere",)),
@@ -383,8 +383,8 @@ def test_an_empty_chart_is_an_empty_text() -> None:
 def test_whatever_the_document_the_text_is_smcat(document: Document) -> None:
     """Any names, texts and values: the syntax of what is written is right, and it can be read."""
     text = write_smcat(document).text
-    findings = Findings()
-    parse_smcat(text, SourceLines(text, "c.smcat"), findings)
+    diagnostics = Diagnostics()
+    parse_smcat(text, SourceLines(text, "c.smcat"), diagnostics)
 
-    assert [] == [str(each) for each in findings.items], text
+    assert [] == [str(each) for each in diagnostics.items], text
     assert read_smcat(text, source="c.smcat").document is not None or not document.root.states

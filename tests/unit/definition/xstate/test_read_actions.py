@@ -233,14 +233,14 @@ def test_values(text: Any, value: Any) -> None:
 def test_values_come_back(value: Any) -> None:
     """What is written is read again."""
 
-    def located(plain: Any) -> Node:
+    def json_node(plain: Any) -> Node:
         if isinstance(plain, dict):
-            return Node({key: located(each) for key, each in plain.items()}, NOWHERE)
+            return Node({key: json_node(each) for key, each in plain.items()}, NOWHERE)
         if isinstance(plain, list):
-            return Node([located(each) for each in plain], NOWHERE)
+            return Node([json_node(each) for each in plain], NOWHERE)
         return Node(plain, NOWHERE)
 
-    assert value == read_value(located(write_value(value)))
+    assert value == read_value(json_node(write_value(value)))
 
 
 def test_an_expression_knows_its_place() -> None:

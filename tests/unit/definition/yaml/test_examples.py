@@ -1,4 +1,4 @@
-"""The examples: read without findings, compile, survive a rewrite, and their regular form differs only in layout."""
+"""The examples: read without diagnostics, compile, survive a rewrite, and their regular form differs only in layout."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ from interlock.model.document.document import Invoke, Transition
 HEAD = "interlock: 1\nkind: order\n"
 
 
-def findings(text: str) -> list[Diagnostic]:
-    """All findings of a text."""
+def diagnostics(text: str) -> list[Diagnostic]:
+    """All diagnostics of a text."""
     return list(FORMAT.read(text, source="order.yaml").diagnostics)
 
 
-def finding(body: str) -> Diagnostic:
-    """The only finding of a chart whose first state has this body."""
-    (found,) = findings(f"{HEAD}states: {{a: {body}}}")
+def diagnostic(body: str) -> Diagnostic:
+    """The only diagnostic of a chart whose first state has this body."""
+    (found,) = diagnostics(f"{HEAD}states: {{a: {body}}}")
     return found
 
 
@@ -35,8 +35,8 @@ def errors(text: str) -> list[str]:
 
 
 def told(body: str) -> tuple[str, str, str | None]:
-    """Code, message and hint of the only finding of a state."""
-    found = finding(body)
+    """Code, message and hint of the only diagnostic of a state."""
+    found = diagnostic(body)
     return found.code, found.message, found.hint
 
 
@@ -180,7 +180,7 @@ def test_a_wrong_shape_is_told_with_its_cure(body: str, expected: tuple[str, str
 @pytest.mark.parametrize("key", ["a b", "a.b", "", "é!", "#a", "x" * 257])
 def test_keys_of_states_are_letters_digits_underscore_and_dash(key: str) -> None:
     """Ids are made of keys, so keys hold no dots, spaces or signs, and stay short (V6)."""
-    (found,) = findings(f"{HEAD}states: {{a: {{}}, '{key}': {{}}}}")
+    (found,) = diagnostics(f"{HEAD}states: {{a: {{}}, '{key}': {{}}}}")
     assert "name.invalid" == found.code
     assert () == FORMAT.read(f"{HEAD}states: {{été-1_x: {{}}}}", source="x").diagnostics
 
@@ -188,13 +188,13 @@ def test_keys_of_states_are_letters_digits_underscore_and_dash(key: str) -> None
 @pytest.mark.parametrize("event", ["a b", "a..b", ".a", "a.*.b", "*.a", "a,", "=a", ""])
 def test_bad_descriptors_are_refused(event: str) -> None:
     """Descriptors are dotted tokens; a wildcard stands alone or last."""
-    assert "name.invalid" == finding(f"{{on: {{'{event}': b}}}}").code
+    assert "name.invalid" == diagnostic(f"{{on: {{'{event}': b}}}}").code
 
 
 @pytest.mark.parametrize("text", ["30", "1.5s", "-1s", "30m1h", "1h1h", "1s 2ms", "s", "1s..2s", "forever"])
 def test_durations_need_falling_units(text: str) -> None:
     """V7: a number with a unit, joined falling; ranges only in `backoff`, forever only in `expect`."""
-    assert "duration.invalid" == finding(f"{{invoke: {{src: h, timeout: '{text}'}}}}").code
+    assert "duration.invalid" == diagnostic(f"{{invoke: {{src: h, timeout: '{text}'}}}}").code
 
 
 RESERVED = [
@@ -269,7 +269,7 @@ EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[4] / "ex
 )
 @settings(max_examples=60)
 def test_no_text_makes_the_reader_raise(text: str, changes: list[tuple[int, str]]) -> None:
-    """However a definition is spoiled, the answer is a document or findings, and a document can be written again."""
+    """However a definition is spoiled, the answer is a document or diagnostics, and a document can be written again."""
     for number, inserted in changes:
         position = number % len(text)
         text = text[:position] + inserted + text[position + 2 :]

@@ -1,6 +1,6 @@
 """Small definitions and the diagnostics of the compiler about them."""
 
-from interlock.compiler.build import Compilation, compile_document
+from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.yaml.format import FORMAT
 from interlock.expression.language import SAFE, Language
 from interlock.model.chart import Chart
@@ -18,7 +18,7 @@ def read(text: str) -> Document:
     return reading.document
 
 
-def compiled(text: str, *, language: Language = SAFE) -> Compilation:
+def compiled(text: str, *, language: Language = SAFE) -> CompileResult:
     """What the compiler makes of a definition."""
     return compile_document(read(text), language=language)
 
