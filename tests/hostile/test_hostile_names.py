@@ -14,7 +14,6 @@ import pytest
 
 import interlock
 from interlock.assemble.charts import FORMATS, format_named
-from interlock.cli.commands.convert import READ_ONLY
 from tests.hostile.processes import interlock as command
 
 NAMES = r"""
@@ -78,7 +77,7 @@ def test_no_control_character_of_a_definition_is_printed(words: tuple[str, ...],
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format", [each for each in FORMATS if each != READ_ONLY])
+@pytest.mark.parametrize("format", [each for each in FORMATS if not format_named(each).is_read_only])
 def test_a_converted_definition_is_shown_harmless_on_a_terminal(format: str, folder: Path) -> None:
     """A file gets the text as it is; a terminal gets it with control characters written out."""
     shown = _on_a_terminal("-q", "convert", "names.yaml", "--to", format, folder=folder)

@@ -16,8 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interlock.compiler.build import Compilation, compile_document
-from interlock.definition.format import Format, Reading, Resolver
+from interlock.compiler.build import CompileResult, compile_document
+from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
 from interlock.errors import DefinitionError, Diagnostic, NotFoundError, Place, UsageError
 from interlock.kernel.explain import Candidate
 from interlock.kernel.step import Kernel
@@ -37,54 +37,70 @@ from interlock.ports.reconcile import Reconciler, ReconcilerOptions, reconciler_
 if TYPE_CHECKING:
     from interlock.render.drawing import Drawing
 
-_HOMES = {
+FORMAT_MODULES = {
     "yaml": ("yaml.format", "FORMAT"),
     "scxml": ("scxml.format", "FORMAT"),
     "xstate": ("xstate.format", "FORMAT"),
-    "xstate4": ("xstate.format", "FORMAT_FOUR"),
+    "xstate4": ("xstate.format", "FORMAT_V4"),
     "smcat": ("smcat.format", "FORMAT"),
 }
-FORMATS = tuple(_HOMES)
-"""The formats that come with the package, by name; modules of `definition/` hold them."""
+"""The formats that come with the package, by name: a module of `definition/` and the name of its `Format` there."""
 
-_SUFFIXES = {
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".scxml": "scxml",
-    ".xml": "scxml",
-    ".json": "xstate",
-    ".smcat": "smcat",
-}
+FORMATS = tuple(FORMAT_MODULES)
+
+FORMAT_GROUP = "interlock.formats"
+"""The entry points by which other packages add formats: a name, and a `Format`."""
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 
 
 def format_named(name: str) -> Format:
-    """The format of this name, imported when it is asked for. Raises UsageError for an unknown one."""
-    if name not in FORMATS:
-        hint = suggestion(name, FORMATS) or f"the formats are {', '.join(FORMATS)}"
-        raise UsageError(f'no format "{name}"', code="format.unknown", hint=hint)
-    module, attribute = _HOMES[name]
-    found: Format = getattr(import_module(f"interlock.definition.{module}"), attribute)
-    return found
+    """The format of this name, imported at its first use. Raises UsageError for an unknown one."""
+    if name in FORMAT_MODULES:
+        module, attribute = FORMAT_MODULES[name]
+        found: Format = getattr(import_module(f"interlock.definition.{module}"), attribute)
+        return found
+    others = _other_formats()
+    if name in others:
+        other: Format = others[name].load()
+        return other
+    known = (*FORMATS, *others)
+    hint = suggestion(name, known) or f"the formats are {', '.join(known)}"
+    raise UsageError(f'unknown format "{name}"', code="format.unknown", hint=hint)
 
 
-def formats() -> Mapping[str, Format]:
-    """Every format by name."""
-    return {name: format_named(name) for name in FORMATS}
+def format_writer(name: str) -> Callable[[Document], WriteResult]:
+    """The function that writes documents in this format. Raises UsageError for one that is only read."""
+    found = format_named(name)
+    if found.is_read_only:
+        known = ", ".join(each for each in FORMATS if not format_named(each).is_read_only)
+        message = f"the format {name} can be read but not written"
+        raise UsageError(message, code="format.read_only", hint=f"write it as one of {known}")
+    return found.write
+
+
+def _other_formats() -> dict[str, Any]:
+    found = import_module("importlib.metadata").entry_points(group=FORMAT_GROUP)
+    return {each.name: each for each in found if each.name not in FORMAT_MODULES}
 
 
 def format_of(name: str) -> str | None:
-    """The format that a file's suffix tells, or None."""
-    return _SUFFIXES.get(Path(name).suffix.lower())
+    """The format that a file's suffix belongs to, or None. Formats are imported one by one until one has the suffix."""
+    known = (*FORMATS, *_other_formats()) if Path(name).suffix else ()
+    return next((each for each in known if name.lower().endswith(format_named(each).suffixes)), None)
 
 
-def read(text: str | bytes, *, format: str, source: str, resolver: Resolver | None = None) -> Reading:
+def suffixes() -> list[str]:
+    """The suffixes of all formats that come with the package."""
+    return [suffix for name in FORMATS for suffix in format_named(name).suffixes]
+
+
+def read(text: str | bytes, *, format: str, source: str, loader: SourceLoader | None = None) -> ReadResult:
     """What a reader makes of a text; `source` names it in diagnostics."""
-    return format_named(format).read(text, source=source, resolver=resolver)
+    return format_named(format).read(text, source=source, loader=loader)
 
 
-def read_file(path: str | os.PathLike[str], *, format: str | None = None, allow_src: bool = False) -> Reading:
+def read_file(path: str | os.PathLike[str], *, format: str | None = None, allow_src: bool = False) -> ReadResult:
     """What a reader makes of a file. No other file is opened unless `allow_src` is given.
 
     With `allow_src`, the attribute `src` of SCXML may name regular files in the definition's folder and below.
@@ -94,11 +110,11 @@ def read_file(path: str | os.PathLike[str], *, format: str | None = None, allow_
     data = _bytes(file)
     named = format or format_of(file.name)
     if named is None:
-        known = ", ".join(_SUFFIXES)
+        known = ", ".join(suffixes())
         raise UsageError(
             f"the format of {file.name} is not known", code="format.unknown", hint=f"name it, or use one of {known}"
         )
-    return read(data, format=named, source=str(path), resolver=_resolver(file.parent) if allow_src else None)
+    return read(data, format=named, source=str(path), loader=_resolver(file.parent) if allow_src else None)
 
 
 def _bytes(file: Path) -> bytes:
@@ -116,7 +132,7 @@ def _bytes(file: Path) -> bytes:
         raise NotFoundError(f"{file} cannot be read: {error.strerror}", code="file.unreadable") from None
 
 
-def _resolver(folder: Path) -> Resolver:
+def _resolver(folder: Path) -> SourceLoader:
     """Gives the text of a file below this folder.
 
     Only regular files, opened without following a symbolic link and without waiting for a writer; no hidden names; at
@@ -164,16 +180,16 @@ def _bytes_below(folder: Path, names: list[str]) -> bytes:
         os.close(above)
 
 
-def compiled(reading: Reading) -> Compilation:
-    """The chart of a reading, with the findings of reader and compiler together."""
+def compiled(reading: ReadResult) -> CompileResult:
+    """The chart of a reading, with the diagnostics of reader and compiler together."""
     if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):
         compilation = None if reading.document is None else compile_document(reading.document)
         # Of a document that was read only in part, lints would tell of what is missing for that reason alone.
         found = () if compilation is None else compilation.diagnostics
         extra = [each for each in found if each.severity == "error"]
-        return Compilation(chart=None, diagnostics=_sorted((*reading.diagnostics, *extra)))
+        return CompileResult(chart=None, diagnostics=_sorted((*reading.diagnostics, *extra)))
     compilation = compile_document(reading.document)
-    return Compilation(chart=compilation.chart, diagnostics=_sorted((*reading.diagnostics, *compilation.diagnostics)))
+    return CompileResult(chart=compilation.chart, diagnostics=_sorted((*reading.diagnostics, *compilation.diagnostics)))
 
 
 def _sorted(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -192,7 +208,7 @@ def load(
         order = interlock.load("order.interlock.yaml")
     """
     if isinstance(source, Document):
-        return _bound(Reading(document=source))
+        return _bound(ReadResult(document=source))
     return _bound(read_file(source, format=format, allow_src=allow_src))
 
 
@@ -201,7 +217,7 @@ def loads(text: str | bytes, *, format: str = "yaml", source: str = "<text>") ->
     return _bound(read(text, format=format, source=source))
 
 
-def _bound(reading: Reading) -> BoundChart:
+def _bound(reading: ReadResult) -> BoundChart:
     compilation = compiled(reading)
     if compilation.chart is None or reading.document is None:
         found = compilation.diagnostics or (Diagnostic(code="definition", message="nothing was read", place=Place()),)

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from interlock.assemble.charts import FORMATS, format_named, format_of, read, read_file
-from interlock.definition.format import Reading
+from interlock.definition.format import ReadResult
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.limits import DEFINITION_BYTES_MAX
 
@@ -36,7 +36,7 @@ class Source:
         """The text by lines, as far as it can be shown."""
         return self.data.decode("utf-8", "replace").splitlines()
 
-    def reading(self) -> Reading:
+    def reading(self) -> ReadResult:
         """What the reader of its format makes of it. With `allow_src` a file may include others of its folder."""
         if self.path is None or not self.path.is_file():
             return read(self.data, format=self.format, source=self.name)

@@ -1,9 +1,9 @@
-"""Document to chart: expand sagas, resolve names, number states and transitions, check, and tell all findings at once.
+"""Document to chart: expand sagas, resolve names, number states and transitions, check, and report all problems.
 
-Rule 1: a chart is built only when no finding is an error.
+Rule 1: a chart is built only if no diagnostic is an error.
 Rule 2: the order in which a state's transitions are tried is fixed here: results of invokes, then those of its
 document in order.
-Rule 3: a chart's revision is its label and a hash over what the document says.
+Rule 3: a chart's revision is its label and a hash over the content of the document.
 """
 
 from __future__ import annotations
@@ -11,52 +11,53 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from interlock.compiler.checks.limits import check_nesting
-from interlock.compiler.checks.run import check
-from interlock.compiler.descriptors import descriptor, exact, tried_order
-from interlock.compiler.required_names import with_names
-from interlock.compiler.resolve import Names
-from interlock.compiler.saga import expanded, turn_back
+from interlock.compiler.checks.run import run_checks
+from interlock.compiler.checks.sites import block_sites, guard_sites
+from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_descriptor
+from interlock.compiler.saga import expand_sagas, unwind_of
 from interlock.errors import Diagnostic, Place
 from interlock.expression.language import SAFE, Language
 from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, Late, State, StateKind, Transition
 from interlock.model.codec import content_hash
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document import document as doc
-from interlock.model.document.actions import Expression
+from interlock.model.document.actions import AssignCall, Do, Expression, GuardName
+from interlock.model.document.document import DialectName
 from interlock.model.document.field import UNSET, Field
+from interlock.model.document.walk import guard_parts
 from interlock.model.duration import format_duration, parse_duration
 from interlock.model.limits import DELAY_MS_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compilation:
-    """What the compiler made: the chart (None when a finding is an error) and all findings, sorted by position."""
+class CompileResult:
+    """What the compiler made: the chart (None when a diagnostic is an error) and all diagnostics, sorted by position."""
 
     chart: Chart | None
     diagnostics: tuple[Diagnostic, ...]
 
 
-def compile_document(document: doc.Document, *, language: Language = SAFE) -> Compilation:
+def compile_document(document: doc.Document, *, language: Language = SAFE) -> CompileResult:
     """The chart that a document means, with every error and lint found on the way."""
-    findings = Findings()
-    if not _fits(document, findings) or not check_nesting(document, findings):
-        return Compilation(chart=None, diagnostics=_told(findings))
+    diagnostics = Diagnostics()
+    if not _within_limits(document, diagnostics) or not check_nesting(document, diagnostics):
+        return CompileResult(chart=None, diagnostics=_unique(diagnostics))
     written = document
-    document = expanded(document, findings)
-    if document is not written and not _fits(document, findings):
-        return Compilation(chart=None, diagnostics=_told(findings))
-    builder = _Builder(document, language, findings, content_hash(written))
+    document = expand_sagas(document, diagnostics)
+    if document is not written and not _within_limits(document, diagnostics):
+        return CompileResult(chart=None, diagnostics=_unique(diagnostics))
+    builder = ChartBuilder(document, language, diagnostics, content_hash(written))
     chart = builder.chart()
-    check(chart, written, builder.names, findings)
-    return Compilation(chart=None if findings.failed else chart, diagnostics=_told(findings))
+    run_checks(chart, written, builder.names, diagnostics)
+    return CompileResult(chart=None if diagnostics.has_errors else chart, diagnostics=_unique(diagnostics))
 
 
-def _told(findings: Findings) -> tuple[Diagnostic, ...]:
-    """The findings in order, each once: a line of a saga is read for the step and for its compensation."""
-    return tuple(dict.fromkeys(findings.sorted()))
+def _unique(diagnostics: Diagnostics) -> tuple[Diagnostic, ...]:
+    """The diagnostics in order, each once: a line of a saga is read for the step and for its compensation."""
+    return tuple(dict.fromkeys(diagnostics.sorted()))
 
 
-def _fits(document: doc.Document, findings: Findings) -> bool:
+def _within_limits(document: doc.Document, diagnostics: Diagnostics) -> bool:
     """Whether the document is within the limits that keep every later walk over it short."""
     states, transitions = -1, 0  # the root counts for none
     stack = [(document.root, 0)]
@@ -65,26 +66,26 @@ def _fits(document: doc.Document, findings: Findings) -> bool:
         states += 1
         transitions += len(state.transitions)
         if depth > DEPTH_MAX:
-            findings.error("chart.depth", f"states are nested more than {DEPTH_MAX} deep", state.place)
+            diagnostics.error("chart.depth", f"states are nested more than {DEPTH_MAX} deep", state.place)
             return False
         stack.extend((child, depth + 1) for child in state.states)
     if states > STATES_MAX:
-        findings.error("chart.states", f"{states:,} states; a chart may have {STATES_MAX:,}", document.root.place)
+        diagnostics.error("chart.states", f"{states:,} states; a chart may have {STATES_MAX:,}", document.root.place)
     if transitions > TRANSITIONS_MAX:
         message = f"{transitions:,} transitions; a chart may have {TRANSITIONS_MAX:,}"
-        findings.error("chart.transitions", message, document.root.place)
+        diagnostics.error("chart.transitions", message, document.root.place)
     return states <= STATES_MAX and transitions <= TRANSITIONS_MAX
 
 
-class _Builder:
-    """Numbers and resolves one document. A class, because every part shares the names and the findings."""
+class ChartBuilder:
+    """Numbers and resolves one document. A class, because every part shares the names and the diagnostics."""
 
-    def __init__(self, document: doc.Document, language: Language, findings: Findings, content: str) -> None:
+    def __init__(self, document: doc.Document, language: Language, diagnostics: Diagnostics, content: str) -> None:
         self.document = document
-        self.findings = findings
+        self.diagnostics = diagnostics
         self.content = content
         self.language = language
-        self.names = Names(document, language, findings)
+        self.names = NameResolver(document, language, diagnostics)
         self.tree = self.names.tree
         self.transitions: list[Transition] = []
         self.inline: list[tuple[str, Chart]] = []
@@ -95,7 +96,7 @@ class _Builder:
             name = tree.ids[index]
             other = tree.states[tree.by_id[name]].place
             message = f'two states have the id "{name}"; the other is at {other.line}:{other.column}'
-            self.findings.error("state.duplicate_id", message, tree.states[index].place)
+            self.diagnostics.error("state.duplicate_id", message, tree.states[index].place)
         dialect = DIALECTS[document.dialect]
         if document.errors is not None:
             dialect = replace(dialect, errors=document.errors)
@@ -119,7 +120,7 @@ class _Builder:
             inline=tuple(self.inline),
             source=document.source,
         )
-        return with_names(chart)
+        return with_required_names(chart)
 
     def _state(self, index: int) -> State:
         tree, written = self.tree, self.tree.states[index]
@@ -150,7 +151,7 @@ class _Builder:
             default=self._default(index, written) if history else (),
             default_block=self.names.block(index, written.actions),
             output=self.names.value(index, written.output),
-            turn_back=turn_back(written, tree.ids[index], tree.by_id),
+            turn_back=unwind_of(written, tree.ids[index], tree.by_id),
             expect=written.expect,
             sensitive=written.sensitive,
             description=written.description,
@@ -186,7 +187,7 @@ class _Builder:
         for each in written.transitions:
             descriptors, driven = self._descriptors(index, each, afters), each.origin in ("after", "onDone")
             made.append(self._transition(index, each, descriptors, _label(each), driven=driven))
-        ordered = tried_order(made, self.document.dialect)
+        ordered = selection_order(made, self.document.dialect)
         numbers = tuple(range(len(self.transitions), len(self.transitions) + len(ordered)))
         self.transitions += [replace(each, index=number) for each, number in zip(ordered, numbers, strict=True)]
         return numbers, tuple(afters.values())
@@ -195,7 +196,7 @@ class _Builder:
         made = []
         for name, label, found in (("done", "done", source.done), ("error", "error", source.error)):
             for each in found:
-                descriptors = (exact(f"{name}.invoke.{invoke.id}"),)
+                descriptors = (exact_descriptor(f"{name}.invoke.{invoke.id}"),)
                 made.append(self._transition(index, each, descriptors, f"{label} {invoke.id}", driven=True))
         return made
 
@@ -203,11 +204,11 @@ class _Builder:
         name = self.tree.ids[index]
         match written.origin:
             case "after":
-                return (exact(self._after(index, written, afters)),)
+                return (exact_descriptor(self._after(index, written, afters)),)
             case "onDone":
-                return (exact(f"done.state.{name}"),)
+                return (exact_descriptor(f"done.state.{name}"),)
             case _:
-                return tuple(descriptor(text, self.document.dialect) for text in written.events)
+                return tuple(parse_descriptor(text, self.document.dialect) for text in written.events)
 
     def _after(self, index: int, written: doc.Transition, afters: dict[str, After]) -> str:
         """The event of an `after`; transitions of one state with the same delay share one timer."""
@@ -290,7 +291,7 @@ class _Builder:
 
     def _inline(self, name: str, document: doc.Document) -> str:
         compilation = compile_document(document, language=self.language)
-        self.findings.items += compilation.diagnostics
+        self.diagnostics.items += compilation.diagnostics
         if compilation.chart is not None:
             self.inline.append((name, compilation.chart))
         return name
@@ -300,10 +301,10 @@ class _Builder:
             return None
         ms = parse_duration(text)
         if ms is None:
-            self.findings.error("duration.syntax", f'"{text}" is not a duration', place, "such as 30s or 1h30m")
+            self.diagnostics.error("duration.syntax", f'"{text}" is not a duration', place, "such as 30s or 1h30m")
         elif ms > DELAY_MS_MAX:
             longest = format_duration(DELAY_MS_MAX)
-            self.findings.error("duration.range", f'the duration "{text}" is too long', place, f"at most {longest}")
+            self.diagnostics.error("duration.range", f'the duration "{text}" is too long', place, f"at most {longest}")
         return ms
 
     def _events(self) -> tuple[doc.EventType, ...] | None:
@@ -315,7 +316,7 @@ class _Builder:
         script = self.document.script
         if script is not None and self.language.script(script) is None:
             hint = "move the work into registered functions or assign actions"
-            self.findings.error(
+            self.diagnostics.error(
                 "script.untrusted", "scripts are refused: they run code", self.document.root.place, hint
             )
         return script
@@ -330,3 +331,42 @@ def _label(written: doc.Transition) -> str:
             return "done"
         case _:
             return ", ".join(written.events) or "always"
+
+
+def with_required_names(chart: Chart) -> Chart:
+    """The chart with its lists of names filled, each sorted."""
+    inline = {name for name, _ in chart.inline}
+    sources = [
+        (invoke.src, invoke.type == "chart")
+        for state in chart.states
+        for invoke in state.invokes
+        if isinstance(invoke.src, str) and invoke.src not in inline
+    ]
+    actions = [action for site in block_sites(chart) for action in site.actions()]
+    calls = {action.name for action in actions if isinstance(action, Do)}
+    parts = (part for _, guard, _ in guard_sites(chart) for part in guard_parts(guard))
+    return replace(
+        chart,
+        guards=_sorted({part.name for part in parts if isinstance(part, GuardName)}),
+        assigns=_sorted({action.name for action in actions if isinstance(action, AssignCall)}),
+        handlers=_sorted(calls | {src for src, is_chart in sources if not is_chart}),
+        charts=_sorted({src for src, is_chart in sources if is_chart}),
+    )
+
+
+def _sorted(names: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))
+
+
+def selection_order(transitions: list[Transition], dialect: DialectName) -> list[Transition]:
+    """The transitions of a state in the order in which they are tried: as written, except in XState.
+
+    XState tries exact names first, then longer wildcards before shorter ones.
+    """
+    return sorted(transitions, key=_xstate_rank) if dialect == "xstate" else transitions
+
+
+def _xstate_rank(transition: Transition) -> tuple[bool, int]:
+    if not transition.descriptors or transition.descriptors[0].exact:
+        return (False, 0)
+    return (True, -len(transition.descriptors[0].text))

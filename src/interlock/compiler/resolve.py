@@ -1,6 +1,6 @@
 """Resolve names: which states a target, an `initial`, a default or `In()` means, and what an expression reads.
 
-Rule 1: every problem is a finding; resolution goes on, so that all of them are told at once.
+Rule 1: every problem is a diagnostic; resolution goes on, so that all of them are told at once.
 Rule 2: what a dialect lets load although it is wrong (SCXML's malformed expressions, S35) is marked, not dropped.
 """
 
@@ -12,42 +12,35 @@ from dataclasses import replace
 from interlock.errors import Place
 from interlock.expression.language import Language
 from interlock.expression.parser import ExpressionError, Parsed
-from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import (
-    Block,
-    Expression,
-    Guard,
-    GuardIn,
-    Value,
-    block_rewritten,
-    guard_rewritten,
-    value_rewritten,
-)
-from interlock.model.document.document import Document
-from interlock.model.document.targets import Tree, Unresolved
+from interlock.model.chart import Descriptor
+from interlock.model.diagnostics import Diagnostics
+from interlock.model.document.actions import Block, Expression, Guard, GuardIn, Value
+from interlock.model.document.document import DialectName, Document
+from interlock.model.document.targets import TargetIndex, Unresolved
+from interlock.model.document.walk import rewrite_block, rewrite_guard, rewrite_value
 
 
-class Names:
+class NameResolver:
     """The document's tree with a meaning for every name in it."""
 
-    def __init__(self, document: Document, language: Language, findings: Findings) -> None:
+    def __init__(self, document: Document, language: Language, diagnostics: Diagnostics) -> None:
         self.document = document
         self.language = language
-        self.findings = findings
-        self.tree = Tree(document)
+        self.diagnostics = diagnostics
+        self.tree = TargetIndex(document)
         self.lenient = document.dialect == "scxml"
         self.parsed: dict[str, Parsed | None] = {}
 
     def targets(self, source: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
-        """The states that a transition of `source` names; unknown ones are findings at its place.
+        """The states that a transition of `source` names; unknown ones are diagnostics at its place.
 
         SCXML files with a transition that leads nowhere run as long as it is not taken (W3C 240), so they load.
         """
-        return self._resolved(texts, place, lambda text: self.tree.target(source, text), lenient=self.lenient)
+        return self._resolved(texts, place, lambda text: self.tree.resolve_target(source, text), lenient=self.lenient)
 
     def inner(self, parent: int, texts: tuple[str, ...], place: Place) -> tuple[int, ...]:
         """The states that `initial`, or the default of a history, names among the children of `parent`."""
-        return self._resolved(texts, place, lambda text: self.tree.inner(parent, text), lenient=False)
+        return self._resolved(texts, place, lambda text: self.tree.resolve_child(parent, text), lenient=False)
 
     def _resolved(
         self, texts: tuple[str, ...], place: Place, find: Callable[[str], int | Unresolved], *, lenient: bool
@@ -63,27 +56,23 @@ class Names:
 
     def _unresolved(self, problem: Unresolved, place: Place, *, lenient: bool) -> None:
         if lenient:
-            self.findings.warning(problem.code, problem.message, place, problem.hint)
+            self.diagnostics.warning(problem.code, problem.message, place, problem.hint)
         else:
-            self.findings.error(problem.code, problem.message, place, problem.hint)
+            self.diagnostics.error(problem.code, problem.message, place, problem.hint)
 
     def value(self, source: int, value: Value) -> Value:
         """A value with every expression in it checked and resolved."""
-        return value_rewritten(value, lambda each: self.expression(source, each))
+        return rewrite_value(value, lambda each: self.expression(source, each))
 
     def guard(self, source: int, guard: Guard | None) -> Guard | None:
         """A guard with every name in it resolved."""
         if guard is None:
             return None
-        return guard_rewritten(
-            guard, lambda each: self.expression(source, each), lambda each: self._inside(source, each)
-        )
+        return rewrite_guard(guard, lambda each: self.expression(source, each), lambda each: self._inside(source, each))
 
     def block(self, source: int, block: Block) -> Block:
         """A block with every name in it resolved."""
-        return block_rewritten(
-            block, lambda each: self.expression(source, each), lambda each: self._inside(source, each)
-        )
+        return rewrite_block(block, lambda each: self.expression(source, each), lambda each: self._inside(source, each))
 
     def expression(self, source: int, expression: Expression) -> Expression:
         """The expression checked; its `In()` literals resolved where `source` stands."""
@@ -97,7 +86,7 @@ class Names:
             return expression
         inside = []
         for literal, offset in parsed.inside:
-            index = self.tree.inside(source, literal)
+            index = self.tree.resolve_in_state(source, literal)
             if isinstance(index, Unresolved):
                 place = expression.place.shifted(offset, offset + len(literal))
                 self._unresolved(replace(index, message=f"In(): {index.message}"), place, lenient=self.lenient)
@@ -109,14 +98,30 @@ class Names:
     def _malformed(self, expression: Expression, error: ExpressionError) -> Expression:
         place = expression.place.shifted(error.offset, error.end)
         if self.lenient:
-            self.findings.warning(error.code, f"{error.message}; evaluating it will fail", place, error.hint)
+            self.diagnostics.warning(error.code, f"{error.message}; evaluating it will fail", place, error.hint)
             return replace(expression, malformed=f"{error.code}: {error.message}")
-        self.findings.error(error.code, error.message, place, error.hint)
+        self.diagnostics.error(error.code, error.message, place, error.hint)
         return expression
 
     def _inside(self, source: int, guard: GuardIn) -> Guard:
-        index = self.tree.inside(source, guard.state)
+        index = self.tree.resolve_in_state(source, guard.state)
         if isinstance(index, Unresolved):
-            self.findings.error(index.code, index.message, guard.place, index.hint)
+            self.diagnostics.error(index.code, index.message, guard.place, index.hint)
             return guard
         return replace(guard, state=self.tree.ids[index])
+
+
+def parse_descriptor(text: str, dialect: DialectName) -> Descriptor:
+    """The descriptor that an author means: a prefix of whole tokens in SCXML and YAML, the exact name in XState."""
+    if text == "*":
+        return Descriptor(text, ())
+    if dialect == "xstate":
+        if text.endswith(".*"):
+            return Descriptor(text, tuple(text[:-2].split(".")))
+        return exact_descriptor(text)
+    return Descriptor(text, tuple(text.removesuffix("*").removesuffix(".").split(".")))
+
+
+def exact_descriptor(name: str) -> Descriptor:
+    """The descriptor of exactly one name, as the compiler creates for `after`, `onDone` and `onError`."""
+    return Descriptor(name, tuple(name.split(".")), exact=True)

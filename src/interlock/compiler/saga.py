@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from interlock.errors import Place
 from interlock.model.chart import Compensation, TurnBack
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Assign,
     Block,
@@ -35,6 +35,7 @@ from interlock.model.document.actions import (
 )
 from interlock.model.document.document import Document, Invoke, Saga, SagaCall, SagaStep, State, Transition
 from interlock.model.document.field import Field
+from interlock.model.document.walk import states
 
 RESERVED = ("completed", "compensated", "blocked", "compensation")
 """Names of generated states that no step may have."""
@@ -43,31 +44,31 @@ NOT_DONE = "event.data != null and get(event.data, 'done') == 'no'"
 """What the error of a step says that certainly did nothing."""
 
 
-class _Names(NamedTuple):
+class _FieldNames(NamedTuple):
     """Fields of the context: those that the author wrote, and those made for sagas so far."""
 
     written: set[str]
     made: set[str]
 
 
-def expanded(document: Document, findings: Findings) -> Document:
+def expand_sagas(document: Document, diagnostics: Diagnostics) -> Document:
     """The document with every saga written out as child states; the sagas themselves stay, for checks to see."""
-    if all(state.saga is None for state in _states(document.root)):
+    if all(state.saga is None for state in states(document.root)):
         return document
-    names = _Names({field.name for state in _states(document.root) for field in state.context}, set())
+    names = _FieldNames({field.name for state in states(document.root) for field in state.context}, set())
     if document.root.saga is not None:
         message = "the root cannot be a saga: its end would be the end of the entity"
-        findings.error("saga.misplaced", message, document.root.saga.place, "put the saga into a state")
+        diagnostics.error("saga.misplaced", message, document.root.saga.place, "put the saga into a state")
         return document
-    return replace(document, root=_expanded(document.root, "", names, findings))
+    return replace(document, root=_expand(document.root, "", names, diagnostics))
 
 
-def turn_back(state: State, path: str, indexes: Mapping[str, int]) -> TurnBack | None:
+def unwind_of(state: State, path: str, indexes: Mapping[str, int]) -> TurnBack | None:
     """How the saga of a state that was written out goes back when its entity ends; None when it has nothing to do."""
     saga, completed = state.saga, indexes.get(f"{path}.completed")
     if saga is None or completed is None or not state.context:
         return None
-    writer = _Writer(saga, path, state.context[-1].name)  # the field that was added for it, behind the author's own
+    writer = SagaStates(saga, path, state.context[-1].name)  # the field that was added for it, behind the author's own
     inner = "compensation.{}_compensation.pending" if writer.is_parallel else "{}_compensation"
     found = [
         Compensation(step=step.id, state=index, output=step.do.output)
@@ -79,33 +80,27 @@ def turn_back(state: State, path: str, indexes: Mapping[str, int]) -> TurnBack |
     return TurnBack(field=writer.field, completed=completed, compensations=tuple(found), parallel=writer.is_parallel)
 
 
-def _states(state: State) -> Iterator[State]:
-    yield state
-    for child in state.states:
-        yield from _states(child)
-
-
-def _expanded(state: State, path: str, names: _Names, findings: Findings) -> State:
+def _expand(state: State, path: str, names: _FieldNames, diagnostics: Diagnostics) -> State:
     if state.saga is not None:
-        return _with_saga(state, state.saga, path, names, findings)
+        return _expand_saga(state, state.saga, path, names, diagnostics)
     children = []
     for child in state.states:
         inner = f"{path}.{child.key}" if path else child.key
-        children.append(_expanded(child, inner, names, findings))
+        children.append(_expand(child, inner, names, diagnostics))
     return replace(state, states=tuple(children))
 
 
-def _with_saga(state: State, saga: Saga, path: str, names: _Names, findings: Findings) -> State:
-    if not _fits(state, saga, findings):
+def _expand_saga(state: State, saga: Saga, path: str, names: _FieldNames, diagnostics: Diagnostics) -> State:
+    if not _is_valid(state, saga, diagnostics):
         return state
-    field = _field_name(path, names, saga.place, findings)
-    writer = _Writer(saga, path, field)
+    field = _field_name(path, names, saga.place, diagnostics)
+    writer = SagaStates(saga, path, field)
     first_listener = next(
         (position for position, each in enumerate(state.transitions) if each.origin in ("on", "transitions")),
         len(state.transitions),
     )
     before, after = state.transitions[:first_listener], state.transitions[first_listener:]
-    default = writer.nothing_done()
+    default = writer.initial_memory()
     return replace(
         state,
         context=(*state.context, Field(name=field, type="object", default=default, place=saga.place)),
@@ -115,35 +110,35 @@ def _with_saga(state: State, saga: Saga, path: str, names: _Names, findings: Fin
     )
 
 
-def _fits(state: State, saga: Saga, findings: Findings) -> bool:
+def _is_valid(state: State, saga: Saga, diagnostics: Diagnostics) -> bool:
     """Whether the saga can be written out where it stands; tells when not."""
-    count = len(findings.items)
+    count = len(diagnostics.items)
     if state.type != "state" or state.states or any(each.origin == "onDone" for each in state.transitions):
         message = f'"{state.key}" has a saga, so it cannot have a type, states or `onDone` of its own'
-        findings.error(
+        diagnostics.error(
             "saga.misplaced", message, saga.place, "put them into another state; the saga has its own `onDone`"
         )
     if not saga.steps:
-        findings.error("saga.no_steps", "the saga has no steps", saga.place, "write at least one under `steps`")
+        diagnostics.error("saga.no_steps", "the saga has no steps", saga.place, "write at least one under `steps`")
     if saga.compensation == "none" and saga.compensated:
         message = "`onCompensated` is never taken under `compensation: none`"
-        findings.error("saga.compensated", message, saga.compensated[0].place, "use `onError`")
+        diagnostics.error("saga.compensated", message, saga.compensated[0].place, "use `onError`")
     states = set(RESERVED)
     for step in saga.steps:
         made = {step.id, f"{step.id}_compensation"}
         if states & made:
             message = f'the saga has another state "{min(states & made)}"'
-            findings.error("saga.duplicate_step", message, step.place, "give the step another id")
+            diagnostics.error("saga.duplicate_step", message, step.place, "give the step another id")
         states |= made
-    return len(findings.items) == count
+    return len(diagnostics.items) == count
 
 
-def _field_name(path: str, names: _Names, place: Place, findings: Findings) -> str:
+def _field_name(path: str, names: _FieldNames, place: Place, diagnostics: Diagnostics) -> str:
     """The reserved field of a saga: `saga_<state>`, in characters that every expression can read."""
     wanted = name = "saga_" + re.sub(r"[^A-Za-z0-9_]", "_", path)
     if name in names.written:
         message = f"the field `{name}` is what the saga remembers its steps in"
-        findings.error("saga.field", message, place, "rename your field")
+        diagnostics.error("saga.field", message, place, "rename your field")
     number = 1
     while name in names.made:
         number += 1
@@ -152,7 +147,7 @@ def _field_name(path: str, names: _Names, place: Place, findings: Findings) -> s
     return name
 
 
-class _Writer:
+class SagaStates:
     """Writes the states of one saga."""
 
     def __init__(self, saga: Saga, path: str, field: str) -> None:
@@ -172,9 +167,9 @@ class _Writer:
             following = self.steps[position + 1].id if position + 1 < len(self.steps) else "completed"
             yield self.step(step, position, following)
         if self.is_parallel:
-            yield self.side_by_side()
+            yield self.parallel_compensations()
         else:
-            yield from self.one_by_one()
+            yield from self.sequential_compensations()
         place = self.saga.place
         yield State(key="completed", type="final", place=place)
         if self.saga.compensation != "none":
@@ -198,7 +193,7 @@ class _Writer:
                 If(branches=((step.guard, (begin,)),), place=place),
             )
             skip = (self.always(f"context.{self.field}.step == null", following, place),)
-        done: list[tuple[str, Value]] = [self.listed(step)]
+        done: list[tuple[str, Value]] = [self.done_record(step)]
         if step.do.output is not None:
             done.append((step.do.output, Expression("event.data", step.do.place)))
         invoke = Invoke(
@@ -220,18 +215,18 @@ class _Writer:
             return step.do.key
         return Expression(f"entity.id + '/' + str(entity.version) + {f'/{self.path}.{step.id}'!r}", step.do.place)
 
-    def listed(self, step: SagaStep) -> tuple[str, Value]:
+    def done_record(self, step: SagaStep) -> tuple[str, Value]:
         record = Expression(f"{{'step': {step.id!r}, 'key': context.{self.field}.key}}", step.do.place)
         return f"{self.field}.done.{step.id}", record
 
     def errors(self, step: SagaStep, position: int) -> tuple[Transition, ...]:
         """Turn back: a step that certainly was not done is not listed, one that perhaps was done is."""
         place = step.do.place
-        without = replace(self.to(self.back(position), place), guard=self.guard(NOT_DONE, place))
-        perhaps = self.to(self.back(position + 1), place, self.assign(place, self.listed(step)))
+        without = replace(self.to(self.compensate_from(position), place), guard=self.guard(NOT_DONE, place))
+        perhaps = self.to(self.compensate_from(position + 1), place, self.assign(place, self.done_record(step)))
         return (without, perhaps)
 
-    def back(self, count: int) -> str:
+    def compensate_from(self, count: int) -> str:
         """Where it goes on when the first `count` steps may be done and the rest will not be."""
         if self.saga.compensation == "none":
             return "blocked"
@@ -242,13 +237,13 @@ class _Writer:
 
     # Compensations
 
-    def one_by_one(self) -> Iterator[State]:
+    def sequential_compensations(self) -> Iterator[State]:
         for position in reversed(range(len(self.compensable))):
             step = self.compensable[position]
             following = f"{self.compensable[position - 1].id}_compensation" if position else "compensated"
             yield self.compensation(step, f"{step.id}_compensation", self.ref(following), self.ref("blocked"))
 
-    def side_by_side(self) -> State:
+    def parallel_compensations(self) -> State:
         """A region for each step; when all have ended, whatever is still listed could not be compensated."""
         place = self.saga.place
         regions = []
@@ -260,7 +255,9 @@ class _Writer:
                 State(key="failed", type="final", place=step.place),
             )
             regions.append(State(key=f"{step.id}_compensation", states=inner, place=step.place))
-        free = GuardAll(guards=tuple(self.guard(self.free(each), place) for each in self.compensable), place=place)
+        free = GuardAll(
+            guards=tuple(self.guard(self.not_done_guard(each), place) for each in self.compensable), place=place
+        )
         ends = (
             replace(self.to("compensated", place), origin="onDone", guard=free),
             replace(self.to("blocked", place), origin="onDone"),
@@ -285,7 +282,7 @@ class _Writer:
             error=(Transition(targets=(failed,), place=call.place),),
             place=step.place,
         )
-        skip = replace(self.always(self.free(step), "", step.place), targets=(following,))
+        skip = replace(self.always(self.not_done_guard(step), "", step.place), targets=(following,))
         return State(key=key, transitions=(skip,), invokes=(invoke,), place=step.place)
 
     def input(self, step: SagaStep, call: SagaCall) -> Value:
@@ -314,10 +311,10 @@ class _Writer:
 
     # Small parts
 
-    def nothing_done(self) -> dict[str, Value]:
+    def initial_memory(self) -> dict[str, Value]:
         return {"step": None, "key": None, "done": {each.id: None for each in self.steps}}
 
-    def free(self, step: SagaStep) -> str:
+    def not_done_guard(self, step: SagaStep) -> str:
         return f"context.{self.field}.done[{step.id!r}] == null"
 
     def ref(self, name: str) -> str:

@@ -29,7 +29,7 @@ from interlock.definition.shapes import (
     Text,
     Value,
 )
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.errors import Place
 from interlock.model.document.actions import Expression
 from interlock.model.document.actions import Value as ModelValue
@@ -58,7 +58,7 @@ def text_or_expression(text: str, place: Place) -> str | Expression:
     return Expression(inner, place.shifted(offset, offset + len(inner)))
 
 
-def read_value(node: Located) -> ModelValue:
+def read_value(node: Node) -> ModelValue:
     """A JSON value in which every string that starts with `=` is an expression."""
     match node.value:
         case str():
@@ -100,12 +100,12 @@ def tuple_codec(item: Codec) -> Codec:
     )
 
 
-def _items(node: Located) -> list[Located]:
+def _items(node: Node) -> list[Node]:
     assert isinstance(node.value, list)
     return node.value
 
 
-def _mapping(node: Located) -> dict[str, Located]:
+def _mapping(node: Node) -> dict[str, Node]:
     assert isinstance(node.value, dict)
     return node.value
 
@@ -196,7 +196,7 @@ class _Later:
     def __init__(self, codecs: Codecs, shape: Shape) -> None:
         self.codecs, self.shape = codecs, shape
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         return self.codecs.of(self.shape).read(node, scope, **given)
 
     def write(self, value: Any, scope: Scope) -> Any:
@@ -204,7 +204,7 @@ class _Later:
 
 
 def _one_or_more(item: Codec) -> Codec:
-    def read(node: Located, scope: Scope) -> Any:
+    def read(node: Node, scope: Scope) -> Any:
         written = node.value if isinstance(node.value, list) else [node]
         return tuple([item.read(each, scope) for each in written])
 
@@ -232,7 +232,7 @@ class RecordCodec:
             for key in whole.keys
         ]
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         """The value of a checked node; `given` are fields that no key of it fills."""
         if self.has_place:
             given.setdefault("place", node.place)
@@ -278,7 +278,7 @@ class _InnerCodec:
         (key,) = record.keys
         self.name, self.codec = key.name, _Later(codecs, key.shape)
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         return self.codec.read(_mapping(node)[self.name], scope, place=node.place, **given)
 
     def write(self, value: Any, scope: Scope) -> Any:
@@ -294,7 +294,7 @@ class OneOfCodec:
         self.by_class = {codecs.makes(each): _Later(codecs, each) for each in mappings}
         self.short = next((each for each in mappings if codecs.has_short_form(each)), None)
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         """The value of a checked node."""
         if isinstance(node.value, str) and self.short is not None:
             return self.codecs.of(self.short).read(node, scope, **given)

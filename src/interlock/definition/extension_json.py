@@ -13,7 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from interlock.definition.codec import read_value, write_value
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.model.document.actions import Action, Expression, Guard
 
 _SCALARS: dict[Any, str] = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
@@ -25,7 +25,7 @@ _HINTS: dict[type[Any], dict[str, Any]] = {}
 class WrongValueError(Exception):
     """A value that its type refuses; `expected` says what would fit."""
 
-    def __init__(self, node: Located, expected: str) -> None:
+    def __init__(self, node: Node, expected: str) -> None:
         super().__init__(f"expected {expected}")
         self.node = node
         self.expected = expected
@@ -36,7 +36,7 @@ def _unused(value: Any) -> Any:
     raise AssertionError(value)
 
 
-def _ignore(key: str, node: Located, known: Iterable[str]) -> None:
+def _ignore(key: str, node: Node, known: Iterable[str]) -> None:
     """Accepts unknown keys."""
 
 
@@ -48,11 +48,11 @@ class Leaves:
     never expressions here. `mappings`: pairs of texts are written as a mapping.
     """
 
-    read_guard: Callable[[Located], Guard | None] = _unused
-    read_action: Callable[[Located], Action | None] = _unused
+    read_guard: Callable[[Node], Guard | None] = _unused
+    read_action: Callable[[Node], Action | None] = _unused
     write_guard: Callable[[Guard], Any] = _unused
     write_action: Callable[[Action], Any] = _unused
-    unknown: Callable[[str, Located, Iterable[str]], None] = _ignore
+    unknown: Callable[[str, Node, Iterable[str]], None] = _ignore
     plain: frozenset[str] = frozenset()
     mappings: bool = False
 
@@ -67,13 +67,13 @@ def type_hints(made: type[Any]) -> dict[str, Any]:
 # Reading
 
 
-def read_field(node: Located, owner: type[Any], name: str, leaves: Leaves) -> Any:
+def read_field(node: Node, owner: type[Any], name: str, leaves: Leaves) -> Any:
     """The value of one field of a class. Raises WrongValueError."""
     hint = type_hints(owner)[name]
     return _plain(node, hint) if name in leaves.plain else read(node, hint, leaves)
 
 
-def _plain(node: Located, hint: Any) -> Any:
+def _plain(node: Node, hint: Any) -> Any:
     if hint is Any:
         return node.plain()
     if not isinstance(node.value, list):
@@ -81,7 +81,7 @@ def _plain(node: Located, hint: Any) -> Any:
     return tuple(node.plain())
 
 
-def read(node: Located, hint: Any, leaves: Leaves) -> Any:
+def read(node: Node, hint: Any, leaves: Leaves) -> Any:
     """The value of this type. Raises WrongValueError."""
     if hint is Any:
         return read_value(node)
@@ -101,7 +101,7 @@ def read(node: Located, hint: Any, leaves: Leaves) -> Any:
     return _record(node, hint, leaves)
 
 
-def _scalar(node: Located, hint: Any) -> Any:
+def _scalar(node: Node, hint: Any) -> Any:
     value = node.value
     wanted = (int, float) if hint is float else hint
     if not isinstance(value, wanted) or (isinstance(value, bool) and hint is not bool):
@@ -109,14 +109,14 @@ def _scalar(node: Located, hint: Any) -> Any:
     return value
 
 
-def _expression(node: Located) -> Expression:
+def _expression(node: Node) -> Expression:
     value = read_value(node)
     if not isinstance(value, Expression):
         raise WrongValueError(node, 'an expression, "= ..."')
     return value
 
 
-def _tuple(node: Located, arguments: tuple[Any, ...], leaves: Leaves) -> tuple[Any, ...]:
+def _tuple(node: Node, arguments: tuple[Any, ...], leaves: Leaves) -> tuple[Any, ...]:
     if isinstance(node.value, dict) and leaves.mappings and arguments == (tuple[str, str], ...):
         return tuple((key, _scalar(each, str)) for key, each in node.value.items())
     if not isinstance(node.value, list):
@@ -128,7 +128,7 @@ def _tuple(node: Located, arguments: tuple[Any, ...], leaves: Leaves) -> tuple[A
     return tuple(read(each, arguments[0], leaves) for each in node.value)
 
 
-def _union(node: Located, choices: tuple[Any, ...], leaves: Leaves) -> Any:
+def _union(node: Node, choices: tuple[Any, ...], leaves: Leaves) -> Any:
     if _GUARDS[0] in choices:
         return _leaf(node, leaves.read_guard(node), "a guard")
     if _ACTIONS[0] in choices:
@@ -145,13 +145,13 @@ def _union(node: Located, choices: tuple[Any, ...], leaves: Leaves) -> Any:
     raise refused
 
 
-def _leaf(node: Located, value: Guard | Action | None, expected: str) -> Guard | Action:
+def _leaf(node: Node, value: Guard | Action | None, expected: str) -> Guard | Action:
     if value is None:
         raise WrongValueError(node, expected)
     return value
 
 
-def _record(node: Located, made: Any, leaves: Leaves) -> Any:
+def _record(node: Node, made: Any, leaves: Leaves) -> Any:
     if not isinstance(node.value, dict):
         raise WrongValueError(node, "a mapping")
     hints = type_hints(made)

@@ -17,9 +17,9 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, Literal, Protocol
 
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.field import same_value, type_name
 
 Kind = Literal["text", "list", "mapping", "scalar"]
@@ -115,8 +115,7 @@ class Key:
     `field`: the name of that field where it differs from the key. `native`: the formats that have their own way to
     write it; every other format puts it into its extension (`extras`) or loses it. `scxml`: its attribute in our
     namespace of SCXML, where that differs from the field. `codec`: how it is read and written, where that does not
-    follow from its shape. `payload`: whether fields in it are those of a payload, where that changes. `inert`: nothing
-    acts on this key yet.
+    follow from its shape. `payload`: whether fields in it are those of a payload, where that changes.
     """
 
     name: str
@@ -128,7 +127,6 @@ class Key:
     scxml: str | None = None
     codec: Codec | None = None
     payload: bool | None = None
-    inert: bool = False
 
     @property
     def attribute(self) -> str:
@@ -177,7 +175,7 @@ class Option:
     inner: Kind | None = None
     first: Kind | None = None
 
-    def matches(self, node: Located) -> bool:
+    def matches(self, node: Node) -> bool:
         """Whether the author means this one."""
         if kind_of(node) != self.kind:
             return False
@@ -228,13 +226,13 @@ class Scope:
     key: str = ""
     source: str = ""
     payload: bool = False
-    findings: Findings | None = None
+    diagnostics: Diagnostics | None = None
 
 
 class Codec(Protocol):
     """Reads a checked node as a value of the model, and writes such a value as plain YAML."""
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any: ...
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any: ...
 
     def write(self, value: Any, scope: Scope) -> Any: ...
 
@@ -254,7 +252,7 @@ def extras_of(record: Record, value: Any, format: str) -> Iterator[Key]:
     yield from (each for each in extras(record, format) if getattr(value, each.attribute) != defaults[each.attribute])
 
 
-def kind_of(node: Located) -> Kind:
+def kind_of(node: Node) -> Kind:
     """What sort of value this is, as far as shapes tell them apart."""
     if isinstance(node.value, str):
         return "text"
@@ -295,10 +293,10 @@ class ShapeChecker:
 
     shapes: Mapping[str, Shape]
     foreign: Mapping[str, str]
-    findings: Findings
+    diagnostics: Diagnostics
 
-    def check(self, node: Located, shape: Shape) -> Located | None:
-        """The part of the value that fits; None, with a finding, when there is none."""
+    def check(self, node: Node, shape: Shape) -> Node | None:
+        """The part of the value that fits; None, with a diagnostic, when there is none."""
         match shape:
             case Json() | Value():
                 return node
@@ -325,7 +323,7 @@ class ShapeChecker:
             case _:
                 return self._no_value(node, shape)
 
-    def _one_of(self, node: Located, shape: OneOf) -> Located | None:
+    def _one_of(self, node: Node, shape: OneOf) -> Node | None:
         for option in shape.options:
             if option.matches(node):
                 return self.check(node, option.shape)
@@ -333,11 +331,13 @@ class ShapeChecker:
         if marks and isinstance(node.value, dict):
             near = (suggestion(key, marks) for key in node.value)
             hint = next((each for each in near if each is not None), None)
-            self.findings.error("key.missing", f"{shape.what} has one of the keys {', '.join(marks)}", node.place, hint)
+            self.diagnostics.error(
+                "key.missing", f"{shape.what} has one of the keys {', '.join(marks)}", node.place, hint
+            )
             return None
         return self._wrong(node, shape)
 
-    def _one_or_more(self, node: Located, shape: OneOrMore) -> Located | None:
+    def _one_or_more(self, node: Node, shape: OneOrMore) -> Node | None:
         if isinstance(node.value, list):
             return self._list(node, ListOf(item=shape.item, what=shape.list_what, min=shape.min))
         return self.check(node, shape.item) if kind_of(node) in self._kinds(shape.item) else self._wrong(node, shape)
@@ -350,24 +350,24 @@ class ShapeChecker:
             return {each.kind for each in shape.options}
         return {"mapping"} if isinstance(shape, Record) else {"text"}
 
-    def _record(self, node: Located, shape: Record) -> Located | None:
+    def _record(self, node: Node, shape: Record) -> Node | None:
         if not isinstance(node.value, dict):
             return self._wrong(node, shape)
         known = {each.name: each for each in shape.keys}
-        fitting: dict[str, Located] = {}
+        fitting: dict[str, Node] = {}
         for name, value in node.value.items():
             if name not in known:
                 hint = self._unknown_hint(name, known, shape)
-                self.findings.error("key.unknown", f'{shape.what} has no key "{name[:60]}"', node.keys[name], hint)
+                self.diagnostics.error("key.unknown", f'{shape.what} has no key "{name[:60]}"', node.keys[name], hint)
             elif (fits := self.check(value, known[name].shape)) is not None:
                 fitting[name] = fits
         required = [each.name for each in shape.keys if each.required]
         for name in required:
             if name not in node.value:
-                self.findings.error("key.missing", f'{shape.what} needs the key "{name}"', node.place)
+                self.diagnostics.error("key.missing", f'{shape.what} needs the key "{name}"', node.place)
         if any(name not in fitting for name in required):
             return None
-        return Located(fitting, node.place, node.keys)
+        return Node(fitting, node.place, node.keys)
 
     def _unknown_hint(self, name: str, known: Mapping[str, Key], shape: Record) -> str | None:
         foreign = self.foreign.get(name)
@@ -385,32 +385,32 @@ class ShapeChecker:
     def _records(self) -> Iterator[Record]:
         return (each for each in self.shapes.values() if isinstance(each, Record))
 
-    def _map(self, node: Located, shape: MapOf) -> Located | None:
+    def _map(self, node: Node, shape: MapOf) -> Node | None:
         if not isinstance(node.value, dict):
             return self._wrong(node, shape)
-        fitting: dict[str, Located] = {}
+        fitting: dict[str, Node] = {}
         for name, value in node.value.items():
             named = self._fits_text(name, shape.key, node.keys[name])
             fits = self.check(value, shape.value)
             if fits is None and shape.keep:
-                fits = Located({}, value.place)
+                fits = Node({}, value.place)
             if named and fits is not None:
                 fitting[name] = fits
-        return self._enough(Located(fitting, node.place, node.keys), len(node.value), shape)
+        return self._enough(Node(fitting, node.place, node.keys), len(node.value), shape)
 
-    def _list(self, node: Located, shape: ListOf) -> Located | None:
+    def _list(self, node: Node, shape: ListOf) -> Node | None:
         if not isinstance(node.value, list):
             return self._wrong(node, shape)
         fitting = [fits for each in node.value if (fits := self.check(each, shape.item)) is not None]
-        return self._enough(Located(fitting, node.place), len(node.value), shape)
+        return self._enough(Node(fitting, node.place), len(node.value), shape)
 
-    def _enough(self, node: Located, count: int, shape: ListOf | MapOf) -> Located | None:
+    def _enough(self, node: Node, count: int, shape: ListOf | MapOf) -> Node | None:
         if count >= shape.min:
             return node
-        self.findings.error("value.empty", f"{shape.what} must not be empty", node.place)
+        self.diagnostics.error("value.empty", f"{shape.what} must not be empty", node.place)
         return None
 
-    def _text(self, node: Located, shape: Text) -> Located | None:
+    def _text(self, node: Node, shape: Text) -> Node | None:
         if not isinstance(node.value, str):
             return self._wrong(node, shape)
         return node if self._fits_text(node.value, shape, node.place) else None
@@ -419,14 +419,14 @@ class ShapeChecker:
         if shape.expression and text.startswith("="):
             return True
         if shape.pattern is not None and not compile_pattern(shape.pattern).fullmatch(text):
-            self.findings.error(shape.code, f'"{text[:60]}" is not {shape.what}', place, shape.hint)
+            self.diagnostics.error(shape.code, f'"{text[:60]}" is not {shape.what}', place, shape.hint)
             return False
         if shape.bytes_max is not None and len(text.encode()) > shape.bytes_max:
-            self.findings.error(shape.code, f"{shape.what} may have at most {shape.bytes_max} bytes", place)
+            self.diagnostics.error(shape.code, f"{shape.what} may have at most {shape.bytes_max} bytes", place)
             return False
         return True
 
-    def _choice(self, node: Located, shape: Choice) -> Located | None:
+    def _choice(self, node: Node, shape: Choice) -> Node | None:
         value = node.value
         if shape.expression and isinstance(value, str) and value.startswith("="):
             return node
@@ -436,27 +436,27 @@ class ShapeChecker:
             return self._wrong(node, shape)
         words = [each for each in shape.options if isinstance(each, str)]
         message = f'"{value[:60]}" is not {describe(shape)}'
-        self.findings.error("value.choice", message, node.place, suggestion(value, words))
+        self.diagnostics.error("value.choice", message, node.place, suggestion(value, words))
         return None
 
-    def _number(self, node: Located, shape: Number) -> Located | None:
+    def _number(self, node: Node, shape: Number) -> Node | None:
         value = node.value
         if isinstance(value, bool) or not isinstance(value, int if shape.whole else int | float):
             return self._wrong(node, shape)
         if shape.min is not None and value < shape.min:
-            self.findings.error("value.range", f"{value} is less than {shape.min}", node.place)
+            self.diagnostics.error("value.range", f"{value} is less than {shape.min}", node.place)
             return None
         return node
 
-    def _no_value(self, node: Located, shape: NoValue) -> Located | None:
+    def _no_value(self, node: Node, shape: NoValue) -> Node | None:
         if not isinstance(node.value, str):
             return self._wrong(node, shape)
         hint = dict(shape.hints).get(node.value) or suggestion(node.value, shape.options)
         message = f'"{node.value[:60]}" is not {describe(shape)}'
-        self.findings.error("value.choice", message, node.place, hint)
+        self.diagnostics.error("value.choice", message, node.place, hint)
         return None
 
-    def _wrong(self, node: Located, shape: CheckableShape) -> Located | None:
+    def _wrong(self, node: Node, shape: CheckableShape) -> Node | None:
         hint = None
         if isinstance(shape, Text):
             hint = shape.hint or ("quote it to make it a string" if kind_of(node) == "scalar" else None)
@@ -468,5 +468,5 @@ class ShapeChecker:
         listed = isinstance(shape, Choice | NoValue) and isinstance(node.value, int)
         found = str(node.value).lower()[:60] if listed else type_name(node.value)
         message = f"expected {describe(shape)}, found {found}"
-        self.findings.error("value.type", message, node.place, hint)
+        self.diagnostics.error("value.type", message, node.place, hint)
         return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from interlock.compiler.checks.sites import sites
+from interlock.compiler.checks.sites import block_sites
 from interlock.errors import UsageError
 from interlock.model.chart import Chart
 from interlock.model.document.actions import Send
@@ -61,7 +61,7 @@ def _asked(chart: Chart) -> Iterator[str]:
         yield "timers"
     if chart.unhandled == "defer":  # what was put off comes back as a send
         yield "sends"
-    for site in sites(chart):
+    for site in block_sites(chart):
         for action in site.actions():
             if isinstance(action, Send) and action.to != "internal":
                 yield "sends" if action.delay is None else "timers"

@@ -22,7 +22,9 @@ from interlock.kernel.plan import Configuration
 from interlock.kernel.run import StepRun, run_at
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, Transition
-from interlock.model.document.actions import Expression, Guard, guard_expressions, guard_text
+from interlock.model.document.actions import Expression, Guard
+from interlock.model.document.walk import guard_expressions
+from interlock.model.document.wording import guard_text
 from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard

@@ -10,8 +10,8 @@ from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.operations import first_value
 from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart, State
-from interlock.model.document.actions import value_expressions
 from interlock.model.document.field import UNSET, Field, copied, plain_refusal, refusal
+from interlock.model.document.walk import value_expressions
 
 
 class FirstContext:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from interlock.errors import NOWHERE, Diagnostic, Place
 
 
-class Findings:
+class Diagnostics:
     """A growing list of diagnostics. Readers and the compiler go on after an error and report what they can."""
 
     __slots__ = ("items",)
@@ -17,28 +17,33 @@ class Findings:
         self.items = list(items)
 
     def error(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
-        """Add a finding that makes the definition unusable."""
+        """Add a diagnostic that makes the definition unusable."""
         self.items.append(Diagnostic(code=code, message=message, place=place, severity="error", hint=hint))
 
     def warning(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
-        """Add a finding that is probably a mistake."""
+        """Add a diagnostic that is probably a mistake."""
         self.items.append(Diagnostic(code=code, message=message, place=place, severity="warning", hint=hint))
 
     def info(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
-        """Add a finding worth knowing."""
+        """Add a diagnostic worth knowing."""
         self.items.append(Diagnostic(code=code, message=message, place=place, severity="info", hint=hint))
 
     @property
-    def failed(self) -> bool:
-        """Whether any finding is an error."""
+    def has_errors(self) -> bool:
+        """Whether any diagnostic is an error."""
         return any(each.severity == "error" for each in self.items)
 
     def sorted(self) -> tuple[Diagnostic, ...]:
-        """The findings by position, then by code."""
+        """The diagnostics by position, then by code."""
         return tuple(sorted(self.items, key=lambda each: (each.place, each.code)))
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most similar to this one; None if none is similar."""
+    return next(iter(get_close_matches(word, list(known), 1, 0.6)), None)
+
+
 def suggestion(word: str, known: Iterable[str]) -> str | None:
-    """`did you mean "paid"?` for the nearest known word, or None when nothing is near."""
-    close = get_close_matches(word, list(known), 1, 0.6)
-    return f'did you mean "{close[0]}"?' if close else None
+    """`did you mean "paid"?` for the most similar known word; None if none is similar."""
+    found = nearest(word, known)
+    return None if found is None else f'did you mean "{found}"?'

@@ -9,27 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from interlock.model.chart import Invoke, Transition
-from interlock.model.document.actions import (
-    Action,
-    Assign,
-    AssignCall,
-    Block,
-    Cancel,
-    Do,
-    Emit,
-    Expression,
-    Foreach,
-    If,
-    Log,
-    Raise,
-    Script,
-    Send,
-    Value,
-    guard_text,
-)
+from interlock.model.document.actions import Block
+from interlock.model.document.wording import block_text, guard_text, name_text
 
 TEXT_LENGTH_MAX = 120
 """Characters of one text: a label is read at a glance, the whole stands in the definition."""
@@ -39,70 +21,6 @@ def clipped(text: str) -> str:
     """The text on one line, white space folded, cut with an ellipsis where it is too long."""
     line = " ".join(text.split())
     return line if len(line) <= TEXT_LENGTH_MAX else line[: TEXT_LENGTH_MAX - 1].rstrip() + "…"
-
-
-def value_text(value: Value) -> str:
-    """A value as its author would write it: expressions bare, literals as JSON."""
-    if isinstance(value, Expression):
-        return value.text.strip()
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {value_text(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(value_text, value)) + "]"
-    return msgspec.json.encode(value).decode()
-
-
-def name_text(value: Value) -> str:
-    """A value in the place of a name: a literal string stands bare."""
-    return value if isinstance(value, str) else value_text(value)
-
-
-def _arguments(arguments: Value) -> str:
-    if arguments is None:
-        return ""
-    if isinstance(arguments, dict):
-        return "(" + ", ".join(f"{key}: {value_text(each)}" for key, each in arguments.items()) + ")"
-    return f"({value_text(arguments)})"
-
-
-def action_text(action: Action) -> str:
-    """An action on one line."""
-    match action:
-        case Do():
-            return action.name + _arguments(action.arguments)
-        case Assign():
-            return ", ".join(f"{path} = {value_text(value)}" for path, value in action.values)
-        case AssignCall():
-            return f"assign {action.name}{_arguments(action.arguments)}"
-        case Raise():
-            return f"raise {name_text(action.event)}"
-        case Send():
-            to = "" if action.to in (None, "self") else f" to {name_text(action.to)}"
-            delay = "" if action.delay is None else f" after {name_text(action.delay)}"
-            return f"send {name_text(action.event)}{to}{delay}"
-        case Cancel():
-            return f"cancel {name_text(action.id)}"
-        case Emit():
-            return f"emit {name_text(action.type)}"
-        case Log():
-            said = [
-                *([action.label] if action.label else []),
-                *([] if action.value is None else [name_text(action.value)]),
-            ]
-            return " ".join(["log", *said])
-        case If():
-            branches = [f"if {guard_text(guard)}: {block_text(block)}" for guard, block in action.branches]
-            otherwise = [f"else: {block_text(action.otherwise)}"] if action.otherwise else []
-            return "; ".join([" el".join(branches), *otherwise])
-        case Foreach():
-            return f"for {action.item} in {value_text(action.items)}: {block_text(action.block)}"
-        case Script():
-            return "script"
-
-
-def block_text(block: Block) -> str:
-    """The actions of a block, in order."""
-    return ", ".join(map(action_text, block)) or "nothing"
 
 
 def event_text(transition: Transition) -> str:

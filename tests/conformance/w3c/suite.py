@@ -151,7 +151,7 @@ def simulated(
 
 def read_document(text: str, source: str, resolved: Callable[[str], str]) -> Document:
     """The document of a text. Raises InterlockError when there is none."""
-    reading = read_scxml(text, source=source, resolver=resolved)
+    reading = read_scxml(text, source=source, loader=resolved)
     if reading.document is None:
         raise InterlockError(str(reading.diagnostics[0]))
     return reading.document

@@ -10,7 +10,7 @@ from textwrap import dedent
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from interlock.definition.scxml.expressions import exported
+from interlock.definition.scxml.expressions import to_scxml
 from interlock.expression.codegen import Compiled
 from interlock.expression.language import Script
 from interlock.expression.parser import ExpressionError, Parsed
@@ -53,7 +53,7 @@ class TrustedLanguage:
 
     def _code(self, text: str) -> Any:
         try:
-            return compile(exported(text, "python").strip(), "<expression>", "eval")
+            return compile(to_scxml(text, "python").strip(), "<expression>", "eval")
         except SyntaxError as error:
             raise ExpressionError("expression.syntax", error.msg, offset=0, end=len(text)) from error
 

@@ -15,7 +15,7 @@ from shutil import which
 from typing import Any
 
 from interlock.compiler.build import compile_document
-from interlock.definition.xstate.events import imported_descriptor
+from interlock.definition.xstate.events import from_xstate
 from interlock.definition.xstate.format import read_xstate
 from interlock.errors import RejectedError
 from interlock.kernel.step import Kernel
@@ -103,7 +103,7 @@ class Ours:
 
     def _send(self, event: Json) -> Step:
         data = {key: each for key, each in event.items() if key != "type"} or None
-        name = imported_descriptor(event["type"], {}) or event["type"]
+        name = from_xstate(event["type"], {}) or event["type"]
         assert self.snapshot is not None
         return self._kept(self.kernel.step(self.snapshot, Event(name, data, time_ms=self.time_ms)))
 

@@ -2,13 +2,26 @@
 
 import os
 import sys
+from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from interlock.assemble import charts
-from interlock.assemble.charts import FORMATS, compiled, format_named, format_of, formats, load, loads, read, read_file
-from interlock.definition.format import Format, Reading, Writing
+from interlock.assemble.charts import (
+    FORMAT_GROUP,
+    FORMATS,
+    compiled,
+    format_named,
+    format_of,
+    format_writer,
+    load,
+    loads,
+    read,
+    read_file,
+)
+from interlock.definition.format import Format, ReadResult, WriteResult
 from interlock.errors import DefinitionError, NotFoundError, UsageError
 from interlock.model.document.document import Document
 from interlock.model.limits import DEFINITION_BYTES_MAX
@@ -37,7 +50,6 @@ SUFFIXES = {
 def test_every_format_loads(name: str) -> None:
     """The package knows each by name, and its table is complete."""
     assert name == format_named(name).name
-    assert name in formats()
     assert loads(TEXTS[name], format=name).chart.states
 
 
@@ -49,11 +61,27 @@ def test_an_unknown_format_is_told_with_what_there_is(name: str, hint: str) -> N
     with pytest.raises(UsageError) as caught:
         loads(YAML, format=name)
 
-    assert ("format.unknown", f'no format "{name}"', hint) == (
-        caught.value.code,
-        caught.value.message,
-        caught.value.hint,
-    )
+    assert ("format.unknown", hint) == (caught.value.code, caught.value.hint)
+
+
+def test_a_format_that_is_only_read_has_no_writer() -> None:
+    """Definitions of XState 4 are converted to something newer."""
+    with pytest.raises(UsageError) as caught:
+        format_writer("xstate4")
+
+    assert "format.read_only" == caught.value.code
+
+
+def test_another_package_adds_a_format_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found by its name and by the suffix of its files."""
+    other = replace(format_named("yaml"), name="other", suffixes=(".other",))
+    entry = EntryPoint("other", "tests.unit.assemble.test_reading:OTHER", FORMAT_GROUP)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] if group == FORMAT_GROUP else [])
+    monkeypatch.setitem(globals(), "OTHER", other)
+
+    assert other is format_named("other")
+    assert "other" == format_of("door.other")
+    assert loads(YAML, format="other").chart.states
 
 
 @pytest.mark.parametrize(("file", "name"), SUFFIXES.items())
@@ -180,7 +208,7 @@ def test_a_text_that_is_no_definition_at_all_has_a_finding() -> None:
 
 def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A format that gives no document owes a finding; nobody gets a chart out of nothing."""
-    silent = Format(name="silent", suffixes=(), read=lambda *_, **__: Reading(document=None), write=_unused)
+    silent = Format(name="silent", suffixes=(), read=lambda *_, **__: ReadResult(document=None), write=_unused)
     monkeypatch.setattr(charts, "format_named", lambda name: silent)
     with pytest.raises(DefinitionError) as caught:
         loads("", format="silent")
@@ -188,7 +216,7 @@ def test_nothing_read_and_nothing_said_is_still_an_error(monkeypatch: pytest.Mon
     assert ["nothing was read"] == [each.message for each in caught.value.diagnostics]
 
 
-def _unused(document: Document) -> Writing:
+def _unused(document: Document) -> WriteResult:
     raise NotImplementedError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.definition.format import Writing
+from interlock.definition.format import WriteResult
 from tests.unit.cli.calls import BAD, LAMP, Caller
 
 
@@ -213,9 +213,9 @@ def test_fmt_refuses_to_change_the_meaning(call: Caller, folder: Path, monkeypat
     class Forgetful:
         """A writer that loses a state."""
 
-        def write(self, _: object) -> Writing:
+        def write(self, _: object) -> WriteResult:
             """Something else."""
-            return Writing(text=LAMP.replace("bright", "bold"))
+            return WriteResult(text=LAMP.replace("bright", "bold"))
 
     monkeypatch.setattr("interlock.cli.commands.convert.format_named", lambda _: Forgetful())
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from interlock.compiler.checks.report import LINTS
+from interlock.compiler.checks.report import CODES, Code
 from tests.tidy.tracked import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "diagnostics.md"
 ROOMS = ("model", "expression", "definition", "compiler", "kernel")
 TELLERS = frozenset(
     {
-        *("error", "warning", "info", "rule", "lint", "fail", "refused", "tell", "Diagnostic", "Unresolved", "Text"),
+        *("error", "warning", "info", "add", "fail", "refused", "tell", "Diagnostic", "Unresolved", "Text"),
         *("Trouble", "ExpressionError", "_fault", "_stop", "_Refused", "_YamlFault", "_check_field"),
         *("ContentError", "StepFailed", "Fault", "EvaluationError"),
     }
@@ -26,10 +26,10 @@ EVENTS = frozenset({"error.communication", "error.execution"})
 """Names of events, which look like codes."""
 
 
-def told() -> Iterator[str]:
-    """Every code that is written out in the source; one that is put together counts with the family it belongs to."""
-    for room in ROOMS:
-        for path in sorted((ROOT / "src" / "interlock" / room).glob("*.py")):
+def reported(*rooms: str) -> Iterator[str]:
+    """Every code that is written out in these packages; one that is put together counts with its family."""
+    for room in rooms or ROOMS:
+        for path in sorted((ROOT / "src" / "interlock" / room).rglob("*.py")):
             for call in ast.walk(ast.parse(path.read_text())):
                 if isinstance(call, ast.Call) and _name(call.func) in TELLERS:
                     given = [*call.args, *(each.value for each in call.keywords)]
@@ -58,7 +58,7 @@ def rows() -> dict[str, str]:
 @pytest.mark.slow
 def test_every_code_of_the_source_is_on_the_page() -> None:
     """Whoever adds a code says there when it is told and what to do."""
-    assert [] == sorted(set(told()) - set(rows()))
+    assert [] == sorted(set(reported()) - set(rows()))
 
 
 def test_every_code_of_the_page_is_in_the_source() -> None:
@@ -68,11 +68,23 @@ def test_every_code_of_the_page_is_in_the_source() -> None:
     assert [] == [each for each in rows() if f'"{each}"' not in text and not each.startswith("export.")]
 
 
-def test_the_page_gives_each_lint_its_severity() -> None:
-    """`error (ours)` says that other dialects get a warning."""
-    section = PAGE.read_text().split("\n## Lints\n")[1].split("\n## ")[0]
-    listed = {found[1]: found[2] for line in section.splitlines() if (found := ROW.fullmatch(line))}
+def severity(code: Code) -> str:
+    """The severity as the page writes it: `error (ours)` is a warning in other dialects."""
+    return "error (ours)" if code.native == "error" != code.imported else code.native
 
-    assert sorted(LINTS) == sorted(listed)
-    for code, severity in LINTS.items():
-        assert listed[code].startswith(severity), code
+
+def test_the_page_gives_each_code_of_the_compiler_its_severity() -> None:
+    """The table of the compiler decides; a code that can be allowed is in the section of lints."""
+    page = PAGE.read_text()
+    for title, can_allow in (("Lints", True), ("Errors of the compiler", False)):
+        section = page.split(f"\n## {title}\n")[1].split("\n## ")[0]
+        listed = {found[1]: found[2] for line in section.splitlines() if (found := ROW.fullmatch(line))}
+
+        assert sorted(code for code, each in CODES.items() if each.can_allow is can_allow) == sorted(listed)
+        for code, row in listed.items():
+            assert row.startswith((f"{severity(CODES[code])} |", f"{severity(CODES[code])};")), code
+
+
+def test_every_code_of_the_checks_is_in_the_table() -> None:
+    """A check that reports an unknown code would fail when it finds something."""
+    assert set(reported("compiler")) <= set(CODES)

@@ -283,7 +283,9 @@ def every_word() -> Document:
         states=[
             build.state(
                 "first",
-                build.on(["paid", "told.*"], "second", guard=build.all_of("rich", build.not_(build.inside("second")))),
+                build.on(
+                    ["paid", "told.*"], "second", guard=build.all_of("rich", build.not_(build.in_state("second")))
+                ),
                 build.on("a, b", guard=build.any_of(expr("true"), build.guard("of_age", {"years": 18}))),
                 build.always("second", guard="done", actions=["a", build.do("b", {"x": expr("1")})]),
                 build.on_done("second"),
@@ -318,7 +320,7 @@ def every_word() -> Document:
                     build.foreach(expr("context.rows"), "v", item="wait", index="ratio"),
                     build.foreach([1, 2], ["w"], item="wait"),
                 ],
-                sensitive=build.hidden("busy", fields=["wait"], roles="admin"),
+                sensitive=build.sensitive("busy", fields=["wait"], roles="admin"),
                 monotonic=True,
                 initial=["inner"],
                 states=[build.state("inner"), build.history("back", "inner", actions="look", allow={"a": "b"})],
@@ -326,7 +328,7 @@ def every_word() -> Document:
             build.parallel(
                 "second",
                 description="both",
-                sensitive=build.hidden(),
+                sensitive=build.sensitive(),
                 states=[build.state("left", monotonic=["x"], states=[build.final("x")]), build.state("right")],
             ),
             build.final(

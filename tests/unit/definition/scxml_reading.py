@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.definition.format import Resolver
+from interlock.definition.format import SourceLoader
 from interlock.definition.scxml.format import read_scxml
 from interlock.definition.scxml.structure import INTERLOCK, SCXML
 from interlock.definition.scxml.write import write_scxml
@@ -17,17 +17,17 @@ def scxml(inside: str, attributes: str = 'datamodel="python"') -> str:
     return f'<scxml xmlns="{SCXML}" xmlns:interlock="{INTERLOCK}" version="1.0" {attributes}>{inside}</scxml>'
 
 
-def read(inside: str, attributes: str = 'datamodel="python"', resolver: Resolver | None = None) -> Document:
+def read(inside: str, attributes: str = 'datamodel="python"', loader: SourceLoader | None = None) -> Document:
     """The document of a file that must be fine."""
-    reading = read_scxml(scxml(inside, attributes), source="chart.scxml", resolver=resolver)
+    reading = read_scxml(scxml(inside, attributes), source="chart.scxml", loader=loader)
     assert () == reading.diagnostics
     assert reading.document is not None
     return reading.document
 
 
-def codes(inside: str, attributes: str = "", resolver: Resolver | None = None) -> list[str]:
-    """The codes of all findings about a file, errors without a mark, others with their severity."""
-    found = read_scxml(scxml(inside, attributes), source="chart.scxml", resolver=resolver).diagnostics
+def codes(inside: str, attributes: str = "", loader: SourceLoader | None = None) -> list[str]:
+    """The codes of all diagnostics about a file, errors without a mark, others with their severity."""
+    found = read_scxml(scxml(inside, attributes), source="chart.scxml", loader=loader).diagnostics
     return [each.code if each.severity == "error" else f"{each.severity} {each.code}" for each in found]
 
 

@@ -31,5 +31,5 @@ def test_the_name_of_a_guard_may_start_with_an_equals_sign(name: str) -> None:
     guard = f'{{"all": [{{"name": "{name}", "with": {{"a": 1}}}}]}}'
     (transition,) = state(f"""<transition cond="a" interlock:guard='{guard}'/>""").transitions
 
-    assert GuardName(name="=x", arguments={"a": 1}) == transition.guard.guards[0]  # type: ignore[union-attr]  # a list of guards, as written above
+    assert GuardName(name="=x", arguments={"a": 1}) == transition.guard.guards[0]  # type: ignore[union-attr]  # it is an `all`
     assert read('<state id="s"/>').root.states

@@ -20,7 +20,7 @@ from interlock.definition.source.json import parse_json
 from interlock.definition.vocabulary.chart import SHAPES, write_chart
 from interlock.definition.yaml.format import read_node
 from interlock.definition.yaml.parse import parse_yaml
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import Document
 from tests.unit.definition.documents import documents
 
@@ -34,18 +34,18 @@ NOT_IN_THE_SCHEMA = {"name.reserved", "context.no_value", "invoke.no_src", "invo
 @cache
 def plain(path: Path) -> Any:
     """An example as plain values."""
-    located = parse_yaml(path.read_text(), source=path.name, findings=Findings())
+    located = parse_yaml(path.read_text(), source=path.name, diagnostics=Diagnostics())
     assert located is not None
     return located.plain()
 
 
 def shape_problems(tree: Any) -> list[str]:
     """What the reader finds wrong with the shape of plain values."""
-    findings = Findings()
-    located = parse_json(json.dumps(tree), source="x", findings=findings)
+    diagnostics = Diagnostics()
+    located = parse_json(json.dumps(tree), source="x", diagnostics=diagnostics)
     assert located is not None
-    read_node(located, source="x", findings=findings)
-    return [str(each) for each in findings.items if each.code not in NOT_IN_THE_SCHEMA]
+    read_node(located, source="x", diagnostics=diagnostics)
+    return [str(each) for each in diagnostics.items if each.code not in NOT_IN_THE_SCHEMA]
 
 
 def spots(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -85,7 +85,7 @@ def test_examples_use_every_key() -> None:
 @settings(max_examples=40)
 def test_every_written_document_is_valid(document: Document) -> None:
     """What the writer writes, the schema accepts."""
-    tree = write_chart(document, Findings())
+    tree = write_chart(document, Diagnostics())
     assert [] == [each.message for each in VALIDATOR.iter_errors(tree)]
 
 

@@ -17,7 +17,7 @@ def simple(a: Json | None = None, **more: Any) -> Json:
 
 
 def read(definition: Any, version: Literal[4, 5] = 5) -> Document:
-    """The document; any finding that is an error fails the test."""
+    """The document; any diagnostic that is an error fails the test."""
     reading = read_xstate(json.dumps(definition), source="m.json", xstate=version)
     assert [] == [str(each) for each in reading.diagnostics if each.severity == "error"]
     assert reading.document is not None
@@ -30,7 +30,7 @@ def read_state(a: Json, **more: Any) -> State:
 
 
 def codes(definition: Any, version: Literal[4, 5] = 5) -> list[str]:
-    """The codes of all findings, in the order of their places."""
+    """The codes of all diagnostics, in the order of their places."""
     return [each.code for each in read_xstate(json.dumps(definition), source="m.json", xstate=version).diagnostics]
 
 

@@ -1,21 +1,21 @@
-"""Findings: collected, sorted, and the nearest word."""
+"""Diagnostics: collected, sorted, and the nearest word."""
 
 from __future__ import annotations
 
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 
 
 def test_findings_are_told_by_position() -> None:
     """Whatever the order in which they were found."""
-    findings = Findings()
-    findings.warning("b", "second", Place("f", 2, 1))
-    findings.info("a", "first", Place("f", 1, 1))
+    diagnostics = Diagnostics()
+    diagnostics.warning("b", "second", Place("f", 2, 1))
+    diagnostics.info("a", "first", Place("f", 1, 1))
 
-    assert [each.code for each in findings.sorted()] == ["a", "b"]
-    assert not findings.failed
-    findings.error("c", "third", Place("f", 3, 1), "fix it")
-    assert findings.failed
+    assert [each.code for each in diagnostics.sorted()] == ["a", "b"]
+    assert not diagnostics.has_errors
+    diagnostics.error("c", "third", Place("f", 3, 1), "fix it")
+    assert diagnostics.has_errors
 
 
 def test_the_nearest_known_word_is_suggested() -> None:

@@ -4,84 +4,22 @@ import pytest
 
 from interlock.model.chart import Descriptor, Invoke, Transition
 from interlock.model.document.actions import (
-    Action,
-    Assign,
-    AssignCall,
-    Cancel,
     Do,
-    Emit,
     Expression,
-    Foreach,
     GuardExpression,
     GuardName,
-    If,
-    Log,
-    Raise,
-    Script,
-    Send,
 )
 from interlock.render.labels import (
     TEXT_LENGTH_MAX,
-    action_text,
     blocks_lines,
     clipped,
     event_text,
     invoke_line,
     transition_text,
-    value_text,
 )
 
 PAID = GuardExpression(expression=Expression(" context.paid > 0 "))
 STAFF = GuardName(name="is_staff")
-
-
-@pytest.mark.parametrize(
-    ("action", "text"),
-    [
-        (Do(name="bill"), "bill"),
-        (Do(name="bill", arguments=[1, Expression("context.x")]), "bill([1, context.x])"),
-        (
-            Do(name="bill", arguments={"amount": Expression("context.amount"), "to": "anna"}),
-            'bill(amount: context.amount, to: "anna")',
-        ),
-        (Assign(values=(("a", 1), ("b.c", Expression("event.data")))), "a = 1, b.c = event.data"),
-        (AssignCall(name="totals"), "assign totals"),
-        (Raise(event="ready"), "raise ready"),
-        (Raise(event=Expression("context.name")), "raise context.name"),
-        (Send(event="ping"), "send ping"),
-        (Send(event="ping", to="self"), "send ping"),
-        (Send(event="ping", to="parent", delay="30s"), "send ping to parent after 30s"),
-        (
-            Send(event="ping", to=Expression("context.other"), delay=Expression("context.wait")),
-            "send ping to context.other after context.wait",
-        ),
-        (Cancel(id="billing"), "cancel billing"),
-        (Emit(type="order.paid"), "emit order.paid"),
-        (Log(), "log"),
-        (Log(label="total", value=Expression("context.total")), "log total context.total"),
-        (Log(value="text"), "log text"),
-        (If(branches=((STAFF, (Do(name="a"),)),)), "if is_staff: a"),
-        (
-            If(branches=((STAFF, (Do(name="a"),)), (PAID, ())), otherwise=(Do(name="c"),)),
-            "if is_staff: a elif context.paid > 0: nothing; else: c",
-        ),
-        (
-            Foreach(items=Expression("context.rows"), item="row", block=(Do(name="a"), Do(name="b"))),
-            "for row in context.rows: a, b",
-        ),
-        (Script(text="x = 1"), "script"),
-    ],
-)
-def test_an_action_reads_as_a_phrase(action: Action, text: str) -> None:
-    """Every action of the vocabulary has a short text."""
-    assert text == action_text(action)
-
-
-def test_a_value_stands_as_json_with_bare_expressions() -> None:
-    """A literal string keeps its quotes, an expression has none."""
-    value = {"a": [None, True, 1.5, "x"], "b": Expression("context.b")}
-
-    assert '{a: [null, true, 1.5, "x"], b: context.b}' == value_text(value)
 
 
 def test_a_transition_shows_only_the_parts_it_has() -> None:

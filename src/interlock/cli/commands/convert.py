@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from interlock.assemble.charts import FORMATS, format_named, format_of, read
+from interlock.assemble.charts import FORMATS, format_named, format_of, format_writer, read
 from interlock.cli import exit_codes
 from interlock.cli.commands.check import refuse, sound
 from interlock.cli.input import STDIN, Source, read_source, write_text
@@ -16,9 +16,6 @@ from interlock.cli.output.diagnostics import as_json as finding_as_json
 from interlock.cli.output.diagnostics import finding_lines
 from interlock.cli.output.terminal import Terminal
 from interlock.errors import InternalError, UsageError
-
-READ_ONLY = "xstate4"
-"""Definitions of XState 4 are taken in, so that they can be written as something newer."""
 
 
 @example(
@@ -52,9 +49,9 @@ def convert(
     What the format cannot carry is told on stderr, one line for each loss.
     """
     name = _target_format(target, output)
-    writer = format_named(name)
+    write = format_writer(name)
     document, _ = sound(read_source(file, source_format, allow_src=allow_src), terminal)
-    writing = writer.write(document)
+    writing = write(document)
     for finding in writing.diagnostics:
         if strict or finding.severity != "info" or terminal.verbose:
             for parts in finding_lines(finding, None):
@@ -73,11 +70,8 @@ def convert(
 def _target_format(target: str | None, output: str | None) -> str:
     found = target or (format_of(output) if output else None)
     if found is None:
-        written = "|".join(each for each in FORMATS if each != READ_ONLY)
+        written = "|".join(each for each in FORMATS if not format_named(each).is_read_only)
         raise click.UsageError(f"say which format to write: --to {written}")
-    if found == READ_ONLY:
-        hint = "write --to xstate: the format of XState 5"
-        raise UsageError("definitions of XState 4 are read, and not written", code="format.read_only", hint=hint)
     return found
 
 
@@ -131,7 +125,7 @@ def _write_formatted(terminal: Terminal, sources: list[Source], texts: list[str]
 
 def _formatted(terminal: Terminal, source: Source, *, drop_comments: bool) -> str:
     """The canonical text of a YAML definition. Raises when it cannot be read or would lose comments."""
-    from interlock.definition.yaml.comments import comments_in
+    from interlock.definition.yaml.comments import find_comments
 
     if source.format != "yaml":
         hint = f"interlock convert {source.name} --to yaml makes one"
@@ -139,12 +133,12 @@ def _formatted(terminal: Terminal, source: Source, *, drop_comments: bool) -> st
     reading = source.reading()
     if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):
         refuse(terminal, source, reading.diagnostics)
-    places = comments_in(source.data.decode(), source=source.name)
+    places = find_comments(source.data.decode(), source=source.name)
     if places and not drop_comments:
         count = f"{len(places)} comment{'s' if len(places) != 1 else ''}"
         message = f"{source.name} has {count} that would be lost, the first in line {places[0].line}"
         raise UsageError(message, code="fmt.comments", hint="--drop-comments formats it all the same")
-    text = format_named("yaml").write(reading.document).text
+    text = format_writer("yaml")(reading.document).text
     if read(text, format="yaml", source=source.name).document != reading.document:
         raise InternalError(f"the canonical text of {source.name} does not mean the same; nothing was written")
     return text

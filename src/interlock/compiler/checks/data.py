@@ -5,80 +5,83 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from interlock.compiler.checks.report import Review
-from interlock.compiler.checks.sites import Reading, fields, known_fields, readings, sites
+from interlock.compiler.checks.report import ERROR, CheckReport
+from interlock.compiler.checks.sites import ExpressionSite, block_sites, declared_fields, expression_sites, known_fields
 from interlock.errors import Place
 from interlock.expression.builtins import NAMES
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import Transition
-from interlock.model.document.actions import Action, Assign, Expression, Script, Send, value_expressions
+from interlock.model.document.actions import Action, Assign, Expression, Script, Send
 from interlock.model.document.document import EventType
 from interlock.model.document.field import UNSET, Field, plain_refusal, refusal
+from interlock.model.document.walk import value_expressions
 
 
-def check_content(review: Review) -> None:
+def check_data(report: CheckReport) -> None:
     """Every field, every action and every expression of the chart."""
-    declared, known = fields(review.chart), known_fields(review.chart)
-    _check_fields(review)
-    for site in sites(review.chart):
+    declared, known = declared_fields(report.chart), known_fields(report.chart)
+    _check_fields(report)
+    for site in block_sites(report.chart):
         for action in site.actions():
-            _check_action(review, action, declared, known)
-    for state in review.chart.states:
+            _check_action(report, action, declared, known)
+    for state in report.chart.states:
         for invoke in state.invokes:
-            _check_location(review, invoke.id_location, invoke.place, known)
-    for event in review.chart.events or ():
-        _check_permit(review, event)
-    for reading in readings(review.chart):
-        _check_reads(review, reading, known)
+            _check_location(report, invoke.id_location, invoke.place, known)
+    for event in report.chart.events or ():
+        _check_permit(report, event)
+    for reading in expression_sites(report.chart):
+        _check_reads(report, reading, known)
         if reading.transition is not None:
-            _check_payload_reads(review, reading, reading.transition)
+            _check_payload_reads(report, reading, reading.transition)
 
 
 # Fields
 
 
-def _check_fields(review: Review) -> None:
+def _check_fields(report: CheckReport) -> None:
     seen: dict[str, Field] = {}
-    for state in review.chart.states:
+    for state in report.chart.states:
         for field in state.context:
             first = seen.setdefault(field.name, field)
             if first is not field:
                 other = f"the other is at {first.place.line}:{first.place.column}"
                 message = f"the field `{field.name}` is declared twice; {other}"
                 hint = "the context is one for the whole chart: rename one of them"
-                review.rule("context.duplicate", message, field.place, hint)
-            _check_first(review, field, root=state.index == 0)
-            _check_field(review, field, "context.default")
-    for event in review.chart.events or ():
+                report.add("context.duplicate", message, field.place, hint)
+            if report.is_native and field.name.startswith("_"):
+                report.add_reserved("field", field.name, field.place)
+            _check_first_value(report, field, root=state.index == 0)
+            _check_field(report, field, "context.default")
+    for event in report.chart.events or ():
         for field in event.payload or ():
-            _check_field(review, field, "payload.default")
+            _check_field(report, field, "payload.default")
 
 
-def _check_first(review: Review, field: Field, *, root: bool) -> None:
+def _check_first_value(report: CheckReport, field: Field, *, root: bool) -> None:
     """Every field must get a first value, and only the root's can be given at creation."""
     if field.required and not root:
         message = f"the field `{field.name}` cannot be required: only the root's fields are given at creation"
-        review.rule("context.required", message, field.place, "move it to the root, or give it a default")
+        report.add("context.required", message, field.place, "move it to the root, or give it a default")
     elif field.default is UNSET and not (field.required or field.nullable or field.type == "any"):
         message = f'the field "{field.name}" has no first value'
-        review.rule("context.no_value", message, field.place, "say one of default, required or nullable")
+        report.add("context.no_value", message, field.place, "say one of default, required or nullable")
 
 
-def _check_field(review: Review, field: Field, code: str) -> None:
+def _check_field(report: CheckReport, field: Field, code: str) -> None:
     for each in field.enum or ():
         problem = refusal(each, _without_enum(field))
         if problem is not None:
-            review.rule(
+            report.add(
                 "field.enum", f"a value of its own `enum` is refused: {problem}", field.place, "correct the list"
             )
     if field.min is not None and field.max is not None and field.min > field.max:
         message = f"`{field.name}` takes no value: {field.min} is more than {field.max}"
-        review.rule("field.bounds", message, field.place, "exchange `min` and `max`")
+        report.add("field.bounds", message, field.place, "exchange `min` and `max`")
     if field.default is UNSET or any(True for _ in value_expressions(field.default)):
         return
     problem = plain_refusal(field.default) or refusal(field.default, field)
     if problem is not None:
-        review.rule(code, f"the default is refused: {problem}", field.place, "correct the default or the type")
+        report.add(code, f"the default is refused: {problem}", field.place, "correct the default or the type")
 
 
 def _without_enum(field: Field) -> Field:
@@ -88,44 +91,42 @@ def _without_enum(field: Field) -> Field:
 # Actions
 
 
-def _check_action(review: Review, action: Action, declared: dict[str, Field], known: set[str]) -> None:
+def _check_action(report: CheckReport, action: Action, declared: dict[str, Field], known: set[str]) -> None:
     match action:
         case Assign():
             for path, value in action.values:
-                if _check_location(review, path, action.place, known):
-                    _check_value(review, declared, path, value, action.place)
+                if _check_location(report, path, action.place, known):
+                    _check_value(report, declared, path, value, action.place)
         case Send():
-            _check_location(review, action.id_location, action.place, known)
+            _check_location(report, action.id_location, action.place, known)
         case Script():
-            if review.names.language.script(action.text) is None:
+            if report.names.language.script(action.text) is None:
                 hint = "move the work into registered functions or assign actions"
-                review.error("script.untrusted", "scripts are refused: they run code", action.place, hint)
+                report.add("script.untrusted", "scripts are refused: they run code", action.place, hint)
         case _:
             pass
 
 
-def _check_location(review: Review, path: str | None, place: Place, known: set[str]) -> bool:
+def _check_location(report: CheckReport, path: str | None, place: Place, known: set[str]) -> bool:
     """Whether a path begins with a field; tells when it does not."""
     if path is None:
         return False
     name = path.split(".", 1)[0]
     if name in known:
         return True
-    hint = review.suggestion(name, known) or "declare it under `context`"
-    review.rule("assign.unknown_field", f"`{name}` is no field of the context", place, hint)
+    hint = report.suggestion(name, known) or "declare it under `context`"
+    report.add("assign.unknown_field", f"`{name}` is no field of the context", place, hint)
     return False
 
 
-def _check_value(review: Review, declared: dict[str, Field], path: str, value: object, place: Place) -> None:
+def _check_value(report: CheckReport, declared: dict[str, Field], path: str, value: object, place: Place) -> None:
     """A literal must be one that its field takes."""
     field = field_at(declared, path)
     if field is None or any(True for _ in value_expressions(value)):
         return
     problem = refusal(value, field, path)
     if problem is not None:
-        review.rule(
-            "assign.refused", f"the value is refused: {problem}", place, "correct the value or the field's type"
-        )
+        report.add("assign.refused", f"the value is refused: {problem}", place, "correct the value or the field's type")
 
 
 def field_at(declared: dict[str, Field], path: str) -> Field | None:
@@ -145,30 +146,31 @@ def field_at(declared: dict[str, Field], path: str) -> Field | None:
 # Expressions
 
 
-def _check_permit(review: Review, event: EventType) -> None:
+def _check_permit(report: CheckReport, event: EventType) -> None:
     """A policy is checked here and not with the other expressions, because it alone may read `principal`."""
     if event.permit is None:
         return
     try:
-        review.names.parsed[event.permit.text] = parse(event.permit.text, names=NAMES | {"principal"})
+        report.names.parsed[event.permit.text] = parse(event.permit.text, names=NAMES | {"principal"})
     except ExpressionError as error:
-        review.error(error.code, error.message, event.permit.place.shifted(error.offset, error.end), error.hint)
+        place = event.permit.place.shifted(error.offset, error.end)
+        report.add(error.code, error.message, place, error.hint, severity=ERROR)
 
 
-def _check_reads(review: Review, reading: Reading, known: set[str]) -> None:
-    parsed = review.names.parsed.get(reading.expression.text)
+def _check_reads(report: CheckReport, reading: ExpressionSite, known: set[str]) -> None:
+    parsed = report.names.parsed.get(reading.expression.text)
     for name, offset in () if parsed is None else parsed.reads:
         if name not in known:
             place = reading.expression.place.shifted(offset, offset + len(name))
-            hint = review.suggestion(name, known) or "declare it under `context`"
+            hint = report.suggestion(name, known) or "declare it under `context`"
             message = f"the context has no field `{name}`"
-            review.lint("expression.unknown_field", message, reading.state, place, hint)
+            report.add("expression.unknown_field", message, place, hint, within=reading.state)
 
 
-def _check_payload_reads(review: Review, reading: Reading, transition: Transition) -> None:
+def _check_payload_reads(report: CheckReport, reading: ExpressionSite, transition: Transition) -> None:
     """What is read of `event.data` must be in the payload of an event that the transition takes."""
-    parsed = review.names.parsed.get(reading.expression.text)
-    events = taken(review, transition)
+    parsed = report.names.parsed.get(reading.expression.text)
+    events = matching_payloads(report, transition)
     if parsed is None or not events or any(each.payload is None for each in events):
         return
     for path in _data_paths(parsed.tree):
@@ -177,9 +179,9 @@ def _check_payload_reads(review: Review, reading: Reading, transition: Transitio
         if not any(_has_path(each, path) for each in payloads) and any(_has_path(each, path[:-1]) for each in payloads):
             names = ", ".join(f'"{each.name}"' for each in events)
             known = {field.name for each in events for field in each.payload or ()}
-            hint = review.suggestion(path[-1], known) or f"its fields are {', '.join(sorted(known)) or 'none'}"
+            hint = report.suggestion(path[-1], known) or f"its fields are {', '.join(sorted(known)) or 'none'}"
             message = f"the payload of {names} has no field `{'.'.join(path)}`"
-            review.rule("payload.type", message, _within(reading.expression, path), hint)
+            report.add("payload.type", message, _within(reading.expression, path), hint)
 
 
 def _within(expression: Expression, path: list[str]) -> Place:
@@ -187,13 +189,13 @@ def _within(expression: Expression, path: list[str]) -> Place:
     return expression.place.shifted(offset, offset + len(path[-1])) if offset >= 0 else expression.place
 
 
-def taken(review: Review, transition: Transition) -> list[EventType]:
+def matching_payloads(report: CheckReport, transition: Transition) -> list[EventType]:
     """The declared events that a transition takes; none when it may be something else that it takes, too."""
     found: list[EventType] = []
     for descriptor in transition.descriptors:
         if not descriptor.tokens or descriptor.tokens[0] in ("done", "error", "after"):
             return []
-        found += review.events.taken(descriptor)
+        found += report.events.matching(descriptor)
     return [each for each in found if each.direction != "out"]
 
 

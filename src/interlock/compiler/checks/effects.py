@@ -1,104 +1,227 @@
-"""Errors about what a chart asks for: invokes, durations, retries, and what is said once for the whole chart."""
+"""Checks of effects: invokes, durations, retries, sagas, and what is said once for the whole chart."""
 
 from __future__ import annotations
 
 import re
 
 from interlock.compiler.checks.graph import Graph
-from interlock.compiler.checks.report import LINTS, Review
-from interlock.compiler.checks.sites import sites
+from interlock.compiler.checks.report import LINTS, RULE, CheckReport, describe_trigger
+from interlock.compiler.checks.sites import block_sites, expression_sites
+from interlock.compiler.checks.states import exits_of
+from interlock.compiler.resolve import exact_descriptor
 from interlock.errors import Place
 from interlock.model.chart import Invoke, State
-from interlock.model.document.actions import Send
-from interlock.model.document.document import Retry
+from interlock.model.document.actions import Do, Emit, Send
+from interlock.model.document.document import Document, Retry, Saga
 from interlock.model.duration import parse_duration
 
 _RANGE = re.compile(r"(?:>=|<=|>|<|=)?\s*[0-9]+(?:\.[0-9]+)*(?:\s+(?:>=|<=|>|<|=)?\s*[0-9]+(?:\.[0-9]+)*)*")
 
 
-def check_effects(review: Review, graph: Graph) -> None:
+def check_effects(report: CheckReport, graph: Graph) -> None:
     """Invokes, delays and expectations of every state, and the keys of the root."""
-    _check_chart(review)
-    _check_allow(review)
+    _check_chart(report)
+    _check_inert(report)
+    _check_allow(report)
     invoking: dict[str, list[State]] = {}
     for state in graph.states:
         if state.expect is not None and state.expect.within != "forever":
-            _check_duration(review, state.expect.within, state.place, "`within`")
-        for invoke in state.invokes:
-            _check_invoke(review, invoke)
+            _check_duration(report, state.expect.within, state.place, "`within`")
+        for invoke, written in zip(state.invokes, report.tree.states[state.index].invokes, strict=True):
+            _check_invoke(report, invoke)
+            if isinstance(written.src, Document) and written.type == "handler":
+                message = "expected a handler as `src`, got an inline chart"
+                report.add("invoke.type", message, invoke.place, "leave `type` out, or write chart")
             if invoke.id is not None:
                 invoking.setdefault(invoke.id, []).append(state)
     for name, states in invoking.items():
-        _check_twins(review, graph, name, states)
-    for site in sites(review.chart):
+        _check_duplicate_ids(report, graph, name, states)
+    for site in block_sites(report.chart):
         for action in site.actions():
             if isinstance(action, Send):
-                _check_send(review, action)
+                _check_send(report, action)
 
 
-def _check_send(review: Review, action: Send) -> None:
+def _check_send(report: CheckReport, action: Send) -> None:
     if isinstance(action.delay, str):
-        _check_duration(review, action.delay, action.place, "`delay`")
+        _check_duration(report, action.delay, action.place, "`delay`")
     if action.restore is not None and action.delay is None:
         message = "`onRestore` says what downtime means to a timer, and this send is none"
-        review.rule("send.no_timer", message, action.place, "give it a `delay`, or leave `onRestore` out")
+        report.add("send.no_timer", message, action.place, "give it a `delay`, or leave `onRestore` out")
 
 
-def _check_invoke(review: Review, invoke: Invoke) -> None:
+def _check_invoke(report: CheckReport, invoke: Invoke) -> None:
     if invoke.src is None:
-        review.rule("invoke.no_src", 'an invoke needs the key "src"', invoke.place)
+        report.add("invoke.no_src", 'an invoke needs the key "src"', invoke.place)
     if invoke.retry is not None:
-        _check_backoff(review, invoke.retry, invoke.place)
+        _check_backoff(report, invoke.retry, invoke.place)
 
 
-def _check_twins(review: Review, graph: Graph, name: str, states: list[State]) -> None:
+def _check_duplicate_ids(report: CheckReport, graph: Graph, name: str, states: list[State]) -> None:
     for position, second in enumerate(states):
-        first = next((each for each in states[:position] if graph.together(each.index, second.index)), None)
+        first = next(
+            (each for each in states[:position] if graph.can_be_active_together(each.index, second.index)), None
+        )
         if first is not None:
             place = next(each.place for each in reversed(second.invokes) if each.id == name)
-            where = "has two invokes" if first is second else f"and {review.name(first)} each have an invoke"
-            message = f'{review.name(second)} {where} "{name}", and their results could not be told apart'
-            review.rule("invoke.duplicate_id", message, place, "give one of them another id")
+            where = "has two invokes" if first is second else f"and {report.name(first)} each have an invoke"
+            message = f'{report.name(second)} {where} "{name}", and their results could not be told apart'
+            report.add("invoke.duplicate_id", message, place, "give one of them another id")
 
 
-def _check_backoff(review: Review, retry: Retry, place: Place) -> None:
+def _check_backoff(report: CheckReport, retry: Retry, place: Place) -> None:
     if retry.backoff is None:
         return
     parts = retry.backoff.split("..")
     waits = [parse_duration(each) for each in parts]
     if len(parts) > 2 or None in waits:
         message = f'"{retry.backoff}" is not a duration or a range of durations'
-        review.error("duration.syntax", message, place, "such as 1s or 1s..30s")
+        report.add("duration.syntax", message, place, "such as 1s or 1s..30s")
     elif (waits[0] or 0) > (waits[-1] or 0):
         message = f'the backoff "{retry.backoff}" falls'
-        review.error("duration.range", message, place, f"write {parts[-1]}..{parts[0]}")
+        report.add("duration.range", message, place, f"write {parts[-1]}..{parts[0]}")
 
 
-def _check_duration(review: Review, text: str, place: Place, what: str) -> None:
+def _check_duration(report: CheckReport, text: str, place: Place, what: str) -> None:
     if parse_duration(text) is None:
-        review.rule("duration.syntax", f'{what}: "{text}" is not a duration', place, "such as 30s or 1h30m")
+        message = f'{what}: "{text}" is not a duration'
+        report.add("duration.syntax", message, place, "such as 30s or 1h30m", severity=RULE)
 
 
-def _check_chart(review: Review) -> None:
-    document, root = review.document, review.document.root.place
+def _check_chart(report: CheckReport) -> None:
+    document, root = report.document, report.document.root.place
     if document.compatible is not None and _RANGE.fullmatch(document.compatible.strip()) is None:
         message = f'"{document.compatible}" is not a range of revisions'
-        review.error("compatible.syntax", message, root, 'such as ">=3.0 <4"')
+        report.add("compatible.syntax", message, root, 'such as ">=3.0 <4"')
     for old, new in document.renamed:
-        if new not in review.tree.by_id:
-            hint = review.suggestion(new, review.tree.ids[1:])
-            review.error("renamed.unknown", f'renamed: no state has the id "{new}"', root, hint)
-        if old in review.tree.by_id:
+        if new not in report.tree.by_id:
+            hint = report.suggestion(new, report.tree.ids[1:])
+            report.add("renamed.unknown", f'renamed: no state has the id "{new}"', root, hint)
+        if old in report.tree.by_id:
             message = f'renamed: "{old}" is still a state of the chart'
-            review.error("renamed.exists", message, root, "take the entry out, or rename the state")
+            report.add("renamed.exists", message, root, "take the entry out, or rename the state")
 
 
-def _check_allow(review: Review) -> None:
-    for state in review.tree.states:
+def _check_inert(report: CheckReport) -> None:
+    """Keys that are read and checked although nothing acts on them yet; `then` of `expect` has its own code."""
+    document = report.document
+    found = [(name, 0) for name in ("properties", "renamed") if getattr(document, name) not in (None, ())]
+    for state in report.chart.states:
+        if state.sensitive is not None:
+            found += [("sensitive.as", state.index)] if state.sensitive.neutral is not None else []
+            found += [("sensitive.roles", state.index)] if state.sensitive.roles is not None else []
+    for name, index in found:
+        message = f"`{name}` has no effect yet"
+        report.add("vocabulary.inert", message, index, "remove it, or allow this lint with a reason")
+
+
+def _check_allow(report: CheckReport) -> None:
+    for state in report.tree.states:
         for code, reason in state.allow:
             if code not in LINTS:
-                hint = review.suggestion(code, LINTS) or "see the reference of diagnostics for the lints there are"
-                review.error("allow.unknown", f'"{code}" is no lint that can be allowed', state.place, hint)
+                hint = report.suggestion(code, LINTS) or "see the reference of diagnostics for the lints there are"
+                report.add("allow.unknown", f'"{code}" is no lint that can be allowed', state.place, hint)
             if not reason.strip():
                 message = f'allowing "{code}" needs a reason'
-                review.error("allow.reason", message, state.place, "say why it is right here")
+                report.add("allow.reason", message, state.place, "say why it is right here")
+
+
+def lint_invokes(report: CheckReport, graph: Graph) -> None:
+    """Invokes whose failure nobody takes, that may hang, or whose input depends on which event came last."""
+    for state in graph.states:
+        if report.is_from_saga(state.index):
+            continue
+        for invoke in state.invokes:
+            _lint_invoke(report, graph, state, invoke)
+    for reading in expression_sites(report.chart):
+        parsed = report.names.parsed.get(reading.expression.text)
+        if reading.invoke and parsed is not None and "event" in parsed.roots:
+            message = "`event` is here the last event of the step, which need not be the one that led to this state"
+            hint = "assign what you need to a field first, and read that"
+            report.add("invoke.event_input", message, reading.expression.place, hint, within=reading.state)
+
+
+def _lint_invoke(report: CheckReport, graph: Graph, state: State, invoke: Invoke) -> None:
+    failure = exact_descriptor("error.invoke") if invoke.id is None else exact_descriptor(f"error.invoke.{invoke.id}")
+    around = [graph.by_event[each] for each in graph.path(state.index)]
+    if not any(True for each in around for _ in each.matching(failure)):
+        message = f"no transition takes the failure of this invoke of {report.name(state)}"
+        report.add("invoke.no_error", message, invoke.place, "write `onError`", within=state.index)
+    timed = any(graph.states[each].after for each in graph.path(state.index))
+    if invoke.timeout_ms is None and invoke.type != "chart" and not timed:
+        message = f"this invoke of {report.name(state)} may run for ever"
+        report.add("invoke.no_timeout", message, invoke.place, "write `timeout`", within=state.index)
+
+
+def lint_sagas(report: CheckReport, graph: Graph) -> None:
+    """Sagas that cannot answer for what they did, and those that an outer transition can leave half done."""
+    for state in graph.states:
+        saga = report.tree.states[state.index].saga
+        if saga is None:
+            continue
+        _lint_steps(report, state, saga)
+        if not saga.error:
+            message = f"no transition takes the failure of the saga of {report.name(state)}"
+            report.add("invoke.no_error", message, saga.place, "write `onError`", within=state.index)
+        for transition in exits_of(graph, state.index):
+            if transition.origin != "onDone":  # a saga that is done is not half done
+                message = f"{describe_trigger(transition)} can leave the saga of {report.name(state)} half done"
+                hint = "take the event inside the saga's state, or `allow` it with the reason why that is right"
+                report.add("saga.left_midway", message, transition.place, hint, within=state.index)
+
+
+def _lint_steps(report: CheckReport, state: State, saga: Saga) -> None:
+    for step in saga.steps:
+        if step.timeout is None:
+            message = f'the saga step "{step.id}" may run for ever'
+            report.add("invoke.no_timeout", message, step.place, "write `timeout`", within=state.index)
+        call = step.compensate
+        if call is not None and call.input is not None and not isinstance(call.input, dict):
+            message = f'the input of the compensation of "{step.id}" must be a mapping to carry `compensates`'
+            report.add("saga.input", message, call.place, "write a mapping of named inputs", within=state.index)
+        if call is None and step is not saga.steps[-1] and saga.compensation != "none":
+            message = f'the saga step "{step.id}" has no `compensate`, so it stays done when a later step fails'
+            hint = "write `compensate`, put it last, or say `compensation: none`"
+            report.add("saga.no_compensation", message, step.place, hint, within=state.index)
+
+
+def lint_actions(report: CheckReport, graph: Graph) -> None:
+    """Effects that are hard to audit, errors that nobody takes, events that are swallowed."""
+    asked = None
+    for site in block_sites(report.chart):
+        effects = [each for each in site.actions() if isinstance(each, Do | Emit | Send)]
+        moves = site.role == "exit" or (site.transition is not None and site.transition.targets)
+        if effects and moves and not report.is_from_saga(site.state):
+            where = "on exit" if site.role == "exit" else "on a transition"
+            message = f"an effect {where} of {report.name(site.state)}: effects on entry are easier to audit"
+            report.add(
+                "effect.outside_entry",
+                message,
+                effects[0].place,
+                "move it to the entry of the next state",
+                within=site.state,
+            )
+        asked = asked or next(((site, each) for each in effects if isinstance(each, Do)), None)
+    takers = (one for each in graph.transitions for one in each.descriptors)
+    if asked is not None and not any(each.matches("error.communication") for each in takers):
+        message = f'no transition takes "error.communication", which comes when `{asked[1].name}` fails for good'
+        report.add(
+            "error.unhandled",
+            message,
+            asked[1].place,
+            "add a transition for it, or watch the faults",
+            within=asked[0].state,
+        )
+    _lint_swallowed(report)
+
+
+def _lint_swallowed(report: CheckReport) -> None:
+    if report.is_native and report.document.unhandled == "ignore":
+        message = "`unhandled: ignore` makes an illegal event look like one that was already done"
+        report.add("events.swallowed", message, 0, "leave it out, and take with {} what may come again")
+    for transition in report.chart.transitions:
+        idle = not transition.targets and not transition.block and transition.guard is None
+        if idle and any(not each.tokens for each in transition.descriptors):
+            message = "`*` with nothing to do makes an illegal event look like one that was already done"
+            hint = "name the events that may come again"
+            report.add("events.swallowed", message, transition.place, hint, within=transition.source)

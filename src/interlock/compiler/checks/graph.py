@@ -32,7 +32,7 @@ class DescriptorIndex:
         for each in transition.descriptors:
             (self.names if each.exact else self.prefixes).setdefault(each.tokens, []).append(transition)
 
-    def taking(self, descriptor: Descriptor) -> Iterator[Transition]:
+    def matching(self, descriptor: Descriptor) -> Iterator[Transition]:
         """The transitions that take every event the descriptor takes, nearest prefix last."""
         for length in range(len(descriptor.tokens) + 1):
             yield from self.prefixes.get(descriptor.tokens[:length], ())
@@ -43,10 +43,10 @@ class DescriptorIndex:
         """Whether each event of the transition, or none at all, is taken by one of these."""
         if not transition.descriptors:
             return bool(self.eventless)
-        return all(any(True for _ in self.taking(each)) for each in transition.descriptors)
+        return all(any(True for _ in self.matching(each)) for each in transition.descriptors)
 
 
-def is_free(transition: Transition) -> bool:
+def is_unconditional(transition: Transition) -> bool:
     """Whether nothing is asked before the transition is taken: no guard, no roles."""
     return transition.guard is None and transition.roles is None
 
@@ -65,8 +65,8 @@ class Graph:
         self.chart = chart
         self.states = chart.states
         self.transitions = chart.transitions
-        self.xstate = chart.dialect.domain == "lca"
-        self.questions = 0
+        self.is_xstate = chart.dialect.domain == "lca"
+        self.question_count = 0
         self._paths: list[list[int]] = []
         for state in chart.states:
             self._paths.append([state.index, *(self._paths[state.parent] if state.index > 0 else ())])
@@ -80,7 +80,7 @@ class Graph:
     @property
     def is_exhausted(self) -> bool:
         """Whether so much was asked that answers are no longer exact: they all say "it can happen"."""
-        return self.questions > QUESTIONS_MAX
+        return self.question_count > QUESTIONS_MAX
 
     # Shape
 
@@ -100,16 +100,16 @@ class Graph:
         """The children that can be active: all but the histories."""
         return tuple(each for each in state.children if self.states[each].type != "history")
 
-    def common(self, first: int, second: int) -> int:
+    def common_ancestor(self, first: int, second: int) -> int:
         """The nearest state that is or contains both."""
         return next(each for each in self.path(first) if self.is_within(second, each))
 
-    def together(self, first: int, second: int) -> bool:
+    def can_be_active_together(self, first: int, second: int) -> bool:
         """Whether two states can be active at the same time."""
-        common = self.common(first, second)
+        common = self.common_ancestor(first, second)
         return common in (first, second) or self.states[common].type == "parallel"
 
-    def ends(self, index: int) -> bool:
+    def ends_entity(self, index: int) -> bool:
         """Whether the entity ends when this state is entered: a final child of the root."""
         state = self.states[index]
         return state.type == "final" and state.parent == self.chart.top
@@ -130,7 +130,7 @@ class Graph:
 
     def is_done_with(self, outer: int, index: int) -> bool:
         """Whether the state around can be done while the inner one is active."""
-        inner = self.child(outer, index)
+        inner = self.child_towards(outer, index)
         if self.states[outer].type == "compound":
             return self.states[inner].type == "final"
         return self.can_be_done(inner) if inner == index else self.is_done_with(inner, index)
@@ -151,7 +151,7 @@ class Graph:
         if self._is_internal(transition):
             return source
         for ancestor in self.path(source)[1:]:
-            fits = self.xstate or self.states[ancestor].type == "compound" or ancestor == 0
+            fits = self.is_xstate or self.states[ancestor].type == "compound" or ancestor == 0
             if fits and all(self.is_descendant(each, ancestor) for each in targets):
                 return ancestor
         return 0
@@ -163,7 +163,7 @@ class Graph:
         inner = all(self.is_descendant(each, source) for each in transition.targets)
         return transition.internal and inner and self.states[source].type == "compound"
 
-    def leaves(self, transition: Transition, index: int) -> bool:
+    def exits(self, transition: Transition, index: int) -> bool:
         """Whether taking the transition exits the state, if it is active."""
         domain = self.domain(transition)
         return domain is not None and self.is_descendant(index, domain)
@@ -182,11 +182,11 @@ class Graph:
                 self._entered_by[key] = found
         return found
 
-    def started(self) -> frozenset[int]:
+    def initial_states(self) -> frozenset[int]:
         """Every state that is entered when an entity begins."""
-        return self.below(0)
+        return self.default_entry(0)
 
-    def below(self, index: int) -> frozenset[int]:
+    def default_entry(self, index: int) -> frozenset[int]:
         """The state and all that is entered with it by default."""
         found = self._down.get(index)
         if found is None:
@@ -203,13 +203,13 @@ class Graph:
             found |= self._entered(state.initial, state.index, memory=False)
         elif state.type == "parallel":
             for region in self.regions(state):
-                found |= self.below(region)
+                found |= self.default_entry(region)
         return frozenset(found)
 
     def _entered(self, targets: tuple[int, ...], limit: int, *, memory: bool) -> frozenset[int]:
         found: set[int] = set()
         for target in targets:
-            found |= self.below(target) if target != limit else self.below(target) - {target}
+            found |= self.default_entry(target) if target != limit else self.default_entry(target) - {target}
             state = self.states[target]
             if memory and state.type == "history":
                 found |= self._recorded(state)
@@ -220,20 +220,20 @@ class Graph:
             found.add(ancestor)
             if self.states[ancestor].type == "parallel":
                 self._add_regions(ancestor, occupied, found)
-        if self.xstate and self.states[limit].type == "parallel":
+        if self.is_xstate and self.states[limit].type == "parallel":
             self._add_regions(limit, occupied, found)
         return frozenset(found)
 
     def _add_regions(self, parallel: int, occupied: set[int], found: set[int]) -> None:
         for region in self.regions(self.states[parallel]):
             if region not in occupied:
-                found |= self.below(region)
+                found |= self.default_entry(region)
 
     def _recorded(self, history: State) -> set[int]:
         parent = self.states[history.parent]
         if history.history == "deep":
             return {each for each in range(parent.index + 1, parent.last + 1) if self.states[each].type != "history"}
-        return {each for region in self.regions(parent) for each in self.below(region)}
+        return {each for region in self.regions(parent) for each in self.default_entry(region)}
 
     def leaving(self, parallel: int) -> list[Transition]:
         """The transitions inside a parallel state that leave it."""
@@ -241,11 +241,11 @@ class Graph:
         if found is None:
             inside = range(parallel + 1, self.states[parallel].last + 1)
             numbers = [number for each in inside for number in self.states[each].transitions]
-            found = [each for number in numbers if self.leaves(each := self.transitions[number], parallel)]
+            found = [each for number in numbers if self.exits(each := self.transitions[number], parallel)]
             self._leaving[parallel] = found
         return found
 
-    def child(self, outer: int, index: int) -> int:
+    def child_towards(self, outer: int, index: int) -> int:
         """The child of a state in which one of its descendants lies."""
         path = self.path(index)
         return path[path.index(outer) - 1]
@@ -253,7 +253,7 @@ class Graph:
     # Choice
 
     @cached_property
-    def listeners(self) -> tuple[DescriptorIndex, ...]:
+    def by_event(self) -> tuple[DescriptorIndex, ...]:
         """Per state, its transitions by what they take."""
         return tuple(DescriptorIndex(self.transitions[each] for each in state.transitions) for state in self.states)
 
@@ -266,16 +266,18 @@ class Graph:
         )
 
     @cached_property
-    def takers(self) -> tuple[DescriptorIndex, ...]:
+    def unconditional_by_event(self) -> tuple[DescriptorIndex, ...]:
         """Per state, its transitions that nothing can keep from being taken."""
         return tuple(
-            DescriptorIndex(self.transitions[each] for each in state.transitions if is_free(self.transitions[each]))
+            DescriptorIndex(
+                self.transitions[each] for each in state.transitions if is_unconditional(self.transitions[each])
+            )
             for state in self.states
         )
 
-    def is_hidden(self, transition: Transition, atom: int) -> bool:
+    def is_shadowed(self, transition: Transition, atom: int) -> bool:
         """Whether an outer state's transition is never taken here: inner ones come first, or that state is not done."""
-        self.questions += 1
+        self.question_count += 1
         if self.is_exhausted:
             return False
         if (
@@ -285,9 +287,9 @@ class Graph:
         ):
             return True
         inner = takewhile(lambda each: each != transition.source, self.path(atom))
-        return any(self.takers[each].covers(transition) for each in inner)
+        return any(self.unconditional_by_event[each].covers(transition) for each in inner)
 
-    def spread(self, start: Iterable[int], *, memory: bool) -> Iterator[tuple[int, Transition, frozenset[int]]]:
+    def walk_reachable(self, start: Iterable[int], *, memory: bool) -> Iterator[tuple[int, Transition, frozenset[int]]]:
         """Whatever may be taken from these states on: the atomic state it is taken in, the transition, what it enters.
 
         Each transition comes once. With `memory`, histories may lead to whatever they can have recorded.
@@ -296,13 +298,13 @@ class Graph:
         queue = [each for each in sorted(start) if self.is_atomic(each)]
         seen = set(queue)
         for atom in queue:  # grows while it is walked, by each atomic state at most once
-            if self.ends(atom):
+            if self.ends_entity(atom):
                 continue
             for index in self.path(atom):
                 hidden = []
                 for number in waiting[index]:
                     transition = self.transitions[number]
-                    if self.is_hidden(transition, atom):
+                    if self.is_shadowed(transition, atom):
                         hidden.append(number)
                         continue
                     entered = self.entered(transition, memory=memory)
@@ -314,10 +316,10 @@ class Graph:
 
     def reachable(self) -> frozenset[int]:
         """Every state that can be active, and every history that can be led to, in the life of an entity."""
-        found = set(self.started())
+        found = set(self.initial_states())
         led: set[int] = set()
         # What a history recorded was active before, so its memory leads nowhere new.
-        for _, transition, entered in self.spread(found, memory=False):
+        for _, transition, entered in self.walk_reachable(found, memory=False):
             found |= entered
             led.update(transition.targets)
         led.update(*(self.states[each].initial for each in found))
@@ -333,6 +335,6 @@ class Graph:
         """Whether the state can stand in a configuration by itself: it has no children to be active."""
         return self.states[index].type in ("atomic", "final")
 
-    def atoms(self, index: int) -> list[int]:
+    def atomic_states(self, index: int) -> list[int]:
         """The atomic states that are the state or lie below it."""
         return [each for each in range(index, self.states[index].last + 1) if self.is_atomic(each)]

@@ -20,7 +20,7 @@ Trees = Mapping[str, Parsed | None]
 Fact = tuple[str, str, str]
 """One comparison: what is compared, how, and with what, each as text that is equal when the meaning is."""
 
-_OPPOSITE: dict[str, frozenset[str]] = {
+_CONTRADICTIONS: dict[str, frozenset[str]] = {
     "==": frozenset({"!=", "<", ">"}),
     "!=": frozenset({"=="}),
     "<": frozenset({">=", ">", "=="}),
@@ -48,16 +48,16 @@ _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<", "in": "not in", "not in": "in"}
 
 
-Known = dict[str, list[Fact]]
+FactsBySubject = dict[str, list[Fact]]
 """The facts of a guard, by their subject."""
 
 
-class Exclusion:
+class GuardComparison:
     """Compares the guards of one chart. What a guard says is worked out once, however often it is compared."""
 
     def __init__(self, trees: Trees) -> None:
         self.trees = trees
-        self._known: dict[int, tuple[Guard, Known]] = {}
+        self._known: dict[int, tuple[Guard, FactsBySubject]] = {}
 
     def exclusive(self, first: Guard, second: Guard) -> bool:
         """Whether the text of two guards shows that they never hold together."""
@@ -65,13 +65,16 @@ class Exclusion:
             return True
         left, right = self._facts_of(first), self._facts_of(second)
         return any(
-            _clash(one, other) for about in left.keys() & right.keys() for one in left[about] for other in right[about]
+            _contradict(one, other)
+            for about in left.keys() & right.keys()
+            for one in left[about]
+            for other in right[about]
         )
 
-    def _facts_of(self, guard: Guard) -> Known:
+    def _facts_of(self, guard: Guard) -> FactsBySubject:
         found = self._known.get(id(guard))
         if found is None:
-            facts: Known = {}
+            facts: FactsBySubject = {}
             for each in dict.fromkeys(_facts(guard, self.trees)):
                 facts.setdefault(each[0], []).append(each)
             found = self._known[id(guard)] = (guard, facts)  # with the guard, or another might get its identity
@@ -131,14 +134,14 @@ def _text(tree: ast.expr) -> str:
     return ast.dump(tree)
 
 
-def _clash(one: Fact, other: Fact) -> bool:
+def _contradict(one: Fact, other: Fact) -> bool:
     """Whether two facts about the same thing contradict each other."""
     if one[2] == other[2]:
-        return other[1] in _OPPOSITE[one[1]]
-    return _apart(one, other) or _apart(other, one)
+        return other[1] in _CONTRADICTIONS[one[1]]
+    return _are_disjoint(one, other) or _are_disjoint(other, one)
 
 
-def _apart(one: Fact, other: Fact) -> bool:
+def _are_disjoint(one: Fact, other: Fact) -> bool:
     """Whether `x == 1` or `x < 1` leaves nothing of what the other says about x and another constant."""
     below, above = _constant(one[2]), _constant(other[2])
     if below is None or above is None:

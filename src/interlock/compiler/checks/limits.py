@@ -6,18 +6,19 @@ Rule 2: a block becomes one Python function in the kernel, so Python's own limit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import Action, Block, Foreach, Guard, GuardAll, GuardAny, GuardNot, If
-from interlock.model.document.document import Document, Invoke, Saga, State, Transition
+from interlock.model.diagnostics import Diagnostics
+from interlock.model.document.actions import Action, Foreach, Guard, GuardAll, GuardAny, GuardNot, If
+from interlock.model.document.document import Document
+from interlock.model.document.walk import documents, state_blocks, state_guards, states
 from interlock.model.limits import CONTENT_DEPTH_MAX, FOREACH_DEPTH_MAX
 
 _Part = tuple[Action | Guard, int, int]
 """A part of content, how many others it stands in, and how many of these are loops."""
 
 
-def check_nesting(document: Document, findings: Findings) -> bool:
+def check_nesting(document: Document, diagnostics: Diagnostics) -> bool:
     """Whether all content of a document, and of the charts written inside it, is within the limits; tells when not."""
     stack: list[_Part] = [(each, 1, 0) for each in _contents(document)]
     while stack:
@@ -25,17 +26,17 @@ def check_nesting(document: Document, findings: Findings) -> bool:
         loops += isinstance(part, Foreach)
         if depth > CONTENT_DEPTH_MAX:
             message = f"actions or guards are nested more than {CONTENT_DEPTH_MAX} deep"
-            findings.error("content.depth", message, part.place, "put the inner part into a registered function")
+            diagnostics.error("content.depth", message, part.place, "put the inner part into a registered function")
             return False
         if loops > FOREACH_DEPTH_MAX:
             message = f"`foreach` is nested more than {FOREACH_DEPTH_MAX} deep"
-            findings.error("content.depth", message, part.place, "put the inner loops into a registered function")
+            diagnostics.error("content.depth", message, part.place, "put the inner loops into a registered function")
             return False
-        stack.extend((each, depth + 1, loops) for each in _inside(part))
+        stack.extend((each, depth + 1, loops) for each in _parts(part))
     return True
 
 
-def _inside(part: Action | Guard) -> Iterator[Action | Guard]:
+def _parts(part: Action | Guard) -> Iterator[Action | Guard]:
     match part:
         case If():
             for guard, block in part.branches:
@@ -53,35 +54,7 @@ def _inside(part: Action | Guard) -> Iterator[Action | Guard]:
 
 
 def _contents(document: Document) -> Iterator[Action | Guard]:
-    stack = [document.root]
-    while stack:
-        state = stack.pop()
-        stack += state.states
-        stack += (each.src.root for each in state.invokes if isinstance(each.src, Document))
-        for block in _blocks(state):
-            yield from block
-        for transition in _transitions(state):
-            yield from transition.actions
-            if transition.guard is not None:
-                yield transition.guard
-        steps = () if state.saga is None else state.saga.steps
-        yield from (step.guard for step in steps if step.guard is not None)
-
-
-def _blocks(state: State) -> Iterator[Block]:
-    yield from state.entry
-    yield from state.exit
-    yield state.actions
-    if state.initial is not None:
-        yield state.initial.actions
-    yield from (each.finalize for each in state.invokes if each.finalize is not None)
-
-
-def _transitions(state: State) -> Iterator[Transition]:
-    yield from state.transitions
-    sources: Iterable[Invoke | Saga] = (*state.invokes, *(() if state.saga is None else (state.saga,)))
-    for each in sources:
-        yield from each.done
-        yield from each.error
-    if state.saga is not None:
-        yield from state.saga.compensated
+    for each in documents(document):
+        for state in states(each.root):
+            yield from (action for block in state_blocks(state) for action in block)
+            yield from state_guards(state)

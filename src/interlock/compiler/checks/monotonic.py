@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from interlock.compiler.checks.graph import Graph
-from interlock.compiler.checks.report import Review, trigger
+from interlock.compiler.checks.report import CheckReport, describe_trigger
 from interlock.errors import Place
 from interlock.model.chart import Transition
 from interlock.model.document.targets import Unresolved
@@ -24,60 +24,60 @@ EDGES_MAX = 4_000_000
 of 19 regions with 100 states and 10 transitions each has 60,000, and follows them once for each of its 19 orders."""
 
 
-class _TooMany(Exception):
+class _TooManyEdges(Exception):
     """There are more edges than can be followed."""
 
 
-def check_monotonic(review: Review, graph: Graph, reachable: frozenset[int]) -> None:
+def check_monotonic(report: CheckReport, graph: Graph, reachable: frozenset[int]) -> None:
     """Every order that the chart promises to keep, proved or refuted with a path."""
-    ways = _Ways(graph)
-    for index, written in enumerate(review.tree.states):
+    ways = _Edges(graph)
+    for index, written in enumerate(report.tree.states):
         if written.monotonic is None:
             continue
         if written.monotonic is True:
             order = list(graph.regions(graph.states[index]))
         else:
-            order = _named(review, index, written.monotonic, written.place)
+            order = _resolve_order(report, index, written.monotonic, written.place)
         if len(order) > ORDER_MAX:
             message = f"monotonic orders {len(order)} states; at most {ORDER_MAX} can be proved"
-            review.error("monotonic.order", message, written.place, "name the states that matter")
-        elif _is_order(review, graph, order, written.place):
+            report.add("monotonic.order", message, written.place, "name the states that matter")
+        elif _is_order(report, graph, order, written.place):
             try:
-                _prove(review, ways, [each for each in order if each in reachable], written.place)
-            except _TooMany:
+                _prove(report, ways, [each for each in order if each in reachable], written.place)
+            except _TooManyEdges:
                 message = "monotonic cannot be proved: the chart has too many transitions to follow them all"
                 hint = "order fewer states, or split the chart"
-                review.error("monotonic.unproved", message, written.place, hint)
+                report.add("monotonic.unproved", message, written.place, hint)
                 return
 
 
-def _named(review: Review, index: int, names: tuple[str, ...], place: Place) -> list[int]:
+def _resolve_order(report: CheckReport, index: int, names: tuple[str, ...], place: Place) -> list[int]:
     found: list[int] = []
     for name in names:
-        state = review.tree.inner(index, name)
+        state = report.tree.resolve_child(index, name)
         if isinstance(state, Unresolved):
-            state = review.tree.by_id.get(name, state)
+            state = report.tree.by_id.get(name, state)
         if isinstance(state, Unresolved):
-            review.error("target.unknown", f"monotonic: {state.message}", place, state.hint)
+            report.add("target.unknown", f"monotonic: {state.message}", place, state.hint)
         elif state in found:
-            review.error("monotonic.order", f'monotonic names "{name}" twice', place, "name each state once")
+            report.add("monotonic.order", f'monotonic names "{name}" twice', place, "name each state once")
         else:
             found.append(state)
     return found
 
 
-def _is_order(review: Review, graph: Graph, order: list[int], place: Place) -> bool:
+def _is_order(report: CheckReport, graph: Graph, order: list[int], place: Place) -> bool:
     """Whether the states exclude each other, so that one can come before the other."""
     for position, second in enumerate(order):
         for first in order[:position]:
-            if graph.together(first, second):
-                message = f"{review.name(first)} and {review.name(second)} can be active together"
-                review.error("monotonic.order", message, place, "name states of which only one is active at a time")
+            if graph.can_be_active_together(first, second):
+                message = f"{report.name(first)} and {report.name(second)} can be active together"
+                report.add("monotonic.order", message, place, "name states of which only one is active at a time")
                 return False
     return True
 
 
-def _prove(review: Review, ways: _Ways, order: list[int], place: Place) -> None:
+def _prove(report: CheckReport, ways: _Edges, order: list[int], place: Place) -> None:
     """Tells the first way back, if there is one."""
     graph, earliest = ways.graph, ways.earliest(order)
     for position, late in enumerate(order):
@@ -85,24 +85,26 @@ def _prove(review: Review, ways: _Ways, order: list[int], place: Place) -> None:
         ways.count(len(active) // 8)
         if any(earliest.get(atom, position) < position for atom in active):
             if graph.is_exhausted:
-                raise _TooMany  # the way back may be one that an inner transition hides
-            path = _way_back(graph, set(active), order[:position])
-            steps = " ".join(f"-[{trigger(each)}]-> {review.name(_shown(graph, each, end))}" for each, end in path)
+                raise _TooManyEdges  # the way back may be one that an inner transition hides
+            path = _shortest_path(graph, set(active), order[:position])
+            steps = " ".join(
+                f"-[{describe_trigger(each)}]-> {report.name(_target_towards(graph, each, end))}" for each, end in path
+            )
             earlier = next(each for each in order[:position] if graph.is_within(path[-1][1], each))
             message = (
-                f"after {review.name(late)}, {review.name(earlier)} can be entered again: {review.name(late)} {steps}"
+                f"after {report.name(late)}, {report.name(earlier)} can be entered again: {report.name(late)} {steps}"
             )
             hint = "take the transition out, lead it elsewhere, or take the state out of `monotonic`"
-            review.error("monotonic.violated", message, place, hint)
+            report.add("monotonic.violated", message, place, hint)
             return
 
 
-def _shown(graph: Graph, transition: Transition, end: int) -> int:
+def _target_towards(graph: Graph, transition: Transition, end: int) -> int:
     """What a path shows for a transition: the target that led to where the path goes on."""
     return next((each for each in transition.targets if graph.is_within(end, each)), end)
 
 
-class _Ways:
+class _Edges:
     """What leads to what: atomic states to the transitions taken in them, and those to the states they enter."""
 
     def __init__(self, graph: Graph) -> None:
@@ -111,7 +113,7 @@ class _Ways:
         self._taken_in: dict[int, list[int]] = {}
         self._entering: dict[int, list[int]] = {}
         self._built = False
-        self._atoms = graph.atoms(0)
+        self._atoms = graph.atomic_states(0)
 
     def together(self, late: int) -> list[int]:
         """The atomic states that can be active together with a state: in it, and in regions beside it."""
@@ -119,7 +121,7 @@ class _Ways:
         found = self._within(late, graph.states[late].last)
         for outer in graph.path(late)[1:]:
             if graph.states[outer].type == "parallel":
-                inner = graph.states[graph.child(outer, late)]
+                inner = graph.states[graph.child_towards(outer, late)]
                 found += self._within(outer, inner.index - 1) + self._within(inner.last + 1, graph.states[outer].last)
         return found
 
@@ -131,16 +133,18 @@ class _Ways:
         """Note edges that are followed. Raises _TooMany."""
         self.edges += edges
         if self.edges > EDGES_MAX:
-            raise _TooMany
+            raise _TooManyEdges
 
     def build(self) -> None:
         """Find all edges: per transition the atomic states it is taken in, per atomic state what enters it."""
         graph, self._built = self.graph, True
         for transition in graph.transitions:
             if transition.targets:
-                atoms = graph.atoms(transition.source)
+                atoms = graph.atomic_states(transition.source)
                 self.count(len(atoms))
-                taken_in = [each for each in atoms if not graph.ends(each) and not graph.is_hidden(transition, each)]
+                taken_in = [
+                    each for each in atoms if not graph.ends_entity(each) and not graph.is_shadowed(transition, each)
+                ]
                 entered = [each for each in graph.entered(transition, memory=True) if graph.is_atomic(each)]
                 self.count(len(entered))
                 self._taken_in[transition.index] = taken_in
@@ -156,7 +160,7 @@ class _Ways:
         taken: set[int] = set()
         for position, state in enumerate(order):
             # What leads here and to an earlier state has its answer already, and so has all that leads to it.
-            queue = [each for each in self.graph.atoms(state) if each not in followed]
+            queue = [each for each in self.graph.atomic_states(state) if each not in followed]
             followed.update(queue)
             for atom in queue:  # grows while it is walked, by each atomic state at most once
                 entering = [each for each in self._entering.get(atom, ()) if each not in taken]
@@ -172,13 +176,13 @@ class _Ways:
         return found
 
 
-def _way_back(graph: Graph, start: set[int], earlier: list[int]) -> list[tuple[Transition, int]]:
+def _shortest_path(graph: Graph, start: set[int], earlier: list[int]) -> list[tuple[Transition, int]]:
     """The shortest path from active states to one that should lie behind them, as (transition, state entered).
 
     There must be one: the walk ends with it.
     """
     origin: dict[int, tuple[int, Transition]] = {}
-    walk = graph.spread(start, memory=True)
+    walk = graph.walk_reachable(start, memory=True)
     while True:
         atom, transition, entered = next(walk)
         for each in sorted(entered):

@@ -1,72 +1,150 @@
-"""One compilation under review: what every check reads, and how a finding gets its severity.
+"""What every check reads and reports to, and the table of the compiler's codes with their severities.
 
-Rule 1: what breaks our vocabulary is an error in dialect `interlock`, and a warning where a dialect lets it load.
-Rule 2: a lint is silenced by an `allow` with a reason, on the state it is about or on an ancestor of it.
-Rule 3: everything about which lints exist and how bad each is lives in `LINTS`.
+Rule 1: a code and its severity are in `CODES` and nowhere else; the reference page is tested against that table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from interlock.compiler.resolve import Names
-from interlock.errors import NOWHERE, Place, Severity
+from interlock.compiler.resolve import NameResolver
+from interlock.errors import Diagnostic, Place, Severity
 from interlock.model.chart import Chart, Descriptor, State, Transition
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.document import Document, EventType
+from interlock.model.event import RESERVED_HINT
 
-LINTS: dict[str, Severity] = {
-    "always.loop": "error",
-    "chart.too_many_states": "warning",
-    "descriptor.hides_timer": "warning",
-    "done.nested_parallel": "warning",
-    "effect.outside_entry": "info",
-    "error.unhandled": "info",
-    "event.no_roles": "warning",
-    "event.undeclared": "warning",
-    "event.unused": "warning",
-    "events.swallowed": "warning",
-    "expect.unsent": "warning",
-    "expression.unknown_field": "warning",
-    "guard.constant": "warning",
-    "guard.unmarked": "warning",
-    "invoke.event_input": "warning",
-    "invoke.no_error": "warning",
-    "invoke.no_timeout": "warning",
-    "parallel.conflict": "warning",
-    "parallel.one_region": "warning",
-    "saga.input": "warning",
-    "saga.left_midway": "warning",
-    "saga.no_compensation": "warning",
-    "sensitive.name": "warning",
-    "sensitive.no_roles": "warning",
-    "sensitive.roles": "warning",
-    "state.catch_all_failure": "warning",
-    "state.no_timeout": "warning",
-    "state.too_many_children": "warning",
-    "state.trap": "warning",
-    "state.unreachable": "warning",
-    "state.verb_name": "warning",
-    "transition.overlap": "info",
-    "transition.shadowed": "error",
+
+class Code(NamedTuple):
+    """How severe a diagnostic is: in a chart of our own dialect, and in one imported from SCXML or XState.
+
+    `can_allow`: an `allow` with a reason, on the state that it is about or on an ancestor of it, silences it.
+    """
+
+    native: Severity
+    imported: Severity
+    can_allow: bool = False
+
+
+ERROR = Code("error", "error")
+"""The chart cannot run."""
+RULE = Code("error", "warning")
+"""A rule of our vocabulary; other dialects let such a chart load."""
+STRICT_LINT = Code("error", "warning", can_allow=True)
+LINT = Code("warning", "warning", can_allow=True)
+DURABILITY_LINT = Code("warning", "info", can_allow=True)
+"""Good practice for durable charts; not a mistake in a definition imported from another tool."""
+HINT = Code("info", "info", can_allow=True)
+
+CODES: dict[str, Code] = {
+    "allow.reason": ERROR,
+    "allow.unknown": ERROR,
+    "always.loop": STRICT_LINT,
+    "assign.refused": RULE,
+    "assign.unknown_field": RULE,
+    "chart.depth": ERROR,
+    "chart.no_states": ERROR,
+    "chart.root": ERROR,
+    "chart.states": ERROR,
+    "chart.too_many_states": DURABILITY_LINT,
+    "chart.transitions": ERROR,
+    "compatible.syntax": ERROR,
+    "content.depth": ERROR,
+    "context.default": RULE,
+    "context.duplicate": RULE,
+    "context.no_value": RULE,
+    "context.required": RULE,
+    "descriptor.hides_timer": LINT,
+    "done.nested_parallel": LINT,
+    "done.never": RULE,
+    "duration.range": ERROR,
+    "duration.syntax": ERROR,
+    "effect.outside_entry": HINT,
+    "error.unhandled": HINT,
+    "event.dedupe": ERROR,
+    "event.direction": RULE,
+    "event.duplicate": ERROR,
+    "event.name_length": ERROR,
+    "event.no_roles": LINT,
+    "event.undeclared": LINT,
+    "event.unused": LINT,
+    "events.swallowed": LINT,
+    "expect.unsent": LINT,
+    "expression.unknown_field": LINT,
+    "field.bounds": RULE,
+    "field.enum": RULE,
+    "final.content": RULE,
+    "final.region": ERROR,
+    "guard.constant": LINT,
+    "guard.unmarked": LINT,
+    "history.content": RULE,
+    "history.cycle": ERROR,
+    "history.no_default": ERROR,
+    "history.outside": ERROR,
+    "initial.misplaced": RULE,
+    "initial.outside": ERROR,
+    "invoke.duplicate_id": RULE,
+    "invoke.event_input": LINT,
+    "invoke.no_error": DURABILITY_LINT,
+    "invoke.no_src": RULE,
+    "invoke.no_timeout": DURABILITY_LINT,
+    "invoke.type": ERROR,
+    "monotonic.order": ERROR,
+    "monotonic.unproved": ERROR,
+    "monotonic.violated": ERROR,
+    "name.reserved": RULE,
+    "parallel.conflict": LINT,
+    "parallel.no_region": ERROR,
+    "parallel.one_region": LINT,
+    "payload.default": RULE,
+    "payload.type": RULE,
+    "renamed.exists": ERROR,
+    "renamed.unknown": ERROR,
+    "roles.system": RULE,
+    "roles.widened": RULE,
+    "saga.compensated": ERROR,
+    "saga.duplicate_step": ERROR,
+    "saga.field": ERROR,
+    "saga.input": LINT,
+    "saga.left_midway": LINT,
+    "saga.misplaced": ERROR,
+    "saga.no_compensation": LINT,
+    "saga.no_steps": ERROR,
+    "script.untrusted": ERROR,
+    "send.no_timer": RULE,
+    "sensitive.neutral": ERROR,
+    "sensitive.name": LINT,
+    "sensitive.no_roles": LINT,
+    "sensitive.roles": LINT,
+    "sensitive.unknown_field": ERROR,
+    "state.catch_all_failure": LINT,
+    "state.duplicate_id": ERROR,
+    "state.duplicate_key": ERROR,
+    "state.id_length": ERROR,
+    "state.key": RULE,
+    "state.no_initial": ERROR,
+    "state.no_timeout": DURABILITY_LINT,
+    "state.too_many_children": DURABILITY_LINT,
+    "state.trap": DURABILITY_LINT,
+    "state.unreachable": LINT,
+    "state.verb_name": DURABILITY_LINT,
+    "target.ambiguous": ERROR,
+    "target.conflict": ERROR,
+    "target.root": ERROR,
+    "target.unknown": ERROR,
+    "transition.overlap": HINT,
+    "transition.reenter": RULE,
+    "transition.shadowed": STRICT_LINT,
+    "vocabulary.inert": LINT,
 }
-"""Every finding that an `allow` can silence, and how bad it is in a chart of our own vocabulary."""
+"""Every code that the compiler reports itself; those of expressions are in `expression/`."""
 
-HABITS = frozenset(
-    {
-        "chart.too_many_states",
-        "invoke.no_error",
-        "invoke.no_timeout",
-        "state.no_timeout",
-        "state.too_many_children",
-        "state.trap",
-        "state.verb_name",
-    }
-)
-"""Lints about habits of durable charts: worth knowing, and no more, in a definition imported from another tool."""
+LINTS = tuple(code for code, each in CODES.items() if each.can_allow)
+"""The codes that an `allow` can silence."""
 
 
-SLIPS_MAX = 25
+SUGGESTIONS_MAX = 25
 """Misspelt names of one chart for which a near word is looked up."""
 
 
@@ -82,59 +160,64 @@ class EventIndex:
             for length in range(len(tokens) + 1):
                 self.prefixes.setdefault(tokens[:length], []).append(each)
 
-    def taken(self, descriptor: Descriptor) -> list[EventType]:
+    def matching(self, descriptor: Descriptor) -> list[EventType]:
         """The declared events that a descriptor takes."""
         return (self.names if descriptor.exact else self.prefixes).get(descriptor.tokens, [])
 
 
-class Review:
-    """A chart, the document it was written as, the tree it was built from, and the findings so far.
+class CheckReport:
+    """A chart, the document it was written as, the tree it was built from, and the diagnostics so far.
 
     `chart`, `tree` and their numbers are those after sagas became states; `document` is what the author wrote.
     """
 
-    def __init__(self, chart: Chart, document: Document, names: Names, findings: Findings) -> None:
+    def __init__(self, chart: Chart, document: Document, names: NameResolver, diagnostics: Diagnostics) -> None:
         self.chart = chart
         self.document = document
         self.names = names
         self.tree = names.tree
-        self.findings = findings
-        self.own = document.dialect == "interlock"
-        self.slips = 0
+        self.diagnostics = diagnostics
+        self.is_native = document.dialect == "interlock"
+        self.suggestion_count = 0
         self.events = EventIndex(chart.events or ())
 
-    def error(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
-        """A finding that makes the chart unusable in every dialect."""
-        self.findings.error(code, message, place, hint)
+    def add(
+        self,
+        code: str,
+        message: str,
+        at: int | Place,
+        hint: str | None = None,
+        *,
+        within: int | None = None,
+        severity: Code | None = None,
+    ) -> None:
+        """Report a problem of a state or at a place, as severe as the table says.
 
-    def rule(self, code: str, message: str, place: Place = NOWHERE, hint: str | None = None) -> None:
-        """A finding against our vocabulary: an error, but a warning where the dialect lets it load."""
-        if self.own:
-            self.findings.error(code, message, place, hint)
-        else:
-            self.findings.warning(code, message, place, hint)
-
-    def lint(self, code: str, message: str, state: int, place: Place | None = None, hint: str | None = None) -> None:
-        """A lint about a state, unless it or an ancestor allows it."""
-        if self.allows(code, state):
+        `within`: the state whose `allow` counts, if `at` is a place. `severity` replaces that of the table.
+        """
+        known = severity or CODES[code]
+        state = at if isinstance(at, int) else within
+        if known.can_allow and state is not None and self.allows(code, state):
             return
-        severity = LINTS[code]
-        if not self.own:
-            severity = "info" if code in HABITS or severity == "info" else "warning"
-        report = {"error": self.findings.error, "warning": self.findings.warning, "info": self.findings.info}[severity]
-        report(code, message, self.tree.states[state].place if place is None else place, hint)
+        place = self.tree.states[at].place if isinstance(at, int) else at
+        level = known.native if self.is_native else known.imported
+        self.diagnostics.items.append(Diagnostic(code=code, message=message, place=place, severity=level, hint=hint))
+
+    def add_reserved(self, what: str, name: str, place: Place) -> None:
+        """Report a name that only the kernel may use."""
+        self.add("name.reserved", f'the {what} "{name}" has a reserved name', place, RESERVED_HINT)
 
     def suggestion(self, word: str, known: Iterable[str]) -> str | None:
         """`did you mean ...?`, for as many slips as anybody reads: looking for near words is slow."""
-        self.slips += 1
-        return suggestion(word, known) if self.slips <= SLIPS_MAX else None
+        self.suggestion_count += 1
+        return suggestion(word, known) if self.suggestion_count <= SUGGESTIONS_MAX else None
 
     def allows(self, code: str, state: int) -> bool:
         """Whether the state or an ancestor says that this lint is meant."""
         around = (state, *self.tree.ancestors(state))
         return any(code == allowed for each in around for allowed, _ in self.tree.states[each].allow)
 
-    def is_generated(self, state: int) -> bool:
+    def is_from_saga(self, state: int) -> bool:
         """Whether the state was made from a saga."""
         return any(self.tree.states[each].saga is not None for each in self.tree.ancestors(state))
 
@@ -144,6 +227,6 @@ class Review:
         return "the root" if index == 0 else f'"{self.tree.ids[index]}"'
 
 
-def trigger(transition: Transition) -> str:
+def describe_trigger(transition: Transition) -> str:
     """What makes a transition be tried, as a message names it."""
     return "always" if not transition.descriptors else f'"{transition.label}"'

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from interlock.compiler.checks.events import is_by_itself
+from interlock.compiler.checks.events import is_automatic
 from interlock.compiler.checks.graph import Graph
-from interlock.compiler.checks.report import Review, trigger
-from interlock.compiler.checks.sites import computable_names, known_fields, sites
-from interlock.compiler.checks.state_lints import ways_out
+from interlock.compiler.checks.report import CheckReport, describe_trigger
+from interlock.compiler.checks.sites import block_sites, computable_names, known_fields
+from interlock.compiler.checks.states import exits_of
 from interlock.model.chart import Chart, State, Transition
-from interlock.model.document.actions import Value, value_expressions
+from interlock.model.document.actions import Value
+from interlock.model.document.walk import value_expressions
 
-NEUTRAL = "processing"
+DEFAULT_NEUTRAL_NAME = "processing"
 """What a hidden state is shown as when its author gives no name."""
 
 
-def check_sensitive(review: Review, graph: Graph) -> None:
+def check_sensitive(report: CheckReport, graph: Graph) -> None:
     """Every `sensitive` of the chart."""
-    known = known_fields(review.chart)
+    known = known_fields(report.chart)
     hidden = []
     for state in graph.states:
         sensitive = state.sensitive
@@ -31,37 +32,37 @@ def check_sensitive(review: Review, graph: Graph) -> None:
         for path in sensitive.fields:
             name = path.split(".", 1)[0]
             if name not in known:
-                hint = review.suggestion(name, known) or "declare it under `context`"
+                hint = report.suggestion(name, known) or "declare it under `context`"
                 message = f"sensitive: the context has no field `{name}`"
-                review.error("sensitive.unknown_field", message, state.place, hint)
+                report.add("sensitive.unknown_field", message, state.place, hint)
         if sensitive.hidden:
             hidden.append(state)
-            _check_neutral(review, state, sensitive.neutral or NEUTRAL)
-    _check_names(review)
+            _check_neutral(report, state, sensitive.neutral or DEFAULT_NEUTRAL_NAME)
+    _check_names(report)
     told: set[int] = set()
-    entering = _entering(graph, frozenset(each.index for each in hidden))
+    entering = _entering_transitions(graph, frozenset(each.index for each in hidden))
     for state in hidden:
-        _check_ways(review, graph, state, entering[state.index], told)
+        _check_access(report, graph, state, entering[state.index], told)
 
 
-def _check_names(review: Review) -> None:
+def _check_names(report: CheckReport) -> None:
     """A masked field that becomes part of the name of an event, a timer, a target, a source or a message."""
-    marked = (state.sensitive for state in review.chart.states if state.sensitive is not None)
+    marked = (state.sensitive for state in report.chart.states if state.sensitive is not None)
     masked = {path.split(".", 1)[0] for each in marked for path in each.fields}
     if not masked:
         return
-    for state, value in _computed_names(review.chart):
+    for state, value in _computed_names(report.chart):
         for expression in value_expressions(value):
-            parsed = review.names.parsed.get(expression.text)
+            parsed = report.names.parsed.get(expression.text)
             read = sorted({name for name, _ in parsed.reads} & masked) if parsed is not None else []
             if read:
                 message = f"the sensitive field `{read[0]}` becomes part of a name, and names are journaled as they are"
                 hint = "compute the name from another field, such as an id"
-                review.lint("sensitive.name", message, state, expression.place, hint)
+                report.add("sensitive.name", message, expression.place, hint, within=state)
 
 
 def _computed_names(chart: Chart) -> Iterator[tuple[int, Value]]:
-    for site in sites(chart):
+    for site in block_sites(chart):
         for action in site.actions():
             yield from ((site.state, each) for each in computable_names(action))
     for state in chart.states:
@@ -69,13 +70,13 @@ def _computed_names(chart: Chart) -> Iterator[tuple[int, Value]]:
             yield from ((state.index, each) for each in (invoke.src, invoke.type, invoke.key))
 
 
-def _check_neutral(review: Review, state: State, neutral: str) -> None:
-    if any(neutral in (each.id, each.key) for each in review.chart.states[1:]):
-        message = f'sensitive: {review.name(state)} would be shown as "{neutral}", which is a state of the chart'
-        review.error("sensitive.neutral", message, state.place, "choose another name with `as`")
+def _check_neutral(report: CheckReport, state: State, neutral: str) -> None:
+    if any(neutral in (each.id, each.key) for each in report.chart.states[1:]):
+        message = f'sensitive: {report.name(state)} would be shown as "{neutral}", which is a state of the chart'
+        report.add("sensitive.neutral", message, state.place, "choose another name with `as`")
 
 
-def _entering(graph: Graph, hidden: frozenset[int]) -> dict[int, list[Transition]]:
+def _entering_transitions(graph: Graph, hidden: frozenset[int]) -> dict[int, list[Transition]]:
     """Per hidden state, the transitions from outside that enter it."""
     found: dict[int, list[Transition]] = {each: [] for each in hidden}
     for transition in graph.transitions if hidden else ():
@@ -85,43 +86,43 @@ def _entering(graph: Graph, hidden: frozenset[int]) -> dict[int, list[Transition
     return found
 
 
-def _check_ways(review: Review, graph: Graph, state: State, into: list[Transition], told: set[int]) -> None:
+def _check_access(report: CheckReport, graph: Graph, state: State, into: list[Transition], told: set[int]) -> None:
     """Who may enter and who may leave; a transition is told once, whatever it leads into or out of."""
     entering: set[str] = set()
     for transition in into:
-        entering |= _asked(review, state, transition, "into", told)
-    for transition in ways_out(graph, state.index):
-        more = sorted(_asked(review, state, transition, "out of", told) - entering - {"system"})
+        entering |= _required_roles(report, state, transition, "into", told)
+    for transition in exits_of(graph, state.index):
+        more = sorted(_required_roles(report, state, transition, "out of", told) - entering - {"system"})
         if more and entering and transition.index not in told:
             told.add(transition.index)
-            message = f"{', '.join(more)} may leave the hidden state {review.name(state)} but not enter it"
+            message = f"{', '.join(more)} may leave the hidden state {report.name(state)} but not enter it"
             hint = "leaving takes at least the right that entering takes"
-            review.lint("sensitive.roles", message, state.index, transition.place, hint)
+            report.add("sensitive.roles", message, transition.place, hint, within=state.index)
 
 
-def _asked(review: Review, state: State, transition: Transition, way: str, told: set[int]) -> set[str]:
+def _required_roles(report: CheckReport, state: State, transition: Transition, way: str, told: set[int]) -> set[str]:
     """The roles that may take a transition; tells when it does not say who may."""
-    roles = _roles(review, transition)
+    roles = _roles(report, transition)
     if roles is not None:
         return roles
     if transition.index not in told:
         told.add(transition.index)
-        wish = "name `system` in its `roles`" if is_by_itself(transition) else "give it or its event `roles`"
-        where = f"{way} the hidden state {review.name(state)} by {trigger(transition)}"
+        wish = "name `system` in its `roles`" if is_automatic(transition) else "give it or its event `roles`"
+        where = f"{way} the hidden state {report.name(state)} by {describe_trigger(transition)}"
         message = f"the way {where} does not say who may take it"
-        review.lint("sensitive.no_roles", message, state.index, transition.place, wish)
+        report.add("sensitive.no_roles", message, transition.place, wish, within=state.index)
     return set()
 
 
-def _roles(review: Review, transition: Transition) -> set[str] | None:
+def _roles(report: CheckReport, transition: Transition) -> set[str] | None:
     """Who may take a transition: by its own roles, else by those of its events; None when somebody is not asked."""
-    if is_by_itself(transition):
+    if is_automatic(transition):
         return set(transition.roles) if transition.roles is not None and "system" in transition.roles else None
     if transition.roles is not None:
         return set(transition.roles)
     found: set[str] = set()
     for descriptor in transition.descriptors:
-        events = review.events.taken(descriptor)
+        events = report.events.matching(descriptor)
         if not events or any(not each.roles and each.direction == "in" for each in events):
             return None
         for each in events:

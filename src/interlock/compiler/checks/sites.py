@@ -11,29 +11,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from interlock.model.chart import Chart, Transition
-from interlock.model.document.actions import (
-    Action,
-    Block,
-    Emit,
-    Expression,
-    Foreach,
-    Guard,
-    If,
-    Raise,
-    Send,
-    Value,
-    action_expressions,
-    block_actions,
-    guard_expressions,
-    value_expressions,
-)
+from interlock.model.document.actions import Action, Block, Emit, Expression, Foreach, Guard, If, Raise, Send, Value
 from interlock.model.document.field import UNSET, Field
+from interlock.model.document.walk import action_expressions, block_actions, guard_expressions, value_expressions
 
 Role = Literal["entry", "exit", "transition", "initial", "history", "finalize"]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class BlockSite:
     """A block and where it stands: its state, what it is there, and its transition if it belongs to one."""
 
     state: int
@@ -47,7 +33,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ExpressionSite:
     """An expression and where it stands: its state, its transition if it has one, and whether an invoke takes it."""
 
     state: int
@@ -56,52 +42,54 @@ class Reading:
     invoke: bool = False
 
 
-def sites(chart: Chart) -> Iterator[Site]:
+def block_sites(chart: Chart) -> Iterator[BlockSite]:
     """Every block of a chart that is not empty."""
     for state in chart.states:
         found = [
-            *(Site(state.index, "entry", block) for block in state.entry),
-            *(Site(state.index, "exit", block) for block in state.exit),
-            Site(state.index, "initial", state.initial_block),
-            Site(state.index, "history", state.default_block),
-            *(Site(state.index, "finalize", invoke.finalize or ()) for invoke in state.invokes),
+            *(BlockSite(state.index, "entry", block) for block in state.entry),
+            *(BlockSite(state.index, "exit", block) for block in state.exit),
+            BlockSite(state.index, "initial", state.initial_block),
+            BlockSite(state.index, "history", state.default_block),
+            *(BlockSite(state.index, "finalize", invoke.finalize or ()) for invoke in state.invokes),
         ]
         for number in state.transitions:
             transition = chart.transitions[number]
-            found.append(Site(state.index, "transition", transition.block, transition))
+            found.append(BlockSite(state.index, "transition", transition.block, transition))
         yield from (each for each in found if each.block)
 
 
-def guards(chart: Chart) -> Iterator[tuple[int, Guard, Transition | None]]:
+def guard_sites(chart: Chart) -> Iterator[tuple[int, Guard, Transition | None]]:
     """Every guard of a chart, of transitions and of `if`, with its state; the transition when it decides about one."""
     for transition in chart.transitions:
         if transition.guard is not None:
             yield transition.source, transition.guard, transition
-    for site in sites(chart):
+    for site in block_sites(chart):
         for action in site.actions():
             if isinstance(action, If):
                 yield from ((site.state, guard, None) for guard, _ in action.branches)
 
 
-def readings(chart: Chart) -> Iterator[Reading]:
+def expression_sites(chart: Chart) -> Iterator[ExpressionSite]:
     """Every expression of a chart, once for each place it stands in."""
     for state in chart.states:
         index = state.index
         values: list[Value] = [state.output, *(each.delay for each in state.after)]
         values += [each.default for each in state.context if each.default is not UNSET]
-        yield from (Reading(index, each) for value in values for each in value_expressions(value))
+        yield from (ExpressionSite(index, each) for value in values for each in value_expressions(value))
         for invoke in state.invokes:
             given = [invoke.src, invoke.type, invoke.input, invoke.key]
-            yield from (Reading(index, each, None, True) for value in given for each in value_expressions(value))
+            yield from (ExpressionSite(index, each, None, True) for value in given for each in value_expressions(value))
     for transition in chart.transitions:
         if transition.guard is not None:
             for each in guard_expressions(transition.guard):
-                yield Reading(transition.source, each, transition)
-    for site in sites(chart):
+                yield ExpressionSite(transition.source, each, transition)
+    for site in block_sites(chart):
         for action in site.actions():
-            yield from (Reading(site.state, each, site.transition) for each in action_expressions(action))
+            yield from (ExpressionSite(site.state, each, site.transition) for each in action_expressions(action))
     for event in chart.events or ():
-        yield from (Reading(0, each) for value in (event.permit, event.dedupe) for each in value_expressions(value))
+        yield from (
+            ExpressionSite(0, each) for value in (event.permit, event.dedupe) for each in value_expressions(value)
+        )
 
 
 def written_names(chart: Chart) -> frozenset[str]:
@@ -114,7 +102,7 @@ def written_names(chart: Chart) -> frozenset[str]:
             found.update(each for each in (invoke.src, invoke.type, invoke.id) if isinstance(each, str))
     for transition in chart.transitions:
         found.update(each.text for each in transition.descriptors)
-    for site in sites(chart):
+    for site in block_sites(chart):
         for action in site.actions():
             found.update(each for each in computable_names(action) if isinstance(each, str))
     return frozenset(found)
@@ -133,15 +121,15 @@ def computable_names(action: Action) -> tuple[Value, ...]:
             return ()
 
 
-def fields(chart: Chart) -> dict[str, Field]:
+def declared_fields(chart: Chart) -> dict[str, Field]:
     """Every declared field of the context, by name."""
     return {field.name: field for state in chart.states for field in state.context}
 
 
 def known_fields(chart: Chart) -> set[str]:
     """Every name that can stand in the context: declared fields, and what a `foreach` makes."""
-    names = set(fields(chart))
-    for site in sites(chart):
+    names = set(declared_fields(chart))
+    for site in block_sites(chart):
         for action in site.actions():
             if isinstance(action, Foreach):
                 names.update(each for each in (action.item, action.index) if each is not None)

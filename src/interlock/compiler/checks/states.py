@@ -1,7 +1,7 @@
-"""Errors about the shape of states: what each type must have, may have, and must not have.
+"""Checks of single states: their shape, names and sizes, and whether they can be entered, left, or wait forever.
 
 Rule 1: whatever would give an entity without a legal configuration is an error in every dialect.
-Rule 2: whatever is merely without effect in other dialects is an error in ours.
+Rule 2: whatever merely has no effect in other dialects is an error in ours.
 """
 
 from __future__ import annotations
@@ -10,93 +10,98 @@ import re
 from collections.abc import Iterator
 
 from interlock.compiler.checks.graph import Graph
-from interlock.compiler.checks.report import Review
+from interlock.compiler.checks.report import CheckReport, describe_trigger
+from interlock.compiler.checks.sites import block_sites
 from interlock.errors import Place
-from interlock.model.chart import State
+from interlock.model.chart import State, Transition
 from interlock.model.document import document as doc
+from interlock.model.document.actions import Send
+from interlock.model.document.walk import states
 from interlock.model.limits import NAME_BYTES_MAX
 
 _KEY = re.compile(r"[\w-]+")
 
 
-def check_states(review: Review, graph: Graph) -> None:
+def check_states(report: CheckReport, graph: Graph) -> None:
     """Every state by its type, its key, and what it says of its beginning."""
     root = graph.states[0]
     if root.type in ("final", "history"):
-        review.error("chart.root", f"the root cannot be a {root.type} state", root.place)
+        report.add("chart.root", f"the root cannot be a {root.type} state", root.place)
     elif not graph.regions(root):
-        review.error("chart.no_states", "the chart has no states", root.place, "write at least one under `states`")
+        report.add("chart.no_states", "the chart has no states", root.place, "write at least one under `states`")
     for state in graph.states:
-        written = review.tree.states[state.index]
-        _check_key(review, graph, state)
-        _check_begin(review, graph, state, written)
+        written = report.tree.states[state.index]
+        _check_key(report, graph, state)
+        _check_initial(report, graph, state, written)
         if state.type == "final":
-            _check_final(review, graph, state, written)
+            _check_final(report, graph, state, written)
         elif state.type == "history":
-            _check_history(review, graph, state, written)
+            _check_history(report, graph, state, written)
         elif state.type == "parallel":
-            _check_parallel(review, graph, state)
-        _check_done(review, graph, state)
+            _check_parallel(report, graph, state)
+        _check_done(report, graph, state)
 
 
-def _check_key(review: Review, graph: Graph, state: State) -> None:
+def _check_key(report: CheckReport, graph: Graph, state: State) -> None:
     if len(state.id.encode()) > NAME_BYTES_MAX:
         message = f'the id "{state.id[:40]}..." has more than {NAME_BYTES_MAX} bytes'
-        review.error("state.id_length", message, state.place, "give the state a short `id`")
+        report.add("state.id_length", message, state.place, "give the state a short `id`")
     if state.index == 0:
         return
-    if review.own and _KEY.fullmatch(state.key) is None:
+    if report.is_native and state.key.startswith("_") and not report.is_from_saga(state.index):
+        report.add_reserved("state", state.key, state.place)
+    if report.is_native and _KEY.fullmatch(state.key) is None:
         message = f'"{state.key}" cannot be the key of a state'
-        review.error("state.key", message, state.place, "use letters, digits, _ and -")
+        report.add("state.key", message, state.place, "use letters, digits, _ and -")
     first = next(each for each in graph.states[state.parent].children if graph.states[each].key == state.key)
     if first != state.index:
-        message = f'{review.name(state.parent)} has two states with the key "{state.key}"'
-        review.error("state.duplicate_key", message, state.place, "rename one of them")
+        message = f'{report.name(state.parent)} has two states with the key "{state.key}"'
+        report.add("state.duplicate_key", message, state.place, "rename one of them")
 
 
-def _check_begin(review: Review, graph: Graph, state: State, written: doc.State) -> None:
+def _check_initial(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
     initial = written.initial
     if state.type == "compound":
         if not state.initial and state.index > 0 and initial is None:
-            message = f"{review.name(state)} has only history states: it cannot begin anywhere"
-            review.error("state.no_initial", message, state.place, "give it a child that can be active")
+            message = f"{report.name(state)} has only history states: it cannot begin anywhere"
+            report.add("state.no_initial", message, state.place, "give it a child that can be active")
         for each in state.initial:
             if not graph.is_descendant(each, state.index):
-                message = f"{review.name(state)} cannot begin in {review.name(each)}, which is not inside it"
+                message = f"{report.name(state)} cannot begin in {report.name(each)}, which is not inside it"
                 place = state.place if initial is None else initial.place
-                review.error("initial.outside", message, place, "name one of its descendants")
+                report.add("initial.outside", message, place, "name one of its descendants")
     elif initial is not None:
         reason = "all its regions begin" if state.type == "parallel" else "it has no children to begin in"
-        message = f"{review.name(state)} cannot have `initial`: {reason}"
-        review.rule("initial.misplaced", message, initial.place, "take it out")
+        message = f"{report.name(state)} cannot have `initial`: {reason}"
+        report.add("initial.misplaced", message, initial.place, "take it out")
 
 
-def _check_final(review: Review, graph: Graph, state: State, written: doc.State) -> None:
-    for what, place in _content(written):
-        review.rule("final.content", f"the final state {review.name(state)} cannot have {what}", place, "take that out")
+def _check_final(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
+    for what, place in _useless_parts(written):
+        report.add("final.content", f"the final state {report.name(state)} cannot have {what}", place, "take that out")
     if state.index > 0 and graph.states[state.parent].type == "parallel" and graph.chart.dialect.done == "scxml":
-        message = f"the final state {review.name(state)} cannot be a region of {review.name(state.parent)}"
-        review.error("final.region", message, state.place, "put it inside a region")
+        message = f"the final state {report.name(state)} cannot be a region of {report.name(state.parent)}"
+        report.add("final.region", message, state.place, "put it inside a region")
 
 
-def _check_history(review: Review, graph: Graph, state: State, written: doc.State) -> None:
-    for what, place in _content(written):
-        review.rule("history.content", f"the history {review.name(state)} cannot have {what}", place, "take that out")
+def _check_history(report: CheckReport, graph: Graph, state: State, written: doc.State) -> None:
+    for what, place in _useless_parts(written):
+        report.add("history.content", f"the history {report.name(state)} cannot have {what}", place, "take that out")
     if not state.default:
         if not written.targets:
-            message = f"the history {review.name(state)} does not say where it leads before anything was recorded"
-            review.error("history.no_default", message, state.place, "write `target`")
+            message = f"the history {report.name(state)} does not say where it leads before anything was recorded"
+            report.add("history.no_default", message, state.place, "write `target`")
         return
     # XState's history of a parallel state falls back to that state itself (X17).
     fallback = state.parent if graph.chart.dialect.name == "xstate" else None
     for each in state.default:
         if each != fallback and not graph.is_descendant(each, state.parent):
-            message = f"the history {review.name(state)} cannot lead to {review.name(each)}, outside its parent"
-            hint = f"name a descendant of {review.name(state.parent)}"
-            review.error("history.outside", message, state.place, hint)
+            message = f"the history {report.name(state)} cannot lead to {report.name(each)}, outside its parent"
+            hint = f"name a descendant of {report.name(state.parent)}"
+            report.add("history.outside", message, state.place, hint)
     if _is_circular(graph, state):
-        message = f"the history {review.name(state)} leads back to itself"
-        review.error("history.cycle", message, state.place, "name a state that is no history")
+        message = f"the history {report.name(state)} leads back to itself"
+        report.add("history.cycle", message, state.place, "name a state that is no history")
 
 
 def _is_circular(graph: Graph, state: State) -> bool:
@@ -115,7 +120,7 @@ def _is_circular(graph: Graph, state: State) -> bool:
     return False
 
 
-def _content(written: doc.State) -> Iterator[tuple[str, Place]]:
+def _useless_parts(written: doc.State) -> Iterator[tuple[str, Place]]:
     """What a final state or a history has although nothing can come of it."""
     if written.states:
         yield "states", written.states[0].place
@@ -127,22 +132,155 @@ def _content(written: doc.State) -> Iterator[tuple[str, Place]]:
         yield "entry or exit actions", written.place
 
 
-def _check_parallel(review: Review, graph: Graph, state: State) -> None:
+def _check_parallel(report: CheckReport, graph: Graph, state: State) -> None:
     regions = graph.regions(state)
     if not regions and state.index > 0:
-        message = f"the parallel state {review.name(state)} has no regions"
-        review.error("parallel.no_region", message, state.place, "give it two or more states")
+        message = f"the parallel state {report.name(state)} has no regions"
+        report.add("parallel.no_region", message, state.place, "give it two or more states")
     elif len(regions) == 1:
-        message = f"the parallel state {review.name(state)} has one region only"
-        review.lint("parallel.one_region", message, state.index, hint="take `type: parallel` out, or add a region")
+        message = f"the parallel state {report.name(state)} has one region only"
+        report.add("parallel.one_region", message, state.index, "take `type: parallel` out, or add a region")
 
 
-def _check_done(review: Review, graph: Graph, state: State) -> None:
-    if review.tree.states[state.index].saga is not None:
+def _check_done(report: CheckReport, graph: Graph, state: State) -> None:
+    if report.tree.states[state.index].saga is not None:
         return  # one that could not be written out was told already
     for number in state.transitions:
         transition = graph.transitions[number]
         if transition.origin == "onDone" and not graph.can_be_done(state.index):
-            message = f"{review.name(state)} can never be done, so its `onDone` is never taken"
+            message = f"{report.name(state)} can never be done, so its `onDone` is never taken"
             hint = "give it a final child" if state.type != "parallel" else "give each region a final child"
-            review.rule("done.never", message, transition.place, hint)
+            report.add("done.never", message, transition.place, hint)
+
+
+CHILDREN_MAX = 20
+"""Children of one state before a flat list is taken for a hidden hierarchy."""
+
+STATES_MAX = 100
+"""States of a chart before it is taken for several kinds in one; ten are healthy."""
+
+_CATCH_ALL = frozenset({"failed", "error", "failure"})
+_NO_VERBS = frozenset({"pending", "missing", "outstanding", "incoming"})
+
+
+def lint_sizes(report: CheckReport) -> None:
+    """Lists of states too long to be read; saga states are not counted, since nobody wrote them."""
+    for state in report.chart.states:
+        written = report.tree.states[state.index]
+        count = sum(each.type != "history" for each in written.states)
+        if count > CHILDREN_MAX and written.saga is None:
+            message = (
+                f"{report.name(state)} has {count} children; a flat list of more than {CHILDREN_MAX} hides a hierarchy"
+            )
+            report.add("state.too_many_children", message, state.index, "group what belongs together")
+    total = sum(1 for _ in states(report.document.root)) - 1
+    if total > STATES_MAX:
+        message = f"the chart has {total} states; more than {STATES_MAX} are usually several kinds in one"
+        report.add("chart.too_many_states", message, 0, "split it, and `invoke` one chart from the other")
+
+
+def lint_names(report: CheckReport, graph: Graph) -> None:
+    """Names that say what is done instead of what is, and failures that say nothing."""
+    for state in graph.states[1:]:
+        if report.is_from_saga(state.index):
+            continue
+        word = state.key.lower().replace("-", "_").rsplit("_", 1)[-1]
+        if word.endswith("ing") and word not in _NO_VERBS:
+            message = f'"{state.key}" names something that is done: usually two states in one'
+            report.add("state.verb_name", message, state.index, "name what is so meanwhile, such as payment_pending")
+        if state.key.lower() in _CATCH_ALL:
+            _lint_catch_all(report, graph, state)
+
+
+def _lint_catch_all(report: CheckReport, graph: Graph, state: State) -> None:
+    causes = {(each.source, each.label): each for each in graph.transitions if state.index in each.targets}
+    if len(causes) > 1:
+        names = ", ".join(f"{report.name(each.source)} by {describe_trigger(each)}" for each in causes.values())
+        message = f"{report.name(state)} is entered for {len(causes)} causes ({names})"
+        report.add("state.catch_all_failure", message, state.index, "one state per cause, each with its own way on")
+
+
+def lint_reachability(report: CheckReport, graph: Graph, reachable: frozenset[int]) -> None:
+    """States without a way in or without a way out. What lies inside an unreachable state is not told again."""
+    for state in graph.states[1:]:
+        if report.is_from_saga(state.index):
+            continue
+        if state.index not in reachable:
+            if state.parent in reachable:
+                what = "history" if state.type == "history" else "state"
+                message = f"no way leads into the {what} {report.name(state)}"
+                report.add("state.unreachable", message, state.index, "add a transition to it, or take it out")
+        elif _is_leaf(report, state) and not any(True for _ in exits_of(graph, state.index)) and not graph.is_exhausted:
+            message = f"{report.name(state)} is not final and has no way out"
+            report.add("state.trap", message, state.index, "add a transition, or make it `type: final`")
+
+
+def _is_leaf(report: CheckReport, state: State) -> bool:
+    return state.type == "atomic" or report.tree.states[state.index].saga is not None
+
+
+def exits_of(graph: Graph, index: int) -> Iterator[Transition]:
+    """The transitions that may be taken while the state is active and leave it for another.
+
+    Not all of them once the graph is exhausted: a caller that concludes something from there being none must ask.
+    """
+    for transition, outer in _possible_transitions(graph, index):
+        graph.question_count += 1
+        if graph.is_exhausted:
+            return
+        leads_out = transition.targets != (index,) and graph.exits(transition, index)
+        if leads_out and (not outer or _can_be_taken(graph, transition, index)):
+            yield transition
+
+
+def _possible_transitions(graph: Graph, index: int) -> Iterator[tuple[Transition, bool]]:
+    """What may be taken while the state is active: in it, around it, and in regions beside it; and whether it is
+    around it, where an inner transition may hide it.
+    """
+    for each in range(index, graph.states[index].last + 1):
+        yield from ((transition, False) for transition in graph.outgoing[each])
+    for ancestor in graph.path(index)[1:]:
+        yield from ((transition, True) for transition in graph.outgoing[ancestor])
+        if graph.states[ancestor].type == "parallel":
+            region = graph.child_towards(ancestor, index)
+            leaving = graph.leaving(ancestor)
+            yield from ((each, False) for each in leaving if not graph.is_within(each.source, region))
+
+
+def _can_be_taken(graph: Graph, transition: Transition, index: int) -> bool:
+    """Whether an outer state's transition may be taken while this one is active, for it or for a region beside it."""
+    if transition.origin == "onDone" and not graph.is_done_with(transition.source, index):
+        return False
+    if not all(graph.is_shadowed(transition, atom) for atom in graph.atomic_states(index)):
+        return True
+    around = graph.path(index)[1:]
+    if not any(graph.states[each].type == "parallel" and graph.is_within(each, transition.source) for each in around):
+        return False
+    graph.question_count += graph.states[transition.source].last - transition.source
+    beside = (atom for atom in graph.atomic_states(transition.source) if graph.can_be_active_together(atom, index))
+    return not all(graph.is_shadowed(transition, atom) for atom in beside)
+
+
+def lint_waiting(report: CheckReport, graph: Graph) -> None:
+    """States that wait for events and nothing else, with nobody to notice when none comes."""
+    timed = {site.state for site in block_sites(report.chart) if site.role == "entry" and _sets_timer(site.actions())}
+    for state in graph.states[1:]:
+        if state.type != "atomic" or state.invokes or report.tree.states[state.index].saga is not None:
+            continue
+        if report.is_from_saga(state.index) or _is_left_at_once(graph, state):
+            continue
+        around = [graph.states[each] for each in graph.path(state.index)]
+        if not any(each.after or each.expect or each.index in timed for each in around):
+            message = f"{report.name(state)} waits for events, and nothing happens when none comes"
+            hint = "add `after`, or `expect` with `within: forever` when resting here is normal"
+            report.add("state.no_timeout", message, state.index, hint)
+
+
+def _sets_timer(actions: Iterator[object]) -> bool:
+    return any(isinstance(each, Send) and each.delay is not None for each in actions)
+
+
+def _is_left_at_once(graph: Graph, state: State) -> bool:
+    """Whether the state is always left at once."""
+    own = [graph.transitions[each] for each in state.transitions]
+    return any(not each.descriptors and each.guard is None and each.targets for each in own)

@@ -1,27 +1,97 @@
-"""Lints about choice: transitions that can never be chosen, that loop, or between which only their order decides."""
+"""Checks of transitions: targets and `reenter` (V2, V5), choice, loops, regions and wildcards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
 
-from interlock.compiler.checks.graph import DescriptorIndex, Graph, is_free
-from interlock.compiler.checks.guard_overlap import Exclusion
-from interlock.compiler.checks.report import Review, trigger
-from interlock.compiler.checks.sites import guards
+from interlock.compiler.checks.graph import DescriptorIndex, Graph, is_unconditional
+from interlock.compiler.checks.guard_overlap import GuardComparison
+from interlock.compiler.checks.report import CheckReport, describe_trigger
+from interlock.compiler.checks.sites import guard_sites
+from interlock.errors import Place
 from interlock.expression.parser import ExpressionError, parse
 from interlock.model.chart import State, Transition
-from interlock.model.document.actions import (
-    Assign,
-    AssignCall,
-    Block,
-    Foreach,
-    GuardExpression,
-    GuardName,
-    Script,
-    block_actions,
-    guard_parts,
-)
+from interlock.model.document.actions import Assign, AssignCall, Block, Foreach, GuardExpression, GuardName, Script
+from interlock.model.document.walk import block_actions, guard_parts
+
+
+def check_targets(report: CheckReport, graph: Graph) -> None:
+    """Every transition, every `initial` and every history's default."""
+    # A transition that names an unknown state was told already; what is left of its targets would mislead.
+    broken = {each.place for each in report.diagnostics.items if each.code.startswith("target.")}
+    for transition in graph.transitions:
+        if transition.place in broken:
+            continue
+        _check_together(report, graph, transition.targets, transition.place)
+        if 0 in transition.targets and not graph.is_xstate:
+            hint = "name the state that it should go on in"
+            report.add("target.root", "the root is always active and cannot be a target", transition.place, hint)
+        elif report.is_native and transition.source > 0:
+            _check_reenter(report, graph, transition)
+    for state in graph.states:
+        for targets, place in _defaults(report, state):
+            if place not in broken:
+                _check_together(report, graph, targets, place)
+
+
+def _defaults(report: CheckReport, state: State) -> Iterator[tuple[tuple[int, ...], Place]]:
+    initial = report.tree.states[state.index].initial
+    if initial is not None:
+        yield state.initial, initial.place
+    yield state.default, state.place
+
+
+def _check_together(report: CheckReport, graph: Graph, targets: tuple[int, ...], place: Place) -> None:
+    """Several targets must be states that are active together: in distinct regions of one parallel state."""
+    for position, second in enumerate(targets):
+        for first in targets[:position]:
+            problem = _problem(report, graph, first, second)
+            if problem is not None:
+                report.add("target.conflict", problem, place, "name one state in each of several regions")
+                return
+
+
+def _problem(report: CheckReport, graph: Graph, first: int, second: int) -> str | None:
+    names = f"{report.name(first)} and {report.name(second)}"
+    if first == second:
+        return f"{report.name(first)} is named twice"
+    if graph.is_descendant(first, second) or graph.is_descendant(second, first):
+        return f"of {names} one contains the other"
+    common = graph.common_ancestor(first, second)
+    if graph.states[common].type != "parallel":
+        return f"{names} are never active together"
+    for each in (first, second):
+        if graph.states[each].type == "history" and graph.states[each].parent == common:
+            return f"the history {report.name(each)} restores every region, so {names} exclude each other"
+    return None
+
+
+def _check_reenter(report: CheckReport, graph: Graph, transition: Transition) -> None:
+    """`reenter` is said exactly where the source is a target or an ancestor of one (V2)."""
+    source, name = transition.source, report.name(transition.source)
+    own = [each for each in transition.targets if each == source]
+    inner = [each for each in transition.targets if graph.is_descendant(each, source)]
+    said = transition.internal or transition.reenter
+    if not own and not inner:
+        if said:
+            reason = "it has no target" if not transition.targets else f"it leads out of {name}"
+            message = f"`reenter` has no meaning here: {reason}"
+            report.add("transition.reenter", message, transition.place, "take `reenter` out")
+    elif own:
+        if not transition.reenter:
+            message = f"{name} is its own target"
+            hint = "write `reenter: true` to leave and enter it again; to stay in it, leave `target` out"
+            report.add("transition.reenter", message, transition.place, hint)
+    elif graph.states[source].type != "compound" or len(inner) < len(transition.targets):
+        if not transition.reenter:
+            message = f"{name} contains the target {report.name(inner[0])} and must be left on the way"
+            report.add("transition.reenter", message, transition.place, "write `reenter: true`")
+    elif not said:
+        message = f"{name} contains the target {report.name(inner[0])}: is it left on the way?"
+        hint = f"write `reenter: false` to stay in {name}, or `reenter: true` to leave and enter it again"
+        report.add("transition.reenter", message, transition.place, hint)
+
 
 PAIRS_MAX = 10_000
 """Pairs of guards compared for overlap in one chart: keeps a hostile definition from taking quadratic time."""
@@ -33,10 +103,10 @@ RIVALS_MAX = 100
 """Transitions for one event that a single one is compared with, for the same reason."""
 
 
-def lint_choice(review: Review, graph: Graph) -> None:
+def lint_choice(report: CheckReport, graph: Graph) -> None:
     """Per state, transitions that an earlier one hides, and guards that do not exclude each other."""
     pairs = 0
-    exclusion = Exclusion(review.names.parsed)
+    exclusion = GuardComparison(report.names.parsed)
     for state in graph.states:
         earlier = DescriptorIndex()
         free = DescriptorIndex()
@@ -44,22 +114,24 @@ def lint_choice(review: Review, graph: Graph) -> None:
             transition = graph.transitions[number]
             rivals = list(islice(_rivals(earlier, transition), RIVALS_MAX))
             if free.covers(transition) or any(_is_repeated(each, transition) for each in rivals):
-                message = f"{trigger(transition)} can never be chosen here: an earlier transition always takes it first"
-                review.lint(
-                    "transition.shadowed", message, state.index, transition.place, "take it out, or put it first"
+                message = (
+                    f"{describe_trigger(transition)} is never chosen here: an earlier transition always takes it first"
                 )
-            elif transition.guard is not None and not _is_of_saga(review, transition):
+                report.add(
+                    "transition.shadowed", message, transition.place, "take it out, or put it first", within=state.index
+                )
+            elif transition.guard is not None and not _is_from_saga(report, transition):
                 for rival in rivals:
                     pairs += 1
-                    if pairs > PAIRS_MAX or _lint_overlap(review, exclusion, rival, transition):
+                    if pairs > PAIRS_MAX or _lint_overlap(report, exclusion, rival, transition):
                         break
-            (free if is_free(transition) else earlier).add(transition)
+            (free if is_unconditional(transition) else earlier).add(transition)
 
 
-def _is_of_saga(review: Review, transition: Transition) -> bool:
+def _is_from_saga(report: CheckReport, transition: Transition) -> bool:
     """Whether the compiler wrote the transition, so that its order is right."""
-    mine = review.tree.states[transition.source].saga is not None and transition.origin == "onDone"
-    return mine or review.is_generated(transition.source)
+    mine = report.tree.states[transition.source].saga is not None and transition.origin == "onDone"
+    return mine or report.is_from_saga(transition.source)
 
 
 def _rivals(earlier: DescriptorIndex, transition: Transition) -> Iterator[Transition]:
@@ -67,7 +139,7 @@ def _rivals(earlier: DescriptorIndex, transition: Transition) -> Iterator[Transi
     if not transition.descriptors:
         yield from earlier.eventless
     for descriptor in transition.descriptors:
-        yield from earlier.taking(descriptor)
+        yield from earlier.matching(descriptor)
 
 
 def _is_repeated(first: Transition, second: Transition) -> bool:
@@ -75,30 +147,30 @@ def _is_repeated(first: Transition, second: Transition) -> bool:
     return (first.guard, first.roles, first.descriptors) == (second.guard, second.roles, second.descriptors)
 
 
-def _lint_overlap(review: Review, exclusion: Exclusion, first: Transition, second: Transition) -> bool:
+def _lint_overlap(report: CheckReport, exclusion: GuardComparison, first: Transition, second: Transition) -> bool:
     """Tells when two guards can hold together; whether it did."""
     if first.guard is None or second.guard is None or exclusion.exclusive(first.guard, second.guard):
         return False
-    message = f"for {trigger(second)} both this guard and an earlier one may hold: their order decides"
+    message = f"for {describe_trigger(second)} both this guard and an earlier one may hold: their order decides"
     hint = "make the guards exclude each other, or leave it when the order says what you mean"
-    review.lint("transition.overlap", message, second.source, second.place, hint)
+    report.add("transition.overlap", message, second.place, hint, within=second.source)
     return True
 
 
-def lint_guards(review: Review) -> None:
+def lint_guards(report: CheckReport) -> None:
     """Guards that always say the same, and names that were meant as expressions."""
-    for state, guard, _ in guards(review.chart):
+    for state, guard, _ in guard_sites(report.chart):
         for part in guard_parts(guard):
             if isinstance(part, GuardName) and _reads_like_expression(part.name):
                 message = f'the guard "{part.name}" is the name of a function, and reads like an expression'
                 hint = "begin it with `=`; in Python, make it with `build.expr`"
-                review.lint("guard.unmarked", message, state, part.place, hint)
+                report.add("guard.unmarked", message, part.place, hint, within=state)
             elif isinstance(part, GuardExpression):
-                parsed = review.names.parsed.get(part.expression.text)
+                parsed = report.names.parsed.get(part.expression.text)
                 if parsed is not None and parsed.constant:
                     message = f'the guard "{part.expression.text.strip()}" reads nothing, so it always says the same'
                     hint = "take it out, or compare something of the context or the event"
-                    review.lint("guard.constant", message, state, part.expression.place, hint)
+                    report.add("guard.constant", message, part.expression.place, hint, within=state)
 
 
 def _reads_like_expression(name: str) -> bool:
@@ -112,30 +184,34 @@ def _reads_like_expression(name: str) -> bool:
 # Eventless loops
 
 
-def lint_loops(review: Review, graph: Graph) -> None:
+def lint_loops(report: CheckReport, graph: Graph) -> None:
     """Eventless transitions that follow each other for ever."""
-    if review.chart.dialect.eventless != "loop":
+    if report.chart.dialect.eventless != "loop":
         return
     eventless = [each for each in graph.transitions if not each.descriptors]
     for transition in eventless:
-        if transition.guard is not None and _comes_back(graph, transition) and not _changes(graph, transition):
+        if (
+            transition.guard is not None
+            and _returns_to_source(graph, transition)
+            and not _may_change_context(graph, transition)
+        ):
             message = "it leads back to where it was and changes nothing, so its guard holds again, for ever"
             hint = "let it change what its guard reads"
-            review.lint("always.loop", message, transition.source, transition.place, hint)
+            report.add("always.loop", message, transition.place, hint, within=transition.source)
     for cycle in _cycles(graph, [each for each in eventless if each.guard is None]):
-        names = " -> ".join(review.name(each.source) for each in (*cycle, cycle[0]))
+        names = " -> ".join(report.name(each.source) for each in (*cycle, cycle[0]))
         message = f"eventless transitions without a guard go round for ever: {names}"
-        review.lint("always.loop", message, cycle[0].source, cycle[0].place, "give one of them a guard")
+        report.add("always.loop", message, cycle[0].place, "give one of them a guard", within=cycle[0].source)
 
 
-def _comes_back(graph: Graph, transition: Transition) -> bool:
+def _returns_to_source(graph: Graph, transition: Transition) -> bool:
     """Whether a transition certainly leads to where it was; a region beside it might change what its guard reads."""
     alone = all(graph.states[each].type == "compound" for each in graph.path(transition.source)[1:])
     here = transition.targets in ((), (transition.source,))
     return here and alone and graph.states[transition.source].type == "atomic"
 
 
-def _changes(graph: Graph, transition: Transition) -> bool:
+def _may_change_context(graph: Graph, transition: Transition) -> bool:
     """Whether anything that runs with a transition to its own source may write into the context."""
     source = graph.states[transition.source]
     around = (*source.exit, *source.entry) if transition.targets else ()
@@ -168,54 +244,54 @@ def _cycles(graph: Graph, transitions: list[Transition]) -> Iterator[list[Transi
 def _following(graph: Graph, transition: Transition) -> Iterator[Transition]:
     """The unguarded eventless transitions that are certainly tried next where this one leads."""
     entered = graph.entered(transition, memory=False) or frozenset({transition.source})
-    if any(graph.ends(each) for each in entered):
+    if any(graph.ends_entity(each) for each in entered):
         return
     for atom in sorted(entered):
         if graph.is_atomic(atom) or not transition.targets:
             numbers = [number for state in graph.path(atom) for number in graph.states[state].transitions]
             first = next((graph.transitions[each] for each in numbers if not graph.transitions[each].descriptors), None)
-            if first is not None and is_free(first):
+            if first is not None and is_unconditional(first):
                 yield first
 
 
 # Regions and wildcards
 
 
-def lint_regions(review: Review, graph: Graph) -> None:
+def lint_regions(report: CheckReport, graph: Graph) -> None:
     """Regions that react to the same event, where one of them leaves them all: their order decides."""
-    conflicts = _Conflicts(review, graph)
+    conflicts = _Conflicts(report, graph)
     for state in graph.states:
-        if state.type == "parallel" and not review.is_generated(state.index) and graph.leaving(state.index):
+        if state.type == "parallel" and not report.is_from_saga(state.index) and graph.leaving(state.index):
             conflicts.lint(state)
 
 
 class _Conflicts:
     """Looks for conflicts between regions; at most `CONFLICTS_MAX` pairs of transitions are compared in one chart."""
 
-    def __init__(self, review: Review, graph: Graph) -> None:
-        self.review = review
+    def __init__(self, report: CheckReport, graph: Graph) -> None:
+        self.report = report
         self.graph = graph
-        self.exclusion = Exclusion(review.names.parsed)
+        self.exclusion = GuardComparison(report.names.parsed)
         self.pairs = 0
 
     def lint(self, parallel: State) -> None:
         """Tells the conflicts between the regions of one parallel state."""
-        review, graph, leaving = self.review, self.graph, DescriptorIndex(self.graph.leaving(parallel.index))
+        report, graph, leaving = self.report, self.graph, DescriptorIndex(self.graph.leaving(parallel.index))
         for each in range(parallel.index + 1, parallel.last + 1):
             for transition in graph.outgoing[each]:
                 rival = next(self._rivals(parallel, leaving, transition), None)
                 # Where both leave, the pair is told once, at the later one.
-                if rival is None or (graph.leaves(transition, parallel.index) and transition.index < rival.index):
+                if rival is None or (graph.exits(transition, parallel.index) and transition.index < rival.index):
                     continue
                 message = (
-                    f"{trigger(transition)} is also taken in {review.name(rival.source)}, "
-                    f"where it leaves {review.name(parallel)}: only the first in document order happens"
+                    f"{describe_trigger(transition)} is also taken in {report.name(rival.source)}, "
+                    f"where it leaves {report.name(parallel)}: only the first in document order happens"
                 )
-                hint = f"let {review.name(parallel)} itself take the event, or give the regions different events"
-                review.lint("parallel.conflict", message, transition.source, transition.place, hint)
+                hint = f"let {report.name(parallel)} itself take the event, or give the regions different events"
+                report.add("parallel.conflict", message, transition.place, hint, within=transition.source)
 
     def _rivals(self, parallel: State, leaving: DescriptorIndex, transition: Transition) -> Iterator[Transition]:
-        region = self.graph.child(parallel.index, transition.source)
+        region = self.graph.child_towards(parallel.index, transition.source)
         for rival in islice(_rivals(leaving, transition), RIVALS_MAX):
             self.pairs += 1
             if self.pairs > CONFLICTS_MAX:
@@ -226,30 +302,32 @@ class _Conflicts:
                 yield rival
 
 
-def lint_wildcards(review: Review, graph: Graph) -> None:
+def lint_wildcards(report: CheckReport, graph: Graph) -> None:
     """Wildcards in a state that hide the timers and results of a state around it."""
-    waiting = [_awaited(graph, state) for state in graph.states]
+    waiting = [_generated_events(graph, state) for state in graph.states]
     for transition in graph.transitions:
-        wide = [each for each in transition.descriptors if not each.exact] if is_free(transition) else []
+        wide = [each for each in transition.descriptors if not each.exact] if is_unconditional(transition) else []
         for ancestor in graph.path(transition.source)[1:]:
             hidden = next((waiting[ancestor][each.tokens] for each in wide if each.tokens in waiting[ancestor]), None)
             if hidden is not None:
-                message = f'{trigger(transition)} also takes "{hidden}", which {review.name(ancestor)} waits for'
+                message = (
+                    f'{describe_trigger(transition)} also takes "{hidden}", which {report.name(ancestor)} waits for'
+                )
                 hint = "name the events you mean, or give it a guard on `event.name`"
-                review.lint("descriptor.hides_timer", message, transition.source, transition.place, hint)
+                report.add("descriptor.hides_timer", message, transition.place, hint, within=transition.source)
                 break
 
 
-def _awaited(graph: Graph, state: State) -> dict[tuple[str, ...], str]:
+def _generated_events(graph: Graph, state: State) -> dict[tuple[str, ...], str]:
     """The events that the compiler made for a state, under every prefix that takes them."""
     made = [one for each in state.transitions for one in graph.transitions[each].descriptors if one.exact]
     kernels = [each for each in made if each.tokens[0] in ("after", "done", "error")]
     return {each.tokens[:length]: each.text for each in kernels for length in range(len(each.tokens) + 1)}
 
 
-def lint_completion(review: Review, graph: Graph) -> None:
+def lint_completion(report: CheckReport, graph: Graph) -> None:
     """A parallel state directly inside another does not always complete it (S29)."""
-    if review.chart.dialect.done != "scxml":
+    if report.chart.dialect.done != "scxml":
         return
     for transition in graph.transitions:
         source = graph.states[transition.source]
@@ -258,8 +336,8 @@ def lint_completion(review: Review, graph: Graph) -> None:
         inner = [each for each in graph.regions(source) if graph.states[each].type == "parallel"]
         if inner:
             message = (
-                f"{review.name(source)} is not done when the last final state entered lies in {review.name(inner[0])}, "
+                f"{report.name(source)} is not done when the last final state entered lies in {report.name(inner[0])}, "
                 "a parallel state directly inside it"
             )
-            hint = f"put a compound state between {review.name(source)} and {review.name(inner[0])}"
-            review.lint("done.nested_parallel", message, source.index, transition.place, hint)
+            hint = f"put a compound state between {report.name(source)} and {report.name(inner[0])}"
+            report.add("done.nested_parallel", message, transition.place, hint, within=source.index)

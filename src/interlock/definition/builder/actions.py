@@ -12,14 +12,14 @@ from typing import TypeAlias
 
 from interlock.definition.builder.values import (
     Json,
+    caller_place,
     choice,
-    here,
+    definition_error,
     items,
-    misused,
     name,
     optional_text,
-    refused,
     text,
+    usage_error,
     value,
 )
 from interlock.definition.vocabulary.names import DURATION, EVENT, FIELD_PATH, TEXT
@@ -67,71 +67,71 @@ class Blocks:
 
 def blocks(*each: Actions) -> Blocks:
     """Several blocks for `entry` or `exit`, where an error in one shall not skip the others."""
-    return Blocks(tuple(block_of(one) for one in each))
+    return Blocks(tuple(read_block(one) for one in each))
 
 
-def guard_of(given: object, what: str = "a guard") -> Guard:
+def read_guard(given: object, what: str = "a guard") -> Guard:
     """The guard that was meant."""
     if isinstance(given, Guard):
         return given
     if isinstance(given, Expression):
         return GuardExpression(expression=given, place=given.place)
     if isinstance(given, str):
-        return GuardName(name=name(given, what), place=here())
-    raise misused(what, "a name, an expression or a guard", given)
+        return GuardName(name=name(given, what), place=caller_place())
+    raise usage_error(what, "a name, an expression or a guard", given)
 
 
 def optional_guard(given: object) -> Guard | None:
     """The guard that was meant; None when there is none."""
-    return None if given is None else guard_of(given)
+    return None if given is None else read_guard(given)
 
 
-def action_of(given: object) -> Action:
+def read_action(given: object) -> Action:
     """The action that was meant."""
     if isinstance(given, Action):
         return given
     if isinstance(given, str):
-        return Do(name=name(given, "an action"), place=here())
-    raise misused("an action", "a handler's name or an action", given)
+        return Do(name=name(given, "an action"), place=caller_place())
+    raise usage_error("an action", "a handler's name or an action", given)
 
 
-def block_of(given: object) -> Block:
+def read_block(given: object) -> Block:
     """The block that was meant: one action or a list of them."""
     if isinstance(given, str | Action):
-        return (action_of(given),)
-    return tuple(action_of(each) for each in items(given, "actions"))
+        return (read_action(given),)
+    return tuple(read_action(each) for each in items(given, "actions"))
 
 
 def guard(function: str, arguments: Json = None) -> GuardName:
     """A registered pure function of context and event, with arguments."""
-    return GuardName(name=name(function, "a guard"), arguments=value(arguments, "arguments"), place=here())
+    return GuardName(name=name(function, "a guard"), arguments=value(arguments, "arguments"), place=caller_place())
 
 
 def all_of(*guards: GuardLike) -> GuardAll:
     """Holds when every one holds."""
-    return GuardAll(guards=tuple(guard_of(each) for each in guards), place=here())
+    return GuardAll(guards=tuple(read_guard(each) for each in guards), place=caller_place())
 
 
 def any_of(*guards: GuardLike) -> GuardAny:
     """Holds when one of them holds."""
-    return GuardAny(guards=tuple(guard_of(each) for each in guards), place=here())
+    return GuardAny(guards=tuple(read_guard(each) for each in guards), place=caller_place())
 
 
 def not_(guard: GuardLike) -> GuardNot:
     """Holds when the guard does not."""
-    return GuardNot(guard=guard_of(guard), place=here())
+    return GuardNot(guard=read_guard(guard), place=caller_place())
 
 
-def inside(state: str) -> GuardIn:
+def in_state(state: str) -> GuardIn:
     """Holds while the state is active; an id, or a target as the transition would write it."""
-    return GuardIn(state=text(state, TEXT, "a state"), place=here())
+    return GuardIn(state=text(state, TEXT, "a state"), place=caller_place())
 
 
 def do(handler: str, arguments: Mapping[str, Json] | Expression | None = None) -> Do:
     """Asks a handler: an effect."""
     if arguments is not None and not isinstance(arguments, Mapping | Expression):
-        raise misused("the arguments of an action", "a mapping or an expression", arguments)
-    return Do(name=name(handler, "a handler"), arguments=value(arguments, "arguments"), place=here())
+        raise usage_error("the arguments of an action", "a mapping or an expression", arguments)
+    return Do(name=name(handler, "a handler"), arguments=value(arguments, "arguments"), place=caller_place())
 
 
 def assign(values: Mapping[str, Json] | None = None, /, **fields: Json) -> Assign:
@@ -141,22 +141,22 @@ def assign(values: Mapping[str, Json] | None = None, /, **fields: Json) -> Assig
     (('address.city', 'Ulm'), ('visits', 1))
     """
     if values is not None and not isinstance(values, Mapping):
-        raise misused("what is assigned", "a mapping", values)
+        raise usage_error("what is assigned", "a mapping", values)
     given = {**(values or {}), **fields}
     pairs = tuple((text(path, TEXT, "a field"), value(each, f"the value of {path}")) for path, each in given.items())
     if not pairs:
-        raise refused("value.empty", "nothing is assigned", "say which field takes which value")
-    return Assign(values=pairs, place=here())
+        raise definition_error("value.empty", "nothing is assigned", "say which field takes which value")
+    return Assign(values=pairs, place=caller_place())
 
 
 def assign_from(function: str, arguments: Json = None) -> AssignCall:
     """Writes what a registered pure function of context and event returns: a mapping of fields."""
-    return AssignCall(name=name(function, "a function"), arguments=value(arguments, "arguments"), place=here())
+    return AssignCall(name=name(function, "a function"), arguments=value(arguments, "arguments"), place=caller_place())
 
 
 def raise_(event: str | Expression, data: Json = None) -> Raise:
     """Puts an event at the end of the internal queue."""
-    return Raise(event=_event(event), data=value(data, "data"), place=here())
+    return Raise(event=_event(event), data=value(data, "data"), place=caller_place())
 
 
 def send(
@@ -183,23 +183,25 @@ def send(
         data=value(data, "data"),
         type=_optional(type, "the type of a send"),
         restore=choice(restore, (None, "deadline", "remaining", "restart"), "`restore`"),
-        place=here(),
+        place=caller_place(),
     )
 
 
 def cancel(id: str | Expression) -> Cancel:
     """Drops this entity's pending timers of a send id."""
-    return Cancel(id=_value_or_text(id, "a send id"), place=here())
+    return Cancel(id=_value_or_text(id, "a send id"), place=caller_place())
 
 
 def emit(type: str | Expression, data: Json = None) -> Emit:
     """Publishes a message through the outbox; `type` is its CloudEvents type."""
-    return Emit(type=_value_or_text(type, "a message's type"), data=value(data, "data"), place=here())
+    return Emit(type=_value_or_text(type, "a message's type"), data=value(data, "data"), place=caller_place())
 
 
 def log(message: Json = None, *, label: str | None = None) -> Log:
     """Writes a log line after the step is kept: a constant label, and a value."""
-    return Log(label=optional_text(label, TEXT, "a label"), value=value(message, "what is logged"), place=here())
+    return Log(
+        label=optional_text(label, TEXT, "a label"), value=value(message, "what is logged"), place=caller_place()
+    )
 
 
 def if_(
@@ -210,14 +212,14 @@ def if_(
     else_: Actions = (),
 ) -> If:
     """Runs the block of the first branch whose guard holds, else `else_`."""
-    branches = [(guard_of(guard), block_of(then))]
+    branches = [(read_guard(guard), read_block(then))]
     for each in items(elif_, "`elif_`"):
         match each:
             case (condition, actions):
-                branches.append((guard_of(condition), block_of(actions)))
+                branches.append((read_guard(condition), read_block(actions)))
             case _:
-                raise misused("each of `elif_`", "a pair of a guard and actions", each)
-    return If(branches=tuple(branches), otherwise=block_of(else_), place=here())
+                raise usage_error("each of `elif_`", "a pair of a guard and actions", each)
+    return If(branches=tuple(branches), otherwise=read_block(else_), place=caller_place())
 
 
 def foreach(list_: Sequence[Json] | Expression, actions: Actions, *, item: str, index: str | None = None) -> Foreach:
@@ -228,14 +230,14 @@ def foreach(list_: Sequence[Json] | Expression, actions: Actions, *, item: str, 
         items=value(list_, "what `foreach` walks"),
         item=text(item, TEXT, "`item`"),
         index=optional_text(index, TEXT, "`index`"),
-        block=block_of(actions),
-        place=here(),
+        block=read_block(actions),
+        place=caller_place(),
     )
 
 
 def script(source: str) -> Script:
     """Code of another language, refused unless the caller brings a trusted language for it."""
-    return Script(text=text(source, TEXT, "a script"), place=here())
+    return Script(text=text(source, TEXT, "a script"), place=caller_place())
 
 
 def _event(given: str | Expression) -> str | Expression:

@@ -1,7 +1,7 @@
-"""The whole chart of the Python builder: declared events, the root, and the checks that need all of it.
+"""The whole chart of the Python builder: declared events and the root.
 
-Rule 1: a wrong call is refused where it stands; what only the whole chart can show is told here, all at once.
-Rule 2: places get the path of keys that a finding of the YAML reader would show.
+Rule 1: a wrong call raises where it is made; what only the whole chart can show is reported by the compiler.
+Rule 2: places get the path of keys that a diagnostic of the YAML reader would show.
 """
 
 from __future__ import annotations
@@ -10,33 +10,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from interlock.definition.builder.states import allow_of, monotonic_of, sensitive_of, split_parts, states_of
-from interlock.definition.builder.transitions import initial_of
+from interlock.definition.builder.states import read_allow, read_monotonic, read_sensitive, read_states, split_parts
+from interlock.definition.builder.transitions import read_initial
 from interlock.definition.builder.values import (
     FieldPart,
     Json,
     Texts,
+    caller_place,
     choice,
     context_fields,
-    here,
+    definition_error,
     items,
     literal,
-    misused,
     optional_text,
     optional_texts,
     payload_fields,
-    refused,
     text,
     texts,
+    usage_error,
     value,
 )
-from interlock.definition.source.text import key_path
+from interlock.definition.source.node import key_path
 from interlock.definition.vocabulary.names import EVENT, ID, KIND, NAME, TEXT
-from interlock.definition.yaml.check import check_names, check_values
-from interlock.errors import DefinitionError
-from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import Block, Expression, block_rewritten, guard_rewritten
+from interlock.model.document.actions import Block, Expression
 from interlock.model.document.document import DialectName, Document, EventType, Initial, Sensitive, State, Transition
+from interlock.model.document.walk import rewrite_block, rewrite_guard
 from interlock.model.limits import DEPTH_MAX
 
 
@@ -52,7 +50,7 @@ def event(
 ) -> EventType:
     """A declared event. Without `payload` it may carry anything; with it exactly these fields."""
     if permit is not None and not isinstance(permit, Expression):
-        raise misused("`permit`", "an expression", permit)
+        raise usage_error("`permit`", "an expression", permit)
     return EventType(
         name=text(name, EVENT, "an event"),
         payload=None if payload is None else payload_fields(payload),
@@ -61,7 +59,7 @@ def event(
         dedupe=value(dedupe, "`dedupe`"),
         direction=choice(direction, ("in", "internal", "out"), "`direction`"),
         description=optional_text(description, TEXT, "a description"),
-        place=here(),
+        place=caller_place(),
     )
 
 
@@ -92,7 +90,7 @@ def chart(
 ) -> Document:
     """The chart: its name, what holds for all of it, and its states. Positional are the root's own transitions.
 
-    Raises DefinitionError with everything that only the whole chart can show; the compiler checks the rest.
+    `interlock.load` compiles it and raises DefinitionError with everything that only the whole chart can show.
 
     >>> door = chart("door", states=[
     ...     state("closed", on("pushed", "open")),
@@ -101,57 +99,46 @@ def chart(
     >>> [each.key for each in door.root.states]
     ['closed', 'open']
     """
-    inner = states_of(states, f'the states of "{kind}"')
+    inner = read_states(states, f'the states of "{kind}"')
     if not inner:
-        raise refused("value.empty", f'chart "{kind}" has no states', "write states=[...]")
+        raise definition_error("value.empty", f'chart "{kind}" has no states', "write states=[...]")
     root = State(
         id=optional_text(id, ID, "an id"),
         type="state" if choice(type, (None, "parallel"), "`type`") is None else "parallel",
-        initial=initial_of(initial),
+        initial=read_initial(initial),
         states=inner,
         transitions=_root_transitions(parts, kind),
         context=context_fields(context),
-        sensitive=sensitive_of(sensitive),
-        monotonic=monotonic_of(monotonic),
-        allow=allow_of(allow),
+        sensitive=read_sensitive(sensitive),
+        monotonic=read_monotonic(monotonic),
+        allow=read_allow(allow),
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=here(),
+        place=caller_place(),
     )
-    return _checked(
-        Document(
-            kind=text(kind, KIND, "the kind of a chart"),
-            root=_located(root, "", 0),
-            revision=optional_text(revision, TEXT, "the revision"),
-            compatible=optional_text(compatible, TEXT, "`compatible`"),
-            dialect=choice(dialect, ("interlock", "scxml", "xstate"), "`dialect`"),
-            unhandled=choice(unhandled, (None, "reject", "ignore", "defer"), "`unhandled`"),
-            errors=choice(errors, (None, "event", "raise"), "`errors`"),
-            binding=choice(binding, ("early", "late"), "`binding`"),
-            events=None if events is None else _events(events),
-            script=optional_text(script, TEXT, "the script"),
-            properties=literal(properties, "`properties`"),
-            renamed=_renamed(renamed),
-            source=root.place.file,
-        )
+    return Document(
+        kind=text(kind, KIND, "the kind of a chart"),
+        root=_with_paths(root, "", 0),
+        revision=optional_text(revision, TEXT, "the revision"),
+        compatible=optional_text(compatible, TEXT, "`compatible`"),
+        dialect=choice(dialect, ("interlock", "scxml", "xstate"), "`dialect`"),
+        unhandled=choice(unhandled, (None, "reject", "ignore", "defer"), "`unhandled`"),
+        errors=choice(errors, (None, "event", "raise"), "`errors`"),
+        binding=choice(binding, ("early", "late"), "`binding`"),
+        events=None if events is None else _events(events),
+        script=optional_text(script, TEXT, "the script"),
+        properties=literal(properties, "`properties`"),
+        renamed=_renamed(renamed),
+        source=root.place.file,
     )
-
-
-def _checked(document: Document) -> Document:
-    findings = Findings()
-    check_names(document, findings)
-    check_values(document, findings)
-    if findings.failed:
-        raise DefinitionError(findings.items)
-    return document
 
 
 def _root_transitions(parts: Sequence[Transition], kind: str) -> tuple[Transition, ...]:
     transitions, invokes = split_parts(parts, kind)
     if invokes or any(each.origin == "onDone" for each in transitions):
         message = "the root holds only `on`, `always`, `after` and `transition`"
-        raise refused("state.place", message, "put it into a state")
+        raise definition_error("state.place", message, "put it into a state")
     return transitions
 
 
@@ -159,9 +146,9 @@ def _events(given: Sequence[EventType]) -> tuple[EventType, ...]:
     events: dict[str, EventType] = {}
     for each in items(given, "the events"):
         if not isinstance(each, EventType):
-            raise misused("each of the events", "what `event` makes", each)
+            raise usage_error("each of the events", "what `event` makes", each)
         if each.name in events:
-            raise refused("key.duplicate", f'the event "{each.name}" is declared twice')
+            raise definition_error("key.duplicate", f'the event "{each.name}" is declared twice')
         events[each.name] = each
     return tuple(events.values())
 
@@ -170,37 +157,37 @@ def _renamed(given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
     if given is None:
         return ()
     if not isinstance(given, Mapping):
-        raise misused("`renamed`", "a mapping of old ids to new ones", given)
+        raise usage_error("`renamed`", "a mapping of old ids to new ones", given)
     return tuple((text(old, ID, "an old id"), text(new, ID, "a new id")) for old, new in given.items())
 
 
-def _located(state: State, path: str, depth: int) -> State:
-    """The state with the path of keys in all its places, as a finding of the YAML reader would show it."""
+def _with_paths(state: State, path: str, depth: int) -> State:
+    """The state with the path of keys in all its places, as a diagnostic of the YAML reader would show it."""
     if depth > DEPTH_MAX:
-        raise refused("state.depth", f"states are nested more than {DEPTH_MAX} levels deep")
+        raise definition_error("state.depth", f"states are nested more than {DEPTH_MAX} levels deep")
     inner = key_path(path, "states")
     return replace(
         state,
         place=state.place.at(path),
-        entry=tuple(_located_block(block, key_path(path, "entry")) for block in state.entry),
-        exit=tuple(_located_block(block, key_path(path, "exit")) for block in state.exit),
-        transitions=tuple(_located_transition(each, _path(path, each)) for each in state.transitions),
-        states=tuple(_located(each, key_path(inner, each.key), depth + 1) for each in state.states),
+        entry=tuple(_block_with_paths(block, key_path(path, "entry")) for block in state.entry),
+        exit=tuple(_block_with_paths(block, key_path(path, "exit")) for block in state.exit),
+        transitions=tuple(_transition_with_paths(each, _path(path, each)) for each in state.transitions),
+        states=tuple(_with_paths(each, key_path(inner, each.key), depth + 1) for each in state.states),
     )
 
 
-def _located_transition(transition: Transition, path: str) -> Transition:
+def _transition_with_paths(transition: Transition, path: str) -> Transition:
     guard = transition.guard
     return replace(
         transition,
-        guard=None if guard is None else guard_rewritten(guard, _at(path), lambda inside: inside),
-        actions=_located_block(transition.actions, path),
+        guard=None if guard is None else rewrite_guard(guard, _at(path), lambda inside: inside),
+        actions=_block_with_paths(transition.actions, path),
         place=transition.place.at(path),
     )
 
 
-def _located_block(block: Block, path: str) -> Block:
-    return block_rewritten(block, _at(path), lambda inside: inside)
+def _block_with_paths(block: Block, path: str) -> Block:
+    return rewrite_block(block, _at(path), lambda inside: inside)
 
 
 def _at(path: str) -> Callable[[Expression], Expression]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from interlock.definition.builder.actions import Actions, GuardLike, block_of, optional_guard
-from interlock.definition.builder.transitions import Answer, answers_of
+from interlock.definition.builder.actions import Actions, GuardLike, optional_guard, read_block
+from interlock.definition.builder.transitions import Answer, read_results
 from interlock.definition.builder.values import (
     Json,
     Texts,
+    caller_place,
     choice,
-    here,
-    misused,
+    definition_error,
     name,
     optional_text,
     optional_texts,
-    refused,
     text,
+    usage_error,
     value,
 )
 from interlock.definition.vocabulary.names import BACKOFF, DURATION, FIELD_PATH, ID, KEY, NAME
@@ -33,7 +33,7 @@ def retry(
 ) -> Retry:
     """How the dispatcher tries an effect again: at most `max` times, with a pause that grows (`1s..30s`)."""
     if type(max) is not int or max < 0:
-        raise misused("`max`", "a whole number from 0", max)
+        raise usage_error("`max`", "a whole number from 0", max)
     return Retry(
         max=max,
         backoff=optional_text(backoff, BACKOFF, "a backoff"),
@@ -68,20 +68,20 @@ def invoke(
         type=said or default,
         input=value(input, "the input"),
         autoforward=choice(autoforward, (True, False), "`autoforward`"),
-        finalize=None if finalize is None else block_of(finalize),
-        done=answers_of(done, "`done`"),
-        error=answers_of(error, "`error`"),
+        finalize=None if finalize is None else read_block(finalize),
+        done=read_results(done, "`done`"),
+        error=read_results(error, "`error`"),
         retry=_retry(retry),
         timeout=optional_text(timeout, DURATION, "a timeout"),
         key=value(key, "the key"),
         restore=choice(restore, (None, "keep", "restart", "fail"), "`restore`"),
-        place=here(),
+        place=caller_place(),
     )
 
 
 def _retry(given: Retry | None) -> Retry | None:
     if given is not None and not isinstance(given, Retry):
-        raise misused("`retry`", "what `retry` makes", given)
+        raise usage_error("`retry`", "what `retry` makes", given)
     return given
 
 
@@ -92,7 +92,7 @@ def call(src: str, *, input: Json = None, output: str | None = None, key: Json =
         input=value(input, "the input"),
         output=optional_text(output, FIELD_PATH, "`output`"),
         key=value(key, "the key"),
-        place=here(),
+        place=caller_place(),
     )
 
 
@@ -113,7 +113,7 @@ def saga_step(
         compensate=None if compensate is None else _call(compensate),
         retry=_retry(retry),
         timeout=optional_text(timeout, DURATION, "a timeout"),
-        place=here(),
+        place=caller_place(),
     )
 
 
@@ -131,14 +131,16 @@ def saga(
     """A plan of several effects; done steps are compensated when a later one fails."""
     for each in steps:
         if not isinstance(each, SagaStep):
-            raise misused("each step of a saga", "what `saga_step` makes", each)
+            raise usage_error("each step of a saga", "what `saga_step` makes", each)
     if not steps:
-        raise refused("value.empty", "a saga needs at least one step", 'write saga(saga_step("id", "handler"), ...)')
+        raise definition_error(
+            "value.empty", "a saga needs at least one step", 'write saga(saga_step("id", "handler"), ...)'
+        )
     return Saga(
         steps=steps,
         compensation=choice(compensation, ("reverse", "parallel", "none"), "`compensation`"),
-        done=answers_of(done, "`done`"),
-        compensated=answers_of(compensated, "`compensated`"),
-        error=answers_of(error, "`error`"),
-        place=here(),
+        done=read_results(done, "`done`"),
+        compensated=read_results(compensated, "`compensated`"),
+        error=read_results(error, "`error`"),
+        place=caller_place(),
     )

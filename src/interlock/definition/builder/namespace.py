@@ -5,7 +5,7 @@ What they make equals what the YAML reader makes of the same chart: it is compil
 Rule 1: one function per word of the vocabulary; strings are literals or names, expressions are marked with `expr`.
 Rule 2: this file only gathers; what the functions do stands in the modules `builder_...` beside it. The classes are
 what they give, for annotations in the caller's code.
-Rule 3: places are the caller's file and line, so that the compiler's findings point into Python code.
+Rule 3: places are the caller's file and line, so that the compiler's diagnostics point into Python code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from interlock.definition.builder.actions import (
     foreach,
     guard,
     if_,
-    inside,
+    in_state,
     log,
     not_,
     raise_,
@@ -31,7 +31,7 @@ from interlock.definition.builder.actions import (
 )
 from interlock.definition.builder.chart import chart, event
 from interlock.definition.builder.invokes import call, invoke, retry, saga, saga_step
-from interlock.definition.builder.states import deep_history, expect, final, hidden, history, parallel, state
+from interlock.definition.builder.states import deep_history, expect, final, history, parallel, sensitive, state
 from interlock.definition.builder.transitions import after, always, initial, on, on_done, to, transition
 from interlock.definition.builder.values import boolean, expr, field, integer, number, string
 from interlock.model.document.document import Invoke, State, Transition
@@ -61,11 +61,10 @@ __all__ = (
     "final",
     "foreach",
     "guard",
-    "hidden",
     "history",
     "if_",
+    "in_state",
     "initial",
-    "inside",
     "integer",
     "invoke",
     "log",
@@ -80,6 +79,7 @@ __all__ = (
     "saga_step",
     "script",
     "send",
+    "sensitive",
     "state",
     "string",
     "to",

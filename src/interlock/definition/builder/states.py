@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from interlock.definition.builder.actions import Actions, Blocks, block_of
-from interlock.definition.builder.transitions import initial_of, targets_of
+from interlock.definition.builder.actions import Actions, Blocks, read_block
+from interlock.definition.builder.transitions import read_initial, read_targets
 from interlock.definition.builder.values import (
     FieldPart,
     Json,
     Texts,
+    caller_place,
     context_fields,
-    here,
+    definition_error,
     items,
     literal,
-    misused,
     optional_text,
     optional_texts,
-    refused,
     text,
     texts,
+    usage_error,
     value,
 )
 from interlock.definition.shapes import Text
@@ -41,12 +41,20 @@ from interlock.definition.vocabulary.names import (
     TEXT,
 )
 from interlock.model.document.actions import Block
-from interlock.model.document.document import Expect, Initial, Invoke, Saga, Sensitive, State, Transition
+from interlock.model.document.document import (
+    TRANSITION_ORDER,
+    Expect,
+    Initial,
+    Invoke,
+    Saga,
+    Sensitive,
+    State,
+    Transition,
+)
 
 Part: TypeAlias = Transition | Invoke
 """What a state holds in order."""
 
-_ORDER = {"always": 0, "after": 1, "onDone": 2, "on": 3, "transitions": 4}
 _WITHIN = Text(
     what="a duration or forever",
     pattern=f"forever|{DURATION_PATTERN}",
@@ -63,7 +71,7 @@ def expect(within: str, *, then: str = "alert") -> Expect:
     return Expect(within=text(within, _WITHIN, "`within`"), then=text(then, EVENT, "`then`"))
 
 
-def hidden(neutral: str | None = None, *, fields: Texts = (), roles: Texts | None = None) -> Sensitive:
+def sensitive(neutral: str | None = None, *, fields: Texts = (), roles: Texts | None = None) -> Sensitive:
     """The state itself is hidden, and these fields are masked.
 
     The console shows neither without its right `read:sensitive`; the neutral name and the roles are kept for a later
@@ -100,8 +108,8 @@ def state(
     return State(
         key=text(key, KEY, "a state's key"),
         id=optional_text(id, ID, "an id"),
-        initial=initial_of(initial),
-        states=states_of(states, f'the states of "{key}"'),
+        initial=read_initial(initial),
+        states=read_states(states, f'the states of "{key}"'),
         transitions=transitions,
         entry=_blocks(entry),
         exit=_blocks(exit),
@@ -109,13 +117,13 @@ def state(
         context=context_fields(context),
         saga=_saga(saga),
         expect=_expect(expect),
-        sensitive=sensitive_of(sensitive),
-        monotonic=monotonic_of(monotonic),
-        allow=allow_of(allow),
+        sensitive=read_sensitive(sensitive),
+        monotonic=read_monotonic(monotonic),
+        allow=read_allow(allow),
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=here(),
+        place=caller_place(),
     )
 
 
@@ -140,19 +148,19 @@ def parallel(
         key=text(key, KEY, "a state's key"),
         id=optional_text(id, ID, "an id"),
         type="parallel",
-        states=states_of(states, f'the regions of "{key}"'),
+        states=read_states(states, f'the regions of "{key}"'),
         transitions=transitions,
         entry=_blocks(entry),
         exit=_blocks(exit),
         invokes=invokes,
         context=context_fields(context),
         expect=_expect(expect),
-        sensitive=sensitive_of(sensitive),
-        allow=allow_of(allow),
+        sensitive=read_sensitive(sensitive),
+        allow=read_allow(allow),
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=here(),
+        place=caller_place(),
     )
 
 
@@ -173,7 +181,7 @@ def final(
     """A final state; `output` is the value of the done event."""
     transitions, invokes = split_parts(parts, key)
     if invokes:
-        raise refused(
+        raise definition_error(
             "invoke.place", f'the final state "{key}" can have nothing running', "invoke in the state before it"
         )
     return State(
@@ -185,12 +193,12 @@ def final(
         exit=_blocks(exit),
         output=value(output, "the output"),
         expect=_expect(expect),
-        sensitive=sensitive_of(sensitive),
-        allow=allow_of(allow),
+        sensitive=read_sensitive(sensitive),
+        allow=read_allow(allow),
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=here(),
+        place=caller_place(),
     )
 
 
@@ -240,13 +248,13 @@ def _history(
         id=optional_text(id, ID, "an id"),
         type="history",
         history=depth,
-        targets=targets_of(target),
-        actions=block_of(actions),
-        allow=allow_of(allow),
+        targets=read_targets(target),
+        actions=read_block(actions),
+        allow=read_allow(allow),
         description=optional_text(description, TEXT, "a description"),
         tags=texts(tags, TEXT, "a tag"),
         meta=literal(meta, "`meta`"),
-        place=here(),
+        place=caller_place(),
     )
 
 
@@ -260,48 +268,48 @@ def split_parts(parts: Sequence[Part], key: str) -> tuple[tuple[Transition, ...]
             case Invoke():
                 invokes.append(each)
             case State():
-                raise refused("state.place", f'state "{each.key}" is inside "{key}"', "write states=[...]")
+                raise definition_error("state.place", f'state "{each.key}" is inside "{key}"', "write states=[...]")
             case _:
-                raise misused(f'each part of "{key}"', "a transition or an invoke", each)
-    return tuple(sorted(transitions, key=lambda each: _ORDER[each.origin])), tuple(invokes)
+                raise usage_error(f'each part of "{key}"', "a transition or an invoke", each)
+    return tuple(sorted(transitions, key=lambda each: TRANSITION_ORDER[each.origin])), tuple(invokes)
 
 
-def states_of(given: Sequence[State], what: str) -> tuple[State, ...]:
+def read_states(given: Sequence[State], what: str) -> tuple[State, ...]:
     """Child states, each key once."""
     states: dict[str, State] = {}
     for each in items(given, what):
         if not isinstance(each, State):
-            raise misused(f"each of {what}", "a state", each)
+            raise usage_error(f"each of {what}", "a state", each)
         if each.key in states:
-            raise refused("key.duplicate", f'there are two states "{each.key}" among {what}')
+            raise definition_error("key.duplicate", f'there are two states "{each.key}" among {what}')
         states[each.key] = each
     return tuple(states.values())
 
 
-def sensitive_of(given: Texts | Sensitive | None) -> Sensitive | None:
+def read_sensitive(given: Texts | Sensitive | None) -> Sensitive | None:
     """What is masked: a list of fields, or what `hidden` made."""
     if given is None or isinstance(given, Sensitive):
         return given
     return Sensitive(fields=texts(given, FIELD_PATH, "a sensitive field"))
 
 
-def monotonic_of(given: Sequence[str] | Literal[True] | None) -> tuple[str, ...] | Literal[True] | None:
+def read_monotonic(given: Sequence[str] | Literal[True] | None) -> tuple[str, ...] | Literal[True] | None:
     """States that are never left backwards; True: the children in order."""
     return given if given is None or given is True else texts(given, TARGET, "a monotonic state")
 
 
-def allow_of(given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+def read_allow(given: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
     """Silenced lints and the reasons."""
     if given is None:
         return ()
     if not isinstance(given, Mapping):
-        raise misused("`allow`", "a mapping of lint codes to reasons", given)
+        raise usage_error("`allow`", "a mapping of lint codes to reasons", given)
     return tuple((text(code, NAME, "a lint code"), text(why, NAME, "a reason")) for code, why in given.items())
 
 
 def _saga(given: Saga | None) -> Saga | None:
     if given is not None and not isinstance(given, Saga):
-        raise misused("`saga`", "what `saga` makes", given)
+        raise usage_error("`saga`", "what `saga` makes", given)
     return given
 
 
@@ -313,5 +321,5 @@ def _blocks(given: Actions | Blocks) -> tuple[Block, ...]:
     """One block, or what `blocks` made; no actions are no block."""
     if isinstance(given, Blocks):
         return given.blocks
-    block = block_of(given)
+    block = read_block(given)
     return (block,) if block else ()

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from interlock.definition.builder.actions import Actions, GuardLike, block_of, optional_guard
+from interlock.definition.builder.actions import Actions, GuardLike, optional_guard, read_block
 from interlock.definition.builder.values import (
     Json,
     Texts,
+    caller_place,
     choice,
-    here,
+    definition_error,
     items,
     literal,
-    misused,
     optional_text,
     optional_texts,
-    refused,
     text,
     texts,
+    usage_error,
 )
 from interlock.definition.vocabulary.names import DESCRIPTORS, DURATION, NAME, TARGET, TEXT
 from interlock.model.document.actions import Expression, RestorePolicy
@@ -171,32 +171,34 @@ def _transition(
     return Transition(
         origin=origin,
         events=events,
-        targets=targets_of(target),
+        targets=read_targets(target),
         guard=optional_guard(guard),
-        actions=block_of(actions),
+        actions=read_block(actions),
         reenter=choice(reenter, (None, True, False), "`reenter`"),
         delay=delay,
         restore=restore,
         roles=optional_texts(roles, NAME, "a role"),
         description=optional_text(description, TEXT, "a description"),
         meta=literal(meta, "`meta`"),
-        place=here(),
+        place=caller_place(),
     )
 
 
 def _descriptors(given: Texts) -> tuple[str, ...]:
     found = texts(given, DESCRIPTORS, "an event")
     if not found:
-        raise refused("value.empty", "a transition for no event can never be chosen", "use `always`, or name an event")
+        raise definition_error(
+            "value.empty", "a transition for no event can never be chosen", "use `always`, or name an event"
+        )
     return tuple(each.strip() for said in found for each in said.split(","))
 
 
-def targets_of(given: Texts | None) -> tuple[str, ...]:
+def read_targets(given: Texts | None) -> tuple[str, ...]:
     """One target or several; none when nothing was said."""
     return () if given is None else texts(given, TARGET, "a target")
 
 
-def answers_of(given: Answer | None, what: str) -> tuple[Transition, ...]:
+def read_results(given: Answer | None, what: str) -> tuple[Transition, ...]:
     """The transitions that follow a result."""
     if given is None:
         return ()
@@ -206,18 +208,20 @@ def answers_of(given: Answer | None, what: str) -> tuple[Transition, ...]:
     found = []
     for each in answers:
         if not isinstance(each, Transition):
-            raise misused(what, "a target or what `to` makes", each)
+            raise usage_error(what, "a target or what `to` makes", each)
         if each.origin != "on" or each.events:
-            raise refused("transition.place", f"{what} waits for nothing else", 'write to("target", ...)')
+            raise definition_error("transition.place", f"{what} waits for nothing else", 'write to("target", ...)')
         found.append(each)
     return tuple(found)
 
 
 def initial(target: Texts, *, actions: Actions = ()) -> Initial:
     """Where a compound state begins, with actions that run when it is entered by default."""
-    return Initial(targets=texts(target, TARGET, "the initial state"), actions=block_of(actions), place=here())
+    return Initial(
+        targets=texts(target, TARGET, "the initial state"), actions=read_block(actions), place=caller_place()
+    )
 
 
-def initial_of(given: Texts | Initial | None) -> Initial | None:
+def read_initial(given: Texts | Initial | None) -> Initial | None:
     """Where a state begins, when it was said."""
     return given if given is None or isinstance(given, Initial) else initial(given)

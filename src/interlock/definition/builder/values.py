@@ -35,7 +35,7 @@ _ROOM = "interlock.definition.builder"
 T = TypeVar("T")
 
 
-def here() -> Place:
+def caller_place() -> Place:
     """The place of the nearest caller outside the builder."""
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to know the caller's line without building a stack trace
     while str(frame.f_globals.get("__name__", "")).startswith(_ROOM) and frame.f_back is not None:
@@ -43,26 +43,26 @@ def here() -> Place:
     return Place(frame.f_code.co_filename, frame.f_lineno, 1, frame.f_lineno, 1)
 
 
-def refused(code: str, message: str, hint: str | None = None) -> DefinitionError:
+def definition_error(code: str, message: str, hint: str | None = None) -> DefinitionError:
     """The error of one problem at the caller's place."""
-    return DefinitionError([Diagnostic(code=code, message=message, place=here(), hint=hint)])
+    return DefinitionError([Diagnostic(code=code, message=message, place=caller_place(), hint=hint)])
 
 
-def misused(what: str, wish: str, found: object) -> UsageError:
+def usage_error(what: str, wish: str, found: object) -> UsageError:
     """The error of a value that has the wrong Python type."""
-    return UsageError(f"{what} must be {wish}, not {type_name(found)}", hint=f"see {here()}")
+    return UsageError(f"{what} must be {wish}, not {type_name(found)}", hint=f"see {caller_place()}")
 
 
 def text(value: object, shape: Text, what: str) -> str:
     """The value, when it is a text that fits."""
     if not isinstance(value, str):
-        raise misused(what, shape.what, value)
+        raise usage_error(what, shape.what, value)
     _whole(value, what)
     if shape.pattern is not None and not compile_pattern(shape.pattern).fullmatch(value):
         hint = f'write expr("{value[1:].strip()}")' if value.startswith("=") else shape.hint
-        raise refused(shape.code, f'{what} "{value[:60]}" is not {shape.what}', hint)
+        raise definition_error(shape.code, f'{what} "{value[:60]}" is not {shape.what}', hint)
     if shape.bytes_max is not None and len(value.encode()) > shape.bytes_max:
-        raise refused(shape.code, f"{what} may have at most {shape.bytes_max} bytes")
+        raise definition_error(shape.code, f"{what} may have at most {shape.bytes_max} bytes")
     return value
 
 
@@ -86,7 +86,7 @@ def optional_texts(value: object, shape: Text, what: str) -> tuple[str, ...] | N
 def items(value: object, what: str) -> list[object]:
     """What a list or another sequence holds; a string, a mapping or a single thing is refused."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise misused(what, "a list", value)
+        raise usage_error(what, "a list", value)
     return list(value)
 
 
@@ -94,9 +94,11 @@ def choice(value: T, options: Sequence[T], what: str) -> T:
     """The value, when it is one of the options."""
     if isinstance(value, str) and value not in options:
         words = [str(each) for each in options if each is not None]
-        raise refused("value.choice", f'{what} "{value}" is not {" or ".join(words)}', suggestion(value, words))
+        raise definition_error(
+            "value.choice", f'{what} "{value}" is not {" or ".join(words)}', suggestion(value, words)
+        )
     if value not in options:
-        raise misused(what, " or ".join(str(each) for each in options if each is not None), value)
+        raise usage_error(what, " or ".join(str(each) for each in options if each is not None), value)
     return value
 
 
@@ -109,12 +111,14 @@ def expr(text: str) -> Expression:
     Raises DefinitionError for an empty text and for one with YAML's leading `=`.
     """
     if not isinstance(text, str):
-        raise misused("an expression", "a string", text)
+        raise usage_error("an expression", "a string", text)
     said = _whole(text, "an expression").strip()
     if not said or said.startswith("="):
         hint = "the leading `=` is YAML's; leave it out" if said else None
-        raise refused("expression.syntax", "this is not an expression" if said else "the expression is empty", hint)
-    return Expression(said, here())
+        raise definition_error(
+            "expression.syntax", "this is not an expression" if said else "the expression is empty", hint
+        )
+    return Expression(said, caller_place())
 
 
 def value(given: Json, what: str) -> Value:
@@ -124,37 +128,37 @@ def value(given: Json, what: str) -> Value:
 
 def _whole(given: str, what: str) -> str:
     if not is_text(given):
-        raise refused("value.text", f"{what} holds half of a surrogate pair, which is no character")
+        raise definition_error("value.text", f"{what} holds half of a surrogate pair, which is no character")
     return given
 
 
 def _value(given: object, what: str, depth: int) -> Value:
     if depth > VALUE_DEPTH_MAX:
-        raise refused("value.depth", f"{what} is more than {VALUE_DEPTH_MAX} levels deep")
+        raise definition_error("value.depth", f"{what} is more than {VALUE_DEPTH_MAX} levels deep")
     match given:
         case None | bool() | Expression():
             return given
         case int():
             if given.bit_length() > INTEGER_BITS_MAX:
-                raise refused("value.number", f"{what} holds an integer of more than {INTEGER_BITS_MAX} bits")
+                raise definition_error("value.number", f"{what} holds an integer of more than {INTEGER_BITS_MAX} bits")
             return given
         case str():
             return _whole(given, what)
         case float():
             if not isfinite(given):
-                raise refused("value.number", f"{what} holds {given}, and JSON has no such number")
+                raise definition_error("value.number", f"{what} holds {given}, and JSON has no such number")
             return given
         case Mapping():
             for key in given:
                 if not isinstance(key, str):
-                    raise misused(f"a key in {what}", "a string", key)
+                    raise usage_error(f"a key in {what}", "a string", key)
             return {_whole(key, what): _value(each, what, depth + 1) for key, each in given.items()}
         case bytes() | bytearray():
-            raise misused(what, "a JSON value", given)
+            raise usage_error(what, "a JSON value", given)
         case Sequence():
             return [_value(each, what, depth + 1) for each in given]
         case _:
-            raise misused(what, "a JSON value or an expression", given)
+            raise usage_error(what, "a JSON value or an expression", given)
 
 
 def literal(given: Json, what: str) -> Value:
@@ -164,7 +168,7 @@ def literal(given: Json, what: str) -> Value:
     while stack:
         each = stack.pop()
         if isinstance(each, Expression):
-            raise refused("value.expression", f"{what} may hold no expression")
+            raise definition_error("value.expression", f"{what} may hold no expression")
         stack.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
     return found
 
@@ -209,7 +213,7 @@ def field(
         max=max,
         length_max=length_max,
         description=description,
-        place=here(),
+        place=caller_place(),
     )
     inner = field("items", items) if isinstance(items, str) else items
     return FieldPart(made, required, inner, None if fields is None else field_parts(fields, f"the fields of {name}"))
@@ -305,27 +309,27 @@ def field_parts(given: object, what: str) -> tuple[FieldPart, ...]:
     parts: list[FieldPart] = []
     for each in items(given, what):
         if not isinstance(each, FieldPart):
-            raise misused(f"each of {what}", 'a field, such as string("name")', each)
+            raise usage_error(f"each of {what}", 'a field, such as string("name")', each)
         if any(each.field.name == other.field.name for other in parts):
-            raise refused("key.duplicate", f'the field "{each.field.name}" is said twice')
+            raise definition_error("key.duplicate", f'the field "{each.field.name}" is said twice')
         parts.append(each)
     return tuple(parts)
 
 
 def context_fields(given: object) -> tuple[Field, ...]:
     """Fields of a context: required only when they say so."""
-    return tuple(_made(each, payload=False) for each in field_parts(given, "the context"))
+    return tuple(_read_field(each, payload=False) for each in field_parts(given, "the context"))
 
 
 def payload_fields(given: object) -> tuple[Field, ...]:
     """Fields of a payload: required unless they say otherwise or have a default."""
-    return tuple(_made(each, payload=True) for each in field_parts(given, "the payload"))
+    return tuple(_read_field(each, payload=True) for each in field_parts(given, "the payload"))
 
 
-def _made(part: FieldPart, *, payload: bool) -> Field:
+def _read_field(part: FieldPart, *, payload: bool) -> Field:
     required = (payload and part.field.default is UNSET) if part.required is None else part.required
-    items = None if part.items is None else replace(_made(part.items, payload=False), name="items")
-    fields = None if part.fields is None else tuple(_made(each, payload=payload) for each in part.fields)
+    items = None if part.items is None else replace(_read_field(part.items, payload=False), name="items")
+    fields = None if part.fields is None else tuple(_read_field(each, payload=payload) for each in part.fields)
     return replace(part.field, required=required, items=items, fields=fields)
 
 

@@ -3,7 +3,7 @@
 Rule 1: a field of the context is a bare name in SCXML (`Var1`) and `context.Var1` here; `_event`, `_name`, `_sessionid`
         and `_ioprocessors` have their own spellings. Only tokens are replaced: blanks and mistakes stay as written.
 Rule 2: nothing is refused here. What is no expression stays none: the compiler says so, and evaluating it fails (S35).
-Rule 3: `exported` is the way back. Where it cannot be undone by `imported` the writer keeps our own spelling.
+Rule 3: `to_scxml` is the way back. Where it cannot be undone by `from_scxml` the writer keeps our own spelling.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CLOSING = (")", "]", "}")
 Tokens = list[tuple[str, str]]
 
 
-def imported(text: str, datamodel: Datamodel) -> str:
+def from_scxml(text: str, datamodel: Datamodel) -> str:
     """The text in our language, as far as tokens can tell."""
     if datamodel == "interlock" or len(text) > TEXT_LENGTH_MAX:
         return text
@@ -90,8 +90,8 @@ def _renamed(found: Tokens, datamodel: Datamodel) -> Tokens:
     return made
 
 
-def exported(text: str, datamodel: Datamodel) -> str:
-    """The text with SCXML's names; `imported` gives our text again, or the writer must not use it."""
+def to_scxml(text: str, datamodel: Datamodel) -> str:
+    """The text with SCXML's names; `from_scxml` gives our text again, or the writer must not use it."""
     if datamodel == "interlock" or len(text) > TEXT_LENGTH_MAX:
         return text
     text = text.replace(PROCESSORS, "_ioprocessors")
@@ -108,9 +108,9 @@ def exported(text: str, datamodel: Datamodel) -> str:
     return "".join(words)
 
 
-def survives(text: str, datamodel: Datamodel) -> bool:
+def round_trips(text: str, datamodel: Datamodel) -> bool:
     """Whether an expression comes back as it was from a file of this datamodel."""
-    return imported(exported(text, datamodel), datamodel) == text
+    return from_scxml(to_scxml(text, datamodel), datamodel) == text
 
 
 def _tokens(text: str) -> Tokens:
@@ -189,7 +189,7 @@ def _opening(tokens: Tokens, index: int) -> int:
 
 def read_value(text: str, datamodel: Datamodel, place: Place) -> Value:
     """What an attribute such as `expr` says: a literal where it is one, else an expression."""
-    text = imported(text, datamodel)
+    text = from_scxml(text, datamodel)
     try:
         parsed = parse(text)
     except ExpressionError:
@@ -234,23 +234,23 @@ def _literal(node: ast.expr) -> Any:
 
 def write_value(value: Value, datamodel: Datamodel) -> str | None:
     """The text of `expr` that means a value in this datamodel; None when it is too long or out of range."""
-    text = source(value)
+    text = expression_text(value)
     try:
         parse(text)
     except ExpressionError:
-        return text if isinstance(value, Expression) and survives(text, datamodel) else None
-    return exported(text, datamodel) if survives(text, datamodel) else None
+        return text if isinstance(value, Expression) and round_trips(text, datamodel) else None
+    return to_scxml(text, datamodel) if round_trips(text, datamodel) else None
 
 
-def source(value: Value) -> str:
+def expression_text(value: Value) -> str:
     """The value as one expression of our language."""
     match value:
         case Expression():
             return value.text
         case dict():
-            return "{" + ", ".join(f"{key!r}: {source(each)}" for key, each in value.items()) + "}"
+            return "{" + ", ".join(f"{key!r}: {expression_text(each)}" for key, each in value.items()) + "}"
         case list() | tuple():
-            return "[" + ", ".join(source(each) for each in value) + "]"
+            return "[" + ", ".join(expression_text(each) for each in value) + "]"
         case _:
             return repr(value)
 

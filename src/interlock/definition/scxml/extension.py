@@ -18,11 +18,11 @@ from interlock.definition.codec import read_value, write_value
 from interlock.definition.extension_json import Leaves, WrongValueError
 from interlock.definition.scxml.structure import INTERLOCK
 from interlock.definition.shapes import Choice, Key, Record, Ref, Scope, ShapeChecker, Text, extras, extras_of
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.source.xml import Element
 from interlock.definition.vocabulary.chart import CODECS, SHAPES
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Guard, Value
 from interlock.model.document.document import EventType
 from interlock.model.document.field import Field, type_name
@@ -65,7 +65,7 @@ def attribute_name(key: Key) -> str:
     return key.scxml or key.attribute
 
 
-def written_extras(record: Record, value: Any) -> Iterator[tuple[str, str]]:
+def extra_attributes(record: Record, value: Any) -> Iterator[tuple[str, str]]:
     """The attributes of a value, without their prefix, that differ from the defaults of its fields."""
     for key in extras_of(record, value, "scxml"):
         written = extension_json.write_field(value, key.attribute, _LEAVES)
@@ -80,8 +80,8 @@ def _is_text(key: Key) -> bool:
 class Extension:
     """Reads the attributes of our namespace; a wrong one is reported and counts as absent."""
 
-    def __init__(self, findings: Findings) -> None:
-        self.findings = findings
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
 
     def text(self, element: Element, name: str) -> str | None:
         """The text of an attribute."""
@@ -93,7 +93,7 @@ class Extension:
         if text is None or text in known:
             return default if text is None else text
         message = f'{name} is "{text}"; expected {" or ".join(known)}'
-        self.findings.error("scxml.value", message, element.at(name, space), suggestion(text, known))
+        self.diagnostics.error("scxml.value", message, element.at(name, space), suggestion(text, known))
         return default
 
     def extras(self, element: Element, record: Record) -> dict[str, Any]:
@@ -122,11 +122,11 @@ class Extension:
         plain, place = self.plain(element, name), element.at(name, INTERLOCK)
         if plain is None:
             return None
-        node = Located.within(plain, place)
+        node = Node.within(plain, place)
         return self._checked(place, lambda: extension_json.read_field(node, owner, field, _LEAVES))
 
     def _record(self, plain: Any, place: Place, made: type[Any]) -> Any:
-        return self._checked(place, lambda: extension_json.read(Located.within(plain, place), made, _LEAVES))
+        return self._checked(place, lambda: extension_json.read(Node.within(plain, place), made, _LEAVES))
 
     def _checked(self, place: Place, read: Callable[[], Any]) -> Any:
         """The value; None, and a diagnostic, if its JSON is of another type."""
@@ -134,7 +134,7 @@ class Extension:
             return read()
         except WrongValueError as wrong:
             message = f"expected {wrong.expected}, found {type_name(wrong.node.plain())}"
-            self.findings.error("scxml.extension", message, place)
+            self.diagnostics.error("scxml.extension", message, place)
             return None
 
     def plain(self, element: Element, name: str, shape: type[T] | Any = Any) -> T | Any:
@@ -146,22 +146,22 @@ class Extension:
         try:
             return msgspec.json.decode(text, type=shape)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            self.findings.error("scxml.extension", f"invalid JSON: {error}", place)
+            self.diagnostics.error("scxml.extension", f"invalid JSON: {error}", place)
             return None
 
     def value(self, element: Element, name: str) -> Value:
         """The value in an attribute."""
-        return read_value(Located.within(self.plain(element, name), element.at(name, INTERLOCK)))
+        return read_value(Node.within(self.plain(element, name), element.at(name, INTERLOCK)))
 
     def guard(self, element: Element, name: str) -> Guard | None:
         """The guard in an attribute."""
         plain, place = self.plain(element, name), element.at(name, INTERLOCK)
         if plain is None:
             return None
-        checker = ShapeChecker(shapes=SHAPES, foreign={}, findings=Findings())
-        node = checker.check(Located.within(_escaped_names(plain), place), Ref(name="guard"))
-        if node is None or checker.findings.failed:
-            self.findings.error("scxml.extension", "expected a guard", place)
+        checker = ShapeChecker(shapes=SHAPES, foreign={}, diagnostics=Diagnostics())
+        node = checker.check(Node.within(_escaped_names(plain), place), Ref(name="guard"))
+        if node is None or checker.diagnostics.has_errors:
+            self.diagnostics.error("scxml.extension", "expected a guard", place)
             return None
         guard: Guard = _GUARD.read(node, Scope())
         return guard

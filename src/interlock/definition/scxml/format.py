@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import re
 
-from interlock.definition.format import Format, Reading, Resolver
+from interlock.definition.format import Format, ReadResult, SourceLoader
 from interlock.definition.scxml.read import read_root
 from interlock.definition.scxml.write import write_scxml
 from interlock.definition.source.xml import parse_xml
 from interlock.errors import Place, UsageError
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 
 RESOLVED_MAX = 64
-"""Texts that one definition may ask its resolver for: a file that invokes itself would ask for ever."""
+"""Texts that one definition may ask its loader for: a file that invokes itself would ask for ever."""
 
 _STEM = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)[^/\\]*$")
 
 
-def read_scxml(text: str | bytes, /, *, source: str = "<definition>", resolver: Resolver | None = None) -> Reading:
-    """The document of an SCXML text. `resolver` gives the texts that `src` names; without one they are refused."""
-    findings = Findings()
-    root = parse_xml(text, source=source, findings=findings)
+def read_scxml(text: str | bytes, /, *, source: str = "<definition>", loader: SourceLoader | None = None) -> ReadResult:
+    """The document of an SCXML text. `loader` gives the texts that `src` names; without one they are refused."""
+    diagnostics = Diagnostics()
+    root = parse_xml(text, source=source, diagnostics=diagnostics)
     document = None
-    limited = None if resolver is None else _limited(resolver)
+    limited = None if loader is None else _limit_loads(loader)
     try:
         if root is not None:
-            document = read_root(root, kind=_kind(source), source=source, findings=findings, resolver=limited)
+            document = read_root(root, kind=_kind(source), source=source, diagnostics=diagnostics, loader=limited)
     except RecursionError:
         # One file is bounded by its depth; files that invoke files, or themselves, add up.
-        findings.error("scxml.nesting", "files invoke files too deep", Place(source))
-    return Reading(document=document, diagnostics=findings.sorted())
+        diagnostics.error("scxml.nesting", "files invoke files too deep", Place(source))
+    return ReadResult(document=document, diagnostics=diagnostics.sorted())
 
 
-def _limited(resolver: Resolver) -> Resolver:
+def _limit_loads(loader: SourceLoader) -> SourceLoader:
     count = 0
 
     def limited(src: str) -> str:
@@ -40,7 +40,7 @@ def _limited(resolver: Resolver) -> Resolver:
         count += 1
         if count > RESOLVED_MAX:
             raise UsageError(f"more than {RESOLVED_MAX} texts are asked for", code="scxml.src")
-        return resolver(src)
+        return loader(src)
 
     return limited
 
@@ -51,4 +51,4 @@ def _kind(source: str) -> str:
     return stem[1] if stem else "chart"
 
 
-FORMAT = Format(name="scxml", suffixes=(".scxml",), read=read_scxml, write=write_scxml)
+FORMAT = Format(name="scxml", suffixes=(".scxml", ".xml"), read=read_scxml, write=write_scxml)

@@ -8,19 +8,16 @@ Rule 3: `target_text` is how a target is written when nothing says otherwise; th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
 
 from interlock.definition.scxml.structure import STATE_TAGS, tag
 from interlock.definition.source.xml import Element
-from interlock.model.document.document import Document, State, Transition
-from interlock.model.document.targets import Tree
+from interlock.model.document.targets import TargetIndex
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def written_ids(root: Element) -> set[str]:
+def state_ids(root: Element) -> set[str]:
     """Every id that a state of this file has; inline charts are files of their own."""
     found = set()
     stack = [root]
@@ -71,66 +68,26 @@ class Keys:
         return self.numbers[word]
 
 
-def target_text(tree: Tree, source: int, index: int) -> str:
+def target_text(tree: TargetIndex, source: int, index: int) -> str:
     """The text by which a transition of `source` names a state: in SCXML its id, in ours the shortest."""
     texts = [] if tree.document.dialect == "scxml" else [tree.states[index].key]
     if texts and source > 0 and tree.is_descendant(index, source):
         texts.append(f".{_path(tree, source, index)}")
     elif texts and tree.parents[index] > 0:
         texts.append(f"{tree.states[tree.parents[index]].key}.{tree.states[index].key}")
-    return next((each for each in texts if tree.target(source, each) == index), f"#{tree.ids[index]}")
+    return next((each for each in texts if tree.resolve_target(source, each) == index), f"#{tree.ids[index]}")
 
 
-def inner_text(tree: Tree, parent: int, index: int) -> str:
+def child_target_text(tree: TargetIndex, parent: int, index: int) -> str:
     """The text by which `initial` of `parent`, or a history in it, names a state."""
     if tree.document.dialect == "scxml" or not tree.is_descendant(index, parent):
         return f"#{tree.ids[index]}"
     return _path(tree, parent, index)
 
 
-def _path(tree: Tree, parent: int, index: int) -> str:
+def _path(tree: TargetIndex, parent: int, index: int) -> str:
     keys = []
     while index != parent:
         keys.append(tree.states[index].key)
         index = tree.parents[index]
     return ".".join(reversed(keys))
-
-
-KEEP = "##"
-"""Marks a target that the author wrote in another way than we would; it is kept as it is."""
-
-
-def with_targets(document: Document) -> Document:
-    """The document with every target that the reader took from an id written as we would."""
-    return replace(document, root=_with_targets(Tree(document), 0))
-
-
-def _with_targets(tree: Tree, index: int) -> State:
-    state = tree.states[index]
-
-    def outer(found: tuple[Transition, ...]) -> tuple[Transition, ...]:
-        return tuple(replace(each, targets=_texts(tree, index, each.targets, target_text)) for each in found)
-
-    initial, saga = state.initial, state.saga
-    if initial is not None:
-        initial = replace(initial, targets=_texts(tree, index, initial.targets, inner_text))
-    if saga is not None:
-        compensated, error = outer(saga.compensated), outer(saga.error)
-        saga = replace(saga, done=outer(saga.done), compensated=compensated, error=error)
-    return replace(
-        state,
-        states=tuple(_with_targets(tree, each) for each in tree.children[index]),
-        transitions=outer(state.transitions),
-        initial=initial,
-        targets=_texts(tree, max(tree.parents[index], 0), state.targets, inner_text),
-        invokes=tuple(replace(each, done=outer(each.done), error=outer(each.error)) for each in state.invokes),
-        saga=saga,
-    )
-
-
-def _texts(tree: Tree, scope: int, texts: tuple[str, ...], write: Callable[[Tree, int, int], str]) -> tuple[str, ...]:
-    made = []
-    for text in texts:
-        index = tree.by_id.get(text.removeprefix("#"))
-        made.append(text.removeprefix(KEEP) if text.startswith(KEEP) or index is None else write(tree, scope, index))
-    return tuple(made)

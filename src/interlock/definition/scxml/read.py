@@ -1,43 +1,54 @@
-"""SCXML elements to a document: states, transitions, context, invokes.
+"""SCXML elements to a document: states, transitions, context, invokes and sagas.
 
-Rule 1: the structure was checked before (`scxml_structure`); what is missing here was told there.
-Rule 2: meaning that differs from YAML's is rewritten here, once (vocabulary.md 8): names, ids, targets, durations.
-Rule 3: attributes of our namespace bring back what the writer could not say in SCXML.
+Rule 1: `structure` has checked the elements and attributes; what is missing here was reported there.
+Rule 2: meaning that differs from YAML's is rewritten here (vocabulary.md 8): names, ids, targets, durations.
+Rule 3: attributes of our namespace restore what the writer could not express in SCXML.
+Rule 4: keys and ids are read first, for all states, because the text of a target depends on them.
+Rule 5: a chart that is written inline, or that the source loader can give, is read now; a computed one stays an
+        expression.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import cast, get_args
 
-from interlock.definition.format import Resolver
-from interlock.definition.scxml.expressions import Datamodel
-from interlock.definition.scxml.ids import KEEP, Keys, with_targets, written_ids
-from interlock.definition.scxml.read_content import ContentReader, parsed_text
-from interlock.definition.scxml.read_invokes import InvokeReader
+from interlock.definition.format import SourceLoader
+from interlock.definition.scxml.expressions import Datamodel, read_path
+from interlock.definition.scxml.ids import Keys, child_target_text, state_ids, target_text
+from interlock.definition.scxml.read_content import ALLOW_SRC_HINT, ContentReader, parse_text
 from interlock.definition.scxml.structure import (
+    CHART_TYPES,
     DATAMODELS,
+    HANDLER_TYPE,
     INTERLOCK,
     STATE_TAGS,
     check_structure,
-    own,
+    children_named,
     tag,
 )
-from interlock.definition.source.xml import Element
+from interlock.definition.source.xml import Element, parse_xml
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
-from interlock.definition.vocabulary.parts import TRANSITION
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.definition.vocabulary.parts import INVOKE, TRANSITION
+from interlock.model.diagnostics import Diagnostics, suggestion
+from interlock.model.document.actions import Assign, Block, Expression, GuardExpression, If, Value
 from interlock.model.document.document import (
     DialectName,
     Document,
     Initial,
+    Invoke,
     Origin,
+    Saga,
+    SagaCall,
+    SagaStep,
     State,
     StateType,
     Transition,
 )
 from interlock.model.document.field import UNSET, Field
+from interlock.model.document.targets import TargetIndex
 
 _DESCRIPTOR = re.compile(r"\*|[^\s.,*=#]+(?:\.[^\s.,*=#]+)*(?:\.\*?)?")
 _ID = re.compile(r"[^\s.,*=#]+(?:\.[^\s.,*=#]+)*")
@@ -45,24 +56,45 @@ _FIELD = re.compile(r"[^\s.]+")
 _NOT_KIND = re.compile(r"[^\w.-]+")
 
 
+TargetWriter = Callable[[TargetIndex, int, int], str]
+"""Gives the text by which a state, in the scope of another one, is a target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outline:
+    """The element of a state with its key and id in the document, and those of the states inside it."""
+
+    element: Element
+    key: str
+    id: str | None
+    children: list[_Outline]
+
+    def state(self) -> State:
+        """A state with keys and ids only."""
+        return State(key=self.key, id=self.id, states=tuple(each.state() for each in self.children))
+
+
 class DocumentReader:
     """Reads one `<scxml>` element; an inline chart gets a reader of its own."""
 
-    def __init__(self, root: Element, *, kind: str, source: str, findings: Findings, resolver: Resolver | None) -> None:
-        self.root, self.source, self.findings, self.resolver = root, source, findings, resolver
+    def __init__(
+        self, root: Element, *, kind: str, source: str, diagnostics: Diagnostics, loader: SourceLoader | None
+    ) -> None:
+        self.root, self.source, self.diagnostics, self.loader = root, source, diagnostics, loader
         self.kind = self._kind(kind)
-        self.content = ContentReader(self._datamodel(), findings, resolver)
+        self.content = ContentReader(self._datamodel(), diagnostics, loader)
         self.extension = self.content.extension
         self.dialect = cast(DialectName, self.extension.choice(root, "dialect", get_args(DialectName), "scxml"))
-        self.ids = written_ids(root)
-        self.invokes = InvokeReader(self.content, source=source, transition=self._result, nested=self._nested)
+        self.outer = next((each for each in child_states(root) if each.get("root", INTERLOCK) is not None), None)
+        self.outline = self._root_outline()
+        self.tree = TargetIndex(Document(kind=self.kind, dialect=self.dialect, root=self.outline.state()))
 
     def _datamodel(self) -> Datamodel:
         name = self.root.get("datamodel") or "python"
         if name not in DATAMODELS:
             message = f'the datamodel "{name}" is not known'
             hint = suggestion(name, DATAMODELS) or f"known are {', '.join(DATAMODELS)}"
-            self.findings.error("scxml.datamodel", message, self.root.at("datamodel"), hint)
+            self.diagnostics.error("scxml.datamodel", message, self.root.at("datamodel"), hint)
             return "python"
         return cast(Datamodel, name)
 
@@ -70,10 +102,10 @@ class DocumentReader:
 
     def document(self) -> Document:
         root, extension = self.root, self.extension
-        events = own(root, "interlock:events")
-        scripts = own(root, "script")
+        events = children_named(root, "interlock:events")
+        scripts = children_named(root, "script")
         binding = self.extension.choice(root, "binding", ("early", "late"), "early", "")
-        document = Document(
+        return Document(
             kind=self.kind,
             root=self._root(),
             dialect=self.dialect,
@@ -83,61 +115,77 @@ class DocumentReader:
             source=self.source,
             **extension.extras(root, DOCUMENT),
         )
-        return with_targets(document)
 
     def _kind(self, otherwise: str) -> str:
         """The name of the chart; a kind is a dotted name of letters, digits, `_` and `-`."""
         name = (self.root.get("name") or "").strip() or otherwise
         kind = ".".join(filter(None, _NOT_KIND.sub("_", name).split(".")))
         if kind != name:
-            self.findings.warning("scxml.name", f'the chart is called "{kind or "chart"}" here', self.root.at("name"))
+            self.diagnostics.warning(
+                "scxml.name", f'the chart is called "{kind or "chart"}" here', self.root.at("name")
+            )
         return kind or "chart"
 
-    def _root(self) -> State:
-        """The root state; a synthetic outer state that the writer put below it is taken away again."""
-        children = own_states(self.root)
-        outer = next((each for each in children if each.get("root", INTERLOCK) is not None), None)
-        if outer is None:
-            return self._state(self.root, kind="state", key="", path="", children=children)
-        kind: StateType = "parallel" if tag(outer) == "parallel" else "state"
-        inside = own_states(outer) + [each for each in children if each is not outer]
-        state = self._state(outer, kind=kind, key="", path="", children=inside)
-        order = self.extension.plain(outer, "order", list[str]) or []
-        places = {key: number for number, key in enumerate(order)}
-        states = sorted(state.states, key=lambda each: places.get(each.key, len(places)))
-        notes = self._with_notes(state, self.root)
-        return replace(notes, states=tuple(states), context=self._fields(self.root), place=self.root.place)
+    # Keys and ids, which targets need
+
+    def _root_outline(self) -> _Outline:
+        """The outline of all states. The synthetic outer state that the writer put below the root is the root."""
+        ids, children = state_ids(self.root), child_states(self.root)
+        if self.outer is None:
+            return self._outline(self.root, "", "", self._children(children, "", ids))
+        inside = child_states(self.outer) + [each for each in children if each is not self.outer]
+        order = self.extension.plain(self.outer, "order", list[str]) or []
+        positions = {key: number for number, key in enumerate(order)}
+        found = sorted(self._children(inside, "", ids), key=lambda each: positions.get(each.key, len(positions)))
+        return self._outline(self.outer, "", "", found)
+
+    def _outline(self, element: Element, key: str, path: str, children: list[_Outline]) -> _Outline:
+        name = element.get("id") if path else None
+        state_id = self.extension.text(element, "id") if name in (None, path) else name
+        return _Outline(element=element, key=key, id=state_id, children=children)
+
+    def _children(self, elements: list[Element], parent: str, ids: set[str]) -> list[_Outline]:
+        keys = Keys(parent, ids)
+        made = []
+        for element in elements:
+            name = element.get("id")
+            if name is not None and not _ID.fullmatch(name):
+                message = f'"{name}" is not an id: expected dotted words without white space, comma, *, = or #'
+                self.diagnostics.error("name.invalid", message, element.at("id"))
+            key = (
+                keys.anonymous(str(tag(element)))
+                if name is None
+                else keys.named(name, self.extension.text(element, "key"))
+            )
+            path = f"{keys.prefix}{key}"
+            made.append(self._outline(element, key, path, self._children(child_states(element), path, ids)))
+        return made
 
     # States
 
-    def _states(self, elements: list[Element], parent: str) -> tuple[State, ...]:
-        keys = Keys(parent, self.ids)
-        made = []
-        for element in elements:
-            name, kind = element.get("id"), cast(StateType, tag(element))
-            if name is not None and not _ID.fullmatch(name):
-                message = f'"{name}" is no id: dotted words without white space, comma, *, = or #'
-                self.findings.error("name.invalid", message, element.at("id"))
-            key = keys.anonymous(kind) if name is None else keys.named(name, self.extension.text(element, "key"))
-            path = f"{keys.prefix}{key}"
-            state = self._state(element, kind=kind, key=key, path=path, children=own_states(element))
-            made.append(state if name in (None, path) else replace(state, id=name))
-        return tuple(made)
+    def _root(self) -> State:
+        state = self._state(self.outline, 0)
+        if self.outer is None:
+            return state
+        notes = self._with_notes(state, self.root)
+        return replace(notes, context=self._fields(self.root), place=self.root.place)
 
-    def _state(self, element: Element, *, kind: StateType, key: str, path: str, children: list[Element]) -> State:
+    def _state(self, outline: _Outline, index: int) -> State:
+        element, key = outline.element, outline.key
+        kind: StateType = "state" if index == 0 and tag(element) != "parallel" else cast(StateType, tag(element))
         content = self.content
-        transitions, results = ((), {}) if kind == "history" else self._transitions(element)
+        transitions, results = ((), {}) if kind == "history" else self._transitions(element, index)
         invokes = [
-            self.invokes.invoke(each, key, results.get(f"done {number}", ()), results.get(f"error {number}", ()))
-            for number, each in enumerate(own(element, "invoke"))
+            self._invoke(each, key, results.get(f"done {number}", ()), results.get(f"error {number}", ()))
+            for number, each in enumerate(children_named(element, "invoke"))
         ]
-        default = self._default(element) if kind == "history" else None
+        default = self._default(element, max(self.tree.parents[index], 0)) if kind == "history" else None
         state = State(
             key=key,
-            id=self.extension.text(element, "id"),
+            id=outline.id,
             type=kind,
-            initial=self._initial(element, children),
-            states=self._states(children, path),
+            initial=self._initial(element, index),
+            states=tuple(map(self._state, outline.children, self.tree.children[index])),
             transitions=transitions,
             entry=content.blocks(element, "onentry"),
             exit=content.blocks(element, "onexit"),
@@ -148,8 +196,8 @@ class DocumentReader:
             else "shallow",
             targets=default.targets if default else (),
             actions=default.actions if default else (),
-            output=next((content.payload(each) for each in own(element, "donedata")), None),
-            saga=next((self.invokes.saga(each) for each in own(element, "interlock:saga")), None),
+            output=next((content.payload(each) for each in children_named(element, "donedata")), None),
+            saga=next((self._saga(each, index) for each in children_named(element, "interlock:saga")), None),
             place=element.place,
         )
         return self._with_notes(state, element)
@@ -159,75 +207,85 @@ class DocumentReader:
         return replace(state, **self.extension.extras(element, STATE))
 
     def _fields(self, element: Element) -> tuple[Field, ...]:
-        return tuple(self._field(data) for model in own(element, "datamodel") for data in own(model, "data"))
+        return tuple(
+            self._field(data)
+            for model in children_named(element, "datamodel")
+            for data in children_named(model, "data")
+        )
 
     def _field(self, data: Element) -> Field:
         name = data.get("id") or ""
         if not _FIELD.fullmatch(name):
             message = f'"{name}" cannot be a field of the context: a name has no blanks and no dots'
-            self.findings.error("scxml.data", message, data.at("id"))
+            self.diagnostics.error("scxml.data", message, data.at("id"))
         value = self.content.inline(data)
         if data.get("src") is not None:
-            text = self.content.resolved(data, "src")
-            value = UNSET if text is None else parsed_text(text)
+            text = self.content.load(data, "src")
+            value = UNSET if text is None else parse_text(text)
         return replace(self.extension.field(name, data), default=value)
 
     # Transitions
 
-    def _targets(self, element: Element) -> tuple[str, ...]:
-        hints = self.extension.plain(element, "target", list[str])
-        if hints is not None:
-            return tuple(f"{KEEP}{each}" for each in hints)
-        return tuple(f"#{each}" for each in (element.get("target") or "").split())
+    def _targets(self, element: Element, scope: int, write: TargetWriter) -> tuple[str, ...]:
+        """The targets of an element: as the author of the document wrote them if the writer kept that, else ours."""
+        texts = self.extension.plain(element, "target", list[str])
+        return self._target_texts(element.get("target"), scope, write) if texts is None else tuple(texts)
 
-    def _initial(self, element: Element, children: list[Element]) -> Initial | None:
-        elements, text = own(element, "initial"), element.get("initial")
+    def _target_texts(self, ids: str | None, scope: int, write: TargetWriter) -> tuple[str, ...]:
+        """Ids as targets of a document; `scope` is the state in which they are written."""
+        found = [(name, self.tree.by_id.get(name)) for name in (ids or "").split()]
+        return tuple(f"#{name}" if index is None else write(self.tree, scope, index) for name, index in found)
+
+    def _initial(self, element: Element, index: int) -> Initial | None:
+        elements, text = children_named(element, "initial"), element.get("initial")
         if text is not None and elements:
-            self.findings.error("scxml.exclusive", "initial is an attribute or an element, not both", element.place)
-        if (text is not None or elements) and not children:
+            self.diagnostics.error("scxml.exclusive", "initial is an attribute or an element, not both", element.place)
+        if (text is not None or elements) and not self.tree.children[index]:
             message = "initial needs states inside"
-            self.findings.error("scxml.initial", message, element.place)
+            self.diagnostics.error("scxml.initial", message, element.place)
             return None
         if elements:
-            return self._default(elements[0])
+            return self._default(elements[0], index)
         if text is None:
             return None
-        hints = self.extension.plain(element, "initial", list[str])
-        texts = [f"#{each}" for each in text.split()] if hints is None else [f"{KEEP}{each}" for each in hints]
-        return Initial(targets=tuple(texts), place=element.at("initial"))
+        texts = self.extension.plain(element, "initial", list[str])
+        targets = self._target_texts(text, index, child_target_text) if texts is None else tuple(texts)
+        return Initial(targets=targets, place=element.at("initial"))
 
-    def _default(self, element: Element) -> Initial:
+    def _default(self, element: Element, parent: int) -> Initial:
         """The transition inside `initial` or `history`: targets and content, nothing else."""
-        found = own(element, "transition")
-        targets = self._targets(found[0]) if found else ()
+        found = children_named(element, "transition")
+        targets = self._targets(found[0], parent, child_target_text) if found else ()
         if len(found) != 1 or found[0].get("target") is None:
             message = f"<{element.name}> needs one transition with a target"
-            self.findings.error("scxml.default", message, element.place)
+            self.diagnostics.error("scxml.default", message, element.place)
         elif found[0].get("event") is not None or found[0].get("cond") is not None:
             message = f"the transition of <{element.name}> has neither event nor cond"
-            self.findings.error("scxml.default", message, found[0].place)
+            self.diagnostics.error("scxml.default", message, found[0].place)
         actions = self.content.block(found[0]) if found else ()
         return Initial(targets=targets, actions=actions, place=element.place)
 
-    def _transitions(self, element: Element) -> tuple[tuple[Transition, ...], dict[str, tuple[Transition, ...]]]:
+    def _transitions(
+        self, element: Element, index: int
+    ) -> tuple[tuple[Transition, ...], dict[str, tuple[Transition, ...]]]:
         """The transitions of a state, and apart from them those that belong to its invokes."""
         made: list[Transition] = []
         results: dict[str, tuple[Transition, ...]] = {}
-        for each in own(element, "transition"):
+        for each in children_named(element, "transition"):
             result = self.extension.text(each, "result")
             if result is not None:
-                results[result] = (*results.get(result, ()), self._result(each))
+                results[result] = (*results.get(result, ()), self._result(each, index))
                 continue
-            transition = self._transition(each)
+            transition = self._transition(each, index)
             unmatched = bool(each.get("event")) and not transition.events
             if not unmatched or transition.origin not in ("on", "transitions"):
                 made.append(transition)
         return tuple(made), results
 
-    def _result(self, element: Element) -> Transition:
+    def _result(self, element: Element, index: int) -> Transition:
         """A transition for the result of an invoke or a saga; the compiler makes its descriptor."""
         origin = self.extension.choice(element, "origin", get_args(Origin), "on")
-        return replace(self._transition(element), origin=origin, events=())
+        return replace(self._transition(element, index), origin=origin, events=())
 
     def _events(self, element: Element) -> tuple[str, ...]:
         """The descriptors of a transition; what is none takes no event, so it is passed over and told."""
@@ -235,10 +293,10 @@ class DocumentReader:
         for each in found:
             if not _DESCRIPTOR.fullmatch(each):
                 message = f'"{each}" is not an event descriptor; it takes no event'
-                self.findings.warning("scxml.event", message, element.at("event"), "to take every event write *")
+                self.diagnostics.warning("scxml.event", message, element.at("event"), "to take every event write *")
         return tuple(each for each in found if _DESCRIPTOR.fullmatch(each))
 
-    def _transition(self, element: Element) -> Transition:
+    def _transition(self, element: Element, index: int) -> Transition:
         extension = self.extension
         events = self._events(element)
         usual = "transitions" if self.dialect == "scxml" else "on" if events else "always"
@@ -250,7 +308,7 @@ class DocumentReader:
         return Transition(
             origin=origin,
             events=events if origin in ("on", "transitions") else (),
-            targets=self._targets(element),
+            targets=self._targets(element, index, target_text),
             guard=self.content.guard(element),
             actions=self.content.block(element),
             reenter=reenter,
@@ -259,21 +317,151 @@ class DocumentReader:
             **extension.extras(element, TRANSITION),
         )
 
+    # Invokes and sagas
+
+    def _invoke(
+        self, element: Element, key: str, done: tuple[Transition, ...], error: tuple[Transition, ...]
+    ) -> Invoke:
+        content, extension = self.content, self.extension
+        kind = self._invoke_type(element)
+        name = element.get("id") if extension.text(element, "auto") is None else None
+        takes_chart = kind != "handler" and bool(children_named(element, "content"))
+        src = self._content_chart(element, name or key) if takes_chart else self._src(element, name or key, kind)
+        params = element if not takes_chart else _without_content(element)
+        given = extension.text(element, "input") is not None
+        return Invoke(
+            src=src,
+            id=name,
+            id_location=content.id_location(element),
+            type=kind,
+            input=extension.value(element, "input") if given else content.payload(params),
+            autoforward=self.extension.choice(element, "autoforward", ("true", "false"), "false", "") == "true",
+            finalize=self._finalize(element),
+            done=done,
+            error=error,
+            place=element.place,
+            **extension.extras(element, INVOKE),
+        )
+
+    def _invoke_type(self, element: Element) -> Value:
+        kind = self.content.either(element, "type", "typeexpr")
+        if kind is None or kind in CHART_TYPES:
+            return "chart"
+        return "handler" if kind == HANDLER_TYPE else kind
+
+    def _src(self, element: Element, name: str, kind: Value) -> str | Expression | Document | None:
+        """What `src` or `srcexpr` names: a handler, a chart of ours, or a file, which is read now if it can be."""
+        src = self.content.either(element, "src", "srcexpr")
+        if not isinstance(src, str) or kind != "chart":
+            return cast(str | Expression | None, src)
+        if src.startswith("interlock:"):
+            return src.removeprefix("interlock:")
+        if self.loader is None:
+            message = f'"{src}" is not read: it is used as the name of a chart that is registered'
+            self.diagnostics.warning("scxml.src", message, element.at("src"), ALLOW_SRC_HINT)
+            return src
+        text = self.content.load(element, "src")
+        return None if text is None else self._nested_text(text, src, name)
+
+    def _nested_text(self, text: str, source: str, name: str) -> Document | None:
+        root = parse_xml(text, source=source, diagnostics=self.diagnostics)
+        return None if root is None else self._nested(root, source, name)
+
+    def _content_chart(self, element: Element, name: str) -> Expression | Document | str | None:
+        inside = children_named(element, "content")[0]
+        if element.get("src") is not None or element.get("srcexpr") is not None:
+            self.diagnostics.error("scxml.exclusive", "<invoke> has a src or a <content>, not both", element.place)
+        charts = children_named(inside, "scxml")
+        if charts:
+            return self._nested(charts[0], self.source, name)
+        value = self.content.inline(inside)
+        if isinstance(value, Expression):
+            return value
+        self.diagnostics.error("scxml.invoke", "the <content> of this invoke holds no <scxml>", inside.place)
+        return None
+
+    def _finalize(self, element: Element) -> Block | None:
+        """The block of `finalize`; an empty one takes every location given to the invoke from the answer."""
+        found = children_named(element, "finalize")
+        if not found:
+            return None
+        block = self.content.block(found[0])
+        names = [(name, name) for name in (element.get("namelist") or "").split()]
+        located = [each for each in children_named(element, "param") if each.get("location") is not None]
+        names += [(each.get("name") or "", each.get("location") or "") for each in located]
+        return block or tuple(self._assign_result(name, location, found[0]) for name, location in names)
+
+    def _assign_result(self, name: str, location: str, element: Element) -> If:
+        answered = Expression(f"event.data != null and has(event.data, {name!r})", element.place)
+        value = Expression(f"get(event.data, {name!r})", element.place)
+        path = read_path(location, self.content.datamodel)
+        guard = GuardExpression(expression=answered, place=element.place)
+        return If(branches=((guard, (Assign(values=((path, value),), place=element.place),)),), place=element.place)
+
+    def _saga(self, element: Element, index: int) -> Saga:
+        def inside(name: str) -> tuple[Transition, ...]:
+            found = (
+                each
+                for group in children_named(element, f"interlock:{name}")
+                for each in children_named(group, "transition")
+            )
+            return tuple(self._result(each, index) for each in found)
+
+        return Saga(
+            steps=tuple(self._saga_step(each) for each in children_named(element, "interlock:step")),
+            compensation=self.extension.choice(element, "compensation", ("reverse", "parallel", "none"), "reverse", ""),
+            done=inside("done"),
+            compensated=inside("compensated"),
+            error=inside("error"),
+            place=element.place,
+        )
+
+    def _saga_step(self, element: Element) -> SagaStep:
+        def call(name: str) -> SagaCall | None:
+            found = children_named(element, name)
+            return self._saga_call(found[0]) if found else None
+
+        do = call("interlock:call")
+        if do is None:
+            self.diagnostics.error("scxml.required", "a step of a saga needs <interlock:call>", element.place)
+        return SagaStep(
+            id=element.get("id") or "",
+            do=do or SagaCall(src=""),
+            guard=self.content.guard(element),
+            compensate=call("interlock:compensate"),
+            retry=self.extension.model(element, "retry", SagaStep),
+            timeout=element.get("timeout"),
+            place=element.place,
+        )
+
+    def _saga_call(self, element: Element) -> SagaCall:
+        return SagaCall(
+            src=element.get("src") or "",
+            input=self.content.payload(element),
+            output=element.get("output"),
+            key=self.extension.value(element, "idempotency"),
+            place=element.place,
+        )
+
     def _nested(self, root: Element, source: str, name: str) -> Document | None:
         return read_root(
-            root, kind=f"{self.kind}.{name}", source=source, findings=self.findings, resolver=self.resolver
+            root, kind=f"{self.kind}.{name}", source=source, diagnostics=self.diagnostics, loader=self.loader
         )
 
 
-def own_states(element: Element) -> list[Element]:
+def child_states(element: Element) -> list[Element]:
     """The children that are states."""
     return [each for each in element.elements if tag(each) in STATE_TAGS]
 
 
 def read_root(
-    root: Element, *, kind: str, source: str, findings: Findings, resolver: Resolver | None
+    root: Element, *, kind: str, source: str, diagnostics: Diagnostics, loader: SourceLoader | None
 ) -> Document | None:
     """The document of a root element; None when there is no use in going on."""
-    if not check_structure(root, findings):
+    if not check_structure(root, diagnostics):
         return None
-    return DocumentReader(root, kind=kind, source=source, findings=findings, resolver=resolver).document()
+    return DocumentReader(root, kind=kind, source=source, diagnostics=diagnostics, loader=loader).document()
+
+
+def _without_content(element: Element) -> Element:
+    return replace(element, children=[each for each in element.elements if tag(each) != "content"])

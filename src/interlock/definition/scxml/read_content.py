@@ -1,7 +1,7 @@
 """Executable content of SCXML: actions, guards, and the values that they carry.
 
 Rule 1: what an attribute cannot mean is left as its text, and fails when it is evaluated (S35); what has no meaning at
-        all (a delay that is no duration) is a finding.
+        all (a delay that is no duration) is a diagnostic.
 Rule 2: inline data is JSON if it parses as such, else its text with white space normalised, else XML as text (S5).
 """
 
@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import msgspec
 
-from interlock.definition.format import Resolver
-from interlock.definition.scxml.expressions import Datamodel, imported, read_path, read_value
+from interlock.definition.format import SourceLoader
+from interlock.definition.scxml.expressions import Datamodel, from_scxml, read_path, read_value
 from interlock.definition.scxml.extension import Extension
-from interlock.definition.scxml.structure import ACTIONS, INTERLOCK, own, tag
+from interlock.definition.scxml.structure import ACTIONS, INTERLOCK, children_named, tag
 from interlock.definition.source.xml import Element
 from interlock.errors import InterlockError
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Action,
     Assign,
@@ -50,17 +50,17 @@ _TARGETS = {"#_internal": "internal", "#_parent": "parent"}
 class ContentReader:
     """Reads what stands inside `onentry`, `transition` and the like, in the datamodel of one file."""
 
-    def __init__(self, datamodel: Datamodel, findings: Findings, resolver: Resolver | None) -> None:
+    def __init__(self, datamodel: Datamodel, diagnostics: Diagnostics, loader: SourceLoader | None) -> None:
         self.datamodel: Datamodel = datamodel
-        self.findings = findings
-        self.resolver = resolver
-        self.extension = Extension(findings)
+        self.diagnostics = diagnostics
+        self.loader = loader
+        self.extension = Extension(diagnostics)
 
     # Values
 
     def expression(self, element: Element, name: str) -> Expression:
         """An attribute as an expression, whatever it says."""
-        return Expression(imported(element.get(name) or "", self.datamodel), element.at(name))
+        return Expression(from_scxml(element.get(name) or "", self.datamodel), element.at(name))
 
     def computed(self, element: Element, name: str) -> Value:
         """An attribute as a literal or an expression; None when it is absent."""
@@ -100,34 +100,34 @@ class ContentReader:
             return self.computed(element, "expr")
         if element.elements:
             return "".join(each if isinstance(each, str) else each.raw for each in element.children).strip()
-        return parsed_text(element.text) if element.text.strip() else UNSET
+        return parse_text(element.text) if element.text.strip() else UNSET
 
     def inline_or_none(self, element: Element) -> Value:
         """The same, where no value means null."""
         value = self.inline(element)
         return None if value is UNSET else value
 
-    def resolved(self, element: Element, name: str) -> str | None:
-        """The text that `src` names, through the resolver the caller gave."""
+    def load(self, element: Element, name: str) -> str | None:
+        """The text that `src` names, through the loader the caller gave."""
         src = element.get(name) or ""
-        if self.resolver is None:
+        if self.loader is None:
             message = f'"{src}" is not read: a definition opens no other file unless the caller allows it'
-            self.findings.error("scxml.src", message, element.at(name), ALLOW_SRC_HINT)
+            self.diagnostics.error("scxml.src", message, element.at(name), ALLOW_SRC_HINT)
             return None
         try:
-            return self.resolver(src)
+            return self.loader(src)
         except (InterlockError, OSError, LookupError, ValueError) as error:
-            self.findings.error("scxml.src", f'"{src}" cannot be read: {error}', element.at(name))
+            self.diagnostics.error("scxml.src", f'"{src}" cannot be read: {error}', element.at(name))
             return None
 
     def payload(self, element: Element) -> Value:
         """What `namelist`, `param` and `content` give: a mapping, one value, or None."""
-        for content in own(element, "content"):
+        for content in children_named(element, "content"):
             return self.inline_or_none(content)
         data: dict[str, Value] = {}
         for name in (element.get("namelist") or "").split():
-            data[name] = Expression(imported(name, self.datamodel), element.at("namelist"))
-        for param in own(element, "param"):
+            data[name] = Expression(from_scxml(name, self.datamodel), element.at("namelist"))
+        for param in children_named(element, "param"):
             data[param.get("name") or ""] = self.param(param)
         return data or None
 
@@ -141,7 +141,9 @@ class ContentReader:
 
     def blocks(self, element: Element, name: str) -> tuple[Block, ...]:
         """One block per child of this tag that an author wrote."""
-        return tuple(self.block(each) for each in own(element, name) if each.get("generated", INTERLOCK) is None)
+        return tuple(
+            self.block(each) for each in children_named(element, name) if each.get("generated", INTERLOCK) is None
+        )
 
     def block(self, element: Element) -> Block:
         """The actions inside an element, as one block."""
@@ -208,7 +210,7 @@ class ContentReader:
         for child in element.elements:
             if tag(child) in ("elseif", "else"):
                 if tag(parts[-1][0]) == "else":
-                    self.findings.error("scxml.else", f"<{child.name}> stands behind <else>", child.place)
+                    self.diagnostics.error("scxml.else", f"<{child.name}> stands behind <else>", child.place)
                 parts.append((child, []))
             else:
                 parts[-1][1].append(child)
@@ -227,7 +229,7 @@ class ContentReader:
         event = self.either(element, "event", "eventexpr")
         if event is None:
             message = "<send> without event or eventexpr fails when it runs"
-            self.findings.warning("scxml.send", message, element.place)
+            self.diagnostics.warning("scxml.send", message, element.place)
             event = Expression("", element.place)
         data = self.payload(element)
         if extension.text(element, "raise") is not None:
@@ -258,7 +260,7 @@ class ContentReader:
         if text.startswith(("#_", "!")) or "/" in text:
             return _TARGETS.get(text, text)
         message = f'"{text}" is no target of SCXML; sending to it fails'
-        self.findings.warning("scxml.target", message, element.at("target"), f'an invoke is addressed as "#_{text}"')
+        self.diagnostics.warning("scxml.target", message, element.at("target"), f'an invoke is addressed as "#_{text}"')
         return f"!{text}"
 
     def delay(self, element: Element) -> Value:
@@ -272,7 +274,7 @@ class ContentReader:
             return format_duration(ms)
         if value is text:
             message = f'"{text}" is not a duration'
-            self.findings.error("scxml.delay", message, element.at("delay"), "write 1.5s or 200ms")
+            self.diagnostics.error("scxml.delay", message, element.at("delay"), "write 1.5s or 200ms")
         return value
 
     def assign(self, element: Element) -> Assign:
@@ -280,15 +282,15 @@ class ContentReader:
         path = self.location(element, "location")
         if path is None:
             message = "<assign> without location fails when it runs"
-            self.findings.warning("scxml.assign", message, element.place)
+            self.diagnostics.warning("scxml.assign", message, element.place)
         return Assign(values=((path or "", self.inline_or_none(element)),), place=element.place)
 
     def script(self, element: Element) -> str | None:
         """The text of a script, inline or by `src`."""
-        return element.text if element.get("src") is None else self.resolved(element, "src")
+        return element.text if element.get("src") is None else self.load(element, "src")
 
 
-def parsed_text(text: str) -> Value:
+def parse_text(text: str) -> Value:
     """What a text means as data: JSON if it parses as such, else the text with white space normalised."""
     try:
         value = msgspec.json.decode(text)

@@ -8,7 +8,7 @@ Rule 3: what belongs to a namespace of others is theirs; it is passed over. Ours
 from __future__ import annotations
 
 from interlock.definition.source.xml import Element
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.limits import STATES_MAX, TRANSITIONS_MAX
 
 SCXML = "http://www.w3.org/2005/07/scxml"
@@ -19,7 +19,7 @@ STATE_TAGS = ("state", "parallel", "final", "history")
 DATAMODELS = ("interlock", "null", "python", "ecmascript")
 
 FINDINGS_MAX = 200
-"""Findings about the structure of one file: each looks for the nearest known name, and a file may have a million."""
+"""Diagnostics about the structure of one file: each looks for the nearest known name, and a file may have a million."""
 
 _CONTENT = "raise if foreach send cancel log assign script interlock:do interlock:assign interlock:emit"
 ACTIONS = frozenset(_CONTENT.split())
@@ -104,81 +104,83 @@ def tag(element: Element) -> str | None:
     return f"interlock:{element.name}" if element.namespace == INTERLOCK else None
 
 
-def own(element: Element, name: str) -> list[Element]:
+def children_named(element: Element, name: str) -> list[Element]:
     """The children of this tag, in order."""
     return [each for each in element.elements if tag(each) == name]
 
 
-def check_structure(root: Element, findings: Findings) -> bool:
+def check_structure(root: Element, diagnostics: Diagnostics) -> bool:
     """Tell everything about elements and attributes that are unknown, misplaced, missing or at odds.
 
     False when there is no use in going on: it is no SCXML, or too much is wrong.
     """
     if tag(root) != "scxml":
-        findings.error("scxml.root", f"the root element is <{root.name}>, not <scxml>", root.place)
+        diagnostics.error("scxml.root", f"the root element is <{root.name}>, not <scxml>", root.place)
         return False
     if root.namespace == "":
         hint = f'write xmlns="{SCXML}"'
-        findings.warning("scxml.namespace", "the file declares no namespace and is read as SCXML", root.place, hint)
+        diagnostics.warning("scxml.namespace", "the file declares no namespace and is read as SCXML", root.place, hint)
     stack, states, transitions = [root], 0, 0
-    findings_max = len(findings.items) + FINDINGS_MAX
+    findings_max = len(diagnostics.items) + FINDINGS_MAX
     while stack:
         element = stack.pop()
         states += tag(element) in STATE_TAGS
         transitions += tag(element) == "transition"
-        problem = _excess(states, transitions)
+        problem = _too_many_states(states, transitions)
         if problem is not None:
-            findings.error("scxml.limit", f"{problem}; reading stops here", element.place)
+            diagnostics.error("scxml.limit", f"{problem}; reading stops here", element.place)
             return False
         attributes, children = _RULES[tag(element) or ""]
-        _check_attributes(element, attributes, findings)
+        _check_attributes(element, attributes, diagnostics)
         if "*" in children:
             continue
         inside = []
         for child in element.elements:
-            if len(findings.items) > findings_max:
-                findings.error("scxml.limit", f"more than {FINDINGS_MAX} findings; reading stops here", child.place)
+            if len(diagnostics.items) > findings_max:
+                diagnostics.error(
+                    "scxml.limit", f"more than {FINDINGS_MAX} diagnostics; reading stops here", child.place
+                )
                 return False
-            if _belongs(child, element, children, findings):
+            if _is_allowed(child, element, children, diagnostics):
                 inside.append(child)
         stack += reversed(inside)
         if tag(element) not in ("script", "interlock:events") and element.text.strip():
-            findings.error("scxml.text", f"<{element.name}> holds no text", element.place)
+            diagnostics.error("scxml.text", f"<{element.name}> holds no text", element.place)
     return True
 
 
-def _excess(states: int, transitions: int) -> str | None:
+def _too_many_states(states: int, transitions: int) -> str | None:
     if states > STATES_MAX:
         return f"more than {STATES_MAX:,} states"
     return f"more than {TRANSITIONS_MAX:,} transitions" if transitions > TRANSITIONS_MAX else None
 
 
-def _belongs(child: Element, parent: Element, known: frozenset[str], findings: Findings) -> bool:
+def _is_allowed(child: Element, parent: Element, known: frozenset[str], diagnostics: Diagnostics) -> bool:
     name = tag(child)
     if name in known:
         return True
     if name is None:
         message = f"<{child.name}> of namespace {child.namespace} is passed over"
-        findings.info("scxml.foreign", message, child.place)
+        diagnostics.info("scxml.foreign", message, child.place)
     elif name in _RULES:
-        findings.error("scxml.misplaced", f"<{child.name}> cannot stand in <{parent.name}>", child.place)
+        diagnostics.error("scxml.misplaced", f"<{child.name}> cannot stand in <{parent.name}>", child.place)
     else:
-        findings.error("scxml.element", f"there is no element <{child.name}>", child.place, suggestion(name, known))
+        diagnostics.error("scxml.element", f"there is no element <{child.name}>", child.place, suggestion(name, known))
     return False
 
 
-def _check_attributes(element: Element, known: frozenset[str], findings: Findings) -> None:
+def _check_attributes(element: Element, known: frozenset[str], diagnostics: Diagnostics) -> None:
     name = tag(element) or ""
     for namespace, attribute in element.attributes:
         if namespace == "" and attribute not in known:
             message = f"<{element.name}> has no attribute {attribute}; it is passed over"
-            findings.warning("scxml.attribute", message, element.at(attribute), suggestion(attribute, known))
+            diagnostics.warning("scxml.attribute", message, element.at(attribute), suggestion(attribute, known))
     for attribute in _REQUIRED.get(name, "").split():
         if element.get(attribute) is None:
-            findings.error("scxml.required", f"<{element.name}> needs {attribute}", element.place)
+            diagnostics.error("scxml.required", f"<{element.name}> needs {attribute}", element.place)
     for pair in _EXCLUSIVE.get(name, ()):
         given = [each for each in pair.split() if element.get(each) is not None]
         if len(given) > 1:
-            findings.error(
+            diagnostics.error(
                 "scxml.exclusive", f"<{element.name}> may have {given[0]} or {given[1]}, not both", element.place
             )

@@ -1,9 +1,12 @@
-"""A document as SCXML: states, transitions, context, invokes.
+"""A document as SCXML: states, transitions, timers, context, invokes and sagas.
 
 Rule 1: other tools get SCXML that behaves alike: `after` as send and cancel, `onDone` as `done.state`, transitions of
-        the root in a synthetic outer state. Our reader finds a mark at each and puts the original back.
-Rule 2: expressions are written with SCXML's names (datamodel `python`); one that would not come back puts the whole
-        file into our own spelling (datamodel `interlock`).
+        the root in a synthetic outer state. An attribute of our namespace marks each, and the reader restores the
+        original.
+Rule 2: expressions are written with SCXML's names (datamodel `python`). If one of them cannot be read back, the whole
+        file uses our own names (datamodel `interlock`).
+Rule 3: generated events (`after`, `onDone`, results) are exact here and prefixes in SCXML. Where one such name is a
+        prefix of another, a condition on the event's name is added, and the original guard is kept in our namespace.
 """
 
 from __future__ import annotations
@@ -11,35 +14,45 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from interlock.definition.format import Writing
-from interlock.definition.scxml.expressions import Datamodel
-from interlock.definition.scxml.extension import field_json, model_json, plain_json, written_extras
-from interlock.definition.scxml.ids import default_key
-from interlock.definition.scxml.structure import INTERLOCK, SCXML
+from interlock.definition.format import WriteResult
+from interlock.definition.scxml.expressions import Datamodel, expression_text, to_scxml
+from interlock.definition.scxml.extension import (
+    extra_attributes,
+    field_json,
+    guard_json,
+    model_json,
+    plain_json,
+    value_json,
+)
+from interlock.definition.scxml.ids import child_target_text, default_key, target_text
+from interlock.definition.scxml.structure import CHART_TYPES, HANDLER_TYPE, INTERLOCK, SCXML
 from interlock.definition.scxml.write_content import ContentWriter, Losses, Untranslatable, element
-from interlock.definition.scxml.write_parts import PartWriter
-from interlock.definition.source.xml import Element, print_xml, xml_clean
+from interlock.definition.source.xml import Element, print_xml, remove_invalid_characters
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
-from interlock.model.diagnostics import Findings
-from interlock.model.document.document import Document, Initial, Invoke, State
+from interlock.definition.vocabulary.parts import INVOKE, TRANSITION
+from interlock.model.diagnostics import Diagnostics
+from interlock.model.document.actions import Expression, Guard, Value
+from interlock.model.document.document import Document, Initial, Invoke, Saga, SagaCall, SagaStep, State, Transition
 from interlock.model.document.field import UNSET, Field
-from interlock.model.document.targets import Tree, Unresolved
+from interlock.model.document.targets import TargetIndex, Unresolved
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
+Attributes = dict[str, str | None]
 
-def write_scxml(document: Document) -> Writing:
-    """The document as SCXML text, with a finding `export.<what>` for everything that other tools will not see."""
-    findings = Findings()
-    root = written_root(document, findings)
+
+def write_scxml(document: Document) -> WriteResult:
+    """The document as SCXML text, with a diagnostic `export.<what>` for everything that other tools will not see."""
+    diagnostics = Diagnostics()
+    root = write_root(document, diagnostics)
     names = {("", "xmlns"): SCXML}
-    if _uses_extension(root, findings):
+    if _uses_extension(root, diagnostics):
         names["", "xmlns:interlock"] = INTERLOCK
     root.attributes = names | root.attributes
-    return Writing(text=print_xml(root), diagnostics=findings.sorted())
+    return WriteResult(text=print_xml(root), diagnostics=diagnostics.sorted())
 
 
-def _uses_extension(root: Element, findings: Findings) -> bool:
+def _uses_extension(root: Element, diagnostics: Diagnostics) -> bool:
     """Whether a name of our namespace is used. On the way, what XML cannot hold is taken out and told."""
     used, stack = False, [root]
     while stack:
@@ -47,43 +60,43 @@ def _uses_extension(root: Element, findings: Findings) -> bool:
         used = used or each.name.startswith("interlock:")
         for key, text in each.attributes.items():
             used = used or key[1].startswith("interlock:")
-            each.attributes[key] = _clean(text, f"{key[1]} of <{each.name}>", findings)
+            each.attributes[key] = _clean(text, f"{key[1]} of <{each.name}>", diagnostics)
         each.children = [
-            _clean(one, f"<{each.name}>", findings) if isinstance(one, str) else one for one in each.children
+            _clean(one, f"<{each.name}>", diagnostics) if isinstance(one, str) else one for one in each.children
         ]
         stack += each.elements
     return used
 
 
-def _clean(text: str, where: str, findings: Findings) -> str:
-    clean = xml_clean(text)
+def _clean(text: str, where: str, diagnostics: Diagnostics) -> str:
+    clean = remove_invalid_characters(text)
     if clean != text:
-        findings.error("export.characters", f"{where} holds characters that XML cannot; they are left out")
+        diagnostics.error("export.characters", f"{where} holds characters that XML cannot; they are left out")
     return clean
 
 
-def written_root(document: Document, findings: Findings) -> Element:
+def write_root(document: Document, diagnostics: Diagnostics) -> Element:
     """The `<scxml>` element of a document, in the first datamodel that gives its expressions back."""
-    attempt = Findings()
+    attempt = Diagnostics()
     try:
         root = DocumentWriter(document, "python", attempt).root()
     except Untranslatable:
-        attempt = Findings()
+        attempt = Diagnostics()
         root = DocumentWriter(document, "interlock", attempt).root()
-    findings.items += attempt.items
+    diagnostics.items += attempt.items
     return root
 
 
 class DocumentWriter:
     """Writes one document; an inline chart gets a writer of its own."""
 
-    def __init__(self, document: Document, datamodel: Datamodel, findings: Findings) -> None:
-        self.document, self.findings = document, findings
-        self.tree = Tree(document)
-        self.losses = Losses(findings)
+    def __init__(self, document: Document, datamodel: Datamodel, diagnostics: Diagnostics) -> None:
+        self.document, self.diagnostics = document, diagnostics
+        self.tree = TargetIndex(document)
+        self.losses = Losses(diagnostics)
         self.content = ContentWriter(datamodel, self.losses)
         self.outer = self._outer_id()
-        self.parts = PartWriter(self.tree, self.content, findings, self.outer or "")
+        self.event_names = self._generated()
 
     def _outer_id(self) -> str | None:
         """The id of the synthetic state that carries what a root of SCXML cannot; None when it has nothing to carry."""
@@ -98,7 +111,7 @@ class DocumentWriter:
 
     def _root_is_target(self) -> bool:
         found = (
-            self.tree.target(index, text)
+            self.tree.resolve_target(index, text)
             for index, state in enumerate(self.tree.states)
             for each in state.transitions
             for text in each.targets
@@ -109,15 +122,15 @@ class DocumentWriter:
 
     def root(self) -> Element:
         document = self.document
-        self._tell_document()
-        attributes: dict[str, str | None] = {
+        self._report_losses()
+        attributes: Attributes = {
             "version": "1.0",
             "name": document.kind,
             "datamodel": self.content.datamodel,
             "binding": None if document.binding == "early" else document.binding,
             "interlock:dialect": None if document.dialect == "scxml" else document.dialect,
         }
-        attributes |= {f"interlock:{name}": text for name, text in written_extras(DOCUMENT, document)}
+        attributes |= {f"interlock:{name}": text for name, text in extra_attributes(DOCUMENT, document)}
         children = self._datamodel(document.root)
         if document.events is not None:
             children.append(element("interlock:events", children=[model_json(document.events)]))
@@ -130,14 +143,14 @@ class DocumentWriter:
         attributes["initial"] = self.outer
         return element("scxml", attributes, children + self._outer_state(self.outer))
 
-    def _tell_document(self) -> None:
-        document, tell = self.document, self.losses.tell
+    def _report_losses(self) -> None:
+        document, report = self.document, self.losses.report
         if document.dialect == "xstate":
-            tell("dialect", "the chart follows the rules of XState, other tools will run it by those of SCXML")
+            report("dialect", "the chart follows the rules of XState, other tools will run it by those of SCXML")
         if document.unhandled in ("reject", "defer") or (document.dialect == "interlock" and not document.unhandled):
-            tell("unhandled", "an event that no transition takes is not ignored here", severity="info")
+            report("unhandled", "an event that no transition takes is not ignored here", severity="info")
         if document.events is not None:
-            tell("events", "events are declared, with payloads and roles", severity="info")
+            report("events", "events are declared, with payloads and roles", severity="info")
 
     def _outer_state(self, name: str) -> list[Element]:
         """The synthetic state with everything inside, but for finals, which end the entity only at the top."""
@@ -145,9 +158,9 @@ class DocumentWriter:
         finals = [each for each in self.tree.children[0] if self.tree.states[each].type == "final"]
         inside = [each for each in self.tree.children[0] if each not in finals]
         if state.type == "parallel" and (state.transitions or state.exit or state.entry):
-            self.losses.tell("root", "other tools leave and enter the parallel root where we do not")
+            self.losses.report("root", "other tools leave and enter the parallel root where we do not")
         order = [each.key for each in state.states] if finals else None
-        attributes: dict[str, str | None] = {"id": name, "interlock:root": "true", "interlock:id": state.id}
+        attributes: Attributes = {"id": name, "interlock:root": "true", "interlock:id": state.id}
         attributes["interlock:order"] = None if order is None else plain_json(order)
         tag = "parallel" if state.type == "parallel" else "state"
         outer = element(tag, attributes | self._initial_attributes(0), self._inside(0) + self._states(inside))
@@ -163,8 +176,8 @@ class DocumentWriter:
         name = tree.ids[index]
         if not _NAME.fullmatch(name):
             message = f'"{name}" is not a name of XML; other tools may refuse it'
-            self.findings.warning("export.id", message, state.place)
-        attributes: dict[str, str | None] = {"id": name}
+            self.diagnostics.warning("export.id", message, state.place)
+        attributes: Attributes = {"id": name}
         parent = self._path(tree.parents[index])
         if default_key(name, parent) != state.key:
             attributes["interlock:key"] = state.key
@@ -190,20 +203,20 @@ class DocumentWriter:
         """The default of a history; SCXML wants one, so a missing one is where its parent begins."""
         parent = self.tree.parents[index]
         if state.targets:
-            return self.parts.default(parent, Initial(targets=state.targets, actions=state.actions))
+            return self._default_transition(parent, Initial(targets=state.targets, actions=state.actions))
         initial = self.tree.states[parent].initial
         first = next((each for each in self.tree.children[parent] if self.tree.states[each].type != "history"), index)
         targets = initial.targets if initial else (f"#{self.tree.ids[first]}",)
-        made = self.parts.default(parent, Initial(targets=targets, actions=state.actions))
+        made = self._default_transition(parent, Initial(targets=targets, actions=state.actions))
         made.attributes["", "interlock:target"] = "[]"
         return made
 
-    def _notes(self, state: State) -> dict[str, str | None]:
+    def _notes(self, state: State) -> Attributes:
         """What only our namespace can say about a state."""
-        known = dict(written_extras(STATE, state))
+        known = dict(extra_attributes(STATE, state))
         for name in known:
             if name != "description":
-                self.losses.tell(name, f"`{name}` is an extension", state.place, "info")
+                self.losses.report(name, f"`{name}` is an extension", state.place, "info")
         return {f"interlock:{name}": text for name, text in known.items()}
 
     def _datamodel(self, state: State) -> list[Element]:
@@ -213,17 +226,17 @@ class DocumentWriter:
         typed = replace(field, name="", default=UNSET)
         text = None
         if typed != Field(name=""):
-            self.losses.tell("types", "fields have types and bounds", field.place, "info")
+            self.losses.report("types", "fields have types and bounds", field.place, "info")
             text = field_json(typed)
         value = {} if field.default is UNSET else self.content.value(field.default)
         return element("data", {"id": field.name} | value | {"interlock:field": text})
 
-    def _initial_attributes(self, index: int) -> dict[str, str | None]:
+    def _initial_attributes(self, index: int) -> Attributes:
         state = self.tree.states[index]
         initial = state.initial
         if initial is None or initial.actions or state.type != "state" or not state.states:
             return {}
-        names, texts = self.parts.inner(index, initial)
+        names, texts = self._inner_targets(index, initial)
         return {"initial": names, "interlock:initial": texts}
 
     def _inside(self, index: int) -> list[Element]:
@@ -232,24 +245,229 @@ class DocumentWriter:
         content.inside = lambda text: self._inside_id(index, text)
         children = []
         if state.initial is not None and state.initial.actions and state.type == "state" and state.states:
-            children.append(element("initial", children=[self.parts.default(index, state.initial)]))
+            children.append(element("initial", children=[self._default_transition(index, state.initial)]))
         children += [element("onentry", children=content.actions(block)) for block in state.entry]
         children += [element("onexit", children=content.actions(block)) for block in state.exit]
-        children += self.parts.timers(index)
-        children += self.parts.transitions(index)
+        children += self._timers(index)
+        children += self._transitions(index)
         for position, invoke in enumerate(state.invokes):
             children.append(self._invoke(index, position, invoke))
         if state.saga is not None:
-            self.losses.tell("saga", "a saga is ours; other tools see a state without its steps", state.saga.place)
-            children.append(self.parts.saga(index, state.saga))
+            self.losses.report("saga", "a saga is ours; other tools see a state without its steps", state.saga.place)
+            children.append(self._saga(index, state.saga))
         return children
 
-    def _invoke(self, index: int, position: int, invoke: Invoke) -> Element:
-        made = self.parts.invoke(index, position, invoke)
-        if isinstance(invoke.src, Document):
-            made.children.append(element("content", children=[written_root(invoke.src, self.findings)]))
+    # Names
+
+    def _generated(self) -> frozenset[str]:
+        """Every event name that the chart may make by itself."""
+        found = set()
+        for index, state in enumerate(self.tree.states):
+            name = self._name(index)
+            found.add(f"done.state.{name}")
+            found.update(event for _, event in self._delays(index))
+            for position, invoke in enumerate(state.invokes):
+                found.add(f"done.invoke.{self._invoke_id(index, position, invoke) or f'{name}.auto'}")
+        return frozenset(found | {each.replace("done.invoke", "error.invoke") for each in found})
+
+    def _name(self, index: int) -> str:
+        """The id by which a state is known in the file."""
+        return self.tree.ids[index] if index > 0 else self.outer or ""
+
+    # Targets
+
+    def _targets(self, index: int, texts: tuple[str, ...]) -> Attributes:
+        """A transition's targets: ids, and the texts as written where the reader would write others."""
+        found = [self.tree.resolve_target(index, text) for text in texts]
+        usual = [None if isinstance(each, Unresolved) else target_text(self.tree, index, each) for each in found]
+        names, written = self._named(texts, found, usual)
+        return {"target": names, "interlock:target": written}
+
+    def _inner_targets(self, index: int, initial: Initial) -> tuple[str | None, str | None]:
+        """The same for where a state begins, or a history in it."""
+        found = [self.tree.resolve_child(index, text) for text in initial.targets]
+        usual = [None if isinstance(each, Unresolved) else child_target_text(self.tree, index, each) for each in found]
+        return self._named(initial.targets, found, usual)
+
+    def _named(
+        self, texts: tuple[str, ...], found: list[int | Unresolved], usual: list[str | None]
+    ) -> tuple[str | None, str | None]:
+        names = []
+        for text, each in zip(texts, found, strict=True):
+            if isinstance(each, Unresolved):
+                self.diagnostics.error("export.target", f'the target "{text}" means no state: {each.message}')
+                names.append(text.lstrip("#."))
+            else:
+                names.append(self._name(each))
+        exact = list(texts) == usual and 0 not in found
+        return " ".join(names) or None, None if exact else plain_json(list(texts))
+
+    def _default_transition(self, index: int, initial: Initial) -> Element:
+        """The transition inside `initial` or `history`."""
+        names, texts = self._inner_targets(index, initial)
+        return element(
+            "transition", {"target": names, "interlock:target": texts}, self.content.actions(initial.actions)
+        )
+
+    # Transitions
+
+    def _transitions(self, index: int) -> list[Element]:
+        """Every transition of a state in the order in which it is tried: results of its invokes, then its own."""
+        state = self.tree.states[index]
+        made = []
+        for position, invoke in enumerate(state.invokes):
+            name = self._invoke_id(index, position, invoke)
+            for word, found in (("done", invoke.done), ("error", invoke.error)):
+                event, mark = f"{word}.invoke.{name}", f"{word} {position}"
+                made += [self._result_transition(index, each, event, {"interlock:result": mark}) for each in found]
+        made += [self._own_transition(index, each) for each in state.transitions]
         return made
 
+    def _result_transition(self, index: int, transition: Transition, event: str | None, marks: Attributes) -> Element:
+        origin = None if transition.origin == "on" else transition.origin
+        return self._transition(index, transition, event, marks | {"interlock:origin": origin})
+
+    def _own_transition(self, index: int, transition: Transition) -> Element:
+        match transition.origin:
+            case "after":
+                marks: Attributes = {
+                    "interlock:origin": "after",
+                    "interlock:delay": value_json(transition.delay),
+                }
+                return self._transition(index, transition, self._after_event(index, transition.delay), marks)
+            case "onDone":
+                return self._transition(
+                    index, transition, f"done.state.{self._name(index)}", {"interlock:origin": "onDone"}
+                )
+            case origin:
+                usual = "transitions" if self.document.dialect == "scxml" else "on" if transition.events else "always"
+                return self._transition(
+                    index, transition, None, {"interlock:origin": None if origin == usual else origin}
+                )
+
+    def _transition(self, index: int, transition: Transition, event: str | None, marks: Attributes) -> Element:
+        """One transition; `event` is the name that we make for it, if we do."""
+        if transition.roles is not None:
+            self.losses.report("roles", "roles are not checked by other tools", transition.place)
+        name = event or " ".join(transition.events) or None
+        attributes: Attributes = {"event": name} | self._guard(transition.guard, event)
+        attributes |= self._targets(index, transition.targets) | self._type(index, transition)
+        attributes |= marks | {f"interlock:{key}": text for key, text in extra_attributes(TRANSITION, transition)}
+        return element("transition", attributes, self.content.actions(transition.actions))
+
+    def _guard(self, guard: Guard | None, event: str | None) -> Attributes:
+        if event is None or not any(each.startswith(f"{event}.") for each in self.event_names):
+            return self.content.guard(guard)
+        text = f"event.name == {event!r}"
+        if guard is not None:
+            text = f"{text} and ({self.content.condition(guard)})"
+        return {"cond": to_scxml(text, self.content.datamodel), "interlock:guard": guard_json(guard)}
+
+    def _type(self, index: int, transition: Transition) -> Attributes:
+        """`type`. The root is never left, so its transitions are internal to the synthetic state that stands for it."""
+        reenter = transition.reenter
+        if index == 0 and transition.targets and reenter is not False:
+            return {"type": "internal", "interlock:reenter": plain_json(reenter)}
+        if reenter and self.document.dialect == "scxml":
+            return {"type": "external", "interlock:reenter": "true"}
+        return {} if reenter is None else {"type": "external" if reenter else "internal"}
+
+    # Timers
+
+    def _delays(self, index: int) -> list[tuple[Value, str]]:
+        """The delays of a state's `after`, one timer each, with the events they send (S38)."""
+        found: dict[str, tuple[Value, str]] = {}
+        number = 0
+        for each in self.tree.states[index].transitions:
+            text = expression_text(each.delay)
+            if each.origin != "after" or text in found:
+                continue
+            mark = each.delay
+            if isinstance(mark, Expression):
+                mark, number = number, number + 1
+            found[text] = (each.delay, f"after.{mark}.{self._name(index)}")
+        return list(found.values())
+
+    def _after_event(self, index: int, delay: Value) -> str:
+        return next(event for known, event in self._delays(index) if expression_text(known) == expression_text(delay))
+
+    def _timers(self, index: int) -> list[Element]:
+        """What other tools need for `after`: a send when the state is entered, a cancel when it is left."""
+        made, mark = [], {"interlock:generated": "after"}
+        for delay, event in self._delays(index):
+            attributes: Attributes = {"event": event, "id": event}
+            sent = element("send", attributes | self.content.delay(delay))
+            made.append(element("onentry", {**mark}, [sent]))
+            made.append(element("onexit", {**mark}, [element("cancel", {"sendid": event})]))
+        return made
+
+    # Invokes and sagas
+
+    def _invoke_id(self, index: int, position: int, invoke: Invoke) -> str | None:
+        """The id of an invoke; one that results are waited for has one in any case."""
+        if invoke.id is not None or not (invoke.done or invoke.error):
+            return invoke.id
+        return f"{self._name(index)}.{position}"
+
+    def _invoke(self, index: int, position: int, invoke: Invoke) -> Element:
+        kind = (
+            {"chart": CHART_TYPES[0], "handler": HANDLER_TYPE}.get(invoke.type)
+            if isinstance(invoke.type, str)
+            else None
+        )
+        if invoke.type == "handler":
+            self.losses.report("invoke", "a handler is asked by name", invoke.place)
+        src = f"interlock:{invoke.src}" if invoke.type == "chart" and isinstance(invoke.src, str) else invoke.src
+        name = self._invoke_id(index, position, invoke)
+        attributes: Attributes = self.content.id_location(invoke.id_location, name) | {
+            "id": name,
+            "interlock:auto": "true" if name != invoke.id else None,
+            "autoforward": "true" if invoke.autoforward else None,
+        }
+        attributes |= self.content.either(kind or invoke.type, "type", "typeexpr")
+        if not isinstance(src, Document):
+            attributes |= self.content.either(src, "src", "srcexpr")
+        attributes |= self._delivery_attributes(invoke)
+        children = []
+        if (invoke.input and isinstance(invoke.input, dict)) or invoke.type == "handler":
+            children += self.content.payload(invoke.input)
+        elif invoke.input is not None:
+            attributes["interlock:input"] = value_json(invoke.input)
+        if invoke.finalize is not None:
+            children.append(element("finalize", children=self.content.actions(invoke.finalize)))
+        if isinstance(invoke.src, Document):
+            children.append(element("content", children=[write_root(invoke.src, self.diagnostics)]))
+        return element("invoke", attributes, children)
+
+    def _delivery_attributes(self, invoke: Invoke) -> Attributes:
+        known = dict(extra_attributes(INVOKE, invoke))
+        for name in known:
+            self.losses.report(name, f"`{name}` of an invoke is an extension", invoke.place)
+        return {f"interlock:{name}": text for name, text in known.items()}
+
+    def _saga(self, index: int, saga: Saga) -> Element:
+        """A saga, in our namespace only."""
+        children = [self._saga_step(each) for each in saga.steps]
+        for name, found in (("done", saga.done), ("compensated", saga.compensated), ("error", saga.error)):
+            if found:
+                inside = [self._result_transition(index, each, None, {}) for each in found]
+                children.append(element(f"interlock:{name}", children=inside))
+        compensation = None if saga.compensation == "reverse" else saga.compensation
+        return element("interlock:saga", {"compensation": compensation}, children)
+
+    def _saga_step(self, step: SagaStep) -> Element:
+        attributes = {"id": step.id} | self.content.guard(step.guard) | {"timeout": step.timeout}
+        attributes["interlock:retry"] = None if step.retry is None else model_json(step.retry)
+        children = [self._saga_call("call", step.do)]
+        if step.compensate is not None:
+            children.append(self._saga_call("compensate", step.compensate))
+        return element("interlock:step", attributes, children)
+
+    def _saga_call(self, name: str, call: SagaCall) -> Element:
+        key = None if call.key is None else value_json(call.key)
+        attributes: Attributes = {"src": call.src, "output": call.output, "interlock:idempotency": key}
+        return element(f"interlock:{name}", attributes, self.content.payload(call.input))
+
     def _inside_id(self, index: int, text: str) -> str:
-        found = self.tree.inside(index, text)
+        found = self.tree.resolve_in_state(index, text)
         return text if isinstance(found, Unresolved) else self.tree.ids[found]

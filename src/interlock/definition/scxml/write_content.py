@@ -2,7 +2,7 @@
 
 Rule 1: what SCXML can say is said in SCXML, for every tool; the rest in our namespace beside it, for our reader.
 Rule 2: reading back gives what was written; the tests hold this file and `scxml_content` together.
-Rule 3: what other tools will pass over is a finding `export.<what>`, once per document.
+Rule 3: what other tools will pass over is a diagnostic `export.<what>`, once per document.
 """
 
 from __future__ import annotations
@@ -10,12 +10,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from interlock.definition.scxml.expressions import Datamodel, exported, read_value, source, survives, write_value
+from interlock.definition.scxml.expressions import (
+    Datamodel,
+    expression_text,
+    read_value,
+    round_trips,
+    to_scxml,
+    write_value,
+)
 from interlock.definition.scxml.extension import guard_json, value_json
 from interlock.definition.scxml.structure import INTERLOCK
 from interlock.definition.source.xml import Element
 from interlock.errors import NOWHERE, Place, Severity
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Action,
     Assign,
@@ -37,8 +44,8 @@ from interlock.model.document.actions import (
     Script,
     Send,
     Value,
-    value_expressions,
 )
+from interlock.model.document.walk import value_expressions
 from interlock.model.duration import parse_duration
 
 _INSIDE = re.compile(r"""\bIn\(\s*(?:'([^'\\]*)'|"([^"\\]*)")\s*\)""")
@@ -59,15 +66,15 @@ def element(
 class Losses:
     """Tells, once per kind of loss, what other tools will not see."""
 
-    def __init__(self, findings: Findings) -> None:
-        self.findings = findings
-        self.told: set[str] = set()
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
+        self.reported: set[str] = set()
 
-    def tell(self, what: str, message: str, place: Place = NOWHERE, severity: Severity = "warning") -> None:
-        """Add the finding `export.<what>` unless it was added before."""
-        if what not in self.told:
-            self.told.add(what)
-            add = self.findings.info if severity == "info" else self.findings.warning
+    def report(self, what: str, message: str, place: Place = NOWHERE, severity: Severity = "warning") -> None:
+        """Add the diagnostic `export.<what>` unless it was added before."""
+        if what not in self.reported:
+            self.reported.add(what)
+            add = self.diagnostics.info if severity == "info" else self.diagnostics.warning
             add(f"export.{what}", message, place, f"only readers that know {INTERLOCK} see it")
 
 
@@ -83,11 +90,11 @@ class ContentWriter:
 
     def text(self, expression: Expression) -> str:
         """An expression as an attribute of this datamodel."""
-        if not survives(expression.text, self.datamodel):
+        if not round_trips(expression.text, self.datamodel):
             raise Untranslatable
-        return exported(expression.text, self.datamodel)
+        return to_scxml(expression.text, self.datamodel)
 
-    def shown(self, text: str) -> str:
+    def with_state_ids(self, text: str) -> str:
         """An expression of ours with the ids that `In()` means."""
         return _INSIDE.sub(lambda found: f"In({self.inside(found[1] or found[2] or '')!r})", text)
 
@@ -97,9 +104,9 @@ class ContentWriter:
             self.text(value)
         text = write_value(value, self.datamodel)
         if text is not None and any("In(" in each.text for each in value_expressions(value)):
-            text = exported(self.shown(source(value)), self.datamodel)
+            text = to_scxml(self.with_state_ids(expression_text(value)), self.datamodel)
         if text is None:
-            self.losses.tell("value", "a value is too large, or of a kind that no expression has")
+            self.losses.report("value", "a value is too large, or of a kind that no expression has")
             return {"interlock:value": value_json(value)}
         exact = _same(read_value(text, self.datamodel, NOWHERE), value)
         return {name: text, "interlock:value": None if exact else value_json(value)}
@@ -112,7 +119,7 @@ class ContentWriter:
             return {literal: value}
         if isinstance(value, Expression):
             return {computed: self.text(value)}
-        return {computed: write_value(value, self.datamodel) or source(value)}
+        return {computed: write_value(value, self.datamodel) or expression_text(value)}
 
     def payload(self, value: Value) -> list[Element]:
         """A payload: one `param` per name of a mapping, else one `content`."""
@@ -128,11 +135,11 @@ class ContentWriter:
             return {}
         if isinstance(guard, GuardExpression):
             text = self.text(guard.expression)
-            shown = exported(self.shown(guard.expression.text), self.datamodel)
+            shown = to_scxml(self.with_state_ids(guard.expression.text), self.datamodel)
             exact = shown == text and text.strip()
             return {"cond": shown, "interlock:guard": None if exact else guard_json(guard)}
         return {
-            "cond": exported(self.condition(guard), self.datamodel),
+            "cond": to_scxml(self.condition(guard), self.datamodel),
             "interlock:guard": guard_json(guard),
         }
 
@@ -140,7 +147,7 @@ class ContentWriter:
         """The guard as one expression of our language; a registered function counts as false elsewhere."""
         match guard:
             case GuardExpression():
-                return self.shown(guard.expression.text)
+                return self.with_state_ids(guard.expression.text)
             case GuardIn():
                 return f"In({self.inside(guard.state)!r})"
             case GuardNot():
@@ -150,7 +157,7 @@ class ContentWriter:
             case GuardAny():
                 return " or ".join(f"({self.condition(each)})" for each in guard.guards) or "false"
             case _:
-                self.losses.tell("guard", f"the guard `{guard.name}` is a registered function", guard.place)
+                self.losses.report("guard", f"the guard `{guard.name}` is a registered function", guard.place)
                 return "false"
 
     # Actions
@@ -163,7 +170,7 @@ class ContentWriter:
         """The elements of one action: one, but for an assign of several fields."""
         match action:
             case Raise():
-                return [self.raised(action)]
+                return [self.raise_element(action)]
             case Send():
                 return [self.send(action)]
             case Cancel():
@@ -180,18 +187,18 @@ class ContentWriter:
             case Script():
                 return [element("script", children=[action.text] if action.text else [])]
             case Do():
-                self.losses.tell("do", f"the handler `{action.name}` is asked by name", action.place)
+                self.losses.report("do", f"the handler `{action.name}` is asked by name", action.place)
                 return [element("interlock:do", {"name": action.name}, self.payload(action.arguments))]
             case AssignCall():
-                self.losses.tell("assign", f"the function `{action.name}` is registered code", action.place)
+                self.losses.report("assign", f"the function `{action.name}` is registered code", action.place)
                 return [element("interlock:assign", {"name": action.name}, self.payload(action.arguments))]
             case _:
-                self.losses.tell("emit", "a message goes to the outbox", action.place)
+                self.losses.report("emit", "a message goes to the outbox", action.place)
                 return [
                     element("interlock:emit", self.either(action.type, "type", "typeexpr"), self.payload(action.data))
                 ]
 
-    def raised(self, action: Raise) -> Element:
+    def raise_element(self, action: Raise) -> Element:
         """`raise`; with data or a computed name it is a `send` to the internal queue, which is the same."""
         if isinstance(action.event, str) and action.data is None:
             return element("raise", {"event": action.event})
@@ -205,7 +212,7 @@ class ContentWriter:
         if isinstance(action.id, str):
             attributes["id"] = action.id
         elif action.id is not None:
-            self.losses.tell("id", "the id of a send is computed", action.place)
+            self.losses.report("id", "the id of a send is computed", action.place)
             attributes["interlock:id"] = value_json(action.id)
         attributes |= self.id_location(action.id_location, action.id) | self.delay(action.delay)
         attributes["interlock:restore"] = action.restore
@@ -214,7 +221,7 @@ class ContentWriter:
     def id_location(self, path: str | None, id: Value) -> dict[str, str | None]:
         """The attribute for where an id is written to; SCXML has none beside an id of the author's."""
         if path is not None and id is not None:
-            self.losses.tell("id_location", "an id is given and written to a field too")
+            self.losses.report("id_location", "an id is given and written to a field too")
         return {"idlocation" if id is None else "interlock:idlocation": path}
 
     def target(self, to: Value) -> dict[str, str | None]:

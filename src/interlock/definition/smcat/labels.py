@@ -1,37 +1,47 @@
-"""The texts inside smcat: a transition's `event [guard] / actions`, a state's `entry/ exit/ do/` lines, and names.
+"""The texts inside smcat, read and written: `event [guard] / actions`, the lines of a state, and names.
 
-Rule 1: smcat itself gives these texts no meaning beyond their UML shape; what they mean here is what the writer writes.
-Rule 2: guards and actions keep their text as the name of what code registers; an event's text is made a valid name.
+Rule 1: smcat gives these texts no meaning beyond their UML shape; here they mean what the writer writes.
+Rule 2: guards and actions keep their text as the name of a registered function; an event's text becomes a valid name.
+Rule 3: written texts are one line each: exact where a label can say it, otherwise words for people. The writer reads
+each label back to find what is lost.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from interlock.definition.shapes import compile_pattern
-from interlock.definition.smcat.parse import Words
-from interlock.definition.source.text import Lines
+from interlock.definition.smcat.parse import TextSpan
+from interlock.definition.source.node import SourceLines
 from interlock.definition.vocabulary.names import EVENT
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import Block, Do, Expression, Guard, GuardExpression, GuardName, Value
+from interlock.model.diagnostics import Diagnostics
+from interlock.model.document.actions import (
+    Block,
+    Do,
+    Expression,
+    Guard,
+    GuardAll,
+    GuardAny,
+    GuardExpression,
+    GuardIn,
+    GuardName,
+    GuardNot,
+    Value,
+)
 from interlock.model.document.document import Invoke, Origin
+from interlock.model.document.wording import action_text, arguments_text, guard_text, name_text
 from interlock.model.duration import parse_duration
 
-_NOT_IN_KEY = re.compile(r"[^\w-]+")
 _NOT_IN_EVENT = re.compile(r"[^\w.-]+")
 _ACTIVITY = re.compile(r"(entry|exit|do|activity)\s*/\s*(.*)")
 _QUOTES = "'\""
 _OPENING, _CLOSING = "([{", ")]}"
 
 
-def key_from(text: str) -> str:
-    """A state's key for any text: letters, digits, `_` and `-`; empty when nothing of the text remains."""
-    return _NOT_IN_KEY.sub("_", text).strip("_")
-
-
-def event_from(text: str) -> str:
+def event_name(text: str) -> str:
     """An event's name for any text; empty when nothing of the text remains."""
     if is_event(text):
         return text
@@ -61,13 +71,13 @@ class Label:
 
 
 class LabelReader:
-    """Reads the texts of one definition; names that had to be changed are told as findings."""
+    """Reads the texts of one definition; names that had to be changed are told as diagnostics."""
 
-    def __init__(self, lines: Lines, findings: Findings) -> None:
+    def __init__(self, lines: SourceLines, diagnostics: Diagnostics) -> None:
         self.lines = lines
-        self.findings = findings
+        self.diagnostics = diagnostics
 
-    def label(self, words: Words | None) -> Label:
+    def label(self, words: TextSpan | None) -> Label:
         """The event, guard and actions of a transition's label."""
         label = Label()
         if words is None:
@@ -82,7 +92,7 @@ class LabelReader:
         if between:
             message = f'"{between}" stands between the guard and the actions and is not read'
             hint = "a label is `event [guard] / actions`"
-            self.findings.warning("smcat.label", message, self._place(words, rest, len(text)), hint)
+            self.diagnostics.warning("smcat.label", message, self._place(words, rest, len(text)), hint)
         self._event(label, text[:event_end].strip(), self._place(words, 0, event_end))
         if slash >= 0:
             label.actions = self.actions(text[slash + 1 :], self._place(words, slash + 1, len(text)))
@@ -105,15 +115,15 @@ class LabelReader:
     def _descriptor(self, text: str, place: Place) -> str:
         if text == "*" or (text.endswith(".*") and is_event(text[:-2])):
             return text
-        name = event_from(text)
+        name = event_name(text)
         if not name:
             hint = "events are dotted names: letters, digits, `_` and `-`"
-            self.findings.error("smcat.name", f'"{text}" cannot be the name of an event', place, hint)
+            self.diagnostics.error("smcat.name", f'"{text}" cannot be the name of an event', place, hint)
         elif name != text:
-            self.findings.info("smcat.renamed", f'event "{text}" is called "{name}" here', place)
+            self.diagnostics.info("smcat.renamed", f'event "{text}" is called "{name}" here', place)
         return name
 
-    def _guard(self, label: Label, words: Words, start: int) -> int:
+    def _guard(self, label: Label, words: TextSpan, start: int) -> int:
         """Reads `[...]` from `start` and gives the offset behind it. A bracket inside an expression does not end it."""
         text = words.text
         inner = start + 1 + len(text[start + 1 :]) - len(text[start + 1 :].lstrip())
@@ -121,7 +131,9 @@ class LabelReader:
         end = _closing(text, start) if computed else text.find("]", start)
         if end < 0:
             hint = "close it: `event [guard] / actions`"
-            self.findings.error("smcat.label", "this guard is not closed", self._place(words, start, len(text)), hint)
+            self.diagnostics.error(
+                "smcat.label", "this guard is not closed", self._place(words, start, len(text)), hint
+            )
             return len(text)
         said = text[inner:end].rstrip()
         place = self._place(words, inner, end)
@@ -141,7 +153,7 @@ class LabelReader:
         names = (each.lstrip("= \t") for each in _split(text))  # a name that begins with `=` would be an expression
         return tuple(Do(name=" ".join(name.split()), place=place) for name in names if name)
 
-    def activities(self, words: Words | None) -> tuple[Block, Block, tuple[Invoke, ...], list[str]]:
+    def activities(self, words: TextSpan | None) -> tuple[Block, Block, tuple[Invoke, ...], list[str]]:
         """The entry block, the exit block, what runs while the state is active, and the lines that are only text."""
         entry: Block = ()
         exit_: Block = ()
@@ -164,7 +176,7 @@ class LabelReader:
                 invokes += [Invoke(src=each.name, place=place) for each in self.actions(found[2], place)]
         return entry, exit_, tuple(invokes), notes
 
-    def _place(self, words: Words, start: int, end: int) -> Place:
+    def _place(self, words: TextSpan, start: int, end: int) -> Place:
         return self.lines.place(words.start + start, words.start + max(end, start + 1))
 
 
@@ -218,3 +230,71 @@ def _closing(text: str, start: int) -> int:
             if depth == 0:
                 return index
     return -1
+
+
+_BARE_NAME = re.compile(r"[A-Za-z0-9_.^][A-Za-z0-9_.^]*")
+_LABEL_QUOTED = re.compile(r'[;{"]|\A/[/*]')
+_ACTIVITY_QUOTED = re.compile(r'[,;{"]|\A/[/*]')
+
+
+def quote(text: str) -> str:
+    r"""The text in smcat's quotes. It knows one escape, `\"`, so a backslash may not stand last."""
+    return '"' + text.replace('"', '\\"') + (' "' if text.endswith("\\") else '"')
+
+
+def quote_state_name(name: str) -> str:
+    """A state's name, in quotes where it needs them."""
+    return name if _BARE_NAME.fullmatch(name) else quote(name)
+
+
+def quote_label(text: str) -> str:
+    """A transition's label, in quotes where it needs them."""
+    return quote(text) if _LABEL_QUOTED.search(text) else text
+
+
+def quote_activities(lines: Iterable[str], indent: str) -> str:
+    """A state's activities, one to a line, in quotes where one of them needs them."""
+    text = f"\n{indent}".join(lines)
+    return quote(text) if _ACTIVITY_QUOTED.search(text) else text
+
+
+def fold_lines(text: str) -> str:
+    """The text with line ends and runs of white space folded, where there are line ends."""
+    return " ".join(text.split()) if len(text.splitlines()) > 1 else text.strip()
+
+
+def guard_expression(guard: Guard) -> str | None:
+    """The guard as one expression that means the same; None when it calls a registered function."""
+    match guard:
+        case GuardExpression():
+            return fold_lines(guard.expression.text)
+        case GuardIn():
+            return f"In({guard.state!r})"
+        case GuardAll() | GuardAny():
+            parts = [guard_expression(each) for each in guard.guards]
+            word, empty = (" and ", "true") if isinstance(guard, GuardAll) else (" or ", "false")
+            return None if None in parts else word.join(f"({part})" for part in parts) or empty
+        case GuardNot():
+            inner = guard_expression(guard.guard)
+            return None if inner is None else f"not ({inner})"
+        case _:
+            return None
+
+
+def label_guard(guard: Guard) -> str:
+    """The text in the brackets of a label: exact if it is an expression or a name, otherwise for people to read."""
+    expression = guard_expression(guard)
+    if expression is not None:
+        return f"= {expression}"
+    arguments = arguments_text(guard.arguments) if isinstance(guard, GuardName) else ""
+    return fold_lines(guard_text(guard) + arguments).replace("[", "(").replace("]", ")")
+
+
+def label_actions(block: Block) -> str:
+    """The actions of a block on one line."""
+    return ", ".join(fold_lines(action_text(action)) for action in block)
+
+
+def label_value(value: Value) -> str:
+    """A value on one line."""
+    return fold_lines(name_text(value))

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from interlock.definition.source.text import Lines
+from interlock.definition.source.node import SourceLines
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.limits import DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
 
 STATE_TYPES = (
@@ -24,7 +24,7 @@ STATE_TYPES = (
 FORWARD = ("->", "=>>", "=>", ">>", ":>", "--", "==")
 BACKWARD = ("<-", "<<=", "<=", "<<", "<:")
 
-_PROBLEMS_MAX = 100  # a text that is no smcat at all should not give a finding per character
+_PROBLEMS_MAX = 100  # a text that is no smcat at all should not give a diagnostic per character
 _SPACE = re.compile(r"(?:[ \t\r\n]++|//[^\r\n]*+)*+")
 _BARE = re.compile(r'[^;, "\t\n\r=\-><:{}\[]+')
 _QUOTED = re.compile(r'"((?:\\"|[^"])*+)"')
@@ -44,7 +44,7 @@ Attributes = dict[str, str | float | bool]
 
 
 @dataclass(slots=True)
-class Words:
+class TextSpan:
     """A piece of text and the offset of its first character."""
 
     text: str
@@ -58,7 +58,7 @@ class Arrow:
     source: str
     target: str
     place: Place
-    label: Words | None = None
+    label: TextSpan | None = None
     attributes: Attributes = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class Declaration:
     name: str
     place: Place
     attributes: Attributes = field(default_factory=dict)
-    activities: Words | None = None
+    activities: TextSpan | None = None
     body: Body | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -83,9 +83,9 @@ class Body:
     arrows: list[Arrow] = field(default_factory=list)
 
 
-def parse_smcat(text: str, lines: Lines, findings: Findings) -> Body | None:
-    """The syntax of a text; None, and a finding, when it is too large or too deep to go on."""
-    parser = _Parser(text, lines, findings)
+def parse_smcat(text: str, lines: SourceLines, diagnostics: Diagnostics) -> Body | None:
+    """The syntax of a text; None, and a diagnostic, when it is too large or too deep to go on."""
+    parser = _Parser(text, lines, diagnostics)
     body = parser.body(0)
     return None if parser.stopped else body
 
@@ -93,10 +93,10 @@ def parse_smcat(text: str, lines: Lines, findings: Findings) -> Body | None:
 class _Parser:
     """A cursor over the text. Methods that read a part return None after they have told a problem."""
 
-    def __init__(self, text: str, lines: Lines, findings: Findings) -> None:
+    def __init__(self, text: str, lines: SourceLines, diagnostics: Diagnostics) -> None:
         self.text = text
         self.lines = lines
-        self.findings = findings
+        self.diagnostics = diagnostics
         self.position = 0
         self.comments_end = text.rfind("*/")
         self.problems = 0
@@ -189,7 +189,7 @@ class _Parser:
         for index, each in enumerate(body.declarations):
             if each.name == state.name:
                 message = f'state "{state.name}" is declared twice; the last declaration counts'
-                self.findings.warning("smcat.state_repeated", message, state.place, "remove one of the two")
+                self.diagnostics.warning("smcat.state_repeated", message, state.place, "remove one of the two")
                 body.declarations[index] = state
                 return
         body.declarations.append(state)
@@ -323,19 +323,19 @@ class _Parser:
         self.position = found.end()
         return found[0]
 
-    def _words(self, unquoted: re.Pattern[str]) -> Words:
+    def _words(self, unquoted: re.Pattern[str]) -> TextSpan:
         """A text in quotes, or up to the next separator."""
         quoted = _QUOTED.match(self.text, self.position)
         if quoted is not None:
             self.position = quoted.end()
-            return Words(quoted[1].replace('\\"', '"'), quoted.start() + 1)
+            return TextSpan(quoted[1].replace('\\"', '"'), quoted.start() + 1)
         if self.text.startswith('"', self.position):
             place = self._place(self.position, self.position + 1)
-            self.findings.warning("smcat.quote", "this quote is not closed and counts as text", place)
+            self.diagnostics.warning("smcat.quote", "this quote is not closed and counts as text", place)
         found = unquoted.match(self.text, self.position)
         assert found is not None  # the patterns take an empty text too
         self.position = found.end()
-        return Words(found[0].rstrip(), found.start())
+        return TextSpan(found[0].rstrip(), found.start())
 
     def _at_arrow(self) -> bool:
         """Whether a transition begins here. Before all declarations `:>` begins activities, as in state-machine-cat."""
@@ -378,11 +378,11 @@ class _Parser:
         """Tells a problem; by default it is at the cursor."""
         start = self.position if start < 0 else start
         place = self._place(start, max(self.position, start + 1) if end < 0 else end)
-        self.findings.error("smcat.syntax", message, place, hint)
+        self.diagnostics.error("smcat.syntax", message, place, hint)
         self.problems += 1
         if self.problems >= _PROBLEMS_MAX:
             self._stop("smcat.problems", f"there are more than {_PROBLEMS_MAX} problems; the rest is not read")
 
     def _stop(self, code: str, message: str) -> None:
-        self.findings.error(code, message, self._place(self.position, self.position + 1))
+        self.diagnostics.error(code, message, self._place(self.position, self.position + 1))
         self.stopped = True

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from interlock.definition.format import Reading, Resolver
-from interlock.definition.smcat.labels import LabelReader, key_from
+from interlock.definition.format import ReadResult, SourceLoader
+from interlock.definition.names import kind_from_source
+from interlock.definition.smcat.labels import LabelReader
 from interlock.definition.smcat.parse import Attributes, parse_smcat
-from interlock.definition.smcat.states import Draft, DraftTransition, assign_keys, drafted, every
-from interlock.definition.source.text import Lines, admitted_text, key_path
+from interlock.definition.smcat.states import Draft, DraftTransition, assign_keys, read_drafts, walk_drafts
+from interlock.definition.source.node import SourceLines, decode_source, key_path
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings
-from interlock.model.document.document import Document, Initial, State, StateType, Transition
+from interlock.model.diagnostics import Diagnostics
+from interlock.model.document.document import TRANSITION_ORDER, Document, Initial, State, StateType, Transition
 from interlock.model.limits import EFFECTS_MAX
 
-_ORDER = {"always": 0, "after": 1, "onDone": 2, "on": 3}
 _TYPES: dict[str, StateType] = {
     "parallel": "parallel",
     "final": "final",
@@ -31,48 +31,47 @@ _TYPES: dict[str, StateType] = {
 }
 
 
-def read_smcat(text: str | bytes, /, *, source: str = "<definition>", resolver: Resolver | None = None) -> Reading:
-    """The document that a smcat text means, with all findings. The chart's kind is the name of the source."""
-    del resolver  # smcat refers to no other text
-    findings = Findings()
-    admitted = admitted_text(text, language="smcat", source=source, findings=findings)
+def read_smcat(text: str | bytes, /, *, source: str = "<definition>", loader: SourceLoader | None = None) -> ReadResult:
+    """The document that a smcat text means, with all diagnostics. The chart's kind is the name of the source."""
+    del loader  # smcat refers to no other text
+    diagnostics = Diagnostics()
+    admitted = decode_source(text, language="smcat", source=source, diagnostics=diagnostics)
     if admitted is None:
-        return Reading(document=None, diagnostics=findings.sorted())
-    lines = Lines(admitted, source)
-    body = parse_smcat(admitted, lines, findings)
-    if body is not None and not findings.failed and not (body.declarations or body.arrows):
-        findings.error("smcat.empty", "there is no state in this text", Place(source), "begin with `initial -> first;`")
-    if body is None or findings.failed:
-        return Reading(document=None, diagnostics=findings.sorted())
-    labels = LabelReader(lines, findings)
-    root = drafted(body, labels, findings, Place(source))
-    _rewrite(root, findings)
+        return ReadResult(document=None, diagnostics=diagnostics.sorted())
+    lines = SourceLines(admitted, source)
+    body = parse_smcat(admitted, lines, diagnostics)
+    if body is not None and not diagnostics.has_errors and not (body.declarations or body.arrows):
+        diagnostics.error(
+            "smcat.empty", "there is no state in this text", Place(source), "begin with `initial -> first;`"
+        )
+    if body is None or diagnostics.has_errors:
+        return ReadResult(document=None, diagnostics=diagnostics.sorted())
+    labels = LabelReader(lines, diagnostics)
+    root = read_drafts(body, labels, diagnostics, Place(source))
+    _rewrite(root, diagnostics)
     for draft, key in assign_keys(root):
-        findings.info("smcat.renamed", f'state "{draft.name}" has the key "{key}" here', draft.place)
-    document = Document(kind=_kind(source), root=_Building(labels, findings).state(root, ""), source=source)
-    return Reading(document=document, diagnostics=findings.sorted())
+        diagnostics.info("smcat.renamed", f'state "{draft.name}" has the key "{key}" here', draft.place)
+    document = Document(
+        kind=kind_from_source(source), root=DocumentBuilder(labels, diagnostics).state(root, ""), source=source
+    )
+    return ReadResult(document=document, diagnostics=diagnostics.sorted())
 
 
-def _kind(source: str) -> str:
-    name = source.replace("\\", "/").rsplit("/", 1)[-1]
-    return key_from(name.split(".", 1)[0]) or "chart"
-
-
-def _rewrite(root: Draft, findings: Findings) -> None:
+def _rewrite(root: Draft, diagnostics: Diagnostics) -> None:
     """Takes the pseudo-states out: what they say goes into the states and transitions around them."""
-    for draft in every(root):
+    for draft in walk_drafts(root):
         if draft.type == "fork":
-            _rewrite_fork(draft, findings)
-    for draft in every(root):
+            _rewrite_fork(draft, diagnostics)
+    for draft in walk_drafts(root):
         if draft.type == "join":
-            _rewrite_join(draft, findings)
-    for draft in every(root):
+            _rewrite_join(draft, diagnostics)
+    for draft in walk_drafts(root):
         if draft.type == "initial":
-            _rewrite_initial(draft, findings)
+            _rewrite_initial(draft, diagnostics)
         elif draft.type == "terminate" and draft.parent is not root:
             _move_to_root(draft, root)
         elif draft.type in {"choice", "junction"}:
-            _rewrite_choice(draft, findings)
+            _rewrite_choice(draft, diagnostics)
         elif draft.type in {"regular", "parallel"}:
             _complete(draft)
 
@@ -84,30 +83,30 @@ def _remove(draft: Draft) -> None:
         transition.detach()
 
 
-def _rewrite_fork(fork: Draft, findings: Findings) -> None:
+def _rewrite_fork(fork: Draft, diagnostics: Diagnostics) -> None:
     outgoing = [target for transition in fork.leaving for target in transition.targets]
     actions = tuple(action for transition in fork.leaving for action in transition.actions)
     if fork in outgoing:
-        findings.error("smcat.fork", f'fork "{fork.name}" leads to itself', fork.place)
+        diagnostics.error("smcat.fork", f'fork "{fork.name}" leads to itself', fork.place)
         outgoing = []
     for transition in list(fork.incoming):
         targets = [each for target in transition.targets for each in (outgoing if target is fork else [target])]
         transition.retarget(list(dict.fromkeys(targets)))
         if len(transition.actions) + len(actions) > EFFECTS_MAX:  # forks that lead to forks can double them each time
-            findings.error("smcat.fork", f"more than {EFFECTS_MAX:,} actions meet here", transition.place)
+            diagnostics.error("smcat.fork", f"more than {EFFECTS_MAX:,} actions meet here", transition.place)
         else:
             transition.actions += actions
     _remove(fork)
 
 
-def _rewrite_join(join: Draft, findings: Findings) -> None:
+def _rewrite_join(join: Draft, diagnostics: Diagnostics) -> None:
     """Each region gets a final state in the join's place; the parallel state's `onDone` leads where the join led."""
     gathered, outgoing = list(join.incoming), join.leaving[0]
     parallel = _joined_parallel([transition.source for transition in gathered])
     if parallel is None:
         message = f'join "{join.name}" does not gather one state of each region of one parallel state'
         hint = "let every region end in a final state and draw one arrow from the parallel state: `p -> next: onDone;`"
-        findings.error("smcat.join", message, join.place, hint)
+        diagnostics.error("smcat.join", message, join.place, hint)
     else:
         for transition in gathered:
             _end_region(transition, join, parallel)
@@ -163,14 +162,16 @@ def _enclose(region: Draft) -> None:
         transition.source = inner
 
 
-def _rewrite_initial(draft: Draft, findings: Findings) -> None:
+def _rewrite_initial(draft: Draft, diagnostics: Diagnostics) -> None:
     parent, transition = draft.parent, draft.leaving[0]
     assert parent is not None  # the root is no pseudo-state
     if all(parent in target.ancestors() for target in transition.targets):
         parent.initial = transition
     else:
         message = f'"{draft.name}" leads out of the state that it begins'
-        findings.error("smcat.initial", message, transition.place, "draw the arrow to a state inside the same braces")
+        diagnostics.error(
+            "smcat.initial", message, transition.place, "draw the arrow to a state inside the same braces"
+        )
     parent.children.remove(draft)
 
 
@@ -182,12 +183,12 @@ def _move_to_root(draft: Draft, root: Draft) -> None:
     root.children.append(draft)
 
 
-def _rewrite_choice(draft: Draft, findings: Findings) -> None:
+def _rewrite_choice(draft: Draft, diagnostics: Diagnostics) -> None:
     for transition in draft.leaving:
         if transition.said:
             text = ", ".join(transition.events) or transition.origin
             message = f'a transition that leaves {draft.type} "{draft.name}" waits for "{text}"'
-            findings.warning("smcat.choice", message, transition.place, f"write a guard: `[{text}]`")
+            diagnostics.warning("smcat.choice", message, transition.place, f"write a guard: `[{text}]`")
     draft.leaving.sort(key=lambda transition: transition.otherwise or transition.bare)
 
 
@@ -198,18 +199,18 @@ def _complete(draft: Draft) -> None:
             transition.origin = "onDone"
 
 
-class _Building:
+class DocumentBuilder:
     """Makes the values of the document from drafts whose keys are set."""
 
-    def __init__(self, labels: LabelReader, findings: Findings) -> None:
+    def __init__(self, labels: LabelReader, diagnostics: Diagnostics) -> None:
         self.labels = labels
-        self.findings = findings
+        self.diagnostics = diagnostics
 
     def state(self, draft: Draft, path: str) -> State:
         place = draft.place.at(path)
         said = draft.declaration
         entry, exit_, invokes, texts = self.labels.activities(said.activities if said else None)
-        own = sorted(draft.leaving, key=lambda transition: _ORDER[transition.origin])
+        own = sorted(draft.leaving, key=lambda transition: TRANSITION_ORDER[transition.origin])
         history = draft.leaving if draft.is_history else []
         inner = key_path(path, "states")
         return State(
@@ -237,9 +238,9 @@ class _Building:
         if not targets and parent.initial is not None:
             targets = [each for each in parent.initial.targets if not each.is_history]
         if not targets:
-            targets = _beginnings(parent)[: None if parent.type == "parallel" else 1]
+            targets = _initial_transitions(parent)[: None if parent.type == "parallel" else 1]
         if not targets:
-            self.findings.error("smcat.history", f'"{draft.name}" has nothing to remember', draft.place)
+            self.diagnostics.error("smcat.history", f'"{draft.name}" has nothing to remember', draft.place)
         return tuple(_inner(parent, target) for target in targets)
 
     def _transition(self, transition: DraftTransition, path: str) -> Transition:
@@ -276,13 +277,13 @@ def _initial(draft: Draft, path: str) -> Initial | None:
         targets, actions, place = draft.initial.targets, draft.initial.actions, draft.initial.place
         where = place.at(key_path(path, "initial"))
         return Initial(targets=tuple(_inner(draft, target) for target in targets), actions=actions, place=where)
-    states = _beginnings(draft)
+    states = _initial_transitions(draft)
     if draft.type == "parallel" or not states or states[0] is draft.children[0]:
         return None
     return Initial(targets=(states[0].key,), place=draft.place.at(path))
 
 
-def _beginnings(draft: Draft) -> list[Draft]:
+def _initial_transitions(draft: Draft) -> list[Draft]:
     """The children that a state can begin with."""
     return [child for child in draft.children if _TYPES.get(child.type, "state") in {"state", "parallel"}]
 

@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from interlock.definition.smcat.labels import LabelReader, key_from
+from interlock.definition.names import clean_key
+from interlock.definition.smcat.labels import LabelReader
 from interlock.definition.smcat.parse import Arrow, Attributes, Body, Declaration
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import Block, Guard, Value
 from interlock.model.document.document import Origin
 
@@ -104,22 +105,22 @@ class DraftTransition:
         self.source.leaving.remove(self)
 
 
-def drafted(body: Body, labels: LabelReader, findings: Findings, place: Place) -> Draft:
+def read_drafts(body: Body, labels: LabelReader, diagnostics: Diagnostics, place: Place) -> Draft:
     """The root of a parsed text, types decided, pseudo-states still in it."""
-    return _Drafting(labels, findings).root(body, place)
+    return DraftReader(labels, diagnostics).root(body, place)
 
 
-def every(draft: Draft) -> Iterator[Draft]:
+def walk_drafts(draft: Draft) -> Iterator[Draft]:
     """All states below one, in document order; the list of children may be changed meanwhile."""
     for child in list(draft.children):
         yield child
-        yield from every(child)
+        yield from walk_drafts(child)
 
 
-class _Drafting:
-    def __init__(self, labels: LabelReader, findings: Findings) -> None:
+class DraftReader:
+    def __init__(self, labels: LabelReader, diagnostics: Diagnostics) -> None:
         self.labels = labels
-        self.findings = findings
+        self.diagnostics = diagnostics
         self.by_name: dict[str, list[Draft]] = {}
         self.bodies: list[tuple[Draft, Body]] = []
 
@@ -133,7 +134,7 @@ class _Drafting:
         for owner, inner in self.bodies:
             for arrow in inner.arrows:
                 self._tie(owner, arrow)
-        for draft in every(root):
+        for draft in walk_drafts(root):
             self._decide(draft)
         return root
 
@@ -155,7 +156,7 @@ class _Drafting:
         others.append(draft)
         if len(others) > 1:
             message = f'state "{name}" stands in two places; each transition takes the nearest one'
-            self.findings.warning("smcat.name_repeated", message, place, "give every state a name of its own")
+            self.diagnostics.warning("smcat.name_repeated", message, place, "give every state a name of its own")
         return draft
 
     def _mention(self, owner: Draft, arrow: Arrow, name: str) -> None:
@@ -203,10 +204,10 @@ class _Drafting:
         message = f'state "{draft.name}" is of type {draft.type}, but {contradiction}'
         if draft.explicit:
             hint = "write `type=regular` if it is an ordinary state"
-            self.findings.error(f"smcat.{draft.type}", message, draft.place, hint)
+            self.diagnostics.error(f"smcat.{draft.type}", message, draft.place, hint)
         else:
             message = f"by its name, {message}; it is taken as regular"
-            self.findings.warning("smcat.guess", message, draft.place, "write `type=regular` to say so")
+            self.diagnostics.warning("smcat.guess", message, draft.place, "write `type=regular` to say so")
         draft.type = "regular"
 
     def _contradiction(self, draft: Draft) -> str | None:
@@ -244,10 +245,10 @@ def _initial_contradiction(draft: Draft) -> str | None:
 def assign_keys(root: Draft) -> list[tuple[Draft, str]]:
     """Gives every state a key that is free among its siblings; tells those whose name it could not be."""
     renamed = []
-    for draft in (root, *every(root)):
+    for draft in (root, *walk_drafts(root)):
         for child in draft.children:
             inner = child.name.removeprefix(f"{draft.id}.").removeprefix(f"{draft.name}.")
-            wish = key_from(inner) or (child.type if child.type != "regular" else "state")
+            wish = clean_key(inner) or (child.type if child.type != "regular" else "state")
             child.key = next(each for each in _candidates(wish) if each not in draft.keys)
             draft.keys[child.key] = child
             if child.key not in {child.name, inner}:

@@ -13,40 +13,39 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from interlock.definition.format import Writing
+from interlock.definition.format import WriteResult
 from interlock.definition.shapes import Record, extras_of
-from interlock.definition.smcat.labels import Label, LabelReader
-from interlock.definition.smcat.parse import Words
-from interlock.definition.smcat.phrases import (
-    action_text,
-    activities,
-    as_expression,
-    block_text,
-    guard_text,
-    label,
-    one_line,
-    quoted,
-    state_name,
-    value_text,
+from interlock.definition.smcat.labels import (
+    Label,
+    LabelReader,
+    fold_lines,
+    guard_expression,
+    label_actions,
+    label_guard,
+    label_value,
+    quote,
+    quote_activities,
+    quote_label,
+    quote_state_name,
 )
-from interlock.definition.source.text import Lines
+from interlock.definition.smcat.parse import TextSpan
+from interlock.definition.source.node import SourceLines
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.definition.vocabulary.parts import TRANSITION
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import Block, Expression, Guard, GuardExpression, Value
-from interlock.model.document.document import Document, Initial, Invoke, State, Transition
-from interlock.model.document.targets import Tree, Unresolved
+from interlock.model.document.document import TRANSITION_ORDER, Document, Initial, Invoke, State, Transition
+from interlock.model.document.targets import TargetIndex, Unresolved
 
 _INDENT = "  "
 _WIDTH_MAX = 1_000_000  # of a line in a drawing, in any unit
 _CLASS = re.compile(r"[A-Za-z0-9_\- ]+")
-_ORDER = {"always": 0, "after": 1, "onDone": 2, "on": 3, "transitions": 4}
 
 
-def write_smcat(document: Document) -> Writing:
+def write_smcat(document: Document) -> WriteResult:
     """The document as smcat text, and a diagnostic for everything that is not in it."""
-    return _Writer(document).writing()
+    return SmcatWriter(document).writing()
 
 
 @dataclass(slots=True)
@@ -62,11 +61,11 @@ class _Body:
         return states + gap + "".join(f"{arrow};\n" for arrow in self.arrows)
 
 
-class _Writer:
+class SmcatWriter:
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.tree = Tree(document)
-        self.findings = Findings()
+        self.tree = TargetIndex(document)
+        self.diagnostics = Diagnostics()
         self.lost: dict[str, Place] = {}
         self.names = _names(self.tree)
         self.taken = set(self.names)
@@ -78,15 +77,15 @@ class _Writer:
             if state.type == "parallel" or any(child.type == "final" for child in state.states)
         }
 
-    def writing(self) -> Writing:
+    def writing(self) -> WriteResult:
         root = self.document.root
         title = " ".join(filter(None, (self.document.kind, self.document.revision)))
-        head = f"// {one_line(title)}\n"
+        head = f"// {fold_lines(title)}\n"
         self._losses_of_document()
         body = _Body()
-        if _acts(root):
+        if _needs_outer_state(root):
             message = "what the root does is written in an outer state, and its final states are inside that state"
-            self.findings.warning("export.root", message, root.place)
+            self.diagnostics.warning("export.root", message, root.place)
             self.names[0] = self._free(self.document.kind)
             self._initial(body, "initial", [0], (), "")
             self._state(body, 0, "")
@@ -94,8 +93,8 @@ class _Writer:
             self._children(body, 0, "")
         if self.lost:
             message = f"smcat has no place for {', '.join(self.lost)}"
-            self.findings.warning("export.extensions", message, next(iter(self.lost.values())))
-        return Writing(text=head + body.text(), diagnostics=self.findings.sorted())
+            self.diagnostics.warning("export.extensions", message, next(iter(self.lost.values())))
+        return WriteResult(text=head + body.text(), diagnostics=self.diagnostics.sorted())
 
     def _free(self, wish: str) -> str:
         name = wish
@@ -116,7 +115,7 @@ class _Writer:
         targets = self.tree.children[parent][:1]
         actions: Block = ()
         if initial is not None:
-            found = [self.tree.inner(parent, text) for text in initial.targets]
+            found = [self.tree.resolve_child(parent, text) for text in initial.targets]
             targets, actions = self._resolved(found, initial.place), initial.actions
         if targets:
             owner = self.names[parent]
@@ -124,7 +123,7 @@ class _Writer:
 
     def _initial(self, body: _Body, wish: str, targets: list[int], actions: Block, indent: str) -> None:
         name = self._free(wish)
-        body.states.append(f"{indent}{state_name(name)} [type=initial]")
+        body.states.append(f"{indent}{quote_state_name(name)} [type=initial]")
         transition = Transition(origin="always", actions=actions, place=self.tree.states[targets[0]].place)
         self._arrow(body, name, targets, transition, indent)
 
@@ -137,17 +136,17 @@ class _Writer:
             children = _Body()
             self._children(children, index, indent + _INDENT)
             inner = f" {{\n{children.text()}{indent}}}"
-        said = f": {activities(lines, indent + _INDENT)}" if lines else ""
-        tags = [one_line(f"tags: {', '.join(state.tags)}")] if state.tags else []
+        said = f": {quote_activities(lines, indent + _INDENT)}" if lines else ""
+        tags = [fold_lines(f"tags: {', '.join(state.tags)}")] if state.tags else []
         notes = _notes([*(state.description or "").splitlines(), *tags], indent)
-        body.states.append(f"{notes}{indent}{state_name(name)} [{self._attributes(index, state)}]{said}{inner}")
+        body.states.append(f"{notes}{indent}{quote_state_name(name)} [{self._attributes(index, state)}]{said}{inner}")
         self._arrows(body, index, state, indent)
 
     def _attributes(self, index: int, state: State) -> str:
         types = {"state": "regular", "history": "deephistory" if state.history == "deep" else "history"}
         said = [f"type={types.get(state.type, state.type)}"]
         if index and state.key != self.names[index]:
-            said.append(f"label={quoted(state.key)}")
+            said.append(f"label={quote(state.key)}")
         return " ".join([*said, *self._drawing(state.meta, ("color", "class", "active"), state.place)])
 
     def _drawing(self, meta: Value, known: tuple[str, ...], place: Place) -> list[str]:
@@ -162,37 +161,37 @@ class _Writer:
             elif name == "width" and type(value) in {int, float} and 0 <= value < _WIDTH_MAX:
                 said.append(f"width={value:.9f}".rstrip("0").rstrip("."))
             elif name == "color" and isinstance(value, str):
-                said.append(f"color={quoted(value)}")
+                said.append(f"color={quote(value)}")
             elif name == "class" and isinstance(value, str) and _CLASS.fullmatch(value):
-                said.append(f"class={quoted(value)}")
+                said.append(f"class={quote(value)}")
         if meta is not None and (not isinstance(drawing, dict) or len(said) != len(drawing) or len(meta) > 1):
-            self.findings.warning("export.meta", "smcat has no place for `meta`", place)
+            self.diagnostics.warning("export.meta", "smcat has no place for `meta`", place)
         return said
 
     def _activities(self, state: State) -> list[str]:
-        lines = [f"{word}/ {action_text(action)}" for word, block in _blocks(state) for action in block]
+        lines = [f"{word}/ {label_actions((action,))}" for word, block in _blocks(state) for action in block]
         if len(state.entry) > 1 or len(state.exit) > 1:
-            self.findings.warning("export.blocks", "several blocks are merged into one", state.place)
+            self.diagnostics.warning("export.blocks", "several blocks are merged into one", state.place)
         reader = self._reader()
-        back = reader.activities(Words("\n".join(lines), 0))
+        back = reader.activities(TextSpan("\n".join(lines), 0))
         wanted = [tuple(action for block in blocks for action in block) for blocks in (state.entry, state.exit)]
         if wanted != [back[0], back[1]]:
-            self.findings.warning("export.actions", "what these actions do is written as text only", state.place)
+            self.diagnostics.warning("export.actions", "what these actions do is written as text only", state.place)
         for invoke in state.invokes:
-            self.findings.warning("export.invoke", "what is invoked is written as an activity only", invoke.place)
-            lines.append(f"do/ {_invoked(invoke)}")
+            self.diagnostics.warning("export.invoke", "what is invoked is written as an activity only", invoke.place)
+            lines.append(f"do/ {_invoke_text(invoke)}")
         return lines
 
     def _arrows(self, body: _Body, index: int, state: State, indent: str) -> None:
         name = self.names[index]
         if state.type == "history":
-            found = [self.tree.inner(self.tree.parents[index], text) for text in state.targets]
+            found = [self.tree.resolve_child(self.tree.parents[index], text) for text in state.targets]
             targets = self._resolved(found, state.place)
             if targets:
                 content = Transition(origin="always", actions=state.actions, place=state.place)
                 self._arrow(body, name, targets, content, indent)
         if state.type == "final" and state.transitions:
-            self.findings.warning("export.transitions", "transitions of a final state are not written", state.place)
+            self.diagnostics.warning("export.transitions", "transitions of a final state are not written", state.place)
         for transition in state.transitions if state.type != "final" else ():
             self._transition(body, index, transition, indent)
         for invoke in state.invokes:
@@ -209,7 +208,7 @@ class _Writer:
                     self._transition(body, index, replace(transition, events=(event,)), indent)
 
     def _transition(self, body: _Body, index: int, transition: Transition, indent: str) -> None:
-        found = [self.tree.target(index, text) for text in transition.targets]
+        found = [self.tree.resolve_target(index, text) for text in transition.targets]
         targets = self._resolved(found, transition.place)
         if not targets and transition.targets:
             return
@@ -218,7 +217,7 @@ class _Writer:
         internal = transition.reenter is False or inside or not targets
         if inside and index in targets and self.tree.states[index].states:
             message = "an internal transition to the state itself is written as one without a target"
-            self.findings.warning("export.internal", message, transition.place)
+            self.diagnostics.warning("export.internal", message, transition.place)
         completing = index in self.completing
         targets = targets or [index]
         self._arrow(body, self.names[index], targets, transition, indent, internal=internal, completing=completing)
@@ -241,20 +240,24 @@ class _Writer:
         target = self.names[targets[0]]
         if len(targets) > 1:
             target = self._free(f"]{source.removeprefix(']')}")
-            body.states.append(f"{indent}{state_name(target)} [type=fork]")
-        text = f"{notes}{indent}{state_name(source)} -> {state_name(target)}"
-        body.arrows.append(text + (f" [{attributes}]" if attributes else "") + (f": {label(said)}" if said else ""))
+            body.states.append(f"{indent}{quote_state_name(target)} [type=fork]")
+        text = f"{notes}{indent}{quote_state_name(source)} -> {quote_state_name(target)}"
+        body.arrows.append(
+            text + (f" [{attributes}]" if attributes else "") + (f": {quote_label(said)}" if said else "")
+        )
         if len(targets) > 1:
-            body.arrows += [f"{indent}{state_name(target)} -> {state_name(self.names[each])}" for each in targets]
+            body.arrows += [
+                f"{indent}{quote_state_name(target)} -> {quote_state_name(self.names[each])}" for each in targets
+            ]
 
     def _label(self, transition: Transition, *, completing: bool) -> str:
         """The label's text; tells what of the transition does not come back when it is read."""
-        guard = "" if transition.guard is None else f"[{guard_text(transition.guard)}]"
-        actions = f"/ {block_text(transition.actions)}" if transition.actions else ""
+        guard = "" if transition.guard is None else f"[{label_guard(transition.guard)}]"
+        actions = f"/ {label_actions(transition.actions)}" if transition.actions else ""
         said = " ".join(filter(None, (self._event(transition, completing=completing), guard, actions)))
-        back = self._reader().label(Words(said, 0))
+        back = self._reader().label(TextSpan(said, 0))
         for what, message in _differences(transition, back):
-            self.findings.warning(f"export.{what}", message, transition.place)
+            self.diagnostics.warning(f"export.{what}", message, transition.place)
         self._lose(TRANSITION, transition, transition.place)
         return said
 
@@ -263,7 +266,7 @@ class _Writer:
             return ", ".join(transition.events)
         if transition.origin == "after":
             delay = transition.delay
-            return f"after = {value_text(delay)}" if isinstance(delay, Expression) else f"after {delay}"
+            return f"after = {label_value(delay)}" if isinstance(delay, Expression) else f"after {delay}"
         if transition.origin == "onDone":
             return "onDone"
         return "always" if completing else ""
@@ -272,13 +275,15 @@ class _Writer:
         targets = []
         for each in found:
             if isinstance(each, Unresolved):
-                self.findings.warning("export.target", f"{each.message}; this transition is left out", place, each.hint)
+                self.diagnostics.warning(
+                    "export.target", f"{each.message}; this transition is left out", place, each.hint
+                )
             else:
                 targets.append(each)
         return targets
 
     def _reader(self) -> LabelReader:
-        return LabelReader(Lines("", self.document.source), Findings())
+        return LabelReader(SourceLines("", self.document.source), Diagnostics())
 
     def _lose(self, record: Record, value: object, place: Place) -> None:
         for key in extras_of(record, value, "smcat"):
@@ -288,31 +293,32 @@ class _Writer:
         document, place = self.document, self.document.root.place
         self._lose(DOCUMENT, document, place)
         if document.events is not None:
-            self.findings.warning("export.events", "declared events and their payloads are not written", place)
+            self.diagnostics.warning("export.events", "declared events and their payloads are not written", place)
         self._losses_of_values(0, document.root)
 
     def _losses_of_state(self, index: int, state: State) -> None:
         if index:
             self._losses_of_values(index, state)
         ranks = [
-            _ORDER[each.origin] if each.events or each.origin != "transitions" else 0 for each in state.transitions
+            TRANSITION_ORDER[each.origin] if each.events or each.origin != "transitions" else 0
+            for each in state.transitions
         ]
         if ranks != sorted(ranks):
             message = "eventless transitions are tried first when this is read back"
-            self.findings.warning("export.order", message, state.place)
+            self.diagnostics.warning("export.order", message, state.place)
 
     def _losses_of_values(self, index: int, state: State) -> None:
         place = state.place
         self._lose(STATE, state if index else replace(state, id=None), place)
         if state.context:
-            self.findings.warning("export.context", "the fields of the context are not written", place)
+            self.diagnostics.warning("export.context", "the fields of the context are not written", place)
         if state.output is not None:
-            self.findings.warning("export.output", "the output of a final state is not written", place)
+            self.diagnostics.warning("export.output", "the output of a final state is not written", place)
         if state.tags:
-            self.findings.info("export.tags", "tags are written as a note", place)
+            self.diagnostics.info("export.tags", "tags are written as a note", place)
 
 
-def _names(tree: Tree) -> list[str]:
+def _names(tree: TargetIndex) -> list[str]:
     """A name for every state: the shortest end of its path that is the end of no other; the root has none."""
     ends: list[list[str]] = [[""]]
     for index in range(1, len(tree.states)):
@@ -322,7 +328,7 @@ def _names(tree: Tree) -> list[str]:
     return [next((end for end in each if uses[end] == 1), each[-1]) for each in ends]
 
 
-def _acts(root: State) -> bool:
+def _needs_outer_state(root: State) -> bool:
     return bool(root.transitions or root.entry or root.exit or root.invokes or root.saga or root.type == "parallel")
 
 
@@ -334,28 +340,28 @@ def _notes(lines: Iterable[str], indent: str) -> str:
     return "".join(f"{indent}# {line.strip()}\n" for line in lines)
 
 
-def _invoked(invoke: Invoke) -> str:
+def _invoke_text(invoke: Invoke) -> str:
     match invoke.src:
         case Document():
             return invoke.src.kind
         case None:
             return "nothing"
         case _:
-            return value_text(invoke.src)
+            return label_value(invoke.src)
 
 
-def _expected(guard: Guard | None) -> Guard | None:
+def _readable_guard(guard: Guard | None) -> Guard | None:
     """The guard that a label can carry for this one: conditions without functions become one expression."""
     if guard is None:
         return None
-    expression = as_expression(guard)
+    expression = guard_expression(guard)
     return guard if expression is None else GuardExpression(expression=Expression(expression))
 
 
 def _differences(transition: Transition, back: Label) -> Iterable[tuple[str, str]]:
     if back.events != transition.events or back.delay != transition.delay:
         yield "descriptors", "what this transition waits for is written as text only"
-    if back.guard != _expected(transition.guard):
+    if back.guard != _readable_guard(transition.guard):
         yield "guards", "this guard is written as text only"
     if back.actions != transition.actions:
         yield "actions", "what these actions do is written as text only"

@@ -11,18 +11,19 @@ import re
 from dataclasses import dataclass, field
 from json import loads
 
-from interlock.definition.source.node import Located, Scalar
-from interlock.definition.source.text import (
-    Lines,
-    admitted_text,
+from interlock.definition.source.node import (
+    Node,
+    Scalar,
+    SourceLines,
+    decode_source,
     item_path,
     key_path,
     lone_surrogate,
-    measured_float,
-    measured_integer,
+    parse_float,
+    parse_integer,
 )
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -46,21 +47,21 @@ _HINTS = {
 _ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 
 
-class _SyntaxFault(Exception):
-    """Ends the reading; carries the finding."""
+class JsonSyntaxError(Exception):
+    """Ends the reading; carries the diagnostic."""
 
     def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
         super().__init__(message)
-        self.finding = (code, message, place, hint)
+        self.diagnostic = (code, message, place, hint)
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenValue:
     """A list or mapping whose end has not been reached. `key` is the one whose value comes next."""
 
     start: int
     path: str
-    values: list[Located] | dict[str, Located]
+    values: list[Node] | dict[str, Node]
     keys: dict[str, Place] = field(default_factory=dict)
     key: str = ""
     key_place: Place | None = None
@@ -73,30 +74,30 @@ class _Open:
         return key_path(self.path, self.key)
 
 
-def parse_json(text: str | bytes, *, source: str, findings: Findings) -> Located | None:
+def parse_json(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> Node | None:
     """The value of a JSON text with the place of everything in it; None when it is no JSON at all."""
-    admitted = admitted_text(text, language="json", source=source, findings=findings)
+    admitted = decode_source(text, language="json", source=source, diagnostics=diagnostics)
     if admitted is None:
         return None
     try:
-        return _Parser(admitted, source, findings).document()
-    except _SyntaxFault as fault:
-        findings.error(*fault.finding)
+        return _Parser(admitted, source, diagnostics).document()
+    except JsonSyntaxError as fault:
+        diagnostics.error(*fault.diagnostic)
         return None
 
 
 class _Parser:
-    __slots__ = ("count", "findings", "lines", "position", "stack", "text")
+    __slots__ = ("count", "diagnostics", "lines", "position", "stack", "text")
 
-    def __init__(self, text: str, source: str, findings: Findings) -> None:
+    def __init__(self, text: str, source: str, diagnostics: Diagnostics) -> None:
         self.text = text
-        self.lines = Lines(text, source)
-        self.findings = findings
+        self.lines = SourceLines(text, source)
+        self.diagnostics = diagnostics
         self.position = 0
         self.count = 0
-        self.stack: list[_Open] = []
+        self.stack: list[_OpenValue] = []
 
-    def document(self) -> Located:
+    def document(self) -> Node:
         """The one value of the text."""
         while True:
             value = self._value()
@@ -107,7 +108,7 @@ class _Parser:
                     return value
                 value = self._after(value)
 
-    def _value(self) -> Located | None:
+    def _value(self) -> Node | None:
         """The scalar or empty container that starts here; None when a container has been opened."""
         path = self.stack[-1].next_path if self.stack else ""
         mark = self._peek()
@@ -118,7 +119,7 @@ class _Parser:
             return self._scalar(mark, path)
         if len(self.stack) >= DEFINITION_DEPTH_MAX:
             raise self._fault("json.depth", f"values may be nested at most {DEFINITION_DEPTH_MAX} deep", 1)
-        opened = _Open(self.position, path, [] if mark == "[" else {})
+        opened = _OpenValue(self.position, path, [] if mark == "[" else {})
         self.position += 1
         self.stack.append(opened)
         if self._peek() == ("]" if mark == "[" else "}"):
@@ -127,7 +128,7 @@ class _Parser:
             self._key(opened)
         return None
 
-    def _after(self, value: Located) -> Located | None:
+    def _after(self, value: Node) -> Node | None:
         """Puts a value into its container; gives the container when that ends here, None when another value follows."""
         opened = self.stack[-1]
         closer = "]" if isinstance(opened.values, list) else "}"
@@ -150,35 +151,35 @@ class _Parser:
             self._key(opened)
         return None
 
-    def _closed(self) -> Located:
+    def _closed(self) -> Node:
         opened = self.stack.pop()
         self.position += 1
-        return Located(opened.values, self.lines.place(opened.start, self.position, opened.path), opened.keys)
+        return Node(opened.values, self.lines.place(opened.start, self.position, opened.path), opened.keys)
 
-    def _key(self, opened: _Open) -> None:
+    def _key(self, opened: _OpenValue) -> None:
         start = self.position
         if self._peek() != '"':
             raise self._unexpected("a key in double quotes")
         key = opened.key = self._string(opened.path)
         place = opened.key_place = self.lines.place(start, self.position, key_path(opened.path, key))
         if key in opened.keys:
-            self.findings.error("json.duplicate_key", f'the key "{key[:60]}" stands here twice', place)
+            self.diagnostics.error("json.duplicate_key", f'the key "{key[:60]}" stands here twice', place)
             opened.key_place = None
         if self._peek() != ":":
             raise self._unexpected('":"')
         self.position += 1
         self._peek()
 
-    def _scalar(self, mark: str, path: str) -> Located:
+    def _scalar(self, mark: str, path: str) -> Node:
         start, text = self.position, self.text
         value: Scalar
         if mark == '"':
             value = self._string(path)
         elif (number := _NUMBER.match(text, start)) is not None:
             self.position = number.end()
-            measured = measured_float(number[0]) if number[2] else measured_integer(number[1])
+            measured = parse_float(number[0]) if number[2] else parse_integer(number[1])
             if isinstance(measured, str):
-                self.findings.error("json.number", measured, self.lines.place(start, self.position, path))
+                self.diagnostics.error("json.number", measured, self.lines.place(start, self.position, path))
                 measured = 0
             value = measured
         elif (word := _WORD.match(text, start)) is not None and word[0] in _CONSTANTS:
@@ -186,7 +187,7 @@ class _Parser:
             value = _CONSTANTS[word[0]]
         else:
             raise self._unexpected("a value")
-        return Located(value, self.lines.place(start, self.position, path))
+        return Node(value, self.lines.place(start, self.position, path))
 
     def _string(self, path: str) -> str:
         start = self.position
@@ -197,11 +198,11 @@ class _Parser:
         value: str = loads(match[0])
         if lone_surrogate(value):
             message = "the string holds half of a surrogate pair, which is no character"
-            self.findings.error("json.string", message, self.lines.place(start, self.position, path))
+            self.diagnostics.error("json.string", message, self.lines.place(start, self.position, path))
             return ""
         return value
 
-    def _bad_string(self) -> _SyntaxFault:
+    def _bad_string(self) -> JsonSyntaxError:
         """Says where the string that starts here goes wrong: an escape, a control character, or its missing end."""
         start = self.position
         while self.position + 1 < len(self.text):
@@ -223,13 +224,13 @@ class _Parser:
         self.position = match.end()
         return self.text[self.position : self.position + 1]
 
-    def _unexpected(self, wish: str) -> _SyntaxFault:
+    def _unexpected(self, wish: str) -> JsonSyntaxError:
         word = _WORD.match(self.text, self.position)
         found = word[0] if word is not None else self._peek()
         hint = _HINTS.get(found)
         shown = f'"{found[:40]}"' if found else "the end of the text"
         return self._fault("json.syntax", f"expected {wish}, found {shown}", max(1, len(found)), hint)
 
-    def _fault(self, code: str, message: str, length: int, hint: str | None = None) -> _SyntaxFault:
+    def _fault(self, code: str, message: str, length: int, hint: str | None = None) -> JsonSyntaxError:
         path = self.stack[-1].path if self.stack else ""
-        return _SyntaxFault(code, message, self.lines.place(self.position, self.position + length, path), hint)
+        return JsonSyntaxError(code, message, self.lines.place(self.position, self.position + length, path), hint)

@@ -1,29 +1,39 @@
-"""A text's values with their places: what the YAML and the JSON parser make, and what the readers over them take."""
+"""Parsed text with places, and what the parsers of all formats share: limits, numbers, positions and paths.
+
+Rule 1: a text is measured and decoded here before any parser sees it.
+Rule 2: a number is measured by its digits before it is converted; the standard conversion is quadratic in them.
+Rule 3: a path is for people, so it is kept short: values may be 96 levels deep under keys of any length.
+"""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any
 
 from interlock.errors import Place
+from interlock.model.diagnostics import Diagnostics
+from interlock.model.limits import DEFINITION_BYTES_MAX, INTEGER_BITS_MAX, INTEGER_DIGITS_MAX
 
 Scalar = None | bool | int | float | str
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class Node:
     """A scalar, a list of located values, or a mapping of them with the place of each key.
 
     `is_exact`: the place is that of the value itself. Otherwise it is that of a text around it, such as an attribute.
     """
 
-    value: Scalar | list[Located] | dict[str, Located]
+    value: Scalar | list[Node] | dict[str, Node]
     place: Place
     keys: dict[str, Place] = field(default_factory=dict)
     is_exact: bool = True
 
     @classmethod
-    def within(cls, value: Any, place: Place) -> Located:
+    def within(cls, value: Any, place: Place) -> Node:
         """Plain JSON that was written somewhere inside a place."""
         if isinstance(value, dict):
             inner = {key: cls.within(each, place) for key, each in value.items()}
@@ -39,3 +49,94 @@ class Located:
         if isinstance(self.value, list):
             return [each.plain() for each in self.value]
         return self.value
+
+
+_PATH_LENGTH_MAX = 200
+_PATH_KEY_LENGTH_MAX = 60
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def decode_source(text: str | bytes, *, language: str, source: str, diagnostics: Diagnostics) -> str | None:
+    """The text without a byte order mark; None, and a diagnostic, when it is too large or not UTF-8."""
+    if len(text) > DEFINITION_BYTES_MAX:
+        _too_large(language, source, diagnostics)
+        return None
+    if isinstance(text, bytes):
+        try:
+            text = text.decode()
+        except UnicodeDecodeError as error:
+            message = f"the text is not UTF-8: byte {error.start} cannot be decoded"
+            diagnostics.error(f"{language}.encoding", message, Place(source), "save the file as UTF-8")
+            return None
+    elif (lone := _SURROGATE.search(text)) is not None:
+        message = f"the text cannot be written as UTF-8: character {lone.start()} is half of a surrogate pair"
+        diagnostics.error(f"{language}.encoding", message, Place(source))
+        return None
+    elif len(text.encode()) > DEFINITION_BYTES_MAX:
+        _too_large(language, source, diagnostics)
+        return None
+    return text.removeprefix("\ufeff")
+
+
+def _too_large(language: str, source: str, diagnostics: Diagnostics) -> None:
+    message = f"the text is larger than {DEFINITION_BYTES_MAX:,} bytes"
+    diagnostics.error(
+        f"{language}.size", message, Place(source), "split the chart: invoke a part of it as a chart of its own"
+    )
+
+
+def lone_surrogate(text: str) -> bool:
+    """Whether a decoded string holds half of a surrogate pair, which no UTF-8 text can carry."""
+    return _SURROGATE.search(text) is not None
+
+
+def parse_integer(digits: str, base: int = 10) -> int | str:
+    """The integer that the digits (with a sign) mean, or a sentence on why it is refused."""
+    if len(digits) > INTEGER_DIGITS_MAX:
+        return f"a number may have at most {INTEGER_DIGITS_MAX} digits"
+    number = int(digits, base)
+    if number.bit_length() > INTEGER_BITS_MAX:
+        return f"an integer may have at most {INTEGER_BITS_MAX} bits"
+    return number
+
+
+def parse_float(text: str) -> float | str:
+    """The number that a decimal text means, or a sentence on why it is refused."""
+    if len(text) > INTEGER_DIGITS_MAX:
+        return f"a number may have at most {INTEGER_DIGITS_MAX} digits"
+    number = float(text)
+    return number if isfinite(number) else "a number must be finite"
+
+
+def key_path(parent: str, key: str) -> str:
+    """The path of a mapping's value: `states.paid`, `on[order.canceled]`."""
+    if len(parent) > _PATH_LENGTH_MAX:
+        return f"{parent.removesuffix('…')}…"
+    if len(key) > _PATH_KEY_LENGTH_MAX:
+        key = f"{key[:_PATH_KEY_LENGTH_MAX]}…"
+    elif _PLAIN_KEY.fullmatch(key):
+        return f"{parent}.{key}" if parent else key
+    return f"{parent}[{key}]"
+
+
+def item_path(parent: str, index: int) -> str:
+    """The path of a list's item: `entry[0]`."""
+    return key_path(parent, "") if len(parent) > _PATH_LENGTH_MAX else f"{parent}[{index}]"
+
+
+class SourceLines:
+    """Turns offsets of a text into places."""
+
+    __slots__ = ("source", "starts")
+
+    def __init__(self, text: str, source: str) -> None:
+        self.source = source
+        self.starts = [0, *(each.end() for each in _LINE_BREAK.finditer(text))]
+
+    def place(self, start: int, end: int, path: str = "") -> Place:
+        """The place from one offset to another, the end not included."""
+        line, end_line = bisect_right(self.starts, start), bisect_right(self.starts, end)
+        column, end_column = start - self.starts[line - 1] + 1, end - self.starts[end_line - 1] + 1
+        return Place(self.source, line, column, end_line, end_column, path)

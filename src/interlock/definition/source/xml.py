@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from interlock.definition.source.text import admitted_text
+from interlock.definition.source.node import decode_source
 from interlock.errors import NOWHERE, Place
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import SCXML_DEPTH_MAX
 
 _ATTRIBUTE = re.compile(rb"""\s+([^\s=>/]+)\s*=\s*("[^"]*"|'[^']*')""")
@@ -85,31 +85,31 @@ class Element:
         return data[begin : head.end()].decode() + known + data[head.end() : end].decode()
 
 
-class _Refused(Exception):
-    """Stops the parser from inside one of its handlers; carries the finding."""
+class XmlError(Exception):
+    """Stops the parser from inside one of its handlers; carries the diagnostic."""
 
     def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
         super().__init__(message)
-        self.finding = (code, message, place, hint)
+        self.diagnostic = (code, message, place, hint)
 
 
-def parse_xml(text: str | bytes, *, source: str, findings: Findings) -> Element | None:
-    """The root element of a text, or None with a finding that says why there is none."""
-    admitted = admitted_text(text, language="scxml", source=source, findings=findings)
+def parse_xml(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> Element | None:
+    """The root element of a text, or None with a diagnostic that says why there is none."""
+    admitted = decode_source(text, language="scxml", source=source, diagnostics=diagnostics)
     if admitted is None:
         return None
-    tree = _Tree(admitted.encode(), source)
+    tree = _ElementBuilder(admitted.encode(), source)
     try:
         return tree.parse()
-    except _Refused as refused:
-        findings.error(*refused.finding)
+    except XmlError as refused:
+        diagnostics.error(*refused.diagnostic)
     except expat.ExpatError as error:
         place = Place(source, error.lineno, error.offset + 1, error.lineno, error.offset + 2)
-        findings.error("scxml.syntax", f"not well-formed XML: {expat.ErrorString(error.code)}", place)
+        diagnostics.error("scxml.syntax", f"not well-formed XML: {expat.ErrorString(error.code)}", place)
     return None
 
 
-class _Tree:
+class _ElementBuilder:
     """Builds elements from the parser's calls; positions come from one cursor that only moves forward."""
 
     def __init__(self, data: bytes, source: str) -> None:
@@ -150,14 +150,14 @@ class _Tree:
 
     def doctype(self, *_: object) -> None:
         message = "a document type is refused: it can name files and define entities"
-        raise _Refused("scxml.doctype", message, self.here(), "remove it")
+        raise XmlError("scxml.doctype", message, self.here(), "remove it")
 
     def namespace(self, prefix: str | None, uri: str | None) -> None:
         self.declared[f"xmlns:{prefix}" if prefix else "xmlns"] = uri or ""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self.open) >= SCXML_DEPTH_MAX:
-            raise _Refused("scxml.depth", f"elements are nested deeper than {SCXML_DEPTH_MAX}", self.here())
+            raise XmlError("scxml.depth", f"elements are nested deeper than {SCXML_DEPTH_MAX}", self.here())
         namespace, local = _split(name)
         begin = self.parser.CurrentByteIndex
         outer = self.scopes[-1]
@@ -207,7 +207,7 @@ def _attributes(data: bytes, position: int) -> Iterator[re.Match[bytes]]:
         position = match.end()
 
 
-def xml_clean(text: str) -> str:
+def remove_invalid_characters(text: str) -> str:
     """The text without the characters that XML cannot hold at all."""
     return _UNPLACEABLE.sub("", text)
 

@@ -20,7 +20,7 @@ from interlock.definition.shapes import (
     Text,
     Value,
 )
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.names import (
     DELAY,
     EVENT_OR_EXPRESSION,
@@ -64,7 +64,7 @@ def _short_or_mapping(text: Text, mapping: str, what: str) -> OneOf:
 class _GuardCodec(OneOfCodec):
     """A bare text is an expression if it starts with `=`, otherwise the name of a function."""
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         if isinstance(node.value, str) and node.value.startswith("="):
             return act.GuardExpression(expression=VALUE.read(node, scope), place=node.place)
         return super().read(node, scope, **given)
@@ -82,10 +82,10 @@ class _IfCodec:
         del record
         self.codecs = codecs
 
-    def read(self, node: Located, scope: Scope) -> act.If:
+    def read(self, node: Node, scope: Scope) -> act.If:
         guard, block = self._parts()
         assert isinstance(node.value, dict)
-        others = node.value.get("elif", Located([], node.place)).value
+        others = node.value.get("elif", Node([], node.place)).value
         assert isinstance(others, list)
         branches = [each.value for each in (node, *others) if isinstance(each.value, dict)]
         return act.If(

@@ -35,7 +35,7 @@ from interlock.definition.shapes import (
     Shape,
     Value,
 )
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.actions import ACTION_SHAPES, ACTIONS
 from interlock.definition.vocabulary.names import (
     DELAY,
@@ -62,7 +62,7 @@ from interlock.definition.vocabulary.parts import (
     XSTATE_SMCAT,
     descriptors,
 )
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import Document, Initial, State, Transition
 
 SCHEMA_LINE = "# yaml-language-server: $schema=interlock.schema.json"
@@ -92,7 +92,7 @@ FOREIGN_KEYS = {
 class _InitialCodec(RecordCodec):
     """A target, a list of targets, or a mapping with actions."""
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         if isinstance(node.value, list):
             node = replace(node, value={"target": node})
         return super().read(node, scope, **given)
@@ -114,7 +114,7 @@ class _BlocksCodec:
         del shape
         self.codecs = codecs
 
-    def read(self, node: Located, scope: Scope) -> Any:
+    def read(self, node: Node, scope: Scope) -> Any:
         block = self.codecs.of(ACTIONS)
         items = node.value
         assert isinstance(items, list)
@@ -129,7 +129,7 @@ class _BlocksCodec:
         return [block.write(each, scope) for each in value]
 
 
-def _read_monotonic(node: Located, scope: Scope) -> Any:
+def _read_monotonic(node: Node, scope: Scope) -> Any:
     del scope
     return True if node.value is True else tuple(node.plain())
 
@@ -164,13 +164,13 @@ _INITIAL = Record(
 class _StateCodec(RecordCodec):
     """A state; its transitions are written under five keys."""
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         assert isinstance(node.value, dict)
         inner = replace(scope, key=given.setdefault("key", ""))
         transitions = tuple(self._read_transitions(node.value, inner))
         return super().read(node, inner, transitions=transitions, **given)
 
-    def _read_transitions(self, parts: dict[str, Located], scope: Scope) -> Iterator[Transition]:
+    def _read_transitions(self, parts: dict[str, Node], scope: Scope) -> Iterator[Transition]:
         """All transitions in the order in which they are tried (rule 3)."""
         if "always" in parts:
             yield from self._read_alternatives(parts["always"], scope, origin="always")
@@ -186,7 +186,7 @@ class _StateCodec(RecordCodec):
         if "transitions" in parts:
             yield from self.codecs.of(LISTED).read(parts["transitions"], scope)
 
-    def _read_alternatives(self, node: Located, scope: Scope, **given: Any) -> Iterator[Transition]:
+    def _read_alternatives(self, node: Node, scope: Scope, **given: Any) -> Iterator[Transition]:
         codec = self.codecs.named("transition")
         for each in node.value if isinstance(node.value, list) else [node]:
             yield codec.read(each, scope, **given)
@@ -229,7 +229,7 @@ class _StateCodec(RecordCodec):
         return {key: tree for key, tree in trees.items() if groups[key]}
 
 
-def _entries(node: Located) -> Iterator[tuple[str, Located]]:
+def _entries(node: Node) -> Iterator[tuple[str, Node]]:
     assert isinstance(node.value, dict)
     yield from node.value.items()
 
@@ -238,8 +238,8 @@ def _check_order(head: str, transition: Transition, earlier: list[tuple[str, ...
     """Reports a transition tried earlier that could take the event of this one: YAML always tries this one first."""
     if any(text.split(".", 1)[0] in ("*", head) for events in earlier for text in events):
         message = f"a wildcard is tried before this `{transition.origin}`; YAML cannot say so and tries it first"
-        assert scope.findings is not None
-        scope.findings.warning("export.order", message, transition.place)
+        assert scope.diagnostics is not None
+        scope.diagnostics.warning("export.order", message, transition.place)
 
 
 STATE = Record(
@@ -433,7 +433,7 @@ _STATE_SHAPES: dict[str, Shape] = {
 class _ChartCodec(RecordCodec):
     """A document: what is said once for the chart, and its root state, written in one mapping."""
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         assert isinstance(node.value, dict)
         named = node.value.get("kind")
         kind = f"{scope.kind}.{scope.key}" if named is None else named.plain()
@@ -536,13 +536,13 @@ CODECS = Codecs(SHAPES)
 """How the values of the vocabulary are read and written."""
 
 
-def read_chart(node: Located, source: str) -> Document:
+def read_chart(node: Node, source: str) -> Document:
     """The document of a checked definition."""
     document: Document = CODECS.named("chart").read(node, Scope(source=source))
     return document
 
 
-def write_chart(document: Document, findings: Findings) -> dict[str, Any]:
+def write_chart(document: Document, diagnostics: Diagnostics) -> dict[str, Any]:
     """The plain value of a definition in canonical YAML."""
-    tree = CODECS.named("chart").write(document, Scope(findings=findings))
+    tree = CODECS.named("chart").write(document, Scope(diagnostics=diagnostics))
     return {"interlock": 1, "kind": document.kind, **tree}

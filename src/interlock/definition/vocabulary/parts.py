@@ -30,7 +30,7 @@ from interlock.definition.shapes import (
     Text,
     Value,
 )
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.actions import ACTIONS, ON_RESTORE
 from interlock.definition.vocabulary.names import (
     BACKOFF,
@@ -121,7 +121,7 @@ def descriptors(text: str) -> tuple[str, ...]:
 class _ListedCodec(RecordCodec):
     """A transition of `transitions`, which names its event itself."""
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         assert isinstance(node.value, dict)
         event = node.value.get("event")
         return super().read(
@@ -166,7 +166,7 @@ _TRANSITION_SHAPES: dict[str, Shape] = {
 class _FieldCodec(RecordCodec):
     """What an absent `required` means depends on where the field is (rule 1). Only the field of items has no name."""
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         given.setdefault("name", "items")
         made = super().read(node, scope, **given)
         if isinstance(node.value, dict) and "required" in node.value:
@@ -249,7 +249,7 @@ class _SourceCodec:
         del shape
         self.codecs = codecs
 
-    def read(self, node: Located, scope: Scope) -> Any:
+    def read(self, node: Node, scope: Scope) -> Any:
         return read_value(node) if isinstance(node.value, str) else self.codecs.named("inline").read(node, scope)
 
     def write(self, value: Any, scope: Scope) -> Any:
@@ -264,7 +264,7 @@ class _InvokeCodec(RecordCodec):
 
     defaults: ClassVar[Mapping[str, Any]] = {"type": None}
 
-    def read(self, node: Located, scope: Scope, **given: Any) -> Any:
+    def read(self, node: Node, scope: Scope, **given: Any) -> Any:
         assert isinstance(node.value, dict)
         name = node.value.get("id")
         made = super().read(node, scope if name is None else replace(scope, key=name.plain()), **given)
@@ -446,7 +446,7 @@ class _SensitiveCodec:
         del shape
         self.codecs = codecs
 
-    def read(self, node: Located, scope: Scope) -> Sensitive:
+    def read(self, node: Node, scope: Scope) -> Sensitive:
         if isinstance(node.value, list):
             return Sensitive(fields=tuple(node.plain()))
         if not isinstance(node.value, dict):

@@ -9,77 +9,82 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import (
-    AssignCall,
-    Block,
-    GuardName,
+from interlock.model.diagnostics import Diagnostics
+from interlock.model.document.actions import AssignCall, Block, Guard, GuardName
+from interlock.model.document.document import Document, State, Transition
+from interlock.model.document.targets import TargetIndex, Unresolved
+from interlock.model.document.walk import (
     action_expressions,
     block_actions,
     guard_expressions,
     guard_parts,
+    state_blocks,
+    state_guards,
 )
-from interlock.model.document.document import Document, State, Transition
-from interlock.model.document.targets import Tree, Unresolved
 
-_SILENT = frozenset({"allow", "compatible", "monotonic", "properties", "renamed"})
+_INFORMATIVE = frozenset({"allow", "compatible", "monotonic", "properties", "renamed"})
 """What changes no behaviour: losing it to XState costs only a check."""
 
 
-def tell_losses(
-    document: Document, tree: Tree, findings: Findings, *, carried: Collection[str], foreign: Collection[str]
+def report_differences(
+    document: Document,
+    tree: TargetIndex,
+    diagnostics: Diagnostics,
+    *,
+    carried: Collection[str],
+    foreign: Collection[str],
 ) -> None:
-    """Add every difference of a document to the findings."""
+    """Add every difference of a document to the diagnostics."""
     if foreign:
         message = f"XState needs implementations of: {', '.join(sorted(foreign))}"
-        findings.info("export.actions", message, document.root.place)
+        diagnostics.info("export.actions", message, document.root.place)
     for what in sorted(carried):
         message = f"{what.replace('_', ' ')}: kept in `meta.interlock`, on which XState does not act"
-        tell = findings.info if what in _SILENT else findings.warning
+        tell = diagnostics.info if what in _INFORMATIVE else diagnostics.warning
         tell(f"export.{what.replace(' ', '_')}", message, document.root.place)
     if document.dialect == "xstate":
         return
     if document.unhandled in (None, "reject"):
         message = "XState ignores an event that no transition takes; here it is rejected"
-        findings.warning("export.unhandled", message, document.root.place)
+        diagnostics.warning("export.unhandled", message, document.root.place)
     if document.errors != "raise" and _can_fail(tree):
         message = "an error in a guard or an action ends an XState actor; here it is an event"
-        findings.warning("export.errors", message, document.root.place)
+        diagnostics.warning("export.errors", message, document.root.place)
     for index, state in enumerate(tree.states):
-        _tell_state(tree, index, state, findings)
+        _report_state(tree, index, state, diagnostics)
 
 
-def _tell_state(tree: Tree, index: int, state: State, findings: Findings) -> None:
+def _report_state(tree: TargetIndex, index: int, state: State, diagnostics: Diagnostics) -> None:
     evented = [each for each in state.transitions if each.events]
     always = [each for each in state.transitions if each.origin in ("always", "transitions") and not each.events]
     for each in always:
         if not each.targets and each.actions:
             message = "XState runs an eventless transition without target once, then waits for the next event"
-            findings.warning("export.always", message, each.place)
+            diagnostics.warning("export.always", message, each.place)
     skips = state.saga is not None and state.saga.compensation == "parallel"
     if (always and state.invokes) or skips:
         message = f'XState creates the invokes of "{tree.ids[index]}" even if the state is left at once'
-        findings.warning("export.transient_invoke", message, state.place)
+        diagnostics.warning("export.transient_invoke", message, state.place)
     beside = any(tree.states[each].type == "parallel" for each in tree.ancestors(index))
     if state.invokes and (tree.children[index] or beside):
         message = f'XState creates the invokes of "{tree.ids[index]}" before it enters what is inside or beside it'
-        findings.warning("export.invoke_order", message, state.place)
+        diagnostics.warning("export.invoke_order", message, state.place)
     parallel_child = any(tree.states[each].type == "parallel" for each in tree.children[index])
     if state.type == "parallel" and parallel_child and any(each.origin == "onDone" for each in state.transitions):
         message = f'"{tree.ids[index]}" completes in XState as soon as the parallel states in it have completed'
-        findings.warning("export.nested_parallel", message, state.place)
+        diagnostics.warning("export.nested_parallel", message, state.place)
     for each in state.transitions:
         if _crosses_regions(tree, index, each):
             message = "XState stays in the parallel state and enters its regions anew; here it is left as a whole"
-            findings.warning("export.region_to_region", message, each.place)
+            diagnostics.warning("export.region_to_region", message, each.place)
     for each in evented:
         if not each.targets and any(_overlap(each, inner) for inner in _below_parallel(tree, index)):
             message = "XState skips this transition when a region takes the event; here both run"
-            findings.warning("export.select", message, each.place)
+            diagnostics.warning("export.select", message, each.place)
     for position, each in enumerate(evented):
-        if any(_is_overtaken(each, later) for later in evented[position + 1 :]):
+        if any(_is_tried_later(each, later) for later in evented[position + 1 :]):
             message = f'XState tries the longer descriptor first, here "{", ".join(each.events)}" comes first'
-            findings.warning("export.descriptors", message, each.place)
+            diagnostics.warning("export.descriptors", message, each.place)
 
 
 def _tokens(descriptor: str) -> list[str]:
@@ -96,12 +101,12 @@ def _overlap(one: Transition, other: Transition) -> bool:
     return any(_is_prefix(left, right) or _is_prefix(right, left) for left, right in pairs)
 
 
-def _is_overtaken(first: Transition, later: Transition) -> bool:
+def _is_tried_later(first: Transition, later: Transition) -> bool:
     pairs = [(_tokens(left), _tokens(right)) for left in first.events for right in later.events]
     return any(len(left) < len(right) and _is_prefix(left, right) for left, right in pairs)
 
 
-def _below_parallel(tree: Tree, index: int) -> Iterator[Transition]:
+def _below_parallel(tree: TargetIndex, index: int) -> Iterator[Transition]:
     """Transitions of states inside a parallel state at or below this one."""
     for inner in range(index + 1, tree.last[index] + 1):
         above = [index, *(each for each in tree.ancestors(inner) if each > index)]
@@ -109,8 +114,8 @@ def _below_parallel(tree: Tree, index: int) -> Iterator[Transition]:
             yield from tree.states[inner].transitions
 
 
-def _crosses_regions(tree: Tree, index: int, transition: Transition) -> bool:
-    found = [tree.target(index, text) for text in transition.targets]
+def _crosses_regions(tree: TargetIndex, index: int, transition: Transition) -> bool:
+    found = [tree.resolve_target(index, text) for text in transition.targets]
     targets = [each for each in found if not isinstance(each, Unresolved)]
     if not targets:
         return False
@@ -120,21 +125,17 @@ def _crosses_regions(tree: Tree, index: int, transition: Transition) -> bool:
     return tree.states[shared].type == "parallel"
 
 
-def _can_fail(tree: Tree) -> bool:
+def _can_fail(tree: TargetIndex) -> bool:
     """Whether anything in the document evaluates: an expression, a guard or an assign function."""
     for state in tree.states:
-        blocks = [*state.entry, *state.exit, *(each.actions for each in state.transitions)]
-        if any(each.guard is not None and _guard_can_fail(each) for each in state.transitions):
-            return True
-        if any(_block_can_fail(block) for block in blocks):
+        if any(map(_guard_can_fail, state_guards(state))) or any(map(_block_can_fail, state_blocks(state))):
             return True
     return False
 
 
-def _guard_can_fail(transition: Transition) -> bool:
-    assert transition.guard is not None
-    named = any(isinstance(each, GuardName) for each in guard_parts(transition.guard))
-    return named or any(True for _ in guard_expressions(transition.guard))
+def _guard_can_fail(guard: Guard) -> bool:
+    named = any(isinstance(each, GuardName) for each in guard_parts(guard))
+    return named or any(True for _ in guard_expressions(guard))
 
 
 def _block_can_fail(block: Block) -> bool:

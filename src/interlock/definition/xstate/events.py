@@ -32,12 +32,12 @@ _AFTER = re.compile(r"([0-9]{1,12})\.(.+)")
 _OUR_AFTER = re.compile(r"([0-9][0-9a-z]*)\.(.+)")
 
 
-def is_old_name(text: str) -> bool:
+def is_version4_name(text: str) -> bool:
     """Whether a descriptor has the shape of an event that XState 4, or our kernel, makes itself."""
     return _OLD.match(text) is not None
 
 
-def imported_descriptor(text: str, ids: Mapping[str, str]) -> str | None:
+def from_xstate(text: str, ids: Mapping[str, str]) -> str | None:
     """Our descriptor for one of XState 5, given our id of each state id; None where we have no such event."""
     if not text.startswith("xstate."):
         return text
@@ -46,12 +46,12 @@ def imported_descriptor(text: str, ids: Mapping[str, str]) -> str | None:
     stem, wild = (text[:-2], ".*") if text.endswith(".*") else (text, "")
     for far, near in _PREFIXES:
         if stem.startswith(f"{far}."):
-            rest = _imported_rest(near, stem[len(far) + 1 :], ids)
+            rest = _from_xstate_rest(near, stem[len(far) + 1 :], ids)
             return None if rest is None else f"{near}.{rest}{wild}" if rest else f"{near}.*" if wild else None
     return None
 
 
-def _imported_rest(near: str, rest: str, ids: Mapping[str, str]) -> str | None:
+def _from_xstate_rest(near: str, rest: str, ids: Mapping[str, str]) -> str | None:
     if near == "done.state":
         return ids.get(rest)
     if near != "after":
@@ -62,7 +62,7 @@ def _imported_rest(near: str, rest: str, ids: Mapping[str, str]) -> str | None:
     return f"{format_duration(int(found[1]))}.{ids[found[2]]}"
 
 
-def exported_descriptor(text: str, ids: Mapping[str, str]) -> str:
+def to_xstate(text: str, ids: Mapping[str, str]) -> str:
     """XState's descriptor for one of ours, given XState's id of each of our state ids."""
     for far, near in _GROUPS.items():
         if text == near:
@@ -70,12 +70,12 @@ def exported_descriptor(text: str, ids: Mapping[str, str]) -> str:
     stem, wild = (text[:-2], ".*") if text.endswith(".*") else (text, "")
     for far, near in _PREFIXES:
         if stem.startswith(f"{near}."):
-            rest = _exported_rest(near, stem[len(near) + 1 :], ids)
+            rest = _to_xstate_rest(near, stem[len(near) + 1 :], ids)
             return text if rest is None else f"{far}.{rest}{wild}"
     return text
 
 
-def _exported_rest(near: str, rest: str, ids: Mapping[str, str]) -> str | None:
+def _to_xstate_rest(near: str, rest: str, ids: Mapping[str, str]) -> str | None:
     if near == "done.state":
         return ids.get(rest)
     if near != "after":

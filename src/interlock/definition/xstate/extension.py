@@ -15,12 +15,11 @@ from typing import Any, TypeVar
 from interlock.definition import extension_json
 from interlock.definition.codec import read_value
 from interlock.definition.shapes import Record, extras
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.chart import DOCUMENT, STATE
 from interlock.definition.vocabulary.parts import INVOKE, TRANSITION
-from interlock.definition.xstate.nodes import Node
-from interlock.definition.xstate.read_actions import action_of, guard_of
-from interlock.definition.xstate.source import Source
+from interlock.definition.xstate.read_actions import read_action, read_guard
+from interlock.definition.xstate.source import XStateDefinition, XStateNode
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
 from interlock.model.document.field import Field
@@ -40,19 +39,19 @@ BLOCK_KEYS = ("entry", "exit")
 _ROOT_KEYS = ("assigns", "fields", *DOCUMENT_FIELDS)
 
 
-def extra_of(source: Source, located: Located) -> Mapping[str, Located]:
+def read_extension(source: XStateDefinition, json_node: Node) -> Mapping[str, Node]:
     """The keys of `meta.interlock` of a state, a transition, an invoke or an initial."""
-    content = located.value if isinstance(located.value, dict) else {}
+    content = json_node.value if isinstance(json_node.value, dict) else {}
     meta = content["meta"].value if "meta" in content else None
     if not isinstance(meta, dict) or "interlock" not in meta:
         return {}
     return source.mapping(meta["interlock"], "a mapping") or {}
 
 
-def extra_state(source: Source, node: Node, extra: Mapping[str, Located], state: State) -> State:
+def extend_state(source: XStateDefinition, node: XStateNode, extra: Mapping[str, Node], state: State) -> State:
     """The state with what `meta.interlock` adds to it."""
-    _known(source, extra, (*STATE_FIELDS, *BLOCK_KEYS, *(_ROOT_KEYS if node.parent is None else ())))
-    state = _filled(source, node, extra, state, STATE_FIELDS)
+    _known_keys(source, extra, (*STATE_FIELDS, *BLOCK_KEYS, *(_ROOT_KEYS if node.parent is None else ())))
+    state = _with_fields(source, node, extra, state, STATE_FIELDS)
     for key in BLOCK_KEYS:
         if key in extra:
             cut: Any = {key: _split(source, extra[key], getattr(state, key))}
@@ -60,32 +59,32 @@ def extra_state(source: Source, node: Node, extra: Mapping[str, Located], state:
     return state
 
 
-def extra_initial(source: Source, extra: Mapping[str, Located], initial: Initial) -> Initial:
+def extend_initial(source: XStateDefinition, extra: Mapping[str, Node], initial: Initial) -> Initial:
     """The initial with all of its targets, where XState can name one direct child only."""
-    _known(source, extra, ("targets",))
-    return _filled(source, source.states.root, extra, initial, ("targets",))
+    _known_keys(source, extra, ("targets",))
+    return _with_fields(source, source.states.root, extra, initial, ("targets",))
 
 
-def extra_transition(source: Source, extra: Mapping[str, Located], transition: Transition) -> Transition:
+def extend_transition(source: XStateDefinition, extra: Mapping[str, Node], transition: Transition) -> Transition:
     """The transition with roles and the policy of its timer."""
     known = (*TRANSITION_FIELDS, "delay")
-    _known(source, extra, known)
-    return _filled(source, source.states.root, extra, transition, known)
+    _known_keys(source, extra, known)
+    return _with_fields(source, source.states.root, extra, transition, known)
 
 
-def extra_invoke(source: Source, node: Node, extra: Mapping[str, Located], invoke: Invoke) -> Invoke:
+def extend_invoke(source: XStateDefinition, node: XStateNode, extra: Mapping[str, Node], invoke: Invoke) -> Invoke:
     """The invoke with what the dispatcher and SCXML know about it."""
-    _known(source, extra, (*INVOKE_FIELDS, "src"))
+    _known_keys(source, extra, (*INVOKE_FIELDS, "src"))
     if "src" in extra:
         invoke = replace(invoke, src=read_value(extra["src"]))
-    return _filled(source, node, extra, invoke, INVOKE_FIELDS)
+    return _with_fields(source, node, extra, invoke, INVOKE_FIELDS)
 
 
-def extra_document(source: Source, extra: Mapping[str, Located], document: Document) -> Document:
+def extend_document(source: XStateDefinition, extra: Mapping[str, Node], document: Document) -> Document:
     """The document with what is said once for the chart, and types for the fields of its context."""
-    document = _filled(source, source.states.root, extra, document, DOCUMENT_FIELDS)
+    document = _with_fields(source, source.states.root, extra, document, DOCUMENT_FIELDS)
     if "fields" in extra:
-        typed = _decoded(source, source.states.root, extra["fields"], tuple[Field, ...]) or ()
+        typed = _read_field(source, source.states.root, extra["fields"], tuple[Field, ...]) or ()
         known = {each.name: each for each in document.root.context}
         made = [replace(each, default=known[each.name].default) if each.name in known else each for each in typed]
         names = {each.name for each in typed}
@@ -94,28 +93,30 @@ def extra_document(source: Source, extra: Mapping[str, Located], document: Docum
     return document
 
 
-def _known(source: Source, extra: Mapping[str, Located], known: tuple[str, ...]) -> None:
+def _known_keys(source: XStateDefinition, extra: Mapping[str, Node], known: tuple[str, ...]) -> None:
     for key, each in extra.items():
         if key not in known:
             message = f'"{key}" means nothing in this `meta.interlock`'
-            source.findings.warning("key.unknown", message, each.place, suggestion(key, known))
+            source.diagnostics.warning("key.unknown", message, each.place, suggestion(key, known))
 
 
-def _filled(source: Source, node: Node, extra: Mapping[str, Located], made: T, names: tuple[str, ...]) -> T:
+def _with_fields(
+    source: XStateDefinition, node: XStateNode, extra: Mapping[str, Node], made: T, names: tuple[str, ...]
+) -> T:
     for name in names:
         if name in extra:
-            value = _decoded(source, node, extra[name], extension_json.type_hints(type(made))[name])
+            value = _read_field(source, node, extra[name], extension_json.type_hints(type(made))[name])
             if value is not None:
                 made = replace(made, **{name: value})  # type: ignore[type-var]  # every caller gives a dataclass
     return made
 
 
-def _split(source: Source, located: Located, blocks: tuple[Any, ...]) -> tuple[Any, ...]:
+def _split(source: XStateDefinition, json_node: Node, blocks: tuple[Any, ...]) -> tuple[Any, ...]:
     """The one block that XState has, cut again into blocks of these lengths."""
-    sizes = _decoded(source, source.states.root, located, tuple[int, ...])
+    sizes = _read_field(source, source.states.root, json_node, tuple[int, ...])
     actions = blocks[0] if blocks else ()
     if sizes is None or sum(sizes) != len(actions) or min(sizes, default=0) < 0:
-        source.error("interlock.blocks", "the lengths of the blocks do not fit the actions", located.place)
+        source.error("interlock.blocks", "the lengths of the blocks do not fit the actions", json_node.place)
         return blocks
     cut, start = [], 0
     for size in sizes:
@@ -124,21 +125,21 @@ def _split(source: Source, located: Located, blocks: tuple[Any, ...]) -> tuple[A
     return tuple(cut)
 
 
-def _decoded(source: Source, node: Node, located: Located, hint: Any) -> Any:
+def _read_field(source: XStateDefinition, node: XStateNode, json_node: Node, hint: Any) -> Any:
     """The value of this type; None, and a diagnostic, if it is wrong."""
     try:
-        return extension_json.read(located, hint, _leaves(source, node))
+        return extension_json.read(json_node, hint, _leaves(source, node))
     except extension_json.WrongValueError as wrong:
-        source.wrong(wrong.node, wrong.expected)
+        source.report_type(wrong.node, wrong.expected)
         return None
 
 
-def _leaves(source: Source, node: Node) -> extension_json.Leaves:
-    def unknown(key: str, located: Located, known: Iterable[str]) -> None:
-        source.error("key.unknown", f'unknown key "{key}"', located.place, suggestion(key, known))
+def _leaves(source: XStateDefinition, node: XStateNode) -> extension_json.Leaves:
+    def unknown(key: str, json_node: Node, known: Iterable[str]) -> None:
+        source.error("key.unknown", f'unknown key "{key}"', json_node.place, suggestion(key, known))
 
     return extension_json.Leaves(
-        read_guard=lambda located: guard_of(source, node, located),
-        read_action=lambda located: action_of(source, node, located),
+        read_guard=lambda json_node: read_guard(source, node, json_node),
+        read_action=lambda json_node: read_action(source, node, json_node),
         unknown=unknown,
     )

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from interlock.definition.format import Format, Reading, Resolver, Writing
+from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
 from interlock.definition.source.json import parse_json
 from interlock.definition.xstate.read import read_document
-from interlock.definition.xstate.version4 import rewritten
+from interlock.definition.xstate.version4 import rewrite_version4
 from interlock.definition.xstate.write import write_document
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import Document
 
 
@@ -24,34 +24,32 @@ def read_xstate(
     /,
     *,
     source: str,
-    resolver: Resolver | None = None,  # noqa: ARG001  # every reader takes one; XState refers to no other text
+    loader: SourceLoader | None = None,  # noqa: ARG001  # every reader takes one; XState refers to no other text
     xstate: Literal[4, 5] = 5,
-) -> Reading:
+) -> ReadResult:
     """The document of an XState definition. `xstate=4`: the text is of version 4, whose keys and defaults differ."""
-    findings = Findings()
-    root = parse_json(text, source=source, findings=findings)
+    diagnostics = Diagnostics()
+    root = parse_json(text, source=source, diagnostics=diagnostics)
     if root is None:
-        return Reading(document=None, diagnostics=findings.sorted())
+        return ReadResult(document=None, diagnostics=diagnostics.sorted())
     if xstate == 4:
-        root = rewritten(root, findings)
-    document = read_document(root, name=source, findings=findings, four=xstate == 4)
-    return Reading(document=document, diagnostics=findings.sorted())
+        root = rewrite_version4(root, diagnostics)
+    document = read_document(root, name=source, diagnostics=diagnostics, version4=xstate == 4)
+    return ReadResult(document=document, diagnostics=diagnostics.sorted())
 
 
-def write_xstate(document: Document) -> Writing:
+def write_xstate(document: Document) -> WriteResult:
     """The document as XState 5 JSON, with a diagnostic for everything lost or different there."""
-    findings = Findings()
-    text = write_document(document, findings)
-    return Writing(text=text, diagnostics=findings.sorted())
+    diagnostics = Diagnostics()
+    text = write_document(document, diagnostics)
+    return WriteResult(text=text, diagnostics=diagnostics.sorted())
 
 
-def _read_four(text: str | bytes, /, *, source: str, resolver: Resolver | None = None) -> Reading:
-    return read_xstate(text, source=source, resolver=resolver, xstate=4)
+def _read_v4(text: str | bytes, /, *, source: str, loader: SourceLoader | None = None) -> ReadResult:
+    return read_xstate(text, source=source, loader=loader, xstate=4)
 
 
-FORMAT_FOUR = Format(name="xstate4", suffixes=(), read=_read_four, write=write_xstate)
+FORMAT_V4 = Format(name="xstate4", suffixes=(), read=_read_v4)
 """XState 4 JSON, read only when asked for by this name: its keys and defaults differ, and are never guessed."""
 
-FORMAT = Format(
-    name="xstate", suffixes=(".xstate.json", ".machine.json", ".json"), read=read_xstate, write=write_xstate
-)
+FORMAT = Format(name="xstate", suffixes=(".json",), read=read_xstate, write=write_xstate)

@@ -2,6 +2,8 @@
 
 Rule 1: the meaning of descriptors and their order (X6, X7) is the compiler's; texts and key order are kept.
 Rule 2: `meta.interlock` carries what XState has no key for; `xstate_extra` reads it.
+An `initial` names one direct child by key (X1). A history without target falls back to where its parent starts, with
+that content; in a parallel state, to that state itself (X17).
 """
 
 from __future__ import annotations
@@ -11,20 +13,20 @@ from dataclasses import replace
 from typing import Any
 
 from interlock.definition.codec import read_value
-from interlock.definition.source.node import Located
-from interlock.definition.xstate.events import imported_descriptor, is_old_name
+from interlock.definition.names import key_from_text, kind_from_source
+from interlock.definition.source.node import Node
+from interlock.definition.xstate.events import from_xstate, is_version4_name
 from interlock.definition.xstate.extension import (
-    extra_document,
-    extra_invoke,
-    extra_of,
-    extra_state,
-    extra_transition,
+    extend_document,
+    extend_initial,
+    extend_invoke,
+    extend_state,
+    extend_transition,
+    read_extension,
 )
-from interlock.definition.xstate.initial import ROOT_ENTERED, initial_of, with_default
-from interlock.definition.xstate.nodes import Node, States, admitted_key, in_javascript_order
-from interlock.definition.xstate.read_actions import block_of, guard_of
-from interlock.definition.xstate.source import Source, items
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.definition.xstate.read_actions import read_block, read_guard
+from interlock.definition.xstate.source import XStateDefinition, XStateNode, XStateNodes, in_javascript_order, items
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Block
 from interlock.model.document.document import Document, Initial, Invoke, Origin, State, StateType, Transition
 from interlock.model.document.field import Field
@@ -48,21 +50,21 @@ _DESCRIPTOR = re.compile(r"\*|[^\s.,*=#]+(?:\.[^\s.,*=#]+)*(?:\.\*)?")
 _WHOLE = re.compile(r"[0-9]{1,12}")
 
 
-def read_document(root: Located, *, name: str, findings: Findings, four: bool = False) -> Document | None:
+def read_document(root: Node, *, name: str, diagnostics: Diagnostics, version4: bool = False) -> Document | None:
     """The document of a whole definition; None when it is not a mapping, or is what `machine.toJSON()` gives."""
     if not isinstance(root.value, dict):
-        findings.error("xstate.root", "an XState definition is a JSON object", root.place)
+        diagnostics.error("xstate.root", "an XState definition is a JSON object", root.place)
         return None
     if "transitions" in root.value and "order" in root.value:
         message = "this is the inner form that XState gives for a whole machine; it leaves out `always` and all delays"
-        findings.error("xstate.definition", message, root.place, "write JSON.stringify(machine.config) instead")
+        diagnostics.error("xstate.definition", message, root.place, "write JSON.stringify(machine.config) instead")
         return None
-    states = States(root, _kind(root.value, name, findings), findings)
+    states = XStateNodes(root, _kind(root.value, name, diagnostics), diagnostics)
     ids = {each.foreign_id: each.id for each in states.nodes()}
-    source = Source(findings, states, name, four, ids=ids)
-    extra = extra_of(source, root)
+    source = XStateDefinition(diagnostics, states, name, version4, ids=ids)
+    extra = read_extension(source, root)
     source.assigns = frozenset(source.texts(extra.get("assigns"), "names of assign functions"))
-    made = state_of(source, states.root)
+    made = read_state(source, states.root)
     made = replace(made, states=tuple(_with_output(source, root.value, each) for each in made.states))
     fields = _context(source, root.value.get("context"))
     above = State(initial=Initial(targets=(made.key,)), states=(made,), place=root.place) if states.hidden else made
@@ -75,30 +77,32 @@ def read_document(root: Located, *, name: str, findings: Findings, four: bool = 
         unhandled="ignore",
         source=name,
     )
-    return extra_document(source, extra, document)
+    return extend_document(source, extra, document)
 
 
-def _kind(root: dict[str, Located], name: str, findings: Findings) -> str:
+def _kind(root: dict[str, Node], name: str, diagnostics: Diagnostics) -> str:
     """The kind: the id of the root as a name of ours; without one, the name of the file up to its first dot."""
     said = root["id"].value if "id" in root else None
     if isinstance(said, str) and said:
-        parts = [admitted_key(part, "") for part in said.split(".")]
+        parts = [key_from_text(part, "") for part in said.split(".")]
         kind = ".".join(part for part in parts if part) or "chart"
         if kind != said:
             message = f'the id "{said}" becomes the kind "{kind}": dotted words of letters, digits, "_" and "-"'
-            findings.info("kind.name", message, root["id"].place)
+            diagnostics.info("kind.name", message, root["id"].place)
         return kind
     if said is not None:
-        findings.error("value.type", "the id of the root must be a text", root["id"].place)
-    return admitted_key(re.split(r"[/\\]", name)[-1].split(".")[0], "chart")
+        diagnostics.error("value.type", "the id of the root must be a text", root["id"].place)
+    return kind_from_source(name)
 
 
-def _context(source: Source, located: Located | None) -> tuple[Field, ...]:
-    content = source.mapping(located, "the first value of each field of the context") if located is not None else None
+def _context(source: XStateDefinition, json_node: Node | None) -> tuple[Field, ...]:
+    content = (
+        source.mapping(json_node, "the first value of each field of the context") if json_node is not None else None
+    )
     return tuple(Field(name=key, default=read_value(each), place=each.place) for key, each in (content or {}).items())
 
 
-def _with_output(source: Source, root: dict[str, Located], state: State) -> State:
+def _with_output(source: XStateDefinition, root: dict[str, Node], state: State) -> State:
     """XState gives the output that the root names, whichever final was reached; ours belongs to the final state."""
     if state.type != "final":
         return state
@@ -106,32 +110,32 @@ def _with_output(source: Source, root: dict[str, Located], state: State) -> Stat
         return replace(state, output=read_value(root["output"]))
     if state.output is not None:
         message = f'XState gives no output for "{state.key}", because the root has no `output`; here it is given'
-        source.findings.warning("xstate.output", message, state.place)
+        source.diagnostics.warning("xstate.output", message, state.place)
     return state
 
 
-def state_of(source: Source, node: Node) -> State:
+def read_state(source: XStateDefinition, node: XStateNode) -> State:
     """One state with everything in it."""
     content, written, is_root = node.content, node.written, node.parent is None
     if not isinstance(written.value, dict):
-        source.wrong(written, "a state")
+        source.report_type(written, "a state")
         return State(key=node.name, place=written.place)
-    source.unknown(written, _ROOT_KEYS if is_root else _STATE_KEYS, "a state")
+    source.report_unknown_keys(written, _ROOT_KEYS if is_root else _STATE_KEYS, "a state")
     kind = _type(source, node)
     if is_root and kind in ("final", "history"):
         source.error("state.type", f"the root cannot be a {kind} state", written.place)
         kind = "state"
-    children = tuple(state_of(source, each) for each in node.children.values())
-    initial = initial_of(source, node, kind)
+    node.initial = read_initial(source, node, kind)  # before the children: a history without target falls back to it
+    children = tuple(read_state(source, each) for each in node.children.values())
     made = State(
         key=node.name,
         id=node.id if not is_root and source.text(content.get("id"), "an id") is not None else None,
         type=kind,
-        initial=initial,
+        initial=node.initial,
         states=children,
         transitions=_transitions(source, node),
-        entry=_blocks(block_of(source, node, content.get("entry"))),
-        exit=_blocks(block_of(source, node, content.get("exit"))),
+        entry=_blocks(read_block(source, node, content.get("entry"))),
+        exit=_blocks(read_block(source, node, content.get("exit"))),
         invokes=_invokes(source, node),
         output=read_value(content["output"]) if kind == "final" and "output" in content else None,
         description=source.description(content),
@@ -140,24 +144,24 @@ def state_of(source: Source, node: Node) -> State:
         place=written.place,
     )
     if kind == "history":
-        made = with_default(source, node, made)
-    return extra_state(source, node, extra_of(source, written), made)
+        made = read_history(source, node, made)
+    return extend_state(source, node, read_extension(source, written), made)
 
 
 def _blocks(block: Block) -> tuple[Block, ...]:
     return (block,) if block else ()
 
 
-def _meta(source: Source, content: dict[str, Located]) -> Any:
-    located = content.get("meta")
-    if located is None or source.mapping(located, "a mapping") is None:
+def _meta(source: XStateDefinition, content: dict[str, Node]) -> Any:
+    json_node = content.get("meta")
+    if json_node is None or source.mapping(json_node, "a mapping") is None:
         return None
-    meta = located.plain()
+    meta = json_node.plain()
     meta.pop("interlock", None)
     return meta or None
 
 
-def _type(source: Source, node: Node) -> StateType:
+def _type(source: XStateDefinition, node: XStateNode) -> StateType:
     content = node.content
     said = source.text(content.get("type"), f"one of {', '.join(_TYPES)}")
     states = content.get("states")
@@ -178,28 +182,28 @@ def _type(source: Source, node: Node) -> StateType:
     return _TYPES[said]
 
 
-def _transitions(source: Source, node: Node) -> tuple[Transition, ...]:
+def _transitions(source: XStateDefinition, node: XStateNode) -> tuple[Transition, ...]:
     content = node.content
-    made = transitions_of(source, node, content.get("always"), "always")
+    made = read_transitions(source, node, content.get("always"), "always")
     made += _after(source, node, content.get("after"))
-    made += transitions_of(source, node, content.get("onDone"), "onDone")
+    made += read_transitions(source, node, content.get("onDone"), "onDone")
     on = source.mapping(content["on"], "a mapping of events") if "on" in content else None
-    replaced = _replaced(node)
+    replaced = _overwritten_events(node)
     for key in in_javascript_order(on or ()):
-        located = content["on"]
-        event = _descriptor(source, key, located)
+        json_node = content["on"]
+        event = _descriptor(source, key, json_node)
         if event is None:
             continue
         if event in replaced:
             message = f'`{replaced[event]}` of this state replaces "{key}" in XState, so it is left out'
-            source.findings.warning("transition.replaced", message, located.keys.get(key, located.place))
+            source.diagnostics.warning("transition.replaced", message, json_node.keys.get(key, json_node.place))
             continue
-        assert isinstance(located.value, dict)
-        made += transitions_of(source, node, located.value[key], "on", (event,))
+        assert isinstance(json_node.value, dict)
+        made += read_transitions(source, node, json_node.value[key], "on", (event,))
     return made
 
 
-def _replaced(node: Node) -> dict[str, str]:
+def _overwritten_events(node: XStateNode) -> dict[str, str]:
     """Events whose `on` entry XState overwrites, because the state handles them under a key of their own."""
     found = {f"done.state.{node.id}": "onDone"} if "onDone" in node.content else {}
     for each in items(node.content["invoke"]) if "invoke" in node.content else []:
@@ -210,7 +214,7 @@ def _replaced(node: Node) -> dict[str, str]:
     return found
 
 
-def _descriptor(source: Source, key: str, on: Located) -> str | None:
+def _descriptor(source: XStateDefinition, key: str, on: Node) -> str | None:
     place = on.keys.get(key, on.place)
     if not _DESCRIPTOR.fullmatch(key):
         hint = "eventless transitions stand under `always`" if not key else None
@@ -218,103 +222,103 @@ def _descriptor(source: Source, key: str, on: Located) -> str | None:
             "name.invalid", f'"{key}" is no event: dotted words without white space, comma, *, = or #', place, hint
         )
         return None
-    if is_old_name(key):
+    if is_version4_name(key):
         hint = 'XState 5 writes "xstate.done.actor.ID", "xstate.done.state.ID", "xstate.error.actor.ID"'
         source.error("event.reserved", f'"{key}" is a name of XState 4, and reserved here', place, hint)
         return None
-    event = imported_descriptor(key, source.ids)
+    event = from_xstate(key, source.ids)
     if event is None:
-        source.findings.warning("event.foreign", f'"{key}" never comes here', place)
+        source.diagnostics.warning("event.foreign", f'"{key}" never comes here', place)
         return key
     return event
 
 
-def _after(source: Source, node: Node, located: Located | None) -> tuple[Transition, ...]:
-    content = source.mapping(located, "a mapping of delays") if located is not None else None
+def _after(source: XStateDefinition, node: XStateNode, json_node: Node | None) -> tuple[Transition, ...]:
+    content = source.mapping(json_node, "a mapping of delays") if json_node is not None else None
     made: tuple[Transition, ...] = ()
     for key in in_javascript_order(content or ()):
-        assert located is not None
+        assert json_node is not None
         assert content is not None
-        place = located.keys.get(key, located.place)
+        place = json_node.keys.get(key, json_node.place)
         if key.startswith("="):
-            delay = read_value(Located(key, place))
+            delay = read_value(Node(key, place))
         elif _WHOLE.fullmatch(key):
             delay = format_duration(int(key))
         else:
             hint = 'write whole milliseconds, or "= expression"'
             source.error("delay.name", f'the delay "{key}" is a name, and JSON cannot say what it means', place, hint)
             continue
-        found = transitions_of(source, node, content[key], "after")
+        found = read_transitions(source, node, content[key], "after")
         made += tuple(each if each.delay is not None else replace(each, delay=delay) for each in found)
     return made
 
 
-def transitions_of(
-    source: Source, node: Node, located: Located | None, origin: Origin, events: tuple[str, ...] = ()
+def read_transitions(
+    source: XStateDefinition, node: XStateNode, json_node: Node | None, origin: Origin, events: tuple[str, ...] = ()
 ) -> tuple[Transition, ...]:
     """The transitions under one key: a target, a transition, or a list of them tried in order."""
-    if located is None:
+    if json_node is None:
         return ()
     made = []
-    for each in items(located):
+    for each in items(json_node):
         transition = _transition(source, node, each)
         if transition is not None:
             made.append(replace(transition, origin=origin, events=events))
     return tuple(made)
 
 
-def _transition(source: Source, node: Node, located: Located) -> Transition | None:
-    if located.value is None:
+def _transition(source: XStateDefinition, node: XStateNode, json_node: Node) -> Transition | None:
+    if json_node.value is None:
         hint = "to take the event and do nothing, write {}"
-        source.error("transition.null", "XState does not take null for a transition", located.place, hint)
+        source.error("transition.null", "XState does not take null for a transition", json_node.place, hint)
         return None
-    if isinstance(located.value, str):
-        return Transition(targets=_targets(source, node, located)[0], place=located.place)
-    content = source.mapping(located, "a target, a transition or a list of them")
+    if isinstance(json_node.value, str):
+        return Transition(targets=_targets(source, node, json_node)[0], place=json_node.place)
+    content = source.mapping(json_node, "a target, a transition or a list of them")
     if content is None:
         return None
-    source.unknown(located, _TRANSITION_KEYS, "a transition")
+    source.report_unknown_keys(json_node, _TRANSITION_KEYS, "a transition")
     targets, inward = _targets(source, node, content["target"]) if "target" in content else ((), False)
     reenter = _flag(source, content.get("reenter"))
     made = Transition(
         targets=targets,
-        guard=guard_of(source, node, content.get("guard")),
-        actions=block_of(source, node, content.get("actions")),
-        reenter=reenter if inward or not source.four else None,
+        guard=read_guard(source, node, content.get("guard")),
+        actions=read_block(source, node, content.get("actions")),
+        reenter=reenter if inward or not source.version4 else None,
         description=source.description(content),
         meta=_meta(source, content),
-        place=located.place,
+        place=json_node.place,
     )
-    return extra_transition(source, extra_of(source, located), made)
+    return extend_transition(source, read_extension(source, json_node), made)
 
 
-def _targets(source: Source, node: Node, located: Located) -> tuple[tuple[str, ...], bool]:
+def _targets(source: XStateDefinition, node: XStateNode, json_node: Node) -> tuple[tuple[str, ...], bool]:
     """The targets, and whether one of them is the source or lies in it."""
-    if located.value == "":
+    if json_node.value == "":
         return (), False
-    found = [each for each in (source.target(node, each) for each in items(located)) if each is not None]
+    found = [each for each in (source.target(node, each) for each in items(json_node)) if each is not None]
     if any(each.parent is None for each in found) and node.parent is not None:
-        source.findings.warning("xstate.root_target", ROOT_ENTERED, located.place)
+        source.diagnostics.warning("xstate.root_target", ROOT_ENTERED, json_node.place)
     return tuple(f"#{each.id}" for each in found), any(each is node or each.is_below(node) for each in found)
 
 
-def _flag(source: Source, located: Located | None) -> bool | None:
-    if located is None:
+def _flag(source: XStateDefinition, json_node: Node | None) -> bool | None:
+    if json_node is None:
         return None
-    if isinstance(located.value, bool):
-        return located.value
-    source.wrong(located, "true or false")
+    if isinstance(json_node.value, bool):
+        return json_node.value
+    source.report_type(json_node, "true or false")
     return None
 
 
-def _invokes(source: Source, node: Node) -> tuple[Invoke, ...]:
-    located = node.content.get("invoke")
-    made = [_invoke(source, node, each) for each in items(located)] if located is not None else []
+def _invokes(source: XStateDefinition, node: XStateNode) -> tuple[Invoke, ...]:
+    json_node = node.content.get("invoke")
+    made = [_invoke(source, node, each) for each in items(json_node)] if json_node is not None else []
     return tuple(each for each in made if each is not None)
 
 
-def _invoke(source: Source, node: Node, located: Located) -> Invoke | None:
-    content = source.mapping(located, "an invoke: {src, id, input, onDone, onError}")
+def _invoke(source: XStateDefinition, node: XStateNode, json_node: Node) -> Invoke | None:
+    content = source.mapping(json_node, "an invoke: {src, id, input, onDone, onError}")
     if content is None:
         return None
     if "onSnapshot" in content:
@@ -322,24 +326,110 @@ def _invoke(source: Source, node: Node, located: Located) -> Invoke | None:
         source.error(
             "invoke.snapshot", "snapshots of a child do not reach its parent here", content["onSnapshot"].place, hint
         )
-    source.unknown(located, (*_INVOKE_KEYS, "onSnapshot", "systemId"), "an invoke")
+    source.report_unknown_keys(json_node, (*_INVOKE_KEYS, "onSnapshot", "systemId"), "an invoke")
     if "systemId" in content:
-        source.findings.warning("invoke.system_id", "a `systemId` means nothing here", content["systemId"].place)
+        source.diagnostics.warning("invoke.system_id", "a `systemId` means nothing here", content["systemId"].place)
     src: str | Document | None = None
     inline = content.get("src")
     if inline is not None and isinstance(inline.value, dict) and "states" in inline.value:
-        src = read_document(inline, name=source.name, findings=source.findings, four=source.four)
+        src = read_document(inline, name=source.name, diagnostics=source.diagnostics, version4=source.version4)
     else:
         src = source.text(inline, "the name of a handler or a chart")
     if inline is None:
-        source.error("invoke.src", "an invoke needs a `src`", located.place)
+        source.error("invoke.src", "an invoke needs a `src`", json_node.place)
     made = Invoke(
         src=src,
         id=source.text(content.get("id"), "an id"),
         type="chart" if isinstance(src, Document) else "handler",
         input=read_value(content["input"]) if "input" in content else None,
-        done=transitions_of(source, node, content.get("onDone"), "on"),
-        error=transitions_of(source, node, content.get("onError"), "on"),
-        place=located.place,
+        done=read_transitions(source, node, content.get("onDone"), "on"),
+        error=read_transitions(source, node, content.get("onError"), "on"),
+        place=json_node.place,
     )
-    return extra_invoke(source, node, extra_of(source, located), made)
+    return extend_invoke(source, node, read_extension(source, json_node), made)
+
+
+ROOT_ENTERED = "XState enters its root here without leaving it first; here it is left and entered"
+
+
+def read_initial(source: XStateDefinition, node: XStateNode, kind: StateType) -> Initial | None:
+    """Where a state begins; None when it is not compound, and with a diagnostic when that is not said well."""
+    json_node = node.content.get("initial")
+    if kind != "state" or not node.children:
+        if json_node is not None:
+            _report_useless_initial(source, node, json_node)
+        return None
+    if json_node is None:
+        message = f'"{node.foreign_id}" does not say where it begins'
+        hint = f'add "initial": "{next(iter(node.children))}"'
+        source.error("initial.missing", message, node.written.place, hint)
+        return None
+    if isinstance(json_node.value, str):
+        content = {"target": json_node}
+    else:
+        given = source.mapping(json_node, "a key or {target, actions}")
+        if given is None:
+            return None
+        content = given
+        source.report_unknown_keys(json_node, ("target", "actions", "description", "meta"), "an initial")
+    key = source.text(content.get("target", json_node), "the key of a child")
+    if key is None:
+        return None
+    if key not in node.children:
+        message = f'"{key}" is no child of "{node.foreign_id}"'
+        source.error("target.unknown", message, json_node.place, suggestion(key, node.children))
+        return None
+    child = node.children[key]
+    made = Initial(
+        targets=(child.name,), actions=read_block(source, node, content.get("actions")), place=json_node.place
+    )
+    return extend_initial(source, read_extension(source, json_node), made)
+
+
+def _report_useless_initial(source: XStateDefinition, node: XStateNode, json_node: Node) -> None:
+    if isinstance(json_node.value, dict) and "actions" in json_node.value:
+        message = "actions of `initial` stand in a state that has no initial child"
+        source.error("initial.idle", message, json_node.place, "move them to `entry`")
+    else:
+        message = f'`initial` means nothing in "{node.foreign_id}": it is not a compound state'
+        source.diagnostics.warning("initial.idle", message, json_node.place)
+
+
+def read_history(source: XStateDefinition, node: XStateNode, made: State) -> State:
+    """A history with its default filled in: where its parent begins, with that content; or its parallel (X17)."""
+    assert node.parent is not None
+    said = node.content["history"].value if "history" in node.content else True
+    if said not in (True, False, "shallow", "deep"):
+        source.error("state.history", "history is `shallow` or `deep`", node.content["history"].place)
+    made = replace(made, history="deep" if said == "deep" else "shallow")
+    json_node = node.content.get("target")
+    if json_node is not None:
+        found = [_default(source, node.parent, each) for each in items(json_node)]
+        return replace(made, targets=tuple(f"#{each.id}" for each in found if each is not None))
+    if node.parent.is_parallel:
+        if node.parent.parent is None:
+            source.diagnostics.warning("xstate.root_target", ROOT_ENTERED, node.written.place)
+        return replace(made, targets=(f"#{node.parent.id}",))
+    initial = node.parent.initial
+    if initial is None:
+        return made
+    if initial.targets == (node.name,):
+        message = "the parent begins in this history, and this history falls back to where the parent begins"
+        source.error("history.cycle", message, node.written.place, "give the history a `target`")
+    begin = next((each for each in node.parent.children.values() if (each.name,) == initial.targets), None)
+    # Only our own extension lets a state begin deeper, or in several; such targets mean the same in a history of it.
+    return replace(made, targets=initial.targets if begin is None else (f"#{begin.id}",), actions=initial.actions)
+
+
+def _default(source: XStateDefinition, parent: XStateNode, json_node: Node) -> XStateNode | None:
+    text = source.text(json_node, "a target")
+    if text is None:
+        return None
+    if text.startswith("."):
+        source.error("target.unknown", f'"{text}": a history has no states in it', json_node.place, "name a sibling")
+        return None
+    found = source.states.target(parent, text if text.startswith("#") else f".{text}")
+    if isinstance(found, str):
+        source.error("target.unknown", found, json_node.place)
+        return None
+    return found

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import cast, get_args
 
 from interlock.definition.codec import read_value
-from interlock.definition.source.node import Located
-from interlock.definition.xstate.nodes import Node
-from interlock.definition.xstate.source import Source, delay_of, items
+from interlock.definition.source.node import Node
+from interlock.definition.xstate.source import XStateDefinition, XStateNode, items, read_delay
 from interlock.errors import Place
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import (
@@ -47,7 +46,7 @@ from interlock.model.document.actions import (
     Value,
 )
 
-Fields = Mapping[str, Located]
+Fields = Mapping[str, Node]
 _FUNCTIONS = "JSON has no functions: name it, and register the function under that name"
 
 
@@ -55,8 +54,8 @@ _FUNCTIONS = "JSON has no functions: name it, and register the function under th
 class _Call:
     """A built-in with its arguments, where it stands."""
 
-    source: Source
-    node: Node
+    source: XStateDefinition
+    node: XStateNode
     fields: Fields
     place: Place
 
@@ -71,41 +70,41 @@ class _Call:
         return self.source.text(self.fields.get(name), wish)
 
     def block(self, name: str) -> Block:
-        return block_of(self.source, self.node, self.fields.get(name))
+        return read_block(self.source, self.node, self.fields.get(name))
 
 
-def block_of(source: Source, node: Node, located: Located | None) -> Block:
+def read_block(source: XStateDefinition, node: XStateNode, json_node: Node | None) -> Block:
     """The actions of `entry`, `exit` or a transition: one or a list."""
-    if located is None:
+    if json_node is None:
         return ()
-    made = [action_of(source, node, each) for each in items(located)]
+    made = [read_action(source, node, each) for each in items(json_node)]
     return tuple(each for each in made if each is not None)
 
 
-def action_of(source: Source, node: Node, located: Located) -> Action | None:
-    """One action; None, and a finding, where it cannot be read."""
-    if isinstance(located.value, str) and located.value:
-        return _named(source, located.value, None, located.place)
-    content = source.mapping(located, "an action's name or {type, params}")
+def read_action(source: XStateDefinition, node: XStateNode, json_node: Node) -> Action | None:
+    """One action; None, and a diagnostic, where it cannot be read."""
+    if isinstance(json_node.value, str) and json_node.value:
+        return _named(source, json_node.value, None, json_node.place)
+    content = source.mapping(json_node, "an action's name or {type, params}")
     name = source.text(content.get("type"), "an action's name") if content is not None else None
     if content is None or name is None:
         if content is not None and "type" not in content:
-            source.error("action.type", "an action needs a `type`", located.place, _FUNCTIONS)
+            source.error("action.type", "an action needs a `type`", json_node.place, _FUNCTIONS)
         return None
     if name.startswith(("xstate.", "interlock.")):
         build = _BUILT_IN.get(name)
         if build is None:
             hint = suggestion(name, _BUILT_IN) if name not in _REFUSED else _REFUSED[name]
             source.error(
-                "action.unsupported", f'the built-in action "{name}" cannot be read from JSON', located.place, hint
+                "action.unsupported", f'the built-in action "{name}" cannot be read from JSON', json_node.place, hint
             )
             return None
-        return build(_Call(source, node, _fields(source, content), located.place))
-    source.unknown(located, ("type", "params"), "an action")
-    return _named(source, name, _arguments(source, content, is_free=name in source.assigns), located.place)
+        return build(_Call(source, node, _fields(source, content), json_node.place))
+    source.report_unknown_keys(json_node, ("type", "params"), "an action")
+    return _named(source, name, _arguments(source, content, is_free=name in source.assigns), json_node.place)
 
 
-def _named(source: Source, name: str, arguments: Value, place: Place) -> Action | None:
+def _named(source: XStateDefinition, name: str, arguments: Value, place: Place) -> Action | None:
     if name.startswith("="):
         source.error("name.invalid", "an expression is no action", place, "assign its value: `interlock.assign`")
         return None
@@ -114,7 +113,7 @@ def _named(source: Source, name: str, arguments: Value, place: Place) -> Action 
     return Do(name=name, arguments=arguments, place=place)
 
 
-def _arguments(source: Source, content: Fields, *, is_free: bool) -> Value:
+def _arguments(source: XStateDefinition, content: Fields, *, is_free: bool) -> Value:
     """What `params` says: a guard or an assign function takes any value, a handler its input, which is a mapping."""
     params = content.get("params")
     if params is None:
@@ -122,11 +121,11 @@ def _arguments(source: Source, content: Fields, *, is_free: bool) -> Value:
     value = read_value(params)
     if is_free or isinstance(value, dict | Expression):
         return value
-    source.wrong(params, "a mapping of arguments")
+    source.report_type(params, "a mapping of arguments")
     return None
 
 
-def _fields(source: Source, content: Fields) -> dict[str, Located]:
+def _fields(source: XStateDefinition, content: Fields) -> dict[str, Node]:
     """The arguments of a built-in: those of `params` and those beside `type`."""
     fields = {key: each for key, each in content.items() if key not in ("type", "params")}
     if "params" in content:
@@ -179,7 +178,7 @@ def _sent(call: _Call, event: tuple[Value, Value], to: Value) -> Send:
         event=event[0],
         data=event[1],
         to=to,
-        delay=delay_of(call.source, call.fields["delay"]) if "delay" in call.fields else None,
+        delay=read_delay(call.source, call.fields["delay"]) if "delay" in call.fields else None,
         id=call.value("id"),
         id_location=call.text("idLocation", "a context field"),
         type=call.value("type"),
@@ -192,7 +191,7 @@ def _restore(call: _Call) -> RestorePolicy | None:
     """What downtime means to the timer of a send; XState has no word for it, and passes ours over."""
     written, known = call.fields.get("restore"), get_args(RestorePolicy)
     if written is not None and written.value not in known:
-        call.source.wrong(written, " or ".join(map(repr, known)))
+        call.source.report_type(written, " or ".join(map(repr, known)))
         return None
     return None if written is None else cast("RestorePolicy", written.value)
 
@@ -218,17 +217,17 @@ def _assign(call: _Call) -> Action | None:
     if "name" in call.fields:
         name = call.text("name", "the name of an assign function")
         return None if name is None else AssignCall(name=name, arguments=call.value("arguments"), place=call.place)
-    located = call.fields.get("assignment", call.fields.get("values"))
-    if located is None:
+    json_node = call.fields.get("assignment", call.fields.get("values"))
+    if json_node is None:
         call.error("action.assign", "an assign needs values", _FUNCTIONS)
         return None
-    if isinstance(located.value, dict):
-        return Assign(values=tuple((key, read_value(each)) for key, each in located.value.items()), place=call.place)
+    if isinstance(json_node.value, dict):
+        return Assign(values=tuple((key, read_value(each)) for key, each in json_node.value.items()), place=call.place)
     pairs = []
-    for each in items(located):
+    for each in items(json_node):
         pair = each.value if isinstance(each.value, list) else []
         if len(pair) != 2 or not isinstance(pair[0].value, str):
-            call.source.wrong(each, "a pair [field, value]")
+            call.source.report_type(each, "a pair [field, value]")
         else:
             pairs.append((pair[0].value, read_value(pair[1])))
     return Assign(values=tuple(pairs), place=call.place)
@@ -238,9 +237,9 @@ def _if(call: _Call) -> Action | None:
     branches = []
     for each in items(call.fields["branches"]) if "branches" in call.fields else []:
         content = call.source.mapping(each, "a branch: {guard, actions}")
-        guard = guard_of(call.source, call.node, content.get("guard")) if content is not None else None
+        guard = read_guard(call.source, call.node, content.get("guard")) if content is not None else None
         if content is not None and guard is not None:
-            branches.append((guard, block_of(call.source, call.node, content.get("actions"))))
+            branches.append((guard, read_block(call.source, call.node, content.get("actions"))))
         elif content is not None and "guard" not in content:
             call.source.error("action.if", "a branch needs a `guard`", each.place)
     if not branches:
@@ -291,17 +290,17 @@ _REFUSED = {
 }
 
 
-def guard_of(source: Source, node: Node, located: Located | None) -> Guard | None:
-    """The guard of a transition or a branch; None when absent, and with a finding where it cannot be read."""
-    if located is None:
+def read_guard(source: XStateDefinition, node: XStateNode, json_node: Node | None) -> Guard | None:
+    """The guard of a transition or a branch; None when absent, and with a diagnostic where it cannot be read."""
+    if json_node is None:
         return None
-    place = located.place
-    if isinstance(located.value, str) and located.value:
-        value = read_value(located)
+    place = json_node.place
+    if isinstance(json_node.value, str) and json_node.value:
+        value = read_value(json_node)
         if isinstance(value, Expression):
             return GuardExpression(expression=value, place=place)
-        return GuardName(name=located.value, place=place)
-    content = source.mapping(located, "a guard's name or {type, params}")
+        return GuardName(name=json_node.value, place=place)
+    content = source.mapping(json_node, "a guard's name or {type, params}")
     name = source.text(content.get("type"), "a guard's name") if content is not None else None
     if content is None or name is None:
         if content is not None and "type" not in content:
@@ -309,7 +308,7 @@ def guard_of(source: Source, node: Node, located: Located | None) -> Guard | Non
         return None
     short = name.removeprefix("xstate.").removeprefix("guard:")
     # A function of the author's takes `params` of any shape; those of a built-in are its arguments by name.
-    is_free = short == name != "interlock.expression" and not isinstance(content.get("params", located).value, dict)
+    is_free = short == name != "interlock.expression" and not isinstance(content.get("params", json_node).value, dict)
     call = _Call(source, node, {} if is_free else _fields(source, content), place)
     if short != name or (name in _COMPOSED and not call.fields.keys().isdisjoint(_COMPOSED_KEYS)):
         if short not in _COMPOSED:
@@ -319,26 +318,26 @@ def guard_of(source: Source, node: Node, located: Located | None) -> Guard | Non
         return _COMPOSED[short](call)
     if name == "interlock.expression":
         return _expression(call)
-    source.unknown(located, ("type", "params"), "a guard")
+    source.report_unknown_keys(json_node, ("type", "params"), "a guard")
     return GuardName(name=name, arguments=_arguments(source, content, is_free=True), place=place)
 
 
 def _expression(call: _Call) -> Guard | None:
-    located = call.fields.get("expression")
-    text = call.source.text(located, "an expression")
-    if located is None or text is None:
+    json_node = call.fields.get("expression")
+    text = call.source.text(json_node, "an expression")
+    if json_node is None or text is None:
         call.error("guard.expression", "`interlock.expression` needs an `expression`")
         return None
-    expression = Expression(text, located.place.shifted(1, 1 + len(text)))
+    expression = Expression(text, json_node.place.shifted(1, 1 + len(text)))
     return GuardExpression(expression=expression, place=call.place)
 
 
 def _guards(call: _Call) -> tuple[Guard, ...]:
-    located = call.fields.get("guards", call.fields.get("guard"))
-    if located is None:
+    json_node = call.fields.get("guards", call.fields.get("guard"))
+    if json_node is None:
         call.error("guard.empty", "a composed guard needs `guards`")
         return ()
-    made = [guard_of(call.source, call.node, each) for each in items(located)]
+    made = [read_guard(call.source, call.node, each) for each in items(json_node)]
     return tuple(each for each in made if each is not None)
 
 
@@ -359,19 +358,19 @@ def _not(call: _Call) -> Guard | None:
 
 
 def _state_in(call: _Call) -> Guard | None:
-    located = call.fields.get("stateValue")
-    if located is None:
+    json_node = call.fields.get("stateValue")
+    if json_node is None:
         call.error("guard.state_in", "`stateIn` needs a `stateValue`")
         return None
-    guards = _inside(call.source, call.source.states.root, located)
+    guards = _inside(call.source, call.source.states.root, json_node)
     return guards[0] if len(guards) == 1 else GuardAll(guards=tuple(guards), place=call.place) if guards else None
 
 
-def _inside(source: Source, above: Node, located: Located) -> list[Guard]:
+def _inside(source: XStateDefinition, above: XStateNode, json_node: Node) -> list[Guard]:
     """One guard for each innermost state that a state value names: `#id`, `a.b`, or `{a: b}`."""
-    if isinstance(located.value, dict) and located.value:
+    if isinstance(json_node.value, dict) and json_node.value:
         guards: list[Guard] = []
-        for key, each in located.value.items():
+        for key, each in json_node.value.items():
             child = above.children.get(key)
             if child is None:
                 hint = suggestion(key, above.children)
@@ -381,14 +380,14 @@ def _inside(source: Source, above: Node, located: Located) -> list[Guard]:
             else:
                 guards += _inside(source, child, each)
         return guards
-    text = source.text(located, "a state: #id, a path of keys, or a state value")
+    text = source.text(json_node, "a state: #id, a path of keys, or a state value")
     if text is None:
         return []
     found = source.states.target(above, text if text.startswith("#") else f".{text}")
     if isinstance(found, str):
-        source.error("target.unknown", found, located.place)
+        source.error("target.unknown", found, json_node.place)
         return []
-    return [GuardIn(state=found.id, place=located.place)]
+    return [GuardIn(state=found.id, place=json_node.place)]
 
 
 _COMPOSED_KEYS = ("guards", "guard", "stateValue")

@@ -1,21 +1,25 @@
-r"""What every part of the XState reader shares: the states, the findings, and how plain values are taken.
+r"""The XState definition that is being read: its states and ids, diagnostics, and typed access to its values.
 
-Rule 1: a wrong type is told and read as absent, so that all problems come out at once.
-Rule 2: in a value place a string that begins with `=` is an expression of ours, `\=` a literal `=` (the rule of YAML).
-XState itself knows no such strings; they come from our writer, or from an author who wants values computed in JSON.
+Rule 1: a wrong type is reported and read as absent, so that all problems are reported together.
+Rule 2: which text of a definition names which state is decided here (X2, X3, X4); documents get `#<our id>`. Our id of
+a state is its `id`, else its dotted path; below a hidden root (X3) the path starts with its key.
+Rule 3: a document of dialect `xstate` whose root has exactly one child holds XState's root in that child. So the root
+is hidden where it acts, is parallel or is a target, and where it has fewer than two children.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from interlock.definition.codec import read_value
-from interlock.definition.source.node import Located
-from interlock.definition.xstate.nodes import Node, States
+from interlock.definition.names import id_from_text, key_from_text
+from interlock.definition.source.node import Node
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings, suggestion
+from interlock.model.diagnostics import Diagnostics, suggestion
 from interlock.model.document.actions import Expression, Value
+from interlock.model.document.document import Initial
 from interlock.model.document.field import type_name
 from interlock.model.duration import format_duration, parse_duration
 
@@ -24,90 +28,90 @@ OLD_KEYS = ("cond", "in", "internal", "data", "activities", "autoForward", "onEn
 
 
 @dataclass(slots=True)
-class Source:
-    """One definition being read. `four`: it is said to be of XState 4. `assigns`: actions that write the context."""
+class XStateDefinition:
+    """One definition being read. `version4`: it is said to be of XState 4. `assigns`: actions that write the context."""
 
-    findings: Findings
-    states: States
+    diagnostics: Diagnostics
+    states: XStateNodes
     name: str
-    four: bool = False
+    version4: bool = False
     assigns: frozenset[str] = frozenset()
     ids: dict[str, str] = field(default_factory=dict)
 
     def error(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
         """Tell what makes the definition unusable."""
-        self.findings.error(code, message, place, hint)
+        self.diagnostics.error(code, message, place, hint)
 
-    def mapping(self, located: Located, wish: str) -> dict[str, Located] | None:
-        """The mapping; None, and a finding, when it is something else."""
-        if isinstance(located.value, dict):
-            return located.value
-        self.wrong(located, wish)
+    def mapping(self, json_node: Node, wish: str) -> dict[str, Node] | None:
+        """The mapping; None, and a diagnostic, when it is something else."""
+        if isinstance(json_node.value, dict):
+            return json_node.value
+        self.report_type(json_node, wish)
         return None
 
-    def text(self, located: Located | None, wish: str) -> str | None:
-        """The text; None when absent, and with a finding when it is something else or empty."""
-        if located is None:
+    def text(self, json_node: Node | None, wish: str) -> str | None:
+        """The text; None when absent, and with a diagnostic when it is something else or empty."""
+        if json_node is None:
             return None
-        if isinstance(located.value, str) and located.value:
-            return located.value
-        self.wrong(located, wish)
+        if isinstance(json_node.value, str) and json_node.value:
+            return json_node.value
+        self.report_type(json_node, wish)
         return None
 
-    def description(self, content: dict[str, Located]) -> str | None:
-        """What `description` says, be it nothing; None when absent, and with a finding when it is no text."""
-        located = content.get("description")
-        if located is None:
+    def description(self, content: dict[str, Node]) -> str | None:
+        """What `description` says, be it nothing; None when absent, and with a diagnostic when it is no text."""
+        json_node = content.get("description")
+        if json_node is None:
             return None
-        if isinstance(located.value, str):
-            return located.value
-        self.wrong(located, "a description")
+        if isinstance(json_node.value, str):
+            return json_node.value
+        self.report_type(json_node, "a description")
         return None
 
-    def texts(self, located: Located | None, wish: str) -> tuple[str, ...]:
+    def texts(self, json_node: Node | None, wish: str) -> tuple[str, ...]:
         """One text or a list of them, as a tuple."""
-        if located is None:
+        if json_node is None:
             return ()
-        return tuple(text for each in items(located) if (text := self.text(each, wish)) is not None)
+        return tuple(text for each in items(json_node) if (text := self.text(each, wish)) is not None)
 
-    def wrong(self, located: Located, wish: str) -> None:
+    def report_type(self, json_node: Node, wish: str) -> None:
         """Tell that a value has the wrong type."""
-        self.error("value.type", f"this must be {wish}, not {type_name(located.plain())}", located.place)
+        self.error("value.type", f"this must be {wish}, not {type_name(json_node.plain())}", json_node.place)
 
-    def unknown(self, located: Located, known: Collection[str], what: str) -> None:
+    def report_unknown_keys(self, json_node: Node, known: Collection[str], what: str) -> None:
         """Warn of keys that mean nothing here; refuse those of XState 4."""
-        assert isinstance(located.value, dict)
-        for key in located.value:
-            place = located.keys.get(key, located.place)
+        assert isinstance(json_node.value, dict)
+        for key in json_node.value:
+            place = json_node.keys.get(key, json_node.place)
             if key in known:
                 continue
-            if key in OLD_KEYS and not self.four:
+            if key in OLD_KEYS and not self.version4:
                 hint = "read it as format xstate4, or rewrite it for XState 5"
                 self.error("xstate.version", f'"{key}" is a key of XState 4', place, hint)
             else:
                 message = f'"{key}" means nothing in {what}'
-                self.findings.warning("key.unknown", message, place, suggestion(key, known))
+                self.diagnostics.warning("key.unknown", message, place, suggestion(key, known))
 
-    def target(self, node: Node, located: Located) -> Node | None:
-        """The state that a target names; None, and a finding, when there is none."""
-        text = self.text(located, "a target")
+    def target(self, node: XStateNode, json_node: Node) -> XStateNode | None:
+        """The state that a target names; None, and a diagnostic, when there is none."""
+        text = self.text(json_node, "a target")
         if text is None:
             return None
         found = self.states.target(node, text)
         if isinstance(found, str):
-            self.error("target.unknown", found, located.place)
+            self.error("target.unknown", found, json_node.place)
             return None
         return found
 
 
-def items(located: Located) -> list[Located]:
+def items(json_node: Node) -> list[Node]:
     """The items of a list, or the value itself as the only one."""
-    return located.value if isinstance(located.value, list) else [located]
+    return json_node.value if isinstance(json_node.value, list) else [json_node]
 
 
-def delay_of(source: Source, located: Located) -> Value:
+def read_delay(source: XStateDefinition, json_node: Node) -> Value:
     """A delay: whole milliseconds, a duration, or an expression. A name is refused: JSON brings no delays for it."""
-    value = read_value(located)
+    value = read_value(json_node)
     if isinstance(value, Expression):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 and value == int(value):
@@ -117,8 +121,176 @@ def delay_of(source: Source, located: Located) -> Value:
     hint = 'write whole milliseconds, a duration such as "30s", or "= expression"'
     if isinstance(value, str):
         source.error(
-            "delay.name", f'the delay "{value}" is a name, and JSON cannot say what it means', located.place, hint
+            "delay.name", f'the delay "{value}" is a name, and JSON cannot say what it means', json_node.place, hint
         )
     else:
-        source.error("delay.type", "a delay must be whole milliseconds", located.place, hint)
+        source.error("delay.type", "a delay must be whole milliseconds", json_node.place, hint)
     return "0ms"
+
+
+ACTING_KEYS = ("entry", "exit", "on", "always", "after", "invoke", "onDone")
+"""What makes XState's root more than a container."""
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+_INDEX_MAX = 2**32 - 2
+
+
+def in_javascript_order(keys: Iterable[str]) -> list[str]:
+    """The keys of an object as JavaScript lists them: array indices first, ascending, the others as written (X4)."""
+    found = list(keys)
+    numbers = [key for key in found if _INDEX.fullmatch(key) and int(key) <= _INDEX_MAX]
+    return sorted(numbers, key=int) + [key for key in found if key not in set(numbers)]
+
+
+def split_path(text: str) -> list[str]:
+    """The keys of an XState path: parts between dots, where a backslash takes the next character as it is."""
+    parts, part, escaped = [], "", False
+    for character in text:
+        if escaped or character not in "\\.":
+            part, escaped = part + character, False
+        elif character == "\\":
+            escaped = True
+        else:
+            parts.append(part)
+            part = ""
+    return [*parts, part]
+
+
+@dataclass(slots=True, eq=False)
+class XStateNode:
+    """A state of the definition: as written, its key and id with us, and its id in XState."""
+
+    written: Node
+    key: str
+    name: str
+    parent: XStateNode | None
+    id: str
+    foreign_id: str
+    children: dict[str, XStateNode] = field(default_factory=dict)
+    initial: Initial | None = None
+
+    @property
+    def content(self) -> dict[str, Node]:
+        """The keys of the state; none when it is not a mapping."""
+        return self.written.value if isinstance(self.written.value, dict) else {}
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether it says that it is parallel."""
+        return "type" in self.content and self.content["type"].value == "parallel"
+
+    def is_below(self, other: XStateNode) -> bool:
+        """Whether it is a proper descendant of the other."""
+        above = self.parent
+        while above is not None and above is not other:
+            above = above.parent
+        return above is other
+
+
+class XStateNodes:
+    """All states of one definition."""
+
+    def __init__(self, root: Node, kind: str, diagnostics: Diagnostics) -> None:
+        self.diagnostics = diagnostics
+        content = root.value if isinstance(root.value, dict) else {}
+        said = content["id"].value if "id" in content else None
+        self.kind = kind
+        self.root_id = said if isinstance(said, str) and said else "(machine)"
+        self.hidden = _root_acts(content) or _names_root(root, self.root_id)
+        self.by_foreign_id: dict[str, XStateNode] = {}
+        name = key_from_text(kind) if self.hidden else ""
+        self.root = XStateNode(root, "", name, None, name, self.root_id)
+        self.by_foreign_id[self.root_id] = self.root
+        self._add_children(self.root, name, [])
+
+    def _add_children(self, parent: XStateNode, path: str, keys: list[str]) -> None:
+        states = parent.content.get("states")
+        if states is None or not isinstance(states.value, dict):
+            return
+        names: dict[str, str] = {}
+        for key in in_javascript_order(states.value):
+            name = key_from_text(key)
+            if name != key:
+                message = f'the key "{key}" becomes "{name}": keys are letters, digits, "_" and "-"'
+                self.diagnostics.info("state.key", message, states.keys.get(key, states.place))
+            if name in names:
+                message = f'the keys "{names[name]}" and "{key}" both become "{name}"'
+                self.diagnostics.error("state.key", message, states.keys.get(key, states.place), "rename one of them")
+            names[name] = key
+            self._add(parent, states.value[key], key, name, f"{path}.{name}" if path else name, [*keys, key])
+
+    def _add(self, parent: XStateNode, written: Node, key: str, name: str, path: str, keys: list[str]) -> None:
+        node = XStateNode(written, key, name, parent, path, ".".join([self.root_id, *keys]))
+        said = node.content.get("id")
+        if said is not None and isinstance(said.value, str) and said.value:
+            node.foreign_id, node.id = said.value, id_from_text(said.value)
+            if node.id != said.value:
+                self.diagnostics.info("state.id", f'the id "{said.value}" becomes "{node.id}"', said.place)
+        parent.children[key] = node
+        self.by_foreign_id[node.foreign_id] = node
+        self._add_children(node, path, keys)
+
+    def nodes(self) -> Iterator[XStateNode]:
+        """Every state in document order, the root first."""
+        stack = [self.root]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(node.children.values()))
+
+    def target(self, source: XStateNode, text: str) -> XStateNode | str:
+        """The state that a transition of `source` names, or a sentence on why there is none."""
+        if text.startswith("#"):
+            return self.by_id(text)
+        if source.parent is None:
+            if not text.startswith("."):
+                hint = suggestion(f".{text}", [f".{each}" for each in source.children])
+                return _with_hint(f'the root has no siblings, so "{text}" names nothing', hint)
+            return self._below(source, split_path(text[1:]), text)
+        if text.startswith("."):
+            return self._below(source, split_path(text[1:]), text)
+        return self._below(source.parent, split_path(text), text)
+
+    def by_id(self, text: str) -> XStateNode | str:
+        """The state that `#id` or `#id.child` names, or a sentence on why there is none."""
+        head, *rest = split_path(text[1:])
+        node = self.by_foreign_id.get(head)
+        if node is None:
+            hint = suggestion(f"#{head}", [f"#{each}" for each in self.by_foreign_id])
+            return _with_hint(f'no state has the id "{head}"', hint)
+        return self._below(node, rest, text)
+
+    def _below(self, node: XStateNode, path: list[str], text: str) -> XStateNode | str:
+        for key in path:
+            if not key:
+                break
+            if key not in node.children:
+                problem = f'"{text}" names no state: there is no "{key}" in "{node.foreign_id}"'
+                return _with_hint(problem, suggestion(key, node.children))
+            node = node.children[key]
+        return node
+
+
+def _with_hint(problem: str, hint: str | None) -> str:
+    return problem if hint is None else f"{problem}; {hint}"
+
+
+def _root_acts(root: dict[str, Node]) -> bool:
+    states = root["states"].value if "states" in root else None
+    parallel = "type" in root and root["type"].value == "parallel"
+    few = not isinstance(states, dict) or len(states) < 2
+    return few or parallel or any(key in root and root[key].value not in ([], {}) for key in ACTING_KEYS)
+
+
+def _names_root(root: Node, root_id: str) -> bool:
+    """Whether any text is a target that means the root: `#id` of it, and nothing behind."""
+    stack = [root]
+    while stack:
+        value = stack.pop().value
+        if isinstance(value, dict):
+            stack.extend(value.values())
+        elif isinstance(value, list):
+            stack.extend(value)
+        elif isinstance(value, str) and value.startswith("#") and split_path(value[1:]) in ([root_id], [root_id, ""]):
+            return True
+    return False

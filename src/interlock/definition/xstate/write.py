@@ -13,24 +13,25 @@ import json
 from typing import Any
 
 from interlock.definition.codec import write_value
-from interlock.definition.xstate.differences import tell_losses
-from interlock.definition.xstate.events import exported_descriptor
+from interlock.definition.xstate.differences import report_differences
+from interlock.definition.xstate.events import to_xstate
 from interlock.definition.xstate.extension import DOCUMENT_FIELDS, INVOKE_FIELDS, STATE_FIELDS, TRANSITION_FIELDS
-from interlock.definition.xstate.nodes import in_javascript_order
+from interlock.definition.xstate.source import in_javascript_order
 from interlock.definition.xstate.write_actions import ActionWriter
-from interlock.model.diagnostics import Findings
-from interlock.model.document.actions import AssignCall, Block, Do, Expression, block_actions
+from interlock.model.diagnostics import Diagnostics
+from interlock.model.document.actions import AssignCall, Block, Do, Expression
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
 from interlock.model.document.field import UNSET, Field
-from interlock.model.document.targets import Tree, Unresolved
+from interlock.model.document.targets import TargetIndex, Unresolved
+from interlock.model.document.walk import block_actions, state_blocks, state_transitions
 from interlock.model.duration import format_duration, parse_duration
 
 Json = dict[str, Any]
 
 
-def write_document(document: Document, findings: Findings) -> str:
+def write_document(document: Document, diagnostics: Diagnostics) -> str:
     """The document as JSON text, two spaces deep."""
-    return json.dumps(_Writer(document, findings).document_json(), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(XStateWriter(document, diagnostics).document_json(), indent=2, ensure_ascii=False) + "\n"
 
 
 def is_hidden_root(document: Document) -> bool:
@@ -38,20 +39,20 @@ def is_hidden_root(document: Document) -> bool:
     return document.dialect == "xstate" and len(document.root.states) == 1
 
 
-def _without_nothing(content: Json) -> Json:
+def _without_none(content: Json) -> Json:
     return {key: each for key, each in content.items() if each is not None}
 
 
-class _Writer:
+class XStateWriter:
     """Writes one document."""
 
-    def __init__(self, document: Document, findings: Findings) -> None:
+    def __init__(self, document: Document, diagnostics: Diagnostics) -> None:
         self.document = document
-        self.findings = findings
-        self.tree = Tree(document)
+        self.diagnostics = diagnostics
+        self.tree = TargetIndex(document)
         self.top = 1 if is_hidden_root(document) else 0
         self.native = document.dialect == "xstate"
-        self.said_ids = self._said_ids()
+        self.written_ids = self._written_ids()
         self.foreign_ids = [self._foreign_id(index) for index in range(len(self.tree.states))]
         self.exported = {
             own: far.removeprefix("#").replace("\\", "")
@@ -62,7 +63,7 @@ class _Writer:
         self.carried: set[str] = set()
         self.source = 0
 
-    def _said_ids(self) -> list[str | None]:
+    def _written_ids(self) -> list[str | None]:
         """The id that each state says. Where the reader will hide the root (X3), which makes every path one key longer,
         all of them do: ids stand in snapshots, in `In()` and in `meta.interlock`, so they must come back the same.
         """
@@ -74,7 +75,7 @@ class _Writer:
     def _foreign_id(self, index: int) -> str:
         """`#id` by which any state can be a target in XState: its own id, else its path from the root."""
         tree = self.tree
-        said = self.said_ids[index]
+        said = self.written_ids[index]
         if said is not None and index != self.top:
             return f"#{_escaped(said)}"
         keys = []
@@ -85,7 +86,7 @@ class _Writer:
 
     def _inside(self, text: str) -> str:
         """XState's `#id` for a state that a guard of the state being written names."""
-        index = self.tree.inside(self.source, text)
+        index = self.tree.resolve_in_state(self.source, text)
         return text if isinstance(index, Unresolved) else self.foreign_ids[index]
 
     def document_json(self) -> Json:
@@ -106,11 +107,11 @@ class _Writer:
                 extra[name] = self.actions.field(document, name)
                 self.carried.add(name)
         self._add_extra(content, extra)
-        tell_losses(document, self.tree, self.findings, carried=self.carried, foreign=self.actions.foreign)
-        return _without_nothing(content)
+        report_differences(document, self.tree, self.diagnostics, carried=self.carried, foreign=self.actions.foreign)
+        return _without_none(content)
 
     def _add_extra(self, content: Json, extra: Json) -> None:
-        extra = _without_nothing(extra)
+        extra = _without_none(extra)
         if extra:
             meta = dict(content.get("meta") or {})
             meta["interlock"] = meta.get("interlock", {}) | extra
@@ -123,8 +124,8 @@ class _Writer:
         children = {tree.states[each].key: self.state(each) for each in tree.children[index]}
         self.source = index
         content: Json = {}
-        if self.said_ids[index] is not None and not is_top:
-            content["id"] = self.said_ids[index]
+        if self.written_ids[index] is not None and not is_top:
+            content["id"] = self.written_ids[index]
         content["description"] = state.description
         content["tags"] = list(state.tags) or None
         content["type"] = state.type if state.type != "state" else None
@@ -138,11 +139,11 @@ class _Writer:
         content["output"] = self._output(index, state)
         if in_javascript_order(children) != list(children):
             message = "XState enters states with numbers for keys first, in rising order"
-            self.findings.warning("export.order", message, state.place)
+            self.diagnostics.warning("export.order", message, state.place)
         content["states"] = children or None
         content["meta"] = self._meta(state)
         self._state_extra(state, content, is_root=index == 0)
-        return _without_nothing(content)
+        return _without_none(content)
 
     def _meta(self, owner: State | Transition) -> Json | None:
         """The author's own `meta`; XState takes a mapping only, and ours has a key of its own in it."""
@@ -150,7 +151,7 @@ class _Writer:
             return dict(owner.meta) or None
         if owner.meta is not None:
             message = "`meta` must be a mapping without the key `interlock` in XState; it is left out"
-            self.findings.warning("export.meta", message, owner.place)
+            self.diagnostics.warning("export.meta", message, owner.place)
         return None
 
     def _state_extra(self, state: State, content: Json, *, is_root: bool) -> None:
@@ -177,7 +178,7 @@ class _Writer:
         content["history"] = state.history if state.history == "deep" else None
         parent = self.tree.parents[index]
         above = self.tree.states[parent]
-        found = [self.tree.inner(parent, text) for text in state.targets]
+        found = [self.tree.resolve_child(parent, text) for text in state.targets]
         targets = [each for each in found if not isinstance(each, Unresolved)]
         if above.type == "parallel":
             falls_back = targets == [parent] and not state.actions
@@ -195,7 +196,7 @@ class _Writer:
         initial = self.tree.states[index].initial
         if initial is None:
             return [each for each in self.tree.children[index] if self.tree.states[each].type != "history"][:1]
-        found = [self.tree.inner(index, text) for text in initial.targets]
+        found = [self.tree.resolve_child(index, text) for text in initial.targets]
         return [each for each in found if not isinstance(each, Unresolved) and self.tree.is_descendant(each, index)]
 
     def _initial(self, index: int, state: State) -> Any:
@@ -210,9 +211,9 @@ class _Writer:
         content: Json = {"target": key, "actions": self.actions.block(initial.actions) or None}
         if targets != [child]:
             message = "XState begins in one direct child; the rest of this `initial` is lost to it"
-            self.findings.warning("export.initial", message, initial.place)
+            self.diagnostics.warning("export.initial", message, initial.place)
             self._add_extra(content, {"targets": list(initial.targets)})
-        content = _without_nothing(content)
+        content = _without_none(content)
         return key if len(content) == 1 else content
 
     def _blocks(self, blocks: tuple[Block, ...]) -> list[Any] | None:
@@ -232,7 +233,7 @@ class _Writer:
             message = (
                 f'XState gives no output for "{state.key}": only the root can name one, and the final states differ'
             )
-            self.findings.warning("export.output", message, state.place)
+            self.diagnostics.warning("export.output", message, state.place)
         return write_value(state.output)
 
     # Transitions
@@ -252,27 +253,27 @@ class _Writer:
                 always.append(written)
             for text in each.events:
                 on.setdefault(self._descriptor(text), []).append(written)
-        content["always"] = _one_or_all(always)
-        content["after"] = {key: _one_or_all(each) for key, each in after.items()} or None
-        content["onDone"] = _one_or_all(done)
-        content["on"] = {key: _one_or_all(each) for key, each in on.items()} or None
+        content["always"] = _shortest(always)
+        content["after"] = {key: _shortest(each) for key, each in after.items()} or None
+        content["onDone"] = _shortest(done)
+        content["on"] = {key: _shortest(each) for key, each in on.items()} or None
 
     def _descriptor(self, text: str) -> str:
         """XState's descriptor: `foo` of ours takes `foo.bar` too, so it becomes `foo.*`."""
         if not self.native and text != "*":
             text = f"{text.removesuffix('*').removesuffix('.')}.*"
-        return exported_descriptor(text, self.exported)
+        return to_xstate(text, self.exported)
 
     def _after_key(self, transition: Transition) -> str:
         if isinstance(transition.delay, Expression):
             message = f'XState needs an implementation of the delay "= {transition.delay.text}"'
-            self.findings.warning("export.after", message, transition.place)
+            self.diagnostics.warning("export.after", message, transition.place)
             return f"= {transition.delay.text}"
         ms = parse_duration(str(transition.delay))
         return str(transition.delay if ms is None else ms)
 
     def _transition(self, index: int, transition: Transition) -> Json:
-        found = [self.tree.target(index, text) for text in transition.targets]
+        found = [self.tree.resolve_target(index, text) for text in transition.targets]
         targets = [each for each in found if not isinstance(each, Unresolved)]
         names = [self._target(index, each) for each in targets]
         content: Json = {
@@ -293,7 +294,7 @@ class _Writer:
         if ms is not None and format_duration(ms) != transition.delay:
             extra["delay"] = transition.delay
         self._add_extra(content, extra)
-        return _without_nothing(content)
+        return _without_none(content)
 
     def _reenter(self, index: int, transition: Transition, targets: list[int]) -> bool | None:
         """XState stays in the source where it can; SCXML and YAML leave it unless told not to."""
@@ -319,15 +320,15 @@ class _Writer:
         content: Json = {"id": invoke.id, "src": invoke.src, "input": write_value(invoke.input)}
         extra: Json = {}
         if isinstance(invoke.src, Document):
-            content["src"] = _Writer(invoke.src, self.findings).document_json()
+            content["src"] = XStateWriter(invoke.src, self.diagnostics).document_json()
             message = "XState takes a chart written in place as a JavaScript object only, not as JSON"
-            self.findings.warning("export.invoke", message, invoke.place)
+            self.diagnostics.warning("export.invoke", message, invoke.place)
         elif isinstance(invoke.src, Expression):
             content["src"] = "interlock.expression"
             extra["src"] = write_value(invoke.src)
             self.carried.add("computed src")
         for key, found in (("onDone", invoke.done), ("onError", invoke.error)):
-            content[key] = _one_or_all([self._transition(index, each) for each in found])
+            content[key] = _shortest([self._transition(index, each) for each in found])
         inline = isinstance(invoke.src, Document)
         for name in INVOKE_FIELDS:
             value = getattr(invoke, name)
@@ -336,15 +337,14 @@ class _Writer:
                 extra[name] = self.actions.field(invoke, name)
                 self.carried.add(name)
         self._add_extra(content, extra)
-        return _without_nothing(content)
+        return _without_none(content)
 
 
-def _names_root(tree: Tree) -> bool:
+def _names_root(tree: TargetIndex) -> bool:
     """Whether the root is the target of a transition."""
     for index, state in enumerate(tree.states):
-        results = (each for invoke in state.invokes for each in (*invoke.done, *invoke.error))
-        for each in (*state.transitions, *results):
-            if any(tree.target(index, text) == 0 for text in each.targets):
+        for each in state_transitions(state):
+            if any(tree.resolve_target(index, text) == 0 for text in each.targets):
                 return True
     return False
 
@@ -353,7 +353,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace(".", "\\.")
 
 
-def _one_or_all(written: list[Any]) -> Any:
+def _shortest(written: list[Any]) -> Any:
     """A single transition alone, and as its target where it has nothing else."""
     if len(written) != 1:
         return written or None
@@ -366,16 +366,12 @@ def _typed(field: Json) -> Json:
     return {key: each for key, each in field.items() if key != "default"}
 
 
-def _assign_names(tree: Tree) -> frozenset[str]:
+def _assign_names(tree: TargetIndex) -> frozenset[str]:
     """Names used by assigns only: they can be written as XState writes any named action."""
     calls: set[str] = set()
     handlers: set[str] = set()
     for state in tree.states:
-        blocks = [*state.entry, *state.exit, state.actions, state.initial.actions if state.initial else ()]
-        blocks += [each.actions for each in state.transitions]
-        for invoke in state.invokes:
-            blocks += [each.actions for each in (*invoke.done, *invoke.error)] + [invoke.finalize or ()]
-        for block in blocks:
+        for block in state_blocks(state):
             for action in block_actions(block):
                 if isinstance(action, AssignCall):
                     calls.add(action.name)

@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.definition import extension_json
 from interlock.definition.codec import write_value
-from interlock.definition.xstate.nodes import in_javascript_order
+from interlock.definition.xstate.source import in_javascript_order
 from interlock.model.document.actions import (
     Action,
     Assign,
@@ -104,7 +104,7 @@ class ActionWriter:
         if action.to is not None:
             params["to"] = write_value(action.to)
         if action.delay is not None:
-            params["delay"] = written_delay(action.delay)
+            params["delay"] = write_delay(action.delay)
         # A field's name is no value: it is read as it stands, so nothing in it is escaped.
         values = {"id": write_value(action.id), "idLocation": action.id_location}
         values |= {"type": write_value(action.type), "restore": action.restore}
@@ -126,7 +126,7 @@ class ActionWriter:
         return extension_json.write_field(owner, name, self.leaves)
 
 
-def written_delay(delay: Value) -> Any:
+def write_delay(delay: Value) -> Any:
     """A delay as JSON: milliseconds where it is a duration in its shortest form, so that the text comes back."""
     ms = parse_duration(delay) if isinstance(delay, str) else None
     return write_value(delay) if ms is None or format_duration(ms) != delay else ms

@@ -18,7 +18,7 @@ from interlock.errors import Place
 _COMMENT = re.compile(r"(?:(?<=[ \t])|^)#.*")
 
 
-def comments_in(text: str, *, source: str = "<definition>") -> list[Place]:
+def find_comments(text: str, *, source: str = "<definition>") -> list[Place]:
     """The places of all comments in a well-formed YAML text, but for the schema line that every rewrite begins with."""
     masked = list(text)
     events: Iterator[Any] = yaml.parse(text, Loader=LOADER)

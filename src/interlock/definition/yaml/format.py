@@ -8,45 +8,38 @@ them. Keys have one order, defaults are left out, and white space around express
 
 from __future__ import annotations
 
-from interlock.definition.format import Format, Reading, Resolver, Writing
+from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
 from interlock.definition.shapes import Ref, ShapeChecker
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.chart import FOREIGN_KEYS, SCHEMA_LINE, SHAPES, read_chart, write_chart
-from interlock.definition.yaml.check import check_names, check_values
 from interlock.definition.yaml.parse import parse_yaml
 from interlock.definition.yaml.print import print_yaml
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.document import Document
 
 
-def read_yaml(text: str | bytes, /, *, source: str, resolver: Resolver | None = None) -> Reading:
+def read_yaml(text: str | bytes, /, *, source: str, loader: SourceLoader | None = None) -> ReadResult:
     """The document of a YAML definition, with all diagnostics. YAML refers to no other files."""
-    del resolver
-    findings = Findings()
-    node = parse_yaml(text, source=source, findings=findings)
-    document = None if node is None else read_node(node, source=source, findings=findings)
-    return Reading(document=document, diagnostics=findings.sorted())
+    del loader
+    diagnostics = Diagnostics()
+    node = parse_yaml(text, source=source, diagnostics=diagnostics)
+    document = None if node is None else read_node(node, source=source, diagnostics=diagnostics)
+    return ReadResult(document=document, diagnostics=diagnostics.sorted())
 
 
-def read_node(node: Located, *, source: str, findings: Findings) -> Document | None:
+def read_node(node: Node, *, source: str, diagnostics: Diagnostics) -> Document | None:
     """The document of a parsed definition; None if a key is missing without which there is no chart."""
-    checked = ShapeChecker(shapes=SHAPES, foreign=FOREIGN_KEYS, findings=findings).check(node, Ref(name="chart"))
+    checked = ShapeChecker(shapes=SHAPES, foreign=FOREIGN_KEYS, diagnostics=diagnostics).check(node, Ref(name="chart"))
     if checked is None:
         return None
-    document = read_chart(checked, source)
-    if not findings.failed:
-        check_values(document, findings)
-    check_names(document, findings)
-    return document
+    return read_chart(checked, source)
 
 
-def write_yaml(document: Document) -> Writing:
+def write_yaml(document: Document) -> WriteResult:
     """The canonical text of a document."""
-    findings = Findings()
-    tree = write_chart(document, findings)
-    return Writing(text=f"{SCHEMA_LINE}\n{print_yaml(tree)}", diagnostics=findings.sorted())
+    diagnostics = Diagnostics()
+    tree = write_chart(document, diagnostics)
+    return WriteResult(text=f"{SCHEMA_LINE}\n{print_yaml(tree)}", diagnostics=diagnostics.sorted())
 
 
-FORMAT = Format(
-    name="yaml", suffixes=(".interlock.yaml", ".interlock.yml", ".yaml", ".yml"), read=read_yaml, write=write_yaml
-)
+FORMAT = Format(name="yaml", suffixes=(".yaml", ".yml"), read=read_yaml, write=write_yaml)

@@ -16,18 +16,19 @@ from typing import Any
 
 import yaml
 
-from interlock.definition.source.node import Located, Scalar
-from interlock.definition.source.text import (
-    Lines,
-    admitted_text,
+from interlock.definition.source.node import (
+    Node,
+    Scalar,
+    SourceLines,
+    decode_source,
     item_path,
     key_path,
     lone_surrogate,
-    measured_float,
-    measured_integer,
+    parse_float,
+    parse_integer,
 )
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import ALIASES_MAX, DEFINITION_DEPTH_MAX, EXPANDED_NODES_MAX
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -48,21 +49,21 @@ _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
 
-class _YamlFault(Exception):
-    """Ends the reading; carries the finding."""
+class YamlSyntaxError(Exception):
+    """Ends the reading; carries the diagnostic."""
 
     def __init__(self, code: str, message: str, place: Place, hint: str | None = None) -> None:
         super().__init__(message)
-        self.finding = (code, message, place, hint)
+        self.diagnostic = (code, message, place, hint)
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenValue:
     """A list or mapping whose end has not been reached; `key` is the one whose value comes next."""
 
     event: Any
     path: str
-    values: list[Located] | dict[str, Located]
+    values: list[Node] | dict[str, Node]
     keys: dict[str, Place] = field(default_factory=dict)
     key: str | None = None
     key_place: Place | None = None
@@ -75,29 +76,29 @@ class _Open:
 class _Anchor:
     """What an alias stands for, and how large and deep it is; None while the anchored value is still open."""
 
-    value: Located | None = None
+    value: Node | None = None
     size: int = 0
     height: int = 0
 
 
-def parse_yaml(text: str | bytes, *, source: str, findings: Findings) -> Located | None:
+def parse_yaml(text: str | bytes, *, source: str, diagnostics: Diagnostics) -> Node | None:
     """The value of the one document in a YAML text, with places; None when there is none to go on with."""
-    admitted = admitted_text(text, language="yaml", source=source, findings=findings)
+    admitted = decode_source(text, language="yaml", source=source, diagnostics=diagnostics)
     if admitted is None:
         return None
     if (bad := _FORBIDDEN.search(admitted)) is not None:
-        place = Lines(admitted, source).place(bad.start(), bad.end())
+        place = SourceLines(admitted, source).place(bad.start(), bad.end())
         message = f"the character U+{ord(bad[0]):04X} may not stand in YAML"
-        findings.error("yaml.character", message, place, "write it as an escape in double quotes")
+        diagnostics.error("yaml.character", message, place, "write it as an escape in double quotes")
         return None
     try:
-        return _Composer(source, findings).document(_events(admitted, source))
-    except _YamlFault as fault:
-        findings.error(*fault.finding)
+        return NodeBuilder(source, diagnostics).document(_events(admitted, source))
+    except YamlSyntaxError as fault:
+        diagnostics.error(*fault.diagnostic)
         return None
 
 
-def is_typed(text: str) -> bool:
+def is_not_a_string(text: str) -> bool:
     """Whether a plain scalar of this text is something else than a string."""
     patterns = (_INTEGER, _BASED, _FLOAT, _NOT_FINITE)
     return text in _CONSTANTS or any(each.fullmatch(text) for each in patterns)
@@ -110,7 +111,9 @@ def _events(text: str, source: str) -> Iterator[Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         message = ", ".join(part for part in (error.context, error.problem) if part)
-        raise _YamlFault("yaml.syntax", message, _place(source, mark, mark, ""), _syntax_hint(text, mark)) from None
+        raise YamlSyntaxError(
+            "yaml.syntax", message, _place(source, mark, mark, ""), _syntax_hint(text, mark)
+        ) from None
 
 
 def _syntax_hint(text: str, mark: Any) -> str | None:
@@ -127,19 +130,19 @@ def _place(source: str, start: Any, end: Any, path: str) -> Place:
     return Place(source, start.line + 1, start.column + 1, end.line + 1, end_column + 1, path)
 
 
-class _Composer:
+class NodeBuilder:
     """Builds the one value of a stream of events on an explicit stack."""
 
-    def __init__(self, source: str, findings: Findings) -> None:
+    def __init__(self, source: str, diagnostics: Diagnostics) -> None:
         self.source = source
-        self.findings = findings
-        self.stack: list[_Open] = []
+        self.diagnostics = diagnostics
+        self.stack: list[_OpenValue] = []
         self.anchors: dict[str, _Anchor] = {}
         self.aliases = 0
         self.nodes = 0
-        self.root: Located | None = None
+        self.root: Node | None = None
 
-    def document(self, events: Iterator[Any]) -> Located | None:
+    def document(self, events: Iterator[Any]) -> Node | None:
         """The value of the only document."""
         documents = 0
         for event in events:
@@ -157,7 +160,7 @@ class _Composer:
                 case _:
                     pass
         if documents == 0:
-            self.findings.error("yaml.empty", "the text holds no definition", Place(self.source))
+            self.diagnostics.error("yaml.empty", "the text holds no definition", Place(self.source))
         return self.root
 
     def _leaf(self, event: Any) -> None:
@@ -173,11 +176,11 @@ class _Composer:
             self._put(anchor.value, anchor.size, anchor.height, event.end_mark)
             return
         self._count(1, event)
-        value = Located(self._scalar(event, place), place)
+        value = Node(self._scalar(event, place), place)
         self._anchored(event, _Anchor(value, 1, 0))
         self._put(value, 1, 0, event.end_mark)
 
-    def _key(self, top: _Open, event: Any) -> None:
+    def _key(self, top: _OpenValue, event: Any) -> None:
         """Takes a scalar as the key of the value that follows."""
         assert isinstance(top.values, dict)
         if isinstance(event, yaml.AliasEvent):
@@ -186,16 +189,16 @@ class _Composer:
         path = key_path(top.path, key)
         place = _place(self.source, event.start_mark, event.end_mark, path)
         if event.tag is not None or event.anchor is not None:
-            self.findings.error("yaml.key", "a key takes neither tag nor anchor", place)
+            self.diagnostics.error("yaml.key", "a key takes neither tag nor anchor", place)
         if key == "<<" and event.style in (None, ""):
             hint = "write the keys out, or use an alias for a whole value"
-            self.findings.error("yaml.merge", "merge keys are not part of YAML 1.2", place, hint)
+            self.diagnostics.error("yaml.merge", "merge keys are not part of YAML 1.2", place, hint)
         top.key, top.key_place = key, place
         top.end = event.end_mark
         if key in top.values:
             first = top.keys[key]
             message = f'the key "{key[:60]}" stands here twice; first on line {first.line}'
-            self.findings.error("yaml.duplicate_key", message, place)
+            self.diagnostics.error("yaml.duplicate_key", message, place)
             top.key_place = None
 
     def _open(self, event: Any) -> None:
@@ -209,17 +212,17 @@ class _Composer:
         self._count(1, event)
         self._untagged(event, path)
         self._anchored(event, _Anchor())
-        self.stack.append(_Open(event, path, [] if isinstance(event, yaml.SequenceStartEvent) else {}))
+        self.stack.append(_OpenValue(event, path, [] if isinstance(event, yaml.SequenceStartEvent) else {}))
 
     def _close(self, event: Any) -> None:
         done = self.stack.pop()
         # A block's end event stands where the next thing begins, so its last part says where it ends.
         end = event.end_mark if done.event.flow_style or done.end is None else done.end
-        value = Located(done.values, _place(self.source, done.event.start_mark, end, done.path), done.keys)
+        value = Node(done.values, _place(self.source, done.event.start_mark, end, done.path), done.keys)
         self._anchored(done.event, _Anchor(value, done.size, done.height))
         self._put(value, done.size, done.height, end)
 
-    def _put(self, value: Located, size: int, height: int, end: Any) -> None:
+    def _put(self, value: Node, size: int, height: int, end: Any) -> None:
         """Gives a finished value to the container that waits for it, or makes it the root."""
         if not self.stack:
             self.root = value
@@ -243,9 +246,9 @@ class _Composer:
         if self.aliases > ALIASES_MAX:
             raise self._fault("yaml.aliases", f"a definition may use at most {ALIASES_MAX} aliases", event)
         if anchor is None:
-            raise _YamlFault("yaml.alias", f'no anchor "{event.anchor}" stands before this alias', place)
+            raise YamlSyntaxError("yaml.alias", f'no anchor "{event.anchor}" stands before this alias', place)
         if anchor.value is None:
-            raise _YamlFault("yaml.alias", f'the alias "{event.anchor}" stands inside what it names', place)
+            raise YamlSyntaxError("yaml.alias", f'the alias "{event.anchor}" stands inside what it names', place)
         if len(self.stack) + anchor.height > DEFINITION_DEPTH_MAX:
             raise self._fault("yaml.depth", f"values may be nested at most {DEFINITION_DEPTH_MAX} deep", event)
         self._count(anchor.size, event)
@@ -265,33 +268,33 @@ class _Composer:
         if event.tag is not None:
             place = _place(self.source, event.start_mark, event.end_mark, path)
             message = f'the tag "{event.tag[:60]}" is refused: a definition is plain data'
-            self.findings.error("yaml.tag", message, place, "quote the value if you want a string")
+            self.diagnostics.error("yaml.tag", message, place, "quote the value if you want a string")
 
     def _scalar(self, event: Any, place: Place) -> Scalar:
-        """The YAML 1.2 core value of a scalar; refused ones are findings and count as 0."""
+        """The YAML 1.2 core value of a scalar; refused ones are diagnostics and count as 0."""
         self._untagged(event, place.path)
         text: str = event.value
         if lone_surrogate(text):
-            self.findings.error("yaml.character", "the string holds half of a surrogate pair", place)
+            self.diagnostics.error("yaml.character", "the string holds half of a surrogate pair", place)
             return ""
         if event.style not in (None, "") or event.tag is not None:
             return text
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if _NOT_FINITE.fullmatch(text):
-            self.findings.error("yaml.number", "a number must be finite", place)
+            self.diagnostics.error("yaml.number", "a number must be finite", place)
             return 0
         number: int | float | str
         if _INTEGER.fullmatch(text):
-            number = measured_integer(text)
+            number = parse_integer(text)
         elif (based := _BASED.fullmatch(text)) is not None:
-            number = measured_integer(text[2:], 8 if based["octal"] else 16)
+            number = parse_integer(text[2:], 8 if based["octal"] else 16)
         elif _FLOAT.fullmatch(text):
-            number = measured_float(text)
+            number = parse_float(text)
         else:
             return text
         if isinstance(number, str):
-            self.findings.error("yaml.number", number, place)
+            self.diagnostics.error("yaml.number", number, place)
             return 0
         return number
 
@@ -304,6 +307,6 @@ class _Composer:
         assert top.key is not None
         return key_path(top.path, top.key)
 
-    def _fault(self, code: str, message: str, event: Any, hint: str | None = None) -> _YamlFault:
+    def _fault(self, code: str, message: str, event: Any, hint: str | None = None) -> YamlSyntaxError:
         path = self.stack[-1].path if self.stack else ""
-        return _YamlFault(code, message, _place(self.source, event.start_mark, event.end_mark, path), hint)
+        return YamlSyntaxError(code, message, _place(self.source, event.start_mark, event.end_mark, path), hint)

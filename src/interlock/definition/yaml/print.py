@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from interlock.definition.yaml.parse import is_typed
+from interlock.definition.yaml.parse import is_not_a_string
 
 _WIDTH = 100
 _FLOW_DEPTH_MAX = 4
@@ -27,7 +27,7 @@ _LISTED_KEYS = frozenset({"context", "events"})
 
 _PLAIN = re.compile(r"(?!\.\.\.|---)[\w./][\w./+*()<>=@;!$%'-]*(?: [\w./+*()<>=@;!$%'-]+)*")
 _ONE_LETTER = frozenset("yYnN")
-"""Booleans of YAML 1.1 that PyYAML's own resolver leaves out."""
+"""Booleans of YAML 1.1 that PyYAML's own loader leaves out."""
 
 _SPECIAL = re.compile("[^\\x20-\\x7e\\xa1-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd\\U00010000-\\U0010ffff]")
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
@@ -57,7 +57,7 @@ def scalar_text(value: Any) -> str:
 
 def _is_plain(text: str) -> bool:
     """Whether a string may stand without quotes: harmless signs only, and no reader takes it for another type."""
-    if not _PLAIN.fullmatch(text) or text in _ONE_LETTER or is_typed(text):
+    if not _PLAIN.fullmatch(text) or text in _ONE_LETTER or is_not_a_string(text):
         return False
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers.get(text[0], [])
     return not any(pattern.match(text) for _, pattern in resolvers)

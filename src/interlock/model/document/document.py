@@ -24,6 +24,9 @@ DialectName = Literal["interlock", "scxml", "xstate"]
 Origin = Literal["on", "always", "after", "onDone", "transitions"]
 """Under which key a transition was written. Descriptors of `after` and `onDone` are made by the compiler."""
 
+TRANSITION_ORDER: dict[Origin, int] = {"always": 0, "after": 1, "onDone": 2, "on": 3, "transitions": 4}
+"""The order in which the transitions of a state are tried, by the key under which each is written."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
+from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document, State
 
-GUESSES_MAX = 25
+SUGGESTIONS_MAX = 25
 """Unknown targets of one document for which a near name is looked up: the search is slow, and nobody reads more."""
 
 
@@ -27,12 +27,12 @@ class Unresolved:
     hint: str | None = None
 
 
-class Tree:
+class TargetIndex:
     """The states of a document in document order, with ids, parents, and the meaning of targets."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.guesses = 0
+        self.suggestion_count = 0
         self.states: list[State] = []
         self.ids: list[str] = []
         self.parents: list[int] = []
@@ -77,7 +77,7 @@ class Tree:
             if self.by_id[name] != index:
                 yield index
 
-    def target(self, source: int, text: str) -> int | Unresolved:
+    def resolve_target(self, source: int, text: str) -> int | Unresolved:
         """The state that a transition of `source` means by `text`."""
         if text.startswith("#"):
             return self._by_id(text[1:])
@@ -93,16 +93,16 @@ class Tree:
             return Unresolved("target.ambiguous", message, f'write "#{first}" or "#{second}"')
         return found[0][1] if found else self._unknown(text, scopes)
 
-    def inner(self, parent: int, text: str) -> int | Unresolved:
+    def resolve_child(self, parent: int, text: str) -> int | Unresolved:
         """The state that `initial` of a parent, or the default of a history among its children, means by `text`."""
         if text.startswith("#"):
             return self._by_id(text[1:])
         return self._below(parent, text.removeprefix("."), text)
 
-    def inside(self, source: int, text: str) -> int | Unresolved:
+    def resolve_in_state(self, source: int, text: str) -> int | Unresolved:
         """The state that `In('text')` means where `source` stands: an id, else resolved like a target."""
         index = self.by_id.get(text)
-        return index if index is not None and index > 0 else self.target(source, text)
+        return index if index is not None and index > 0 else self.resolve_target(source, text)
 
     def _by_id(self, text: str) -> int | Unresolved:
         index = self.by_id.get(text)
@@ -130,11 +130,11 @@ class Tree:
         return parent
 
     def _unknown(self, text: str, scopes: list[int]) -> Unresolved:
-        self.guesses += 1
-        if self.guesses > GUESSES_MAX:
+        self.suggestion_count += 1
+        if self.suggestion_count > SUGGESTIONS_MAX:
             return Unresolved("target.unknown", f'no state "{text}"')
-        near = {self.states[each].key: "" for scope in scopes for each in self.children[scope]}
-        near |= {f"#{name}": "" for name in self.ids[1:]}
+        keys = [self.states[each].key for scope in scopes for each in self.children[scope]]
+        known = list(dict.fromkeys([*keys, *(f"#{name}" for name in self.ids[1:])]))
         wish = text if text.startswith("#") else text.lstrip(".").rsplit(".", 1)[-1]
-        close = get_close_matches(wish, near, 1, 0.6) or get_close_matches(f"#{wish}", near, 1, 0.6)
-        return Unresolved("target.unknown", f'no state "{text}"', f'did you mean "{close[0]}"?' if close else None)
+        hint = suggestion(wish, known) or suggestion(f"#{wish}", known)
+        return Unresolved("target.unknown", f'no state "{text}"', hint)

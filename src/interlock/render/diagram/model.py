@@ -16,7 +16,8 @@ from interlock.errors import UsageError
 from interlock.model.chart import Chart, State
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.actions import Block
-from interlock.render.labels import block_text, blocks_lines, clipped, invoke_line, transition_text, value_text
+from interlock.model.document.wording import block_text, value_text
+from interlock.render.labels import blocks_lines, clipped, invoke_line, transition_text
 from interlock.render.saga_bookkeeping import hide_bookkeeping
 
 LABEL_LINES_MAX = 6

@@ -18,8 +18,9 @@ from itertools import takewhile
 from typing import Literal
 
 from interlock.model.chart import Chart, State, Transition
-from interlock.model.document.actions import Block, guard_text
-from interlock.render.labels import block_text, blocks_lines, clipped, event_text, invoke_line, value_text
+from interlock.model.document.actions import Block
+from interlock.model.document.wording import block_text, guard_text, value_text
+from interlock.render.labels import blocks_lines, clipped, event_text, invoke_line
 from interlock.render.saga_bookkeeping import hide_bookkeeping
 
 BoxKind = Literal["state", "group", "parallel", "niche", "final", "history", "initial", "choice", "fork"]

@@ -1,6 +1,7 @@
 """Invokes, durations, and what is said once for the whole chart."""
 
-from tests.unit.compiler.findings import told
+import pytest
+from tests.unit.compiler.diagnostics import told
 
 
 def test_invokes_active_together_have_different_ids() -> None:
@@ -13,10 +14,7 @@ states:
 """
 
     assert [
-        (
-            'error 3:81 "p.b" and "p.a" each have an invoke "i", and their results could not be told '
-            "apart; give one of them another id"
-        ),
+        ("error 3:81"),
     ] == told(bad, "invoke.duplicate_id")
     assert [] == told(good, "invoke.duplicate_id")
 
@@ -27,7 +25,7 @@ def test_a_state_has_no_two_invokes_of_one_id() -> None:
     good = "states: {a: {invoke: [{id: i, src: s}, {src: t}]}}"
 
     assert [
-        ('error 3:40 "a" has two invokes "i", and their results could not be told apart; give one of them another id'),
+        ("error 3:40"),
     ] == told(bad, "invoke.duplicate_id")
     assert [] == told(good, "invoke.duplicate_id")
 
@@ -38,7 +36,7 @@ def test_an_invoke_says_what_it_asks_for() -> None:
     good = "states: {a: {invoke: {id: i, src: s}}}"
 
     assert [
-        'error 3:22 an invoke needs the key "src"',
+        "error 3:22",
     ] == told(bad, "invoke.no_src")
     assert [] == told(good, "invoke.no_src")
 
@@ -49,10 +47,7 @@ def test_only_a_timer_outlives_downtime() -> None:
     good = "states: {a: {entry: [{send: {event: e, delay: 1s, onRestore: restart}}]}}"
 
     assert [
-        (
-            "error 3:22 `onRestore` says what downtime means to a timer, and this send is none; give it a `delay`, or "
-            "leave `onRestore` out"
-        ),
+        ("error 3:22"),
     ] == told(bad, "send.no_timer")
     assert [] == told(good, "send.no_timer")
 
@@ -63,7 +58,7 @@ def test_a_backoff_does_not_fall() -> None:
     good = "states: {a: {invoke: {id: i, src: s, retry: {max: 3, backoff: 1s..5m}}}}"
 
     assert [
-        'error 3:22 the backoff "5m..1s" falls; write 1s..5m',
+        "error 3:22",
     ] == told(bad, "duration.range")
     assert [] == told(good, "duration.range")
 
@@ -80,7 +75,7 @@ states: {a: {}}
 """
 
     assert [
-        'error 1:1 "about 3" is not a range of revisions; such as ">=3.0 <4"',
+        "error 1:1",
     ] == told(bad, "compatible.syntax")
     assert [] == told(good, "compatible.syntax")
 
@@ -97,7 +92,7 @@ states: {paid: {}}
 """
 
     assert [
-        'error 1:1 renamed: no state has the id "payed"; did you mean "paid"?',
+        "error 1:1",
     ] == told(bad, "renamed.unknown")
     assert [] == told(good, "renamed.unknown")
 
@@ -114,7 +109,7 @@ states: {a: {on: {e: b}}, b: {}}
 """
 
     assert [
-        'error 1:1 renamed: "a" is still a state of the chart; take the entry out, or rename the state',
+        "error 1:1",
     ] == told(bad, "renamed.exists")
     assert [] == told(good, "renamed.exists")
 
@@ -131,7 +126,7 @@ states: {a: {}}
 """
 
     assert [
-        'error 1:1 "state.traps" is no lint that can be allowed; did you mean "state.trap"?',
+        "error 1:1",
     ] == told(bad, "allow.unknown")
     assert [] == told(good, "allow.unknown")
 
@@ -148,10 +143,7 @@ states: {a: {}}
 """
 
     assert [
-        (
-            'error 1:1 "target.unknown" is no lint that can be allowed; see the reference of '
-            "diagnostics for the lints there are"
-        ),
+        ("error 1:1"),
     ] == told(bad, "allow.unknown")
     assert [] == told(good, "allow.unknown")
 
@@ -168,7 +160,7 @@ states: {a: {}}
 """
 
     assert [
-        'error 1:1 allowing "state.trap" needs a reason; say why it is right here',
+        "error 1:1",
     ] == told(bad, "allow.reason")
     assert [] == told(good, "allow.reason")
 
@@ -179,5 +171,135 @@ def test_a_duration_has_a_longest() -> None:
     good = "states: {a: {after: {365000d: b}}, b: {}}"
 
     assert 1 == len(told(bad, "duration.range"))
-    assert "at most 365000d" in told(bad, "duration.range")[0]
     assert [] == told(good, "duration.range")
+
+
+def test_the_failure_of_an_invoke_is_taken() -> None:
+    """A failure that nobody takes leaves the entity waiting."""
+    bad = "states: {a: {invoke: {id: i, src: s, onDone: b}}, b: {}}"
+    good = "states: {a: {invoke: {id: i, src: s, onDone: b, onError: b}}, b: {}}"
+
+    assert [
+        "warning 3:22",
+    ] == told(bad, "invoke.no_error")
+    assert [] == told(good, "invoke.no_error")
+
+
+def test_an_outer_state_may_take_the_failure() -> None:
+    """Any state around it will do, by any descriptor."""
+    bad = "states: {a: {states: {c: {invoke: {src: s}}}}}"
+    good = "states: {a: {on: {error: b}, states: {c: {invoke: [{src: s}, {id: i, src: s}]}}}, b: {}}"
+
+    assert [
+        "warning 3:35",
+    ] == told(bad, "invoke.no_error")
+    assert [] == told(good, "invoke.no_error")
+
+
+def test_an_invoke_ends_some_time() -> None:
+    """A handler that hangs would hold the entity for ever."""
+    bad = "states: {a: {invoke: {id: i, src: s}}}"
+    good = "states: {a: {invoke: [{id: i, src: s, timeout: 1m}, {id: j, src: c, type: chart}]}}"
+
+    assert [
+        "warning 3:22",
+    ] == told(bad, "invoke.no_timeout")
+    assert [] == told(good, "invoke.no_timeout")
+
+
+def test_a_timer_of_the_state_bounds_its_invokes() -> None:
+    """When the state is left the invoke is cancelled."""
+    bad = "states: {a: {invoke: {id: i, src: s}, on: {e: b}}, b: {}}"
+    good = "states: {a: {invoke: {id: i, src: s}, after: {1m: b}}, b: {}}"
+
+    assert [
+        "warning 3:22",
+    ] == told(bad, "invoke.no_timeout")
+    assert [] == told(good, "invoke.no_timeout")
+
+
+def test_the_input_of_an_invoke_does_not_read_the_event() -> None:
+    """It is the last event of the step, which need not be the one that led here."""
+    bad = "states: {a: {invoke: {id: i, src: s, input: {x: '= event.data.x'}}}}"
+    good = """\
+context: {x: {type: any}}
+states: {a: {invoke: {id: i, src: s, input: {x: '= context.x'}}}}
+"""
+
+    assert [
+        ("warning 3:52"),
+    ] == told(bad, "invoke.event_input")
+    assert [] == told(good, "invoke.event_input")
+
+
+def test_effects_belong_to_entry() -> None:
+    """What happens on entry is seen from the state's name alone."""
+    bad = """\
+states:
+  a: {on: {e: {target: b, actions: [x]}}, exit: [{emit: {type: y}}]}
+  b: {}
+"""
+    good = """\
+states:
+  a: {on: {e: b, f: {actions: [x]}}}
+  b: {entry: [x], exit: [{log: left}]}
+"""
+
+    assert [
+        ("info 4:37"),
+        ("info 4:50"),
+    ] == told(bad, "effect.outside_entry")
+    assert [] == told(good, "effect.outside_entry")
+
+
+def test_a_handler_that_fails_for_good_is_taken() -> None:
+    """`error.communication` comes when retries are spent."""
+    bad = "states: {a: {entry: [x]}}"
+    good = "states: {a: {entry: [x], on: {error.communication: b}}, b: {}}"
+
+    assert [
+        ("info 3:22"),
+    ] == told(bad, "error.unhandled")
+    assert [] == told(good, "error.unhandled")
+
+
+def test_illegal_differs_from_already_done() -> None:
+    """`unhandled: ignore` makes the two look the same."""
+    bad = """\
+unhandled: ignore
+states: {a: {}}
+"""
+    good = """\
+unhandled: defer
+states: {a: {}}
+"""
+
+    assert [
+        ("warning 1:1"),
+    ] == told(bad, "events.swallowed")
+    assert [] == told(good, "events.swallowed")
+
+
+def test_a_wildcard_that_does_nothing_swallows_events() -> None:
+    """So does `*` with nothing to do."""
+    bad = "states: {a: {on: {'*': {}}}}"
+    good = "states: {a: {on: {'*': {actions: [x]}, e: {}}}}"
+
+    assert [
+        ("warning 3:24"),
+    ] == told(bad, "events.swallowed")
+    assert [] == told(good, "events.swallowed")
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("properties: {a: 1}\nrenamed: {old: a}\nstates: {a: {}}", ["warning 1:1", "warning 1:1"]),
+        ("states: {a: {sensitive: {as: busy, roles: [clerk]}}, b: {}}", ["warning 3:10", "warning 3:10"]),
+        ("states: {a: {sensitive: {fields: [x]}}, b: {sensitive: true}}", []),
+        ("allow: {vocabulary.inert: later}\nproperties: {}\nstates: {a: {sensitive: {as: busy}}}", []),
+    ],
+)
+def test_a_key_without_effect_is_a_warning(text: str, places: list[str]) -> None:
+    """`properties`, `renamed`, and `as` and `roles` of `sensitive` are read and checked, but nothing acts on them."""
+    assert places == told(text, "vocabulary.inert")

@@ -49,7 +49,7 @@ def test_no_entity_is_ever_where_the_compiler_sees_no_way(block: int) -> None:
         chart = chart_of(random)
         graph = Graph(chart)
         reachable = {chart.states[each].id for each in graph.reachable()}
-        possible = {transition.index for _, transition, _ in graph.spread(graph.started(), memory=False)}
+        possible = {transition.index for _, transition, _ in graph.walk_reachable(graph.initial_states(), memory=False)}
 
         for step in steps(chart, random):
             assert reachable.issuperset(step.snapshot.configuration), seed

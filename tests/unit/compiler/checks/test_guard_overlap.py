@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.compiler.checks.guard_overlap import Exclusion
+from interlock.compiler.checks.guard_overlap import GuardComparison
 from interlock.expression.parser import parse
 from interlock.model.document.actions import (
     Expression,
@@ -20,9 +20,9 @@ def said(first: str, second: str) -> bool:
     """Whether two expressions exclude each other, in both orders the same."""
     trees = {text: parse(text) for text in (first, second)}
     left, right = (GuardExpression(expression=Expression(text)) for text in (first, second))
-    answer = Exclusion(trees).exclusive(left, right)
+    answer = GuardComparison(trees).exclusive(left, right)
 
-    assert answer == Exclusion(trees).exclusive(right, left)
+    assert answer == GuardComparison(trees).exclusive(right, left)
     return answer
 
 
@@ -91,7 +91,7 @@ def test_guards_without_expressions() -> None:
     ]
 
     assert [expected for expected, _, _ in cases] == [
-        Exclusion({}).exclusive(first, second) for _, first, second in cases
+        GuardComparison({}).exclusive(first, second) for _, first, second in cases
     ]
 
 
@@ -99,4 +99,4 @@ def test_what_a_language_cannot_read_proves_nothing() -> None:
     """Expressions of a trusted language have no tree."""
     first, second = (GuardExpression(expression=Expression(text)) for text in ("x", "not x"))
 
-    assert not Exclusion({"x": None, "not x": None}).exclusive(first, second)
+    assert not GuardComparison({"x": None, "not x": None}).exclusive(first, second)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tests.unit.compiler.diagnostics import chart_of
+
 from interlock.compiler.checks.sites import written_names
-from tests.unit.compiler.findings import chart_of
 
 CHART = """
 events: {go: {}, x: {}}

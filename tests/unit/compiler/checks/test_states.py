@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+from tests.unit.compiler.diagnostics import errors, told
 
 from interlock.model.document.actions import Log
 from interlock.model.document.document import Document, Initial, Invoke, State, Transition
-from tests.unit.compiler.findings import errors, told
 
 
 def test_a_chart_needs_a_state_that_can_be_active() -> None:
@@ -16,7 +16,7 @@ def test_a_chart_needs_a_state_that_can_be_active() -> None:
     good = "states: {a: {}}"
 
     assert [
-        "error 1:1 the chart has no states; write at least one under `states`",
+        "error 1:1",
     ] == told(bad, "chart.no_states")
     assert [] == told(good, "chart.no_states")
 
@@ -27,7 +27,7 @@ def test_a_compound_state_of_histories_cannot_begin() -> None:
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
     assert [
-        ('error 3:10 "a" has only history states: it cannot begin anywhere; give it a child that can be active'),
+        ("error 3:10"),
     ] == told(bad, "state.no_initial")
     assert [] == told(good, "state.no_initial")
 
@@ -46,7 +46,7 @@ states:
 """
 
     assert [
-        'error 4:16 "a" cannot begin in "b", which is not inside it; name one of its descendants',
+        "error 4:16",
     ] == told(bad, "initial.outside")
     assert [] == told(good, "initial.outside")
 
@@ -65,7 +65,7 @@ states:
 """
 
     assert [
-        'error 4:16 "a" cannot have `initial`: it has no children to begin in; take it out',
+        "error 4:16",
     ] == told(bad, "initial.misplaced")
     assert [] == told(good, "initial.misplaced")
 
@@ -84,7 +84,7 @@ states:
 """
 
     assert [
-        'error 5:28 the final state "b" cannot have transitions; take that out',
+        "error 5:28",
     ] == told(bad, "final.content")
     assert [] == told(good, "final.content")
 
@@ -95,7 +95,7 @@ def test_a_final_state_is_no_region() -> None:
     good = "states: {p: {type: parallel, states: {a: {}, r: {states: {f: {type: final}}}}}}"
 
     assert [
-        'error 3:46 the final state "p.f" cannot be a region of "p"; put it inside a region',
+        "error 3:46",
     ] == told(bad, "final.region")
     assert [] == told(good, "final.region")
 
@@ -106,7 +106,7 @@ def test_a_history_says_where_it_leads_first() -> None:
     good = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
 
     assert [
-        ('error 3:30 the history "a.h" does not say where it leads before anything was recorded; write `target`'),
+        ("error 3:30"),
     ] == told(bad, "history.no_default")
     assert [] == told(good, "history.no_default")
 
@@ -125,7 +125,7 @@ states:
 """
 
     assert [
-        'error 4:23 the history "a.h" cannot lead to "c", outside its parent; name a descendant of "a"',
+        "error 4:23",
     ] == told(bad, "history.outside")
     assert [] == told(good, "history.outside")
 
@@ -142,8 +142,8 @@ states: {a: {states: {b: {initial: h, states: {c: {}, h: {type: history, target:
 """
 
     assert [
-        'error 3:55 the history "a.b.h" leads back to itself; name a state that is no history',
-        'error 4:5 the history "a.g" leads back to itself; name a state that is no history',
+        "error 3:55",
+        "error 4:5",
     ] == told(bad, "history.cycle")
     assert [] == told(good, "history.cycle")
 
@@ -154,7 +154,7 @@ def test_a_parallel_state_needs_regions() -> None:
     good = "states: {p: {type: parallel, states: {a: {}, b: {}}}}"
 
     assert [
-        'error 3:10 the parallel state "p" has no regions; give it two or more states',
+        "error 3:10",
     ] == told(bad, "parallel.no_region")
     assert [] == told(good, "parallel.no_region")
 
@@ -165,7 +165,7 @@ def test_one_region_is_no_parallel_state() -> None:
     good = "states: {p: {type: parallel, states: {a: {}, b: {}}}}"
 
     assert [
-        ('warning 3:10 the parallel state "p" has one region only; take `type: parallel` out, or add a region'),
+        ("warning 3:10"),
     ] == told(bad, "parallel.one_region")
     assert [] == told(good, "parallel.one_region")
 
@@ -184,7 +184,7 @@ states:
 """
 
     assert [
-        'error 4:15 "a" can never be done, so its `onDone` is never taken; give it a final child',
+        "error 4:15",
     ] == told(bad, "done.never")
     assert [] == told(good, "done.never")
 
@@ -204,7 +204,7 @@ states:
 """
 
     assert [
-        'error 4:31 "p" can never be done, so its `onDone` is never taken; give each region a final child',
+        "error 4:31",
     ] == told(bad, "done.never")
     assert [] == told(good, "done.never")
 
@@ -215,7 +215,7 @@ def test_a_long_path_needs_a_short_id() -> None:
     good = f"states: {{{'a' * 200}: {{states: {{{'b' * 200}: {{id: b}}}}}}}}"
 
     assert [
-        f'error 3:222 the id "{"a" * 40}..." has more than 256 bytes; give the state a short `id`',
+        "error 3:222",
     ] == told(bad, "state.id_length")
     assert [] == told(good, "state.id_length")
 
@@ -224,7 +224,7 @@ def test_a_state_key_is_letters_digits_underscore_and_hyphen() -> None:
     """V6: what else a document brings is an error in our own dialect, and left alone in others."""
     document = Document(kind="test", root=State(states=(State(key="a b"),)))
 
-    assert ['error 1:1 "a b" cannot be the key of a state; use letters, digits, _ and -'] == told(document, "state.key")
+    assert ["error 1:1"] == told(document, "state.key")
     assert [] == told(replace(document, dialect="scxml"), "state.key")
 
 
@@ -232,9 +232,7 @@ def test_siblings_have_different_keys() -> None:
     """A target could not tell them apart."""
     document = Document(kind="test", root=State(states=(State(key="a"), State(key="a", id="b"))))
 
-    assert ['error 1:1 the root has two states with the key "a"; rename one of them'] == told(
-        document, "state.duplicate_key"
-    )
+    assert ["error 1:1"] == told(document, "state.duplicate_key")
 
 
 @pytest.mark.parametrize("type", ["final", "history"])
@@ -242,7 +240,7 @@ def test_the_root_is_a_state_or_parallel(type: Literal["final", "history"]) -> N
     """Nothing could ever happen in another root."""
     document = Document(kind="test", root=State(type=type, targets=("a",), states=(State(key="a"),)))
 
-    assert [f"error 1:1 the root cannot be a {type} state"] == told(document, "chart.root")
+    assert ["error 1:1"] == told(document, "chart.root")
 
 
 def test_a_parallel_root_is_a_root() -> None:
@@ -259,12 +257,8 @@ def test_a_parallel_state_has_no_initial() -> None:
     parallel = State(key="p", type="parallel", initial=Initial(targets=("a",)), states=regions)
     document = Document(kind="test", root=State(states=(parallel,)))
 
-    assert ['error 1:1 "p" cannot have `initial`: all its regions begin; take it out'] == told(
-        document, "initial.misplaced"
-    )
-    assert ['warning 1:1 "p" cannot have `initial`: all its regions begin; take it out'] == told(
-        replace(document, dialect="xstate"), "initial.misplaced"
-    )
+    assert ["error 1:1"] == told(document, "initial.misplaced")
+    assert ["warning 1:1"] == told(replace(document, dialect="xstate"), "initial.misplaced")
 
 
 def test_a_final_state_and_a_history_have_nothing_inside() -> None:
@@ -280,15 +274,15 @@ def test_a_final_state_and_a_history_have_nothing_inside() -> None:
     history = replace(full, type="history", targets=("a",))
 
     assert [
-        'error 1:1 the final state "x" cannot have an invoke; take that out',
-        'error 1:1 the final state "x" cannot have states; take that out',
-        'error 1:1 the final state "x" cannot have transitions; take that out',
+        "error 1:1",
+        "error 1:1",
+        "error 1:1",
     ] == sorted(told(Document(kind="test", root=State(states=(State(key="a"), final))), "final.content"))
     assert [
-        'error 1:1 the history "x" cannot have an invoke; take that out',
-        'error 1:1 the history "x" cannot have entry or exit actions; take that out',
-        'error 1:1 the history "x" cannot have states; take that out',
-        'error 1:1 the history "x" cannot have transitions; take that out',
+        "error 1:1",
+        "error 1:1",
+        "error 1:1",
+        "error 1:1",
     ] == sorted(told(Document(kind="test", root=State(states=(State(key="a"), history))), "history.content"))
 
 
@@ -328,3 +322,337 @@ states:
 """
 
     assert [] == errors(text)
+
+
+def test_a_state_without_a_way_in_is_told() -> None:
+    """Nothing leads there, by any event."""
+    bad = """\
+states:
+  a: {on: {e: b}}
+  b: {}
+  c: {states: {d: {}}}
+"""
+    good = """\
+states:
+  a: {on: {e: b}}
+  b: {on: {e: c}}
+  c: {states: {d: {}}}
+"""
+
+    assert [
+        "warning 6:3",
+    ] == told(bad, "state.unreachable")
+    assert [] == told(good, "state.unreachable")
+
+
+def test_a_history_that_nobody_targets_is_told() -> None:
+    """A history is only ever entered as a target."""
+    bad = """\
+states:
+  a: {states: {b: {}, h: {type: history, target: b}}, on: {e: c}}
+  c: {on: {e: a}}
+"""
+    good = """\
+states:
+  a: {states: {b: {}, h: {type: history, target: b}}, on: {e: c}}
+  c: {on: {e: a.h}}
+"""
+
+    assert [
+        "warning 4:23",
+    ] == told(bad, "state.unreachable")
+    assert [] == told(good, "state.unreachable")
+
+
+def test_a_history_may_be_reached_as_initial_or_as_default() -> None:
+    """An `initial` and another history lead to it, too."""
+    bad = "states: {a: {states: {b: {}, h: {type: history, target: b}}}}"
+    good = """\
+states: {a: {initial: g, states: {b: {}, h: {type: history, target: b}, g: {type: history,
+    target: h}}}}
+"""
+
+    assert [
+        "warning 3:30",
+    ] == told(bad, "state.unreachable")
+    assert [] == told(good, "state.unreachable")
+
+
+def test_a_state_behind_a_hidden_transition_is_unreachable() -> None:
+    """An inner transition without guard takes the event first."""
+    bad = """\
+states:
+  a: {on: {e: c}, states: {b: {on: {e: {}}}}}
+  c: {}
+"""
+    good = """\
+states:
+  a: {on: {e: c}, states: {b: {on: {e: {guard: g}}}}}
+  c: {}
+"""
+
+    assert [
+        "warning 5:3",
+    ] == told(bad, "state.unreachable")
+    assert [] == told(good, "state.unreachable")
+
+
+def test_a_state_after_the_end_is_unreachable() -> None:
+    """Nothing follows a final child of the root."""
+    bad = """\
+states:
+  a: {type: final}
+  b: {}
+"""
+    good = """\
+on: {e: b}
+states:
+  a: {on: {e: b}}
+  b: {}
+"""
+
+    assert [
+        "warning 5:3",
+    ] == told(bad, "state.unreachable")
+    assert [] == told(good, "state.unreachable")
+
+
+def test_completion_needs_the_final_state() -> None:
+    """`onDone` is not taken while a child is active that is not final."""
+    bad = """\
+states:
+  a: {onDone: b, states: {x: {}, f: {type: final}}}
+  b: {}
+"""
+    good = """\
+states:
+  a: {onDone: b, states: {x: {on: {e: f}}, f: {type: final}}}
+  b: {}
+"""
+
+    assert [
+        "warning 4:34",
+        "warning 5:3",
+    ] == told(bad, "state.unreachable")
+    assert [] == told(good, "state.unreachable")
+
+
+def test_regions_complete_a_parallel_state() -> None:
+    """Each region in a final state completes it."""
+    bad = """\
+states:
+  p: {type: parallel, onDone: b, states: {r: {states: {x: {}, f: {type: final}}},
+      s: {states: {g: {on: {e: f}}, f: {type: final}}}}}
+  b: {}
+  c: {}
+"""
+    good = """\
+states:
+  p: {type: parallel, onDone: b, states: {r: {states: {f: {type: final}}},
+      s: {states: {g: {on: {e: f}}, f: {type: final}}}}}
+  b: {}
+"""
+
+    assert [
+        "warning 4:63",
+        "warning 7:3",
+    ] == told(bad, "state.unreachable")
+    assert [] == told(good, "state.unreachable")
+
+
+def test_a_target_in_one_region_enters_the_others() -> None:
+    """The regions that are not named begin where they begin."""
+    bad = """\
+states:
+  a: {on: {e: p.r.y}}
+  p: {type: parallel, states: {r: {states: {x: {}, y: {}}}, s: {}}}
+"""
+    good = """\
+states:
+  a: {on: {e: p.r.y}}
+  p: {type: parallel, states: {r: {states: {y: {}}}, s: {states: {z: {}}}}}
+"""
+
+    assert [
+        "warning 5:45",
+    ] == told(bad, "state.unreachable")
+    assert [] == told(good, "state.unreachable")
+
+
+def test_a_state_without_a_way_out_is_told() -> None:
+    """A state that is not final should be left some day."""
+    bad = """\
+states:
+  a: {on: {e: b}}
+  b: {on: {e: {}}}
+"""
+    good = """\
+states:
+  a: {on: {e: b}}
+  b: {type: final}
+"""
+
+    assert [
+        "warning 5:3",
+    ] == told(bad, "state.trap")
+    assert [] == told(good, "state.trap")
+
+
+def test_leading_back_to_itself_is_no_way_out() -> None:
+    """Entering it again is not leaving it."""
+    bad = "states: {a: {on: {e: {target: a, reenter: true}}}}"
+    good = """\
+states:
+  a: {on: {e: b}}
+  b: {on: {e: a}}
+"""
+
+    assert [
+        "warning 3:10",
+    ] == told(bad, "state.trap")
+    assert [] == told(good, "state.trap")
+
+
+def test_another_region_may_be_the_way_out() -> None:
+    """A region that leaves the parallel state takes the others along."""
+    bad = """\
+states:
+  p: {type: parallel, states: {a: {}, b: {on: {e: {}}}}}
+"""
+    good = """\
+states:
+  p: {type: parallel, states: {a: {}, b: {on: {e: c}}}}
+  c: {on: {e: p}}
+"""
+
+    assert [
+        "warning 4:32",
+        "warning 4:39",
+    ] == told(bad, "state.trap")
+    assert [] == told(good, "state.trap")
+
+
+def test_the_state_around_may_be_the_way_out() -> None:
+    """Unless the inner state takes the event itself."""
+    bad = """\
+states:
+  a: {on: {e: c}, states: {b: {on: {e: {}}}}}
+  c: {on: {e: a}}
+"""
+    good = """\
+states:
+  a: {on: {e: c}, states: {b: {}}}
+  c: {on: {e: a}}
+"""
+
+    assert [
+        "warning 4:28",
+    ] == told(bad, "state.trap")
+    assert [] == told(good, "state.trap")
+
+
+def test_the_completion_of_the_state_around_is_no_way_out() -> None:
+    """It waits for a final child, which this one is not."""
+    bad = """\
+states:
+  a: {onDone: c, states: {x: {on: {e: f, g: y}}, y: {}, f: {type: final}}}
+  c: {type: final}
+"""
+    good = """\
+states:
+  a: {onDone: c, states: {x: {on: {e: f, g: y}}, y: {on: {e: f}}, f: {type: final}}}
+  c: {type: final}
+"""
+
+    assert [
+        "warning 4:50",
+    ] == told(bad, "state.trap")
+    assert [] == told(good, "state.trap")
+
+
+def test_a_state_that_waits_needs_somebody_who_notices() -> None:
+    """Without a timer or an expectation an entity may be forgotten."""
+    bad = "states: {a: {on: {e: b}}, b: {type: final}}"
+    good = "states: {a: {on: {e: b}, after: {1h: b}}, b: {type: final}}"
+
+    assert [
+        ("warning 3:10"),
+    ] == told(bad, "state.no_timeout")
+    assert [] == told(good, "state.no_timeout")
+
+
+def test_resting_can_be_normal() -> None:
+    """`within: forever` says so, and descendants inherit it."""
+    bad = "states: {a: {states: {b: {on: {e: c}}, c: {expect: {within: 1h}}}}}"
+    good = "states: {a: {expect: {within: forever}, states: {b: {on: {e: c}}, c: {}}}}"
+
+    assert [
+        ("warning 3:23"),
+    ] == told(bad, "state.no_timeout")
+    assert [] == told(good, "state.no_timeout")
+
+
+def test_a_state_that_waits_for_a_result_or_passes_on_does_not_wait_for_events() -> None:
+    """An invoke, a delayed send, and a way on without event end the wait."""
+    bad = "states: {a: {always: {target: b, guard: g}}, b: {type: final}}"
+    good = """\
+states:
+  a: {always: b}
+  b: {invoke: {id: i, src: s, onDone: c}}
+  c: {entry: [{send: {event: e, delay: 1s}}], on: {e: a}}
+"""
+
+    assert [
+        ("warning 3:10"),
+    ] == told(bad, "state.no_timeout")
+    assert [] == told(good, "state.no_timeout")
+
+
+def test_one_failure_state_for_two_causes_is_told() -> None:
+    """Recovery then needs somebody to find out which it was."""
+    bad = """\
+states:
+  a: {on: {e: failed, f: failed}}
+  failed: {}
+"""
+    good = """\
+states:
+  a: {on: {e: failed, f: payment_failed}}
+  failed: {}
+  payment_failed: {}
+"""
+
+    assert [
+        ("warning 5:3"),
+    ] == told(bad, "state.catch_all_failure")
+    assert [] == told(good, "state.catch_all_failure")
+
+
+def test_a_verb_is_two_states_in_one() -> None:
+    """A state says what is so, not what is done."""
+    bad = "states: {order-processing: {}}"
+    good = "states: {payment_pending: {}, missing: {}, outstanding: {}, incoming: {}}"
+
+    assert [
+        ("warning 3:10"),
+    ] == told(bad, "state.verb_name")
+    assert [] == told(good, "state.verb_name")
+
+
+def _list(count: int) -> str:
+    return ", ".join(f"s{each}: {{}}" for each in range(count))
+
+
+def test_a_flat_list_hides_a_hierarchy() -> None:
+    """More than twenty children should be grouped; histories do not count."""
+    bad = f"states: {{a: {{states: {{{_list(21)}}}}}}}"
+    good = f"states: {{a: {{states: {{{_list(20)}, h: {{type: history, target: s1}}}}}}}}"
+
+    assert ["warning 3:10"] == told(bad, "state.too_many_children")
+    assert [] == told(good, "state.too_many_children")
+
+
+def test_a_chart_of_many_states_is_several_kinds() -> None:
+    """More than a hundred states are too many for one kind."""
+    assert [("warning 1:1")] == told(f"states: {{{_list(101)}}}", "chart.too_many_states")
+    assert [] == told(f"states: {{{_list(100)}}}", "chart.too_many_states")

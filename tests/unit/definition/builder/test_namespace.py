@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from interlock.assemble.charts import load
 from interlock.definition.builder import namespace as build
 from interlock.definition.yaml.format import FORMAT as YAML
 from interlock.errors import DefinitionError, UsageError
@@ -316,11 +317,13 @@ def test_a_value_of_the_wrong_type_is_a_usage_error(case: str) -> None:
 
 def test_what_only_the_whole_chart_shows_is_told_at_once() -> None:
     """Fields without a first value, reserved names and falling ranges come in one error."""
+    chart = build.chart(
+        "c",
+        context=[build.string("a"), build.string("_b", nullable=True)],
+        states=[build.state("s", build.invoke("h", retry=build.retry(1, backoff="9s..1s")))],
+    )
     with pytest.raises(DefinitionError) as caught:
-        build.chart(
-            "c",
-            context=[build.string("a"), build.string("_b", nullable=True)],
-            states=[build.state("s", build.invoke("h", retry=build.retry(1, backoff="9s..1s")))],
-        )
+        load(chart)
 
-    assert {"context.no_value", "name.reserved", "duration.range"} == {each.code for each in caught.value.diagnostics}
+    errors = {each.code for each in caught.value.diagnostics if each.severity == "error"}
+    assert {"context.no_value", "name.reserved", "duration.range"} == errors

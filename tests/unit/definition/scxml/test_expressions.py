@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from interlock.definition.scxml.expressions import (
     PROCESSORS,
     Datamodel,
-    exported,
-    imported,
+    from_scxml,
     read_path,
     read_value,
-    survives,
+    round_trips,
+    to_scxml,
     write_value,
 )
 from interlock.errors import NOWHERE
@@ -47,7 +47,7 @@ from interlock.model.document.actions import Expression
 )
 def test_python_is_read_with_our_names(text: str, expected: str) -> None:
     """Fields, system variables and the common methods have another spelling here; mistakes stay mistakes."""
-    assert expected == imported(text, "python")
+    assert expected == from_scxml(text, "python")
 
 
 @pytest.mark.parametrize(
@@ -67,29 +67,29 @@ def test_python_is_read_with_our_names(text: str, expected: str) -> None:
 )
 def test_the_common_part_of_ecmascript_is_translated(text: str, expected: str) -> None:
     """Operators and a few methods; the result is an expression of our language."""
-    assert expected == imported(text, "ecmascript")
+    assert expected == from_scxml(text, "ecmascript")
     assert expected == parse(expected).text
 
 
 def test_what_is_only_ecmascript_stays_and_fails_when_evaluated() -> None:
     """There is no guess at functions and operators that our language does not have."""
-    assert "(function(context.x) {return context.x;})(1)" == imported("(function(x) {return x;})(1)", "ecmascript")
+    assert "(function(context.x) {return context.x;})(1)" == from_scxml("(function(x) {return x;})(1)", "ecmascript")
 
 
 def test_the_processors_are_a_constant_mapping_of_the_entity() -> None:
     """`_ioprocessors` is an expression of our language, under both names, and comes back."""
-    text = imported("_ioprocessors['scxml'].location", "python")
+    text = from_scxml("_ioprocessors['scxml'].location", "python")
 
     assert f"{PROCESSORS}['scxml'].location" == text
     assert text == parse(text).text
-    assert "_ioprocessors['scxml'].location" == exported(text, "python")
+    assert "_ioprocessors['scxml'].location" == to_scxml(text, "python")
 
 
 def test_our_own_datamodel_is_our_language_as_it_is() -> None:
     """Nothing is renamed, so every text survives."""
     text = "context.a + event.data.b"
 
-    assert text == imported(text, "interlock") == exported(text, "interlock")
+    assert text == from_scxml(text, "interlock") == to_scxml(text, "interlock")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_our_own_datamodel_is_our_language_as_it_is() -> None:
 )
 def test_a_text_survives_a_datamodel_when_it_comes_back_as_it_was(text: str, expected: bool) -> None:
     """The writer uses SCXML's names only where nothing is lost by it."""
-    assert expected == survives(text, "python")
+    assert expected == round_trips(text, "python")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_literal_is_a_value_not_an_expression(text: str, expected: object) -> 
 @pytest.mark.parametrize("text", ["1 + 1", "not 1", "-'a'", "len('a')", "[1, a]", "{'a': a}", "-(1 + 1)", "1 = 1", ""])
 def test_everything_else_stays_an_expression(text: str) -> None:
     """Nothing is computed when a file is read, and what is malformed is kept for the compiler to tell."""
-    assert Expression(imported(text, "python")) == read_value(text, "python", NOWHERE)
+    assert Expression(from_scxml(text, "python")) == read_value(text, "python", NOWHERE)
 
 
 JSON = st.recursive(
@@ -161,10 +161,10 @@ def test_a_literal_that_can_be_written_is_read_back(value: object, datamodel: Da
 )
 def test_any_text_can_be_read_and_written(text: str, datamodel: Datamodel) -> None:
     """Translation never fails, whatever the text; what does not survive is known."""
-    again = exported(imported(text, datamodel), datamodel)
+    again = to_scxml(from_scxml(text, datamodel), datamodel)
 
     assert isinstance(again, str)
-    assert isinstance(survives(text, datamodel), bool)
+    assert isinstance(round_trips(text, datamodel), bool)
 
 
 def test_what_has_no_expression_has_no_text() -> None:

@@ -174,7 +174,7 @@ def test_targets_of_our_own_files_are_written_short() -> None:
 
 
 def test_the_context_comes_from_data() -> None:
-    """Values by `expr`, inline or through the resolver; late binding and fields of states are kept."""
+    """Values by `expr`, inline or through the loader; late binding and fields of states are kept."""
     document = read(
         '<datamodel><data id="a" expr="1"/><data id="b" expr="a + 1"/><data id="c">[1]</data><data id="d"/>'
         '<data id="e" src="file:e.txt"/>'
@@ -197,7 +197,7 @@ def test_the_context_comes_from_data() -> None:
 
 
 def test_an_invoke_starts_a_chart_unless_it_says_otherwise() -> None:
-    """Inline charts and those the resolver gives are documents; names of ours and computed ones stay."""
+    """Inline charts and those the loader gives are documents; names of ours and computed ones stay."""
     other = '<scxml xmlns="http://www.w3.org/2005/07/scxml" name="other"><final id="f"/></scxml>'
     document = read(
         '<state id="s">'
@@ -385,4 +385,4 @@ def test_expressions_carry_the_place_of_their_text() -> None:
 
 def test_the_format_knows_its_name_and_suffix() -> None:
     """What the command line looks files up by."""
-    assert ("scxml", (".scxml",)) == (FORMAT.name, FORMAT.suffixes)
+    assert ("scxml", (".scxml", ".xml")) == (FORMAT.name, FORMAT.suffixes)

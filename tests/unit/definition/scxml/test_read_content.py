@@ -29,7 +29,7 @@ VAR = Expression("context.Var1")
 
 
 def inside(text: str) -> list[str]:
-    """The codes of findings about some actions."""
+    """The codes of diagnostics about some actions."""
     return codes(f'<state id="s"><onentry>{text}</onentry></state>')
 
 
@@ -201,7 +201,7 @@ def test_a_target_that_scxml_does_not_know_is_marked() -> None:
 
 
 def read_unchecked(text: str) -> Action:
-    """The one action of a file that has findings."""
+    """The one action of a file that has diagnostics."""
     from interlock.definition.scxml.format import read_scxml
     from tests.unit.definition.scxml_reading import scxml
 
@@ -211,14 +211,14 @@ def read_unchecked(text: str) -> Action:
 
 
 def test_texts_of_others_come_through_the_resolver_only() -> None:
-    """A reader opens nothing; what the resolver cannot give is a finding, not an exception."""
+    """A reader opens nothing; what the loader cannot give is a diagnostic, not an exception."""
 
-    def resolver(src: str) -> str:
+    def loader(src: str) -> str:
         if src == "file:a.js":
             return "a = 1"
         raise NotFoundError(f"no {src}")
 
-    document = read('<script src="file:a.js"/><state id="s"/>', resolver=resolver)
+    document = read('<script src="file:a.js"/><state id="s"/>', loader=loader)
 
     assert "a = 1" == document.script
-    assert ["scxml.src"] == codes('<script src="file:b.js"/><state id="s"/>', resolver=resolver)
+    assert ["scxml.src"] == codes('<script src="file:b.js"/><state id="s"/>', loader=loader)

@@ -20,7 +20,7 @@ from interlock.model.document.actions import (
     Send,
 )
 from interlock.model.document.document import Document, State, Transition
-from interlock.model.document.targets import Tree
+from interlock.model.document.targets import TargetIndex
 from tests.properties.charts import document as random_chart
 from tests.unit.definition.documents import documents
 from tests.unit.definition.scxml_reading import back
@@ -53,7 +53,7 @@ def test_random_charts_come_back_equal() -> None:
 @given(document=documents())
 def test_any_document_comes_back_but_for_what_has_no_meaning(document: Document) -> None:
     """Also one that does not compile: with targets that name nothing, states that hold what they cannot, odd texts."""
-    tree = Tree(document)
+    tree = TargetIndex(document)
     assume(not list(tree.duplicate_ids()))
     assume("export.characters" not in {each.code for each in write_scxml(document).diagnostics})
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.definition.source.xml import Element, parse_xml, print_xml, xml_clean
-from interlock.model.diagnostics import Findings
+from interlock.definition.source.xml import Element, parse_xml, print_xml, remove_invalid_characters
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import DEFINITION_BYTES_MAX, SCXML_DEPTH_MAX
 
 BOMB = '<!DOCTYPE a [<!ENTITY b "bbbb"><!ENTITY c "&b;&b;&b;&b;">]><a>&c;</a>'
@@ -14,18 +14,18 @@ OUTSIDE = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]><a>&x;</a>'
 
 def parsed(text: str | bytes) -> Element:
     """The root of a text that must be fine."""
-    findings = Findings()
-    root = parse_xml(text, source="a.scxml", findings=findings)
-    assert [] == findings.items
+    diagnostics = Diagnostics()
+    root = parse_xml(text, source="a.scxml", diagnostics=diagnostics)
+    assert [] == diagnostics.items
     assert root is not None
     return root
 
 
 def refused(text: str | bytes) -> tuple[str, int, int]:
-    """The code and place of the one finding about a text."""
-    findings = Findings()
-    assert parse_xml(text, source="a.scxml", findings=findings) is None
-    (found,) = findings.items
+    """The code and place of the one diagnostic about a text."""
+    diagnostics = Diagnostics()
+    assert parse_xml(text, source="a.scxml", diagnostics=diagnostics) is None
+    (found,) = diagnostics.items
     return found.code, found.place.line, found.place.column
 
 
@@ -60,7 +60,7 @@ def test_what_the_text_says_of_its_encoding_does_not_count() -> None:
 
 
 def test_elements_and_attributes_know_where_they_stand() -> None:
-    """Lines and columns count characters from 1, also behind letters of several bytes."""
+    """SourceLines and columns count characters from 1, also behind letters of several bytes."""
     root = parsed('<a\n  xmlns:p="q"  é="ü"\n  p:x=\'1\'><b>é<c y="2"/></b></a>')
     b = root.elements[0]
     c = b.elements[0]
@@ -123,4 +123,4 @@ def test_printed_text_reads_back() -> None:
 
 def test_what_xml_cannot_hold_is_taken_out() -> None:
     """Control characters have no spelling in XML 1.0 at all."""
-    assert "ab\tc" == xml_clean("a\x00b\tc\x0b\ufffe")
+    assert "ab\tc" == remove_invalid_characters("a\x00b\tc\x0b\ufffe")

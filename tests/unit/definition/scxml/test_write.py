@@ -342,7 +342,7 @@ def test_keys_that_are_not_in_the_id_are_written_beside_it() -> None:
     ],
 )
 def test_what_others_will_not_see_is_told(document: Document, expected: str) -> None:
-    """One finding per kind of loss, even when it occurs twice."""
+    """One diagnostic per kind of loss, even when it occurs twice."""
     found = [each.code for each in write_scxml(document).diagnostics]
 
     assert expected in found
@@ -350,7 +350,7 @@ def test_what_others_will_not_see_is_told(document: Document, expected: str) -> 
 
 
 def test_the_same_loss_is_told_once() -> None:
-    """A chart with a hundred handlers does not make a hundred findings."""
+    """A chart with a hundred handlers does not make a hundred diagnostics."""
     document = chart(
         *(State(key=f"s{n}", entry=((Emit(type="t"), Emit(type="u")),)) for n in range(5)), dialect="scxml"
     )

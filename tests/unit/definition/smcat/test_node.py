@@ -17,11 +17,11 @@ import pytest
 from interlock.definition.smcat.labels import LabelReader
 from interlock.definition.smcat.parse import parse_smcat
 from interlock.definition.smcat.read import read_smcat
-from interlock.definition.smcat.states import Draft, drafted, every
+from interlock.definition.smcat.states import Draft, read_drafts, walk_drafts
 from interlock.definition.smcat.write import write_smcat
-from interlock.definition.source.text import Lines
+from interlock.definition.source.node import SourceLines
 from interlock.errors import Place
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from tests.unit.definition.built_charts import every_word, order, vm
 
 NODE = Path(__file__).parents[3] / "conformance" / "node"
@@ -85,15 +85,17 @@ def test_the_examples_of_their_readme_are_read() -> None:
 
 
 def _our_view(text: str) -> Any:
-    findings = Findings()
-    lines = Lines(text, "random.smcat")
-    body = parse_smcat(text, lines, findings)
-    if body is None or findings.failed:
+    diagnostics = Diagnostics()
+    lines = SourceLines(text, "random.smcat")
+    body = parse_smcat(text, lines, diagnostics)
+    if body is None or diagnostics.has_errors:
         return None
-    root = drafted(body, LabelReader(lines, Findings()), Findings(), Place())
-    names = sorted((each.name, _depth(each)) for each in every(root))
+    root = read_drafts(body, LabelReader(lines, Diagnostics()), Diagnostics(), Place())
+    names = sorted((each.name, _depth(each)) for each in walk_drafts(root))
     arrows = sorted(
-        (arrow.source.name, arrow.targets[0].name, arrow.internal) for each in every(root) for arrow in each.leaving
+        (arrow.source.name, arrow.targets[0].name, arrow.internal)
+        for each in walk_drafts(root)
+        for arrow in each.leaving
     )
     return names, arrows
 

@@ -4,33 +4,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.definition.smcat.parse import Body, Words, parse_smcat
+from interlock.definition.smcat.parse import Body, TextSpan, parse_smcat
 from interlock.definition.smcat.read import read_smcat
-from interlock.definition.source.text import Lines
-from interlock.model.diagnostics import Findings
+from interlock.definition.source.node import SourceLines
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import DEFINITION_BYTES_MAX, DEPTH_MAX, STATES_MAX, TRANSITIONS_MAX
 
 
-def parse(text: str) -> tuple[Body | None, Findings]:
+def parse(text: str) -> tuple[Body | None, Diagnostics]:
     """The syntax of a text and what was found."""
-    findings = Findings()
-    return parse_smcat(text, Lines(text, "t.smcat"), findings), findings
+    diagnostics = Diagnostics()
+    return parse_smcat(text, SourceLines(text, "t.smcat"), diagnostics), diagnostics
 
 
 def accepted(text: str) -> Body:
     """The syntax of a text in which nothing is found."""
-    body, findings = parse(text)
-    assert [] == findings.items
+    body, diagnostics = parse(text)
+    assert [] == diagnostics.items
     assert body is not None
     return body
 
 
 def problems(text: str) -> list[str]:
     """What is found in a text, as `line:column message; hint`."""
-    _, findings = parse(text)
+    _, diagnostics = parse(text)
     return [
         f"{each.place.line}:{each.place.column} {each.message}" + (f"; {each.hint}" if each.hint else "")
-        for each in findings.items
+        for each in diagnostics.items
     ]
 
 
@@ -96,26 +96,26 @@ def test_texts_end_at_their_separators() -> None:
     """Activities end at a comma, labels do not; quotes keep everything in."""
     body = accepted('a: entry/ x, b: "c, d; {" {x;}; a -> b: e, f [g]/ h ; a -> b: "i; j";')
 
-    assert [Words("entry/ x", 3), Words("c, d; {", 17)] == [each.activities for each in body.declarations]
+    assert [TextSpan("entry/ x", 3), TextSpan("c, d; {", 17)] == [each.activities for each in body.declarations]
     assert ["e, f [g]/ h", "i; j"] == [each.label.text for each in body.arrows if each.label]
 
 
 def test_a_state_declared_twice_is_the_last_one_in_the_place_of_the_first() -> None:
     """As in state-machine-cat; it is probably a mistake."""
-    body, findings = parse("a: x, b, a: y;")
+    body, diagnostics = parse("a: x, b, a: y;")
 
     assert body is not None
     assert ["y", None] == [each.activities.text if each.activities else None for each in body.declarations]
-    assert ["smcat.state_repeated"] == [each.code for each in findings.items]
+    assert ["smcat.state_repeated"] == [each.code for each in diagnostics.items]
 
 
 def test_a_quote_that_is_not_closed_is_text() -> None:
     """As in state-machine-cat; it is probably a mistake."""
-    body, findings = parse('a -> b: "x;')
+    body, diagnostics = parse('a -> b: "x;')
 
     assert body is not None
-    assert Words('"x', 8) == body.arrows[0].label
-    assert ["smcat.quote"] == [each.code for each in findings.items]
+    assert TextSpan('"x', 8) == body.arrows[0].label
+    assert ["smcat.quote"] == [each.code for each in diagnostics.items]
 
 
 PROBLEMS = {
@@ -150,7 +150,7 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("text", PROBLEMS)
 def test_a_problem_is_told_with_its_fix(text: str) -> None:
-    """One mistake, one finding that names it."""
+    """One mistake, one diagnostic that names it."""
     found = problems(text)
 
     assert PROBLEMS[text] in found[0]
@@ -179,34 +179,34 @@ def test_a_text_that_is_no_smcat_gives_a_bounded_number_of_findings() -> None:
 
 def test_depth_is_limited() -> None:
     """Hundreds of thousands of braces are refused without recursion."""
-    body, findings = parse("a{" * 200_000)
+    body, diagnostics = parse("a{" * 200_000)
 
     assert body is None
-    assert ["smcat.depth"] == [each.code for each in findings.items]
+    assert ["smcat.depth"] == [each.code for each in diagnostics.items]
 
 
 def test_a_chart_as_deep_as_the_limit_is_read() -> None:
     """The limit counts states, not braces."""
-    body, findings = parse("a{" * (DEPTH_MAX - 1) + "b;" + "};" * (DEPTH_MAX - 1))
+    body, diagnostics = parse("a{" * (DEPTH_MAX - 1) + "b;" + "};" * (DEPTH_MAX - 1))
 
     assert body is not None
-    assert [] == findings.items
+    assert [] == diagnostics.items
 
 
 def test_the_number_of_states_is_limited() -> None:
     """States beyond the limit are refused before they are tied together."""
-    body, findings = parse(",".join(f"s{each}" for each in range(STATES_MAX + 1)) + ";")
+    body, diagnostics = parse(",".join(f"s{each}" for each in range(STATES_MAX + 1)) + ";")
 
     assert body is None
-    assert ["smcat.size"] == [each.code for each in findings.items]
+    assert ["smcat.size"] == [each.code for each in diagnostics.items]
 
 
 def test_the_number_of_transitions_is_limited() -> None:
     """Transitions beyond the limit are refused before they are tied together."""
-    body, findings = parse("a->b;" * (TRANSITIONS_MAX + 1))
+    body, diagnostics = parse("a->b;" * (TRANSITIONS_MAX + 1))
 
     assert body is None
-    assert ["smcat.size"] == [each.code for each in findings.items]
+    assert ["smcat.size"] == [each.code for each in diagnostics.items]
 
 
 @pytest.mark.parametrize("text", ["a" * (DEFINITION_BYTES_MAX + 1), b"\xff"])
@@ -220,7 +220,7 @@ def test_a_text_too_large_or_not_in_utf_8_is_refused(text: str | bytes) -> None:
 
 @given(st.text(alphabet='ab;,{}[]:#"->=</* \n\\', max_size=60))
 def test_no_text_breaks_the_reader(text: str) -> None:
-    """Whatever the characters: a document or findings, never an exception, and places lie inside the text."""
+    """Whatever the characters: a document or diagnostics, never an exception, and places lie inside the text."""
     reading = read_smcat(text, source="t.smcat")
 
     assert reading.document is not None or reading.diagnostics

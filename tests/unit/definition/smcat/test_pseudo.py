@@ -63,7 +63,7 @@ def test_an_explicit_type_is_not_withdrawn() -> None:
 
 
 def test_an_explicit_type_wins_over_the_name() -> None:
-    """The cure that findings name."""
+    """The cure that diagnostics name."""
     assert "state" == states("initialised [type=regular]; initialised -> a: go;")["initialised"].type
 
 

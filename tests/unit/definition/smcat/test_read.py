@@ -2,15 +2,15 @@
 
 import pytest
 
-from interlock.definition.format import Reading
+from interlock.definition.format import ReadResult
 from interlock.definition.smcat.format import FORMAT
 from interlock.errors import Diagnostic
 from interlock.model.document.actions import Do, Expression, GuardExpression, GuardName
 from interlock.model.document.document import Document, Invoke, State, Transition
-from interlock.model.document.targets import Tree
+from interlock.model.document.targets import TargetIndex
 
 
-def read(text: str, source: str = "chart.smcat") -> Reading:
+def read(text: str, source: str = "chart.smcat") -> ReadResult:
     """What the reader makes of a text."""
     return FORMAT.read(text, source=source)
 
@@ -25,13 +25,15 @@ def document(text: str) -> Document:
 
 def states(text: str) -> dict[str, State]:
     """All states of a text by id; every target in it is resolved, so that it names a state."""
-    tree = Tree(document(text))
+    tree = TargetIndex(document(text))
     for index, state in enumerate(tree.states):
         parent = tree.parents[index]
         for transition in state.transitions:
-            assert all(isinstance(tree.target(index, each), int) for each in transition.targets)
-        assert all(isinstance(tree.inner(parent, each), int) for each in state.targets)
-        assert state.initial is None or all(isinstance(tree.inner(index, each), int) for each in state.initial.targets)
+            assert all(isinstance(tree.resolve_target(index, each), int) for each in transition.targets)
+        assert all(isinstance(tree.resolve_child(parent, each), int) for each in state.targets)
+        assert state.initial is None or all(
+            isinstance(tree.resolve_child(index, each), int) for each in state.initial.targets
+        )
     return dict(zip(tree.ids, tree.states, strict=True))
 
 
@@ -41,13 +43,13 @@ def transition(text: str) -> Transition:
     return found
 
 
-def findings(text: str) -> list[tuple[str, str]]:
+def diagnostics(text: str) -> list[tuple[str, str]]:
     """Severity and code of what is found."""
     return [(each.severity, each.code) for each in read(text).diagnostics]
 
 
 def only(text: str, code: str) -> Diagnostic:
-    """The one finding of this code."""
+    """The one diagnostic of this code."""
     (found,) = [each for each in read(text).diagnostics if each.code == code]
     return found
 
@@ -77,7 +79,7 @@ def test_the_kind_is_the_name_of_the_source(source: str, kind: str) -> None:
 
 def test_a_text_without_states_is_refused() -> None:
     """state-machine-cat draws nothing then; a chart has at least one state."""
-    assert [("error", "smcat.empty")] == findings("// nothing")
+    assert [("error", "smcat.empty")] == diagnostics("// nothing")
 
 
 def test_states_that_are_only_mentioned_exist() -> None:
@@ -97,7 +99,7 @@ def test_a_name_that_is_no_key_is_changed_and_kept_as_description() -> None:
     assert "Cool\nwhy\nsome words" == found["cool_state"].description
     assert found["cool-state"].description is None
     assert "!" == found["state"].description
-    assert [("info", "smcat.renamed")] * 2 == findings(text)
+    assert [("info", "smcat.renamed")] * 2 == diagnostics(text)
 
 
 def test_keys_are_made_unique_among_siblings() -> None:
@@ -173,7 +175,7 @@ def test_the_event_part_is_one_or_several_names(label: str, events: tuple[str, .
 
 def test_an_event_of_which_nothing_remains_is_refused() -> None:
     """There is no name to listen for."""
-    assert [("error", "smcat.name")] == findings("a -> b: =;")
+    assert [("error", "smcat.name")] == diagnostics("a -> b: =;")
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_what_is_only_drawing_is_kept_in_meta() -> None:
 
 
 def test_places_carry_the_path_of_keys() -> None:
-    """As findings of the YAML reader do."""
+    """As diagnostics of the YAML reader do."""
     found = states("a { x -> y: go; y -> x: after 5s; x -> y; };")
     paths = [each.place.path for key in ("a.x", "a.y") for each in found[key].transitions]
 

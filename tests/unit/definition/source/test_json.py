@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interlock.definition.source.json import parse_json
 from interlock.errors import Diagnostic, Place
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.limits import DEFINITION_BYTES_MAX
 
 JSON = st.recursive(
@@ -26,16 +26,16 @@ JSON = st.recursive(
 
 
 def parsed(text: str | bytes) -> tuple[Any, list[Diagnostic]]:
-    """The plain value, or the word `nothing`, and the findings."""
-    findings = Findings()
-    located = parse_json(text, source="chart.json", findings=findings)
-    return ("nothing" if located is None else located.plain()), findings.items
+    """The plain value, or the word `nothing`, and the diagnostics."""
+    diagnostics = Diagnostics()
+    located = parse_json(text, source="chart.json", diagnostics=diagnostics)
+    return ("nothing" if located is None else located.plain()), diagnostics.items
 
 
 def refused(text: str | bytes) -> tuple[str, str, str | None]:
-    """Code, position and hint of the only finding."""
-    _, (finding,) = parsed(text)
-    return finding.code, f"{finding.place.line}:{finding.place.column}", finding.hint
+    """Code, position and hint of the only diagnostic."""
+    _, (diagnostic,) = parsed(text)
+    return diagnostic.code, f"{diagnostic.place.line}:{diagnostic.place.column}", diagnostic.hint
 
 
 @pytest.mark.slow
@@ -43,15 +43,15 @@ def refused(text: str | bytes) -> tuple[str, str, str | None]:
 def test_reads_what_the_standard_encoder_writes(value: Any, indent: int | None, ascii_only: bool) -> None:
     """Every JSON value, however laid out, reads as itself, and its keys keep their order."""
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
-    actual, findings = parsed(text)
-    assert [] == findings
+    actual, diagnostics = parsed(text)
+    assert [] == diagnostics
     assert json.dumps(value) == json.dumps(actual)
 
 
 def test_every_value_and_key_has_its_place() -> None:
     """Places count lines and columns from 1, end behind the last character, and carry the path of keys."""
     text = '{\n  "a": {"b.c": [1,\r\n "é"]}}'
-    located = parse_json(text, source="x", findings=Findings())
+    located = parse_json(text, source="x", diagnostics=Diagnostics())
     assert located is not None
     outer = located.value
     assert isinstance(outer, dict)
@@ -102,7 +102,7 @@ def test_bytes_and_a_byte_order_mark_are_welcome() -> None:
     ],
 )
 def test_what_is_no_json_ends_the_reading(text: str | bytes, expected: tuple[str, str, str | None]) -> None:
-    """A text that is no JSON, or too deep or large, gives nothing and one finding at the very character."""
+    """A text that is no JSON, or too deep or large, gives nothing and one diagnostic at the very character."""
     assert "nothing" == parsed(text)[0]
     assert expected == refused(text)
 
@@ -125,9 +125,9 @@ def test_functions_are_refused_with_the_cure() -> None:
     ],
 )
 def test_what_means_nothing_portable_is_refused_and_reading_goes_on(text: str, value: Any, code: str) -> None:
-    """Duplicate keys, numbers beyond the limits and half surrogates are findings; the rest is still read."""
-    actual, (finding,) = parsed(text)
-    assert (value, code) == (actual, finding.code)
+    """Duplicate keys, numbers beyond the limits and half surrogates are diagnostics; the rest is still read."""
+    actual, (diagnostic,) = parsed(text)
+    assert (value, code) == (actual, diagnostic.code)
 
 
 def test_size_is_measured_in_bytes_before_parsing() -> None:
@@ -139,11 +139,11 @@ def test_size_is_measured_in_bytes_before_parsing() -> None:
 
 
 def test_paths_stay_short() -> None:
-    """Long keys and deep nesting do not make endless paths: a finding must fit on a screen."""
+    """Long keys and deep nesting do not make endless paths: a diagnostic must fit on a screen."""
     key = "k" * 100
     deep = f'{{"{key}":' * 90 + "1e999" + "}" * 90
-    _, (finding,) = parsed(deep)
-    assert finding.place.path.endswith("…")
-    assert 300 > len(finding.place.path)
-    _, (finding,) = parsed("[" * 90 + "1e999" + "]" * 90)
-    assert 300 > len(finding.place.path)
+    _, (diagnostic,) = parsed(deep)
+    assert diagnostic.place.path.endswith("…")
+    assert 300 > len(diagnostic.place.path)
+    _, (diagnostic,) = parsed("[" * 90 + "1e999" + "]" * 90)
+    assert 300 > len(diagnostic.place.path)

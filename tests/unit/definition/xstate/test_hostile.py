@@ -1,4 +1,4 @@
-"""Whatever JSON comes in, the reader answers with findings, never with an exception."""
+"""Whatever JSON comes in, the reader answers with diagnostics, never with an exception."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STATES = st.dictionaries(st.sampled_from(["a", "b", "1", "x y"]), st.dictionarie
 @given(root=st.dictionaries(KEYS, VALUES, max_size=4), states=STATES)
 @settings(max_examples=100)
 def test_no_definition_breaks_the_reader(version: Literal[4, 5], root: dict[str, Any], states: dict[str, Any]) -> None:
-    """A document that came out without errors can be compiled and written, or refused with findings."""
+    """A document that came out without errors can be compiled and written, or refused with diagnostics."""
     text = json.dumps({**root, "states": states})
     reading = read_xstate(text, source="m.json", xstate=version)
     if reading.document is None or any(each.severity == "error" for each in reading.diagnostics):

@@ -50,7 +50,7 @@ def test_a_small_definition_becomes_a_document() -> None:
 
 def test_the_format_is_registered_under_its_name() -> None:
     """The format reads and writes."""
-    reading = FORMAT.read(json.dumps(simple()), source="m.json", resolver=None)
+    reading = FORMAT.read(json.dumps(simple()), source="m.json", loader=None)
 
     assert "xstate" == FORMAT.name
     assert reading.document is not None

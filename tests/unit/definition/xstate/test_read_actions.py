@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interlock.definition.codec import read_value, write_value
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.errors import NOWHERE
 from interlock.model.document.actions import (
     Action,
@@ -226,21 +226,21 @@ def test_guards_that_cannot_be_read(written: Any, expected: list[str]) -> None:
 )
 def test_values(text: Any, value: Any) -> None:
     """A leading `=` makes an expression, a backslash before it takes it as it is."""
-    assert value == read_value(Located(text, NOWHERE))
+    assert value == read_value(Node(text, NOWHERE))
 
 
 @pytest.mark.parametrize("value", [N, "=x", "\\=x", "\\x", "x", [1, N, {"a": "=="}], None, True])
 def test_values_come_back(value: Any) -> None:
     """What is written is read again."""
 
-    def located(plain: Any) -> Located:
+    def json_node(plain: Any) -> Node:
         if isinstance(plain, dict):
-            return Located({key: located(each) for key, each in plain.items()}, NOWHERE)
+            return Node({key: json_node(each) for key, each in plain.items()}, NOWHERE)
         if isinstance(plain, list):
-            return Located([located(each) for each in plain], NOWHERE)
-        return Located(plain, NOWHERE)
+            return Node([json_node(each) for each in plain], NOWHERE)
+        return Node(plain, NOWHERE)
 
-    assert value == read_value(located(write_value(value)))
+    assert value == read_value(json_node(write_value(value)))
 
 
 def test_an_expression_knows_its_place() -> None:

@@ -44,7 +44,7 @@ from interlock.model.document.document import (
     Transition,
 )
 from interlock.model.document.field import Field
-from interlock.model.document.targets import Tree
+from interlock.model.document.targets import TargetIndex
 from tests.conformance.xstate.scenes import SCENES, Scene
 from tests.unit.definition.documents import documents
 from tests.unit.definition.xstate_cases import again, read
@@ -236,7 +236,7 @@ def test_ids_stay_the_same_below_a_hidden_root(root: dict[str, Any]) -> None:
     document = Document(kind="m", root=State(**{"states": states, **root}), renamed=(("old", "a"), ("older", "gone")))
     back = again(document)
 
-    assert Tree(document).ids[1:] == Tree(back).ids[2:]
+    assert TargetIndex(document).ids[1:] == TargetIndex(back).ids[2:]
     assert document.renamed == back.renamed
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from interlock.definition.xstate.format import FORMAT_V4
+from interlock.errors import UsageError
 from interlock.model.document.actions import Do, GuardAll, GuardIn, GuardName, If, Raise
 from interlock.model.document.document import Document, Invoke, State, Transition
 from tests.unit.definition.xstate_cases import Json, codes, read, simple
@@ -209,3 +211,11 @@ def test_settings_of_version_four_mean_nothing_here(key: str) -> None:
 def test_wrong_shapes_are_left_to_the_reader(definition: Any) -> None:
     """Translating never fails: what it does not know, the reader tells."""
     assert codes(definition, 4)
+
+
+def test_xstate_4_is_only_read() -> None:
+    """Nobody needs new definitions of an old version."""
+    assert FORMAT_V4.is_read_only
+    with pytest.raises(UsageError) as caught:
+        FORMAT_V4.write(Document(kind="k", root=State()))
+    assert "format.read_only" == caught.value.code

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.definition.xstate.events import exported_descriptor
+from interlock.definition.xstate.events import to_xstate
 from interlock.model.document.actions import Assign, AssignCall, Do, Expression, GuardExpression, GuardIn, GuardName
 from interlock.model.document.document import Document, Initial, Invoke, Saga, SagaCall, SagaStep, State, Transition
 from interlock.model.document.field import Field
@@ -72,7 +72,7 @@ def test_descriptors_of_ours_are_wildcards_there(events: str, expected: str) -> 
 )
 def test_events_that_the_kernel_makes_have_names_of_xstate(text: str, expected: str) -> None:
     """X19, the other way; what names nothing stays as it is."""
-    assert expected == exported_descriptor(text, {"a": "m.a"})
+    assert expected == to_xstate(text, {"a": "m.a"})
 
 
 @pytest.mark.parametrize(

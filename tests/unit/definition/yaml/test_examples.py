@@ -1,4 +1,4 @@
-"""The examples: read without findings, compile, survive a rewrite, and their regular form differs only in layout."""
+"""The examples: read without diagnostics, compile, survive a rewrite, and their regular form differs only in layout."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def test_the_examples_are_there() -> None:
 
 
 def test_the_format_is_found_by_its_suffixes() -> None:
-    """`.interlock.yaml` is ours; plain `.yaml` is read too."""
+    """Any `.yaml` file is read; `.interlock.yaml` is what we write."""
     assert "yaml" == FORMAT.name
-    assert ".interlock.yaml" == FORMAT.suffixes[0]
+    assert ".yaml" == FORMAT.suffixes[0]

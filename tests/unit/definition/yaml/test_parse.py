@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from interlock.definition.source.node import Located
+from interlock.definition.source.node import Node
 from interlock.definition.vocabulary.chart import SCHEMA_LINE
 from interlock.definition.yaml import parse
-from interlock.definition.yaml.comments import comments_in
+from interlock.definition.yaml.comments import find_comments
 from interlock.definition.yaml.parse import parse_yaml
 from interlock.errors import Diagnostic, Place
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 9)
@@ -29,20 +29,20 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         pytest.skip("PyYAML was built without libyaml")
 
 
-def located(text: str) -> Located:
-    """The value of a text without findings."""
-    findings = Findings()
-    value = parse_yaml(text, source="x", findings=findings)
-    assert [] == findings.items
+def located(text: str) -> Node:
+    """The value of a text without diagnostics."""
+    diagnostics = Diagnostics()
+    value = parse_yaml(text, source="x", diagnostics=diagnostics)
+    assert [] == diagnostics.items
     assert value is not None
     return value
 
 
 def parsed(text: str | bytes) -> tuple[Any, list[Diagnostic]]:
-    """The plain value, or the word `nothing`, and the findings."""
-    findings = Findings()
-    value = parse_yaml(text, source="x", findings=findings)
-    return ("nothing" if value is None else value.plain()), findings.items
+    """The plain value, or the word `nothing`, and the diagnostics."""
+    diagnostics = Diagnostics()
+    value = parse_yaml(text, source="x", diagnostics=diagnostics)
+    return ("nothing" if value is None else value.plain()), diagnostics.items
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_an_alias_is_the_value_it_names() -> None:
     ],
 )
 def test_what_cannot_be_a_definition_ends_the_reading(text: str | bytes, expected: tuple[str, int, int]) -> None:
-    """Hostile and broken texts give nothing and one finding where the trouble begins; none hurts the process."""
-    actual, (finding,) = parsed(text)
+    """Hostile and broken texts give nothing and one diagnostic where the trouble begins; none hurts the process."""
+    actual, (diagnostic,) = parsed(text)
     assert "nothing" == actual
-    assert expected == (finding.code, finding.place.line, finding.place.column)
+    assert expected == (diagnostic.code, diagnostic.place.line, diagnostic.place.column)
 
 
 @pytest.mark.parametrize(
@@ -157,17 +157,17 @@ def test_what_cannot_be_a_definition_ends_the_reading(text: str | bytes, expecte
     ],
 )
 def test_what_is_refused_in_one_place_does_not_end_the_reading(text: str, value: Any, codes: list[str]) -> None:
-    """Tags, merge keys, duplicate keys and numbers beyond JSON are findings; all of them are told."""
-    actual, findings = parsed(text)
+    """Tags, merge keys, duplicate keys and numbers beyond JSON are diagnostics; all of them are told."""
+    actual, diagnostics = parsed(text)
     assert value == actual
-    assert codes == [each.code for each in findings]
+    assert codes == [each.code for each in diagnostics]
 
 
 def test_the_first_of_duplicate_keys_is_named() -> None:
-    """The finding about a duplicate key points to it and names the line of the first."""
-    _, (finding,) = parsed("on: 1\nb: 2\non: 3")
-    assert (3, 1) == (finding.place.line, finding.place.column)
-    assert 'the key "on" stands here twice; first on line 1' == finding.message
+    """The diagnostic about a duplicate key points to it and names the line of the first."""
+    _, (diagnostic,) = parsed("on: 1\nb: 2\non: 3")
+    assert (3, 1) == (diagnostic.place.line, diagnostic.place.column)
+    assert 'the key "on" stands here twice; first on line 1' == diagnostic.message
 
 
 def test_syntax_errors_carry_the_usual_cure() -> None:
@@ -179,8 +179,8 @@ def test_syntax_errors_carry_the_usual_cure() -> None:
 
 def test_half_of_a_surrogate_pair_is_refused() -> None:
     """An escape that makes half a character is refused by the parser or by us, never passed on."""
-    _, (finding,) = parsed('a: "\\uD800"')
-    assert finding.code in ("yaml.syntax", "yaml.character")
+    _, (diagnostic,) = parsed('a: "\\uD800"')
+    assert diagnostic.code in ("yaml.syntax", "yaml.character")
 
 
 def test_comments_are_found_where_a_rewrite_would_lose_them() -> None:
@@ -189,12 +189,12 @@ def test_comments_are_found_where_a_rewrite_would_lose_them() -> None:
         "# first\na: 'x # y' # two\nb: |  # three\n  # not\n  t\n# four\nc: x#y\nd: > # five\n\n  z\n\n"
         ' # six\ne: "a\n # no\n b" # seven\nf: [a, # eight\n b]\ng: |\n'
     )
-    places = [(each.line, each.column) for each in comments_in(text)]
+    places = [(each.line, each.column) for each in find_comments(text)]
     assert [(1, 1), (2, 12), (3, 7), (6, 1), (8, 6), (12, 2), (15, 5), (16, 8)] == places
-    assert Place("x", 1, 6, 1, 9) == comments_in("a: b # c\r\nd: e", source="x")[0]
+    assert Place("x", 1, 6, 1, 9) == find_comments("a: b # c\r\nd: e", source="x")[0]
 
 
 def test_the_schema_line_is_no_comment_to_lose() -> None:
     """The first line that every rewrite begins with is not told; anywhere else it is a comment."""
-    assert [] == comments_in(f"{SCHEMA_LINE}\na: 1\n")
-    assert [2] == [each.line for each in comments_in(f"a: 1\n{SCHEMA_LINE}\n")]
+    assert [] == find_comments(f"{SCHEMA_LINE}\na: 1\n")
+    assert [2] == [each.line for each in find_comments(f"a: 1\n{SCHEMA_LINE}\n")]

@@ -29,7 +29,7 @@ HEAD = "interlock: 1\nkind: order\n"
 
 
 def document(text: str) -> Document:
-    """The document of a text that has no findings."""
+    """The document of a text that has no diagnostics."""
     reading = FORMAT.read(text, source="order.yaml")
     assert () == reading.diagnostics
     assert reading.document is not None

@@ -14,14 +14,14 @@ from interlock.definition.vocabulary.chart import SCHEMA_LINE
 from interlock.definition.yaml.format import FORMAT
 from interlock.definition.yaml.parse import parse_yaml
 from interlock.definition.yaml.print import print_yaml, scalar_text
-from interlock.model.diagnostics import Findings
+from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import Expression
 from interlock.model.document.document import Document, State, Transition
 from tests.unit.definition.documents import DESCRIPTORS, PLAIN, TEXTS, documents, transitions, tuples
 
 
 def read(text: str) -> Document:
-    """The document of a text without findings."""
+    """The document of a text without diagnostics."""
     reading = FORMAT.read(text, source="written")
     assert () == reading.diagnostics, text
     assert reading.document is not None
@@ -36,7 +36,7 @@ def chart(*tried: Transition) -> Document:
 def body(*tried: Transition) -> Any:
     """What is written of a state with these transitions, as plain values."""
     text = FORMAT.write(chart(*tried)).text
-    located = parse_yaml(text, source="x", findings=Findings())
+    located = parse_yaml(text, source="x", diagnostics=Diagnostics())
     assert located is not None
     return located.plain()["states"]["a"]
 
@@ -132,7 +132,7 @@ def test_white_space_around_an_expression_is_not_kept() -> None:
 def test_no_reader_mistypes_a_string(text: str) -> None:
     """Every string reads back as itself by our reader (YAML 1.2) and by PyYAML's (YAML 1.1), in and out of brackets."""
     for line in (f"- {scalar_text(text)}", f"[{scalar_text(text)}]", f"- {{a: {scalar_text(text)}}}"):
-        located = parse_yaml(line, source="x", findings=Findings())
+        located = parse_yaml(line, source="x", diagnostics=Diagnostics())
         assert located is not None
         assert text == _only(located.plain())
         assert text == _only(yaml.safe_load(line))
@@ -148,7 +148,7 @@ def _only(value: Any) -> Any:
 def test_plain_values_read_back_in_both_versions_of_yaml(tree: dict[str, Any]) -> None:
     """The layout never changes a value; only keys are typed by YAML 1.1."""
     text = print_yaml({"x": {"y": tree}})
-    located = parse_yaml(text, source="x", findings=Findings())
+    located = parse_yaml(text, source="x", diagnostics=Diagnostics())
     assert located is not None
     assert {"x": {"y": tree}} == located.plain()
     assert [tree] == yaml.safe_load(print_yaml({"x": [tree]}))["x"] or any(key == "on" for key in _keys(tree))
@@ -239,6 +239,6 @@ key:
   : [1]
 """
     assert expected == print_yaml(tree)
-    located = parse_yaml(expected, source="x", findings=Findings())
+    located = parse_yaml(expected, source="x", diagnostics=Diagnostics())
     assert located is not None
     assert tree == located.plain()

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from interlock.model.document.document import Document, State
-from interlock.model.document.targets import GUESSES_MAX, Tree, Unresolved
+from interlock.model.document.targets import SUGGESTIONS_MAX, TargetIndex, Unresolved
 
 
-def _tree() -> Tree:
+def _tree() -> TargetIndex:
     deep = State(key="a", states=(State(key="x", states=(State(key="leaf"),)), State(key="y", id="why")))
-    return Tree(Document(kind="k", root=State(states=(deep, State(key="b", states=(State(key="x"),)), State(key="c")))))
+    return TargetIndex(
+        Document(kind="k", root=State(states=(deep, State(key="b", states=(State(key="x"),)), State(key="c"))))
+    )
 
 
-def _index(tree: Tree, name: str) -> int:
+def _index(tree: TargetIndex, name: str) -> int:
     return tree.by_id[name]
 
 
@@ -43,24 +45,24 @@ def test_targets_are_looked_for_outward(source: str, text: str, target: str) -> 
     """Siblings first, then the children of each ancestor; `.` below, `#` anywhere."""
     tree = _tree()
 
-    assert tree.target(_index(tree, source), text) == _index(tree, target)
+    assert tree.resolve_target(_index(tree, source), text) == _index(tree, target)
 
 
 def test_an_id_may_be_followed_by_a_path() -> None:
     """`#why` has no children, `#a.x` is an id itself; `#a` with a path goes below it."""
     inner = State(key="p", id="pid", states=(State(key="q", id="other", states=(State(key="r", id="deep"),)),))
-    tree = Tree(Document(kind="k", root=State(states=(inner,))))
+    tree = TargetIndex(Document(kind="k", root=State(states=(inner,))))
 
-    assert tree.target(0, "#pid.q") == 2
-    assert tree.target(0, "#pid.q.r") == 3
-    assert isinstance(tree.target(0, "#pid.z"), Unresolved)
+    assert tree.resolve_target(0, "#pid.q") == 2
+    assert tree.resolve_target(0, "#pid.q.r") == 3
+    assert isinstance(tree.resolve_target(0, "#pid.z"), Unresolved)
 
 
 def test_a_name_at_two_levels_is_ambiguous() -> None:
     """Both readings are told, with what to write instead."""
     inner = State(key="a", states=(State(key="b"), State(key="c")))
-    tree = Tree(Document(kind="k", root=State(states=(inner, State(key="b")))))
-    found = tree.target(_index(tree, "a.c"), "b")
+    tree = TargetIndex(Document(kind="k", root=State(states=(inner, State(key="b")))))
+    found = tree.resolve_target(_index(tree, "a.c"), "b")
 
     assert isinstance(found, Unresolved)
     assert found.code == "target.ambiguous"
@@ -74,7 +76,7 @@ def test_a_name_at_two_levels_is_ambiguous() -> None:
 def test_an_unknown_target_comes_with_the_nearest_name(text: str, hint: str | None) -> None:
     """Keys in reach first, then ids."""
     tree = _tree()
-    found = tree.target(_index(tree, "a"), text)
+    found = tree.resolve_target(_index(tree, "a"), text)
 
     assert isinstance(found, Unresolved)
     assert found.code == "target.unknown"
@@ -84,7 +86,7 @@ def test_an_unknown_target_comes_with_the_nearest_name(text: str, hint: str | No
 def test_a_far_state_is_suggested_by_its_id() -> None:
     """When no key in reach is near."""
     tree = _tree()
-    found = tree.target(_index(tree, "c"), "a.x.laef")
+    found = tree.resolve_target(_index(tree, "c"), "a.x.laef")
 
     assert isinstance(found, Unresolved)
 
@@ -94,24 +96,24 @@ def test_initial_looks_among_its_own_children() -> None:
     tree = _tree()
     a = _index(tree, "a")
 
-    assert tree.inner(a, "x") == _index(tree, "a.x")
-    assert tree.inner(a, ".x.leaf") == _index(tree, "a.x.leaf")
-    assert tree.inner(a, "#b") == _index(tree, "b")
-    assert isinstance(tree.inner(a, "b"), Unresolved)
+    assert tree.resolve_child(a, "x") == _index(tree, "a.x")
+    assert tree.resolve_child(a, ".x.leaf") == _index(tree, "a.x.leaf")
+    assert tree.resolve_child(a, "#b") == _index(tree, "b")
+    assert isinstance(tree.resolve_child(a, "b"), Unresolved)
 
 
 def test_in_takes_an_id_before_a_target() -> None:
     """The root has no name."""
     tree = _tree()
 
-    assert tree.inside(_index(tree, "c"), "a.x") == _index(tree, "a.x")
-    assert tree.inside(_index(tree, "a.x"), "y") == _index(tree, "why")
-    assert isinstance(tree.inside(0, ""), Unresolved)
+    assert tree.resolve_in_state(_index(tree, "c"), "a.x") == _index(tree, "a.x")
+    assert tree.resolve_in_state(_index(tree, "a.x"), "y") == _index(tree, "why")
+    assert isinstance(tree.resolve_in_state(0, ""), Unresolved)
 
 
 def test_a_second_state_of_one_id_is_a_duplicate() -> None:
     """The first keeps the name."""
-    tree = Tree(Document(kind="k", root=State(states=(State(key="a", id="n"), State(key="b", id="n")))))
+    tree = TargetIndex(Document(kind="k", root=State(states=(State(key="a", id="n"), State(key="b", id="n")))))
 
     assert list(tree.duplicate_ids()) == [2]
 
@@ -126,10 +128,10 @@ def test_descendants_and_ancestors_follow_the_numbers() -> None:
     assert list(tree.ancestors(leaf)) == [_index(tree, "a.x"), a, 0]
 
 
-def test_only_so_many_unknown_targets_come_with_a_guess() -> None:
+def test_suggestions_for_unknown_targets_are_limited() -> None:
     """Looking for a near name is slow, and after some dozens nobody reads on."""
     tree = _tree()
-    found = [tree.target(1, "#nowhere") for _ in range(GUESSES_MAX + 1)]
+    found = [tree.resolve_target(1, "#nowhere") for _ in range(SUGGESTIONS_MAX + 1)]
 
     assert Unresolved("target.unknown", 'no state "#nowhere"') == found[-1]
-    assert GUESSES_MAX + 1 == tree.guesses
+    assert SUGGESTIONS_MAX + 1 == tree.suggestion_count

@@ -1,6 +1,6 @@
-"""Small definitions and what the compiler says about them, in one line per finding."""
+"""Small definitions and the diagnostics of the compiler about them."""
 
-from interlock.compiler.build import Compilation, compile_document
+from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.yaml.format import FORMAT
 from interlock.expression.language import SAFE, Language
 from interlock.model.chart import Chart
@@ -18,7 +18,7 @@ def read(text: str) -> Document:
     return reading.document
 
 
-def compiled(text: str, *, language: Language = SAFE) -> Compilation:
+def compiled(text: str, *, language: Language = SAFE) -> CompileResult:
     """What the compiler makes of a definition."""
     return compile_document(read(text), language=language)
 
@@ -32,11 +32,10 @@ def chart_of(text: str) -> Chart:
 
 
 def told(definition: str | Document, code: str) -> list[str]:
-    """Every finding of a code: severity, line and column, message and hint."""
+    """Severity, line and column of every diagnostic of a code."""
     document = read(definition) if isinstance(definition, str) else definition
     return [
-        f"{each.severity} {each.place.line}:{each.place.column} {each.message}"
-        + (f"; {each.hint}" if each.hint else "")
+        f"{each.severity} {each.place.line}:{each.place.column}"
         for each in compile_document(document).diagnostics
         if each.code == code
     ]

@@ -1,4 +1,4 @@
-"""Actions and guards: walking them, rewriting them, and their one-line text."""
+"""Walks over documents, and rewrites of blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from interlock.model.document.actions import (
     Emit,
     Expression,
     Foreach,
-    Guard,
     GuardAll,
     GuardAny,
     GuardExpression,
@@ -23,14 +22,30 @@ from interlock.model.document.actions import (
     Raise,
     Script,
     Send,
+)
+from interlock.model.document.document import (
+    Document,
+    Initial,
+    Invoke,
+    Saga,
+    SagaCall,
+    SagaStep,
+    State,
+    Transition,
+)
+from interlock.model.document.walk import (
     action_expressions,
     block_actions,
-    block_rewritten,
+    documents,
     guard_expressions,
     guard_parts,
-    guard_text,
+    rewrite_block,
+    state_blocks,
+    state_guards,
+    states,
     value_expressions,
 )
+from interlock.model.document.wording import guard_text
 
 E = Expression
 GUARD = GuardAll(
@@ -65,7 +80,7 @@ def test_every_expression_of_a_block_is_found_in_document_order() -> None:
 
 def test_rewriting_reaches_every_expression_and_every_in() -> None:
     """Places, names and constants stay as they are."""
-    changed = block_rewritten(BLOCK, lambda each: E(each.text.upper()), lambda each: GuardIn(state="done"))
+    changed = rewrite_block(BLOCK, lambda each: E(each.text.upper()), lambda each: GuardIn(state="done"))
 
     assert _texts(changed) == list("CDEFGHIJKLMABNOPQ")
     branch = changed[8]
@@ -86,10 +101,42 @@ def test_a_value_without_expressions_has_none() -> None:
     assert list(value_expressions({"a": [1, None, "= not one here"]})) == []
 
 
-def test_a_guard_reads_as_one_line() -> None:
-    """Names and `In` bare, expressions in brackets inside others."""
-    alone: list[Guard] = [GuardName(name="rich"), GuardExpression(expression=E(" a > 1 ")), GuardIn(state="live")]
+def _transition(name: str) -> Transition:
+    return Transition(events=("e",), guard=GuardName(name=name), actions=(Do(name=name),))
 
-    assert [guard_text(each) for each in alone] == ["rich", "a > 1", "In('live')"]
-    assert guard_text(GuardNot(guard=alone[1])) == "not (a > 1)"
-    assert guard_text(GuardAny(guards=(alone[0], alone[1]))) == "rich or (a > 1)"
+
+INLINE = Document(kind="inner", root=State(states=(State(key="z"),)))
+STATE = State(
+    key="a",
+    transitions=(_transition("own"),),
+    entry=((Do(name="entry"),),),
+    exit=((Do(name="exit"),),),
+    actions=(Do(name="default"),),
+    initial=Initial(targets=("b",), actions=(Do(name="initial"),)),
+    invokes=(
+        Invoke(src=INLINE, finalize=(Do(name="finalize"),), done=(_transition("done"),), error=(_transition("error"),)),
+        Invoke(src="handler"),
+    ),
+    saga=Saga(
+        steps=(SagaStep(id="s", do=SagaCall(src="x"), guard=GuardName(name="step")),),
+        done=(_transition("saga.done"),),
+        compensated=(_transition("saga.compensated"),),
+        error=(_transition("saga.error"),),
+    ),
+    states=(State(key="b"),),
+)
+DOCUMENT = Document(kind="outer", root=State(states=(STATE, State(key="c"))))
+
+
+def test_states_and_inline_charts_are_walked_in_document_order() -> None:
+    assert ["", "a", "b", "c"] == [each.key for each in states(DOCUMENT.root)]
+    assert ["outer", "inner"] == [each.kind for each in documents(DOCUMENT)]
+
+
+def test_every_block_and_guard_of_a_state_is_found() -> None:
+    results = ["own", "done", "error", "saga.done", "saga.compensated", "saga.error"]
+    names = [action.name for block in state_blocks(STATE) for action in block if isinstance(action, Do)]
+
+    assert ["entry", "exit", "default", "initial", "finalize", *results] == names
+    assert [*results, "step"] == [each.name for each in state_guards(STATE) if isinstance(each, GuardName)]
+    assert [()] == list(state_blocks(State(key="b")))

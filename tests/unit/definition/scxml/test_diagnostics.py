@@ -62,15 +62,15 @@ def test_a_transition_that_can_take_no_event_is_passed_over() -> None:
 
 
 def test_files_of_invokes_can_be_wrong_too() -> None:
-    """A file that is absent, is no XML, or is something else is a finding of the whole."""
+    """A file that is absent, is no XML, or is something else is a diagnostic of the whole."""
 
-    def resolver(src: str) -> str:
+    def loader(src: str) -> str:
         if src == "absent":
             raise NotFoundError("no such file")
         return src
 
     for src, expected in (("absent", "scxml.src"), ("&lt;a", "scxml.syntax"), ("&lt;a/>", "scxml.root")):
-        assert [expected] == codes(f'<state><invoke src="{src}"/></state>', resolver=resolver)
+        assert [expected] == codes(f'<state><invoke src="{src}"/></state>', loader=loader)
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_files_of_invokes_can_be_wrong_too() -> None:
             f"<state>{'<transition/>' * (TRANSITIONS_MAX + 1)}</state>",
             "more than 20,000 transitions; reading stops here",
         ),
-        ("<stat/>" * 300, "more than 200 findings; reading stops here"),
+        ("<stat/>" * 300, "more than 200 diagnostics; reading stops here"),
     ],
-    ids=["states", "transitions", "findings"],
+    ids=["states", "transitions", "diagnostics"],
 )
 def test_a_file_that_is_too_large_to_be_a_chart_is_not_read_on(inside: str, expected: str) -> None:
-    """What the compiler would refuse, or nobody would read, costs no more than finding that out."""
+    """What the compiler would refuse, or nobody would read, costs no more than diagnostic that out."""
     reading = read_scxml(scxml(inside))
 
     assert reading.document is None
@@ -97,7 +97,7 @@ def test_a_file_that_is_too_large_to_be_a_chart_is_not_read_on(inside: str, expe
 def test_a_file_that_invokes_itself_is_stopped(depth: int, expected: str) -> None:
     """By the number of texts, or by the depth that they add up to."""
     text = scxml("<state>" * depth + '<invoke src="me"/>' + "</state>" * depth)
-    reading = read_scxml(text, resolver=lambda _: text)
+    reading = read_scxml(text, loader=lambda _: text)
 
     assert expected in [each.code for each in reading.diagnostics]
 
