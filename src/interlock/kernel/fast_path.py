@@ -85,14 +85,20 @@ class Accelerator:
         count = configuration.heat.get(name, 0)
         if count < 0 or name not in self.selector.named or is_reserved(name):  # those have checks of their own
             return
+        if count == 0:
+            self._set_step(configuration, name, not_compiled)
         configuration.heat[name] = count + 1
         if count >= COMPILE_AFTER_USES:
             configuration.heat[name] = -1
             if self._is_eligible(configuration, name):
                 try:
-                    configuration.fast[name], configuration.whole[name] = self._made(configuration, name)
+                    configuration.fast[name], whole = self._made(configuration, name)
                 except NotPlain:
                     return
+                self._set_step(configuration, name, whole)
+
+    def _set_step(self, configuration: Configuration, name: str, step: Whole) -> None:
+        self.planner.compiled_steps.setdefault(configuration.names, {})[name] = step
 
     def _is_eligible(self, configuration: Configuration, name: str) -> bool:
         known = None if self.events is None else self.events.get(name)
@@ -288,6 +294,10 @@ def _need_light(value: Any) -> None:
     """Go the general way with a long string or a large tree: nothing counts them here."""
     if type(value) is str or weigh(value, None) > LIGHT_BYTES_MAX:
         raise NotPlain
+
+
+def not_compiled(snapshot: Snapshot, event: Event) -> None:
+    """Stand for a step that is not compiled. The lookup then finds something, which is faster than a KeyError."""
 
 
 def _fall_back() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from interlock.kernel.explain import Explainer
 from interlock.kernel.microsteps import MicrostepResult
 from interlock.kernel.plan import Configuration
@@ -47,6 +49,10 @@ class Outcomes:
             run.parent,
         )
 
+    def next_version(self, snapshot: Snapshot, **changes: Any) -> Snapshot:
+        """Return the next version of a snapshot with these fields changed."""
+        return replace(snapshot, version=snapshot.version + 1, revision=self.chart.revision, **changes)
+
     def returned_deferred(self, snapshot: Snapshot, run: StepRun) -> tuple[Event, ...]:
         """The configuration changed: every kept event comes back as a send to itself (S32)."""
         for event in snapshot.deferred:
@@ -87,7 +93,7 @@ class Outcomes:
         if len(snapshot.deferred) >= DEFERRED_MAX:
             fault = Fault("step.deferred_max", f"{DEFERRED_MAX} events are kept back already", event.name)
             return Step(snapshot, (), "rejected", "failed", (), (fault,))
-        after = replaced(snapshot, self.chart.revision, deferred=(*snapshot.deferred, event))
+        after = self.next_version(snapshot, deferred=(*snapshot.deferred, event))
         return Step(after, (), "applied", "deferred", (), faults)
 
     def failed(self, snapshot: Snapshot, fault: Fault, timer: Timer | None, over: Invocation | None) -> Step:
@@ -96,25 +102,5 @@ class Outcomes:
         if timer is not None or over is not None:
             timers = tuple(each for each in snapshot.timers if each is not timer)
             invokes = tuple(each for each in snapshot.invokes if each is not over)
-            after = replaced(snapshot, self.chart.revision, timers=timers, invokes=invokes)
+            after = self.next_version(snapshot, timers=timers, invokes=invokes)
         return Step(after, (), "rejected", "failed", (), (fault,))
-
-
-def replaced(snapshot: Snapshot, revision: str, **changes: Any) -> Snapshot:
-    """The next version of a snapshot in which little changed."""
-    return Snapshot(
-        snapshot.kind,
-        snapshot.entity,
-        snapshot.version + 1,
-        revision,
-        snapshot.configuration,
-        changes.get("context", snapshot.context),
-        snapshot.history,
-        changes.get("timers", snapshot.timers),
-        changes.get("invokes", snapshot.invokes),
-        changes.get("deferred", snapshot.deferred),
-        snapshot.entered,
-        snapshot.ended,
-        snapshot.output,
-        snapshot.parent,
-    )

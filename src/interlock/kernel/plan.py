@@ -34,7 +34,10 @@ from interlock.kernel.run import ANOTHER_REVISION
 from interlock.kernel.state_sets import EntrySet, HistoryMemory, StateSets
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Block
+from interlock.model.event import Event
 from interlock.model.limits import PLANS_MAX
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
 
 STATE_WORK = 4
 """Units of work for each state that is active before or after a microstep."""
@@ -52,7 +55,7 @@ MENTIONS_MAX = 64 * PLANS_MAX
 class Configuration:
     """A set of states active together, with what was worked out for it so far."""
 
-    __slots__ = ("active", "atoms", "candidates", "fast", "heat", "ids", "invoking", "names", "plans", "quiet", "whole")
+    __slots__ = ("active", "atoms", "candidates", "fast", "heat", "ids", "invoking", "names", "plans", "quiet")
 
     def __init__(self, atoms: tuple[int, ...], active: frozenset[int], chart: Chart, restless: frozenset[int]) -> None:
         self.atoms = atoms
@@ -63,7 +66,6 @@ class Configuration:
         self.candidates: dict[int, Any] = {}
         self.plans: dict[Any, Plan] = {}
         self.fast: dict[str, Callable[..., Any]] = {}
-        self.whole: dict[str, Callable[..., Any]] = {}
         self.heat: dict[str, int] = {}
         self.quiet = active.isdisjoint(restless)
 
@@ -110,6 +112,8 @@ class Planner:
         self.structure = StateSets(chart)
         self.actions = actions
         self.table: dict[tuple[str, ...], Configuration] = {}
+        self.compiled_steps: dict[tuple[str, ...], dict[str, Callable[[Snapshot, Event], Step | None]]] = {}
+        """The compiled steps, by the names of a configuration and by event."""
         self.restless = frozenset(each.source for each in chart.transitions if not each.descriptors)
         """The states with eventless transitions: without them there is nothing to look for when no event comes."""
         self.by_id = {state.id: state.index for state in chart.states}
@@ -146,6 +150,7 @@ class Planner:
         if len(self.table) >= 2 * PLANS_MAX or self.mentions > MENTIONS_MAX:
             self.forget()
         self.table[configuration.names] = configuration
+        self.compiled_steps[configuration.names] = {}
         return configuration
 
     # Plans
@@ -186,9 +191,9 @@ class Planner:
             each.plans.clear()
             each.candidates.clear()
             each.fast.clear()
-            each.whole.clear()
             each.heat.clear()
         self.table.clear()
+        self.compiled_steps.clear()
         self.count = self.lookups = self.mentions = 0
 
     def _recorded(self, history: dict[str, tuple[str, ...]] | None) -> HistoryMemory:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from interlock.errors import CorruptionError
 from interlock.kernel.codegen import ActionCompiler, references
 from interlock.kernel.errors import StepFailed
 from interlock.kernel.microsteps import MicrostepResult, Microsteps
-from interlock.kernel.outcome import Outcomes, replaced
+from interlock.kernel.outcome import Outcomes
 from interlock.kernel.plan import Configuration, Planner
 from interlock.kernel.run import ANOTHER_REVISION, StepRun, filled_payload, run_at
 from interlock.kernel.saga_unwind import SagaUnwinder
@@ -101,7 +103,7 @@ class Receiver:
         data, problem = filled_payload(event.data, known.payload)
         if problem is not None:
             return Step(snapshot, (), "rejected", "payload", (), (Fault("event.payload", problem, event.name),))
-        return event if data is event.data else _with_data(event, data)
+        return event if data is event.data else replace(event, data=data)
 
     def _run(self, snapshot: Snapshot, event: Event) -> StepRun:
         run = run_at(snapshot, event.time_ms, self.actions.fields, raises=self.raises)
@@ -198,7 +200,7 @@ class Receiver:
             return Step(snapshot, (), "ignored", "invoke_gone")
         late = self._late_deed(event)
         if late is None:
-            return Step(replaced(snapshot, self.chart.revision), (), "ignored", "invoke_gone")
+            return Step(self.judge.next_version(snapshot), (), "ignored", "invoke_gone")
         return self._compensated(snapshot, configuration.ids, event, *late)
 
     def _late_deed(self, event: Event) -> tuple[str, Late] | None:
@@ -212,7 +214,7 @@ class Receiver:
 
     def _compensated(self, snapshot: Snapshot, active: frozenset[str], event: Event, state: str, late: Late) -> Step:
         """The step that answers a deed which nobody waits for: its compensation is called, and nothing else changes."""
-        after = replaced(snapshot, self.chart.revision)
+        after = self.judge.next_version(snapshot)
         run = self._run(snapshot, event)
         run.active = active
         version = (event.source or "").rpartition("/")[0].rpartition("/")[2]
@@ -272,8 +274,9 @@ class Receiver:
         since_ms = data.get("since_ms", timer.since_ms)
         if since_ms is not None and type(since_ms) is not int:
             return Step(snapshot, (), "rejected", "undeclared")
-        timers = tuple(_moved(each, due_ms, since_ms) if each is timer else each for each in snapshot.timers)
-        return Step(replaced(snapshot, self.chart.revision, timers=timers), (), "applied", "moved")
+        moved = replace(timer, due_ms=due_ms, since_ms=since_ms)
+        timers = tuple(moved if each is timer else each for each in snapshot.timers)
+        return Step(self.judge.next_version(snapshot, timers=timers), (), "applied", "moved")
 
     def _ended_as(
         self,
@@ -298,43 +301,6 @@ class Receiver:
 def _is_from(event: Event, invocation: Invocation) -> bool:
     """Whether an event came from this very invoke; two may have the same id, one after the other or at once."""
     return event.invokeid == invocation.id and event.source in (None, f"invoke/{invocation.key}")
-
-
-def _moved(timer: Timer, due_ms: int, since_ms: int | None) -> Timer:
-    return Timer(
-        timer.name,
-        timer.event,
-        due_ms,
-        timer.version,
-        timer.ordinal,
-        timer.id,
-        timer.data,
-        timer.to,
-        timer.type,
-        timer.restore,
-        timer.state,
-        since_ms,
-    )
-
-
-def _with_data(event: Event, data: Any) -> Event:
-    return Event(
-        event.name,
-        data,
-        event.id,
-        event.key,
-        event.principal,
-        event.time_ms,
-        event.type,
-        event.sendid,
-        event.origin,
-        event.origintype,
-        event.invokeid,
-        event.source,
-        event.last,
-        event.forwarded,
-        event.clock_ms,
-    )
 
 
 def _plain_event(event: Event) -> dict[str, Any]:

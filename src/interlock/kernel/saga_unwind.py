@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from interlock.errors import CorruptionError
 from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.errors import StepFailed
 from interlock.kernel.operations import begin_invoke
-from interlock.kernel.outcome import replaced
 from interlock.kernel.plan import Configuration
 from interlock.kernel.run import ANOTHER_REVISION, StepRun, run_at
 from interlock.model.chart import Chart, Compensation, TurnBack
@@ -70,7 +71,8 @@ class SagaUnwinder:
         run.invokes = tuple(each for each in run.invokes if each is not found)
         self._take_off(run, saga, answered)
         self._go_on(run, saga)
-        after = replaced(snapshot, self.chart.revision, invokes=run.invokes, context=run.context)
+        version, revision = snapshot.version + 1, self.chart.revision
+        after = replace(snapshot, version=version, revision=revision, invokes=run.invokes, context=run.context)
         return Step(after, tuple(run.effects), "applied", "compensated", (), tuple(run.faults))
 
     def _take_off(self, run: StepRun, saga: TurnBack, answered: Compensation) -> None:

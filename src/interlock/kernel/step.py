@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from interlock.errors import CorruptionError, RejectedError, UsageError
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.codegen import ActionCompiler
 from interlock.kernel.errors import StepFailed
 from interlock.kernel.explain import Candidate, Explainer
-from interlock.kernel.fast_path import Accelerator, Advanced
+from interlock.kernel.fast_path import Accelerator
 from interlock.kernel.first_context import FirstContext
 from interlock.kernel.microsteps import Microsteps
 from interlock.kernel.outcome import Outcomes
@@ -26,7 +28,8 @@ from interlock.kernel.run import StepRun, run_at
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Value
-from interlock.model.event import Event
+from interlock.model.document.field import plain_refusal
+from interlock.model.event import Event, check_sendable
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 
@@ -60,7 +63,7 @@ class Kernel:
         self.beginning = FirstContext(chart, self.actions)
         self._kind = chart.kind
         self._revision = chart.revision
-        self._table = self.planner.table
+        self._compiled = self.planner.compiled_steps
         self._entry: Plan | None = None
         self._plain_start: tuple[dict[str, Any], tuple[str, ...]] | None = None
 
@@ -116,39 +119,30 @@ class Kernel:
         snapshot = self.judge.snapshot(run, result, 1, ())
         return Step(snapshot, tuple(run.effects), "applied", None, tuple(run.chosen), tuple(run.faults))
 
-    def step(self, snapshot: Snapshot, event: Event) -> Step:
-        """One event run to completion: the next snapshot, the effects, and how the event was taken."""
-        # The hot path: one lookup, one call. `fast` says when there is such a function, `receive` what a step means.
-        try:
-            whole = self._table[snapshot.configuration].whole.get(event.name)
-            if whole is not None:
-                step: Step | None = whole(snapshot, event)
-                if step is not None:
-                    return step
-        except Exception:  # noqa: BLE001, S110  # not kept, or an error: the general path meets it again and says it
-            pass
-        return self._general(snapshot, event)
+    def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
+        """Return the step of one event run to completion. A name with `data` and `time_ms` stands for an event.
 
-    def _general(self, snapshot: Snapshot, event: Event) -> Step:
+        Raises UsageError for arguments of the wrong type, for an event name that is reserved and for a payload that is
+        not JSON; CorruptionError when the chart does not have the states of the snapshot.
+        """
+        # The only hot path: one lookup, one call. `fast_path` decides which steps are compiled.
+        try:
+            step: Step | None = self._compiled[snapshot.configuration][event.name](snapshot, event)  # type: ignore[union-attr, arg-type]  # see below
+            if step is not None:
+                return step
+        except Exception:  # noqa: BLE001, S110  # a name instead of an event, or an error: the general step reports it
+            pass
+        return self._general_step(snapshot, event, data, time_ms)
+
+    def _general_step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
+        if type(event) is not Event or type(snapshot) is not Snapshot:
+            event = _check_arguments(snapshot, event, data, time_ms)
         if snapshot.ended is not None:
             return self.receiver.take_after_end(snapshot, event)
         configuration = self._configuration(snapshot)
         if self.fast:
             self.accelerator.heat(configuration, event.name)
         return self.receiver.take(snapshot, configuration, event)
-
-    def advance(
-        self, configuration: Configuration, context: dict[str, Any], event: Event, entity: str, version: int
-    ) -> Advanced | None:
-        """The inner step over plain values, for a caller's event: what a fast step gives, or None: take `step`."""
-        fast = configuration.fast.get(event.name)
-        if fast is None:
-            return None
-        try:
-            found: Advanced | None = fast(context, event, entity, version)
-        except Exception:  # noqa: BLE001  # whatever it is, the general path meets it again and says it
-            return None
-        return found
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """The snapshot after all these events, effects discarded: replay. Fast steps make no snapshot between them."""
@@ -167,28 +161,15 @@ class Kernel:
                     pass
             if version != snapshot.version:
                 snapshot = self._at(snapshot, configuration, context, version)
-            snapshot = self._general(snapshot, event).snapshot
+            snapshot = self._general_step(snapshot, event).snapshot
             configuration = self.planner.configuration(snapshot.configuration)
             context, version = snapshot.context, snapshot.version
             plain = snapshot.ended is None and not snapshot.deferred
         return snapshot if version == snapshot.version else self._at(snapshot, configuration, context, version)
 
-    def _at(self, snapshot: Snapshot, configuration: Any, context: dict[str, Any], version: int) -> Snapshot:
-        return Snapshot(
-            snapshot.kind,
-            snapshot.entity,
-            version,
-            self._revision,
-            configuration.names,
-            context,
-            snapshot.history,
-            snapshot.timers,
-            snapshot.invokes,
-            (),
-            snapshot.entered,
-            None,
-            None,
-            snapshot.parent,
+    def _at(self, snapshot: Snapshot, configuration: Configuration, context: dict[str, Any], version: int) -> Snapshot:
+        return replace(
+            snapshot, version=version, revision=self._revision, configuration=configuration.names, context=context
         )
 
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
@@ -236,3 +217,29 @@ class Kernel:
             hint = f"the snapshot was written by revision {snapshot.revision}; migrate it, or load that revision"
             raise CorruptionError(message, code="snapshot.configuration", hint=hint)
         return configuration
+
+
+def check_time(time_ms: int) -> None:
+    """Raise UsageError unless a time is an integer. A float would give a snapshot that cannot be decoded again."""
+    if not isinstance(time_ms, int):
+        hint = "write int(time.time() * 1000)"
+        raise UsageError(f"expected time_ms in whole milliseconds, got {time_ms!r:.60}", code="time.type", hint=hint)
+
+
+def _check_arguments(snapshot: Snapshot, event: Event | str, data: Any, time_ms: int) -> Event:
+    """Return the event of a step. Raises UsageError unless `snapshot` and `event` have the right types."""
+    if not isinstance(snapshot, Snapshot):
+        hint = "pass its `.snapshot`" if isinstance(snapshot, Step) else None
+        message = f"expected a Snapshot, got `{type(snapshot).__name__}`"
+        raise UsageError(message, code="snapshot.type", hint=hint)
+    if isinstance(event, Event):
+        return event
+    if not isinstance(event, str):
+        message = f"expected an event name or an Event, got `{type(event).__name__}`"
+        raise UsageError(message, code="event.type")
+    problem = plain_refusal(data)
+    if problem is not None:
+        raise UsageError(f"the payload of `{event}` cannot be stored: {problem}", code="event.payload")
+    check_sendable(event)
+    check_time(time_ms)
+    return Event(event, data, time_ms=time_ms)
