@@ -63,7 +63,7 @@ class Explainer:
         numbers = (
             number
             for atom in configuration.atoms
-            for index in self.selector.structure.path(atom)
+            for index in self.chart.path(atom)
             for number in self.chart.states[index].transitions
         )
         transitions = (self.chart.transitions[number] for number in dict.fromkeys(numbers))

@@ -135,7 +135,7 @@ class Microsteps:
             for operation, place in operations:
                 run.carry(operation, place)
             if ended == "done" and state.type == "final" and state.parent == self.chart.top:
-                run.active = frozenset(self.chart.states[each].id for each in self.planner.structure.path(state.parent))
+                run.active = frozenset(self.chart.states[each].id for each in self.chart.path(state.parent))
                 result.output = self._output(run, state)
         for event in run.queue:
             self.unhandled(run, event, run.place_of(event))

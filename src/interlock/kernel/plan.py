@@ -213,7 +213,7 @@ class Planner:
 
     def _may_remember(self, history: State, recorded: tuple[int, ...]) -> bool:
         """Whether a history can have recorded these states; anything else might lead nowhere, or round for ever."""
-        inside = (self.structure.is_descendant(each, history.parent) for each in recorded)
+        inside = (self.chart.contains(history.parent, each) for each in recorded)
         return bool(recorded) and all(inside) and all(self.states[each].type != "history" for each in recorded)
 
     def _misremembered(self, wrong: str, states: Iterable[str]) -> CorruptionError:

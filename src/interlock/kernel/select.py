@@ -137,8 +137,7 @@ class Selector:
                 taking.setdefault(source, []).append(number)
         groups = {state: (state, tuple(numbers)) for state, numbers in taking.items()}
         walks = tuple(
-            tuple(groups[state] for state in self.structure.path(atom) if state in groups)
-            for atom in configuration.atoms
+            tuple(groups[state] for state in self.chart.path(atom) if state in groups) for atom in configuration.atoms
         )
         found = Candidates(walks, len(members) + self.structure.depth * len(walks))
         if not any(self._is_asked(self.transitions[each]) for numbers in taking.values() for each in numbers):

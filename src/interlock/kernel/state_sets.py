@@ -47,24 +47,12 @@ class StateSets:
             if self.histories and state.type == "parallel":
                 self._reached_from[state.index] = frozenset(self._reached((state.index,)))
         self.reaches = tuple(self._reach(each) for each in chart.transitions)
-        self.depth = max(len(self.path(each.index)) for each in chart.states)
+        self.depth = max(len(self.chart.path(each.index)) for each in chart.states)
         self._children_active = tuple(self._active_children(each) for each in chart.states)
-
-    def path(self, index: int) -> list[int]:
-        """The state and its ancestors, the root last."""
-        found = [index]
-        while index > 0:
-            index = self.states[index].parent
-            found.append(index)
-        return found
-
-    def is_descendant(self, index: int, of: int) -> bool:
-        """Whether the state is a proper descendant of the other."""
-        return of < index <= self.states[of].last
 
     def active(self, atoms: Iterable[int]) -> frozenset[int]:
         """The whole configuration of these atomic states: with their ancestors."""
-        return frozenset(each for atom in atoms for each in self.path(atom))
+        return frozenset(each for atom in atoms for each in self.chart.path(atom))
 
     def is_legal(self, active: frozenset[int]) -> bool:
         """Whether exactly one child of every active compound and every region of every active parallel is active."""
@@ -78,8 +66,8 @@ class StateSets:
 
     def _active_children(self, state: State) -> int:
         """How many children of a state are active with it; -1 for a history, which never is."""
-        regions = sum(self.states[each].type != "history" for each in state.children)
-        return {"compound": 1, "parallel": regions, "history": -1}.get(state.type, 0)
+        regions = self.chart.regions(state.index)
+        return {"compound": 1, "parallel": len(regions), "history": -1}.get(state.type, 0)
 
     # Domain (S14-S16)
 
@@ -98,28 +86,7 @@ class StateSets:
 
     def domain(self, transition: Transition, recorded: HistoryMemory) -> int | None:
         """The state whose descendants the transition leaves and enters; None for a transition without target (S15)."""
-        targets = self.effective_targets(transition.targets, recorded)
-        if not targets:
-            return None
-        source = transition.source
-        if self._is_internal(transition, targets):
-            return source
-        for ancestor in self.path(source)[1:]:
-            kind = self.states[ancestor].type
-            if (self.xstate or kind == "compound" or ancestor == 0) and all(
-                self.is_descendant(each, ancestor) for each in targets
-            ):
-                return ancestor
-        return 0
-
-    def _is_internal(self, transition: Transition, targets: list[int]) -> bool:
-        source = transition.source
-        if self.xstate:
-            return not transition.reenter and all(
-                each == source or self.is_descendant(each, source) for each in targets
-            )
-        compound = self.states[source].type == "compound"
-        return transition.internal and compound and all(self.is_descendant(each, source) for each in targets)
+        return self.chart.domain(transition, self.effective_targets(transition.targets, recorded))
 
     # Exit (S13, S17, S26)
 
@@ -154,7 +121,7 @@ class StateSets:
         for each in exits:
             rival = leaving.get(each)
             if rival is not None and rival not in rivals:
-                if not self.is_descendant(source, self.chart.transitions[rival].source):
+                if not self.chart.contains(self.chart.transitions[rival].source, source):
                     return None
                 rivals.add(rival)
         return rivals
@@ -241,8 +208,8 @@ class StateSets:
             self._add_up(target, state.parent, entry, recorded)
 
     def _add_up(self, index: int, limit: int, entry: EntrySet, recorded: HistoryMemory) -> None:
-        for ancestor in self.path(index)[1:]:
-            if self.is_descendant(ancestor, limit):
+        for ancestor in self.chart.path(index)[1:]:
+            if self.chart.contains(limit, ancestor):
                 self._occupy(ancestor, entry)
                 if self.states[ancestor].type == "parallel":
                     self._add_regions(ancestor, entry, recorded, default=not self.xstate)
@@ -250,9 +217,9 @@ class StateSets:
     def _add_regions(self, index: int, entry: EntrySet, recorded: HistoryMemory, *, default: bool) -> None:
         if index in entry.filled:
             return
-        for child in self.states[index].children:
-            if self.states[child].type != "history" and child not in entry.occupied:
-                self._add_down(child, entry, recorded, default=default)
+        for region in self.chart.regions(index):
+            if region not in entry.occupied:
+                self._add_down(region, entry, recorded, default=default)
         entry.filled.add(index)
 
     def _occupy(self, index: int, entry: EntrySet) -> None:
@@ -270,8 +237,7 @@ class StateSets:
         if state.type == "compound":
             return any(self.states[each].type == "final" and each in active for each in state.children)
         if state.type == "parallel":
-            regions = [each for each in state.children if self.states[each].type != "history"]
-            return all(self.is_final(each, active) for each in regions)
+            return all(self.is_final(each, active) for each in self.chart.regions(index))
         return self.chart.dialect.done == "nested" and state.type == "final"
 
     # Which histories a transition depends on (P4)
@@ -304,7 +270,7 @@ class StateSets:
                 stack += state.initial
             else:
                 stack += state.children
-            for ancestor in self.path(index)[1:]:
+            for ancestor in self.chart.path(index)[1:]:
                 if self.states[ancestor].type == "parallel" and ancestor not in seen:
                     stack.append(ancestor)
         return found

@@ -167,10 +167,12 @@ class Kernel:
             plain = snapshot.ended is None and not snapshot.deferred
         return snapshot if version == snapshot.version else self._at(snapshot, configuration, context, version)
 
-    def _at(self, snapshot: Snapshot, configuration: Configuration, context: dict[str, Any], version: int) -> Snapshot:
-        return replace(
-            snapshot, version=version, revision=self._revision, configuration=configuration.names, context=context
-        )
+    def _at(
+        self, snapshot: Snapshot, configuration: Configuration | None, context: dict[str, Any], version: int
+    ) -> Snapshot:
+        assert configuration is not None  # a compiled step has led there
+        names = configuration.names
+        return replace(snapshot, version=version, revision=self._revision, configuration=names, context=context)
 
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
         """The transitions in question now, with the verdict of each guard; none once the entity has ended."""
