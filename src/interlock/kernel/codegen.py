@@ -80,7 +80,7 @@ class ActionCompiler:
     def block(self, block: Block) -> tuple[Operation, bool]:
         """The block as a function of the run, and whether it asks `In()`."""
         writer = CodeWriter(self)
-        writer.lines_of(block)
+        writer.write_block(block)
         return writer.function("block", ["run"]), "active" in writer.uses
 
     def guard(self, guard: Guard) -> Operation:
@@ -99,7 +99,7 @@ class ActionCompiler:
 class CodeWriter:
     """Writes the text of one function. `uses` are the run-time names it mentions."""
 
-    keeper = "run.keep"
+    keeper = "run.measure_stored"
     """What the text calls for a value that goes into the context and may be large."""
 
     def __init__(self, actions: ActionCompiler) -> None:
@@ -135,7 +135,7 @@ class CodeWriter:
         """The function of what was written; what it uses of the run becomes local first."""
         opening = [f"def {name}({', '.join(parameters)}):"]
         sources = {
-            "context": "run.own()" if self.writes else "run.context",
+            "context": "run.writable_context()" if self.writes else "run.context",
             "event": "run.event",
             "entity": "run",
             "active": "run.active",
@@ -210,7 +210,7 @@ class CodeWriter:
 
     # Actions
 
-    def lines_of(self, block: Block) -> None:
+    def write_block(self, block: Block) -> None:
         for action in block:
             self.action(action)
 
@@ -286,23 +286,23 @@ class CodeWriter:
             if problem is not None:
                 self.add(f"malformed({f'assign.refused: {problem}'!r})")
             elif isinstance(value, str) and len(value) >= SHORT_TEXT:
-                self.keep("v")
+                self.measure_stored("v")
         self.add(f"context[{path!r}] = v")
 
     def check(self, field: Field) -> None:
         quick = _QUICK.get(field.type) if field.enum is None and field.min is None and field.max is None else None
         if field.plain:
-            self.keep("v")
+            self.measure_stored("v")
         elif quick is not None and field.length_max is None:
             name = self.constant(quick)
             self.add(f"if type(v) is not {name}: {self.refused('v', field)}")
             if quick is str:
                 self.add(f"elif len(v) >= {SHORT_TEXT}: {self.keeper}(v)")
         else:
-            self.keep("v")
+            self.measure_stored("v")
             self.add(self.refused("v", field))
 
-    def keep(self, value: str) -> None:
+    def measure_stored(self, value: str) -> None:
         """Count what goes into the context, and is not small: shared parts could double at every step."""
         short = f"(type({value}) is str and len({value}) < {SHORT_TEXT})"
         self.add(f"if not ({short} or type({value}) in small): {self.keeper}({value})")
@@ -321,7 +321,7 @@ class CodeWriter:
             self.add("try:")
             self.add(f"    if not {chosen} and {self.guard(guard)}: {chosen} = {number}")
             self.add(f"except {error} as problem:")
-            self.add("    run.fail(problem, 'if')")
+            self.add("    run.report_error(problem, 'if')")
         word = "if"
         for number, (_, block) in enumerate(action.branches, start=1):
             self.add(f"{word} {chosen} == {number}:")
@@ -334,7 +334,7 @@ class CodeWriter:
     def inner(self, block: Block) -> None:
         self.indent += 1
         self.add("pass")
-        self.lines_of(block)
+        self.write_block(block)
         self.indent -= 1
 
     def foreach(self, action: Foreach) -> None:
@@ -351,7 +351,7 @@ class CodeWriter:
         self.turn(action.item, item)
         if action.index is not None:
             self.turn(action.index, index)
-        self.lines_of(action.block)
+        self.write_block(action.block)
         self.lines.insert(mark, "    " * self.indent + f"meter.charge({self.work + EVALUATION_WORK})")
         self.indent -= 1
         self.work = outside
@@ -359,7 +359,7 @@ class CodeWriter:
     def turn(self, name: str, value: str) -> None:
         """One turn's item or index into its field; a declared one takes only what its type does (S25)."""
         field = self.actions.fields.get(name)
-        self.keep(value)
+        self.measure_stored(value)
         if field is not None and not field.plain:
             self.add(self.refused(value, field))
         self.add(f"context[{name!r}] = {value}")

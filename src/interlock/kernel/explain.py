@@ -19,7 +19,7 @@ from interlock.expression.parser import ExpressionError
 from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.errors import describe_error
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import StepRun, run_at
+from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, Transition
 from interlock.model.document.actions import Expression, Guard, guard_expressions, guard_text
@@ -62,7 +62,7 @@ class Explainer:
         """Every evented transition of the active states, inner first, with the verdict of its guard now."""
         numbers = (
             number
-            for atom in configuration.atoms
+            for atom in configuration.atomic
             for index in self.chart.path(atom)
             for number in self.chart.states[index].transitions
         )
@@ -83,7 +83,7 @@ class Explainer:
             error=error,
         )
 
-    def trials(
+    def failed_guards(
         self, snapshot: Snapshot, configuration: Configuration, event: Event
     ) -> tuple[tuple[FailedGuard, ...], bool]:
         """The guards that said no to an event, and whether only roles stood in the way of a transition."""
@@ -147,7 +147,7 @@ class Explainer:
 
 
 def _run(snapshot: Snapshot, configuration: Configuration, event: Event | None, actions: ActionCompiler) -> StepRun:
-    run = run_at(snapshot, 0 if event is None else event.time_ms, actions.fields, raises=False)
+    run = run_from(snapshot, 0 if event is None else event.time_ms, actions.fields, raises=False)
     run.event = event
     run.active = configuration.ids
     return run

@@ -80,19 +80,19 @@ class Accelerator:
         self.actions = actions
         self.events = None if chart.events is None else {each.name: each for each in chart.events}
 
-    def heat(self, configuration: Configuration, name: str) -> None:
+    def count_use(self, configuration: Configuration, name: str) -> None:
         """Count one use; when there were enough, make the function."""
-        count = configuration.heat.get(name, 0)
+        count = configuration.uses.get(name, 0)
         if count < 0 or name not in self.selector.named or is_reserved(name):  # those have checks of their own
             return
         if count == 0:
             self._set_step(configuration, name, not_compiled)
-        configuration.heat[name] = count + 1
+        configuration.uses[name] = count + 1
         if count >= COMPILE_AFTER_USES:
-            configuration.heat[name] = -1
+            configuration.uses[name] = -1
             if self._is_eligible(configuration, name):
                 try:
-                    configuration.fast[name], whole = self._made(configuration, name)
+                    configuration.compiled_parts[name], whole = self._made(configuration, name)
                 except NotPlain:
                     return
                 self._set_step(configuration, name, whole)
@@ -104,7 +104,7 @@ class Accelerator:
         known = None if self.events is None else self.events.get(name)
         declared = self.events is None or (known is not None and known.direction == "in")
         defaults = known is not None and any(each.default is not UNSET for each in known.payload or ())
-        return declared and not defaults and not configuration.invoking and configuration.quiet
+        return declared and not defaults and not configuration.invoking and configuration.has_no_eventless
 
     def _made(self, configuration: Configuration, name: str) -> tuple[Fast, Whole]:
         candidates = self.selector.candidates(configuration, self.selector.event_class(name))
@@ -114,7 +114,7 @@ class Accelerator:
             writer.add(f"if is_refused(event.data, {writer.constant(known.payload)}): return None")
         if candidates.enabled is not None:
             self._write_plan(writer, configuration, candidates.enabled)
-        elif len(configuration.atoms) == 1:
+        elif len(configuration.atomic) == 1:
             for number in candidates.numbers():
                 self._write_candidate(writer, configuration, number)
         else:
@@ -131,15 +131,15 @@ class Accelerator:
         writer.indent -= 1
 
     def _write_plan(self, writer: _FastWriter, configuration: Configuration, enabled: tuple[int, ...]) -> None:
-        if not enabled or any(self.planner.structure.reaches[number] for number in enabled):
+        if not enabled or any(self.planner.state_sets.reaches[number] for number in enabled):
             raise NotPlain
         plan = self.planner.plan(configuration, enabled, None)
-        if plan.records or plan.ended or not plan.content or not plan.next.quiet or plan.blocks is None:
+        if plan.records or plan.ended or not plan.content or not plan.next.has_no_eventless or plan.blocks is None:
             raise NotPlain
         writer.begin()
         # No block asks `In()`, or the plan would not consist of blocks alone: it sees the configuration of its moment.
         for block in plan.blocks:
-            writer.lines_of(block)
+            writer.write_block(block)
         writer.finish(plan.next, plan.chosen)
 
 

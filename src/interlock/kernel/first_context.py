@@ -86,10 +86,10 @@ class FirstContext:
         value = self._made.get(key)
         if value is None:
             value = self._made[key] = first_value(field, self.actions)
-        run.carry(value, f"{state.id}.context.{field.name}")
+        run.attempt(value, f"{state.id}.context.{field.name}")
 
     def _run_script(self, run: StepRun) -> None:
         script = self.actions.language.script(self.chart.script or "")
         if script is None:
             raise UsageError("scripts are refused: they run code", code="script.untrusted")
-        run.carry(lambda run: script(run.own(), run.event, run, run.active, run.meter), "script")
+        run.attempt(lambda run: script(run.writable_context(), run.event, run, run.active, run.meter), "script")

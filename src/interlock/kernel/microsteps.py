@@ -45,53 +45,53 @@ class Microsteps:
         self.actions = actions
         self._made: dict[tuple[str, int, int], Operation] = {}
 
-    def choice(self, run: StepRun, configuration: Configuration, event: Event | None) -> Plan | None:
+    def plan_for(self, run: StepRun, configuration: Configuration, event: Event | None) -> Plan | None:
         enabled = self.selector.enabled(configuration, event, run)
         if not enabled:
             return None
         return self.planner.plan(configuration, enabled, run.history)
 
-    def carried(self, run: StepRun, plan: Plan) -> MicrostepResult:
+    def apply(self, run: StepRun, plan: Plan) -> MicrostepResult:
         """One microstep: the plan's operations over the run."""
         if plan.work:
-            run.spend(plan.work)
-        run.chosen += plan.chosen
+            run.charge(plan.work)
+        run.transitions += plan.chosen
         if plan.records:
             run.history = {**(run.history or {}), **plan.records}
         for operation, place in plan.operations:
-            run.carry(operation, place)
+            run.attempt(operation, place)
         return MicrostepResult(plan.next, "done" if plan.ended else None, None, plan.content)
 
-    def settled(self, run: StepRun, result: MicrostepResult) -> MicrostepResult:
+    def run_until_stable(self, run: StepRun, result: MicrostepResult) -> MicrostepResult:
         """Microsteps until no eventless transition is enabled and the internal queue is empty; then the invokes."""
         until_unchanged = self.chart.dialect.eventless == "until_unchanged"
         eventless = True
         microsteps = 1
         while result.ended is None:
             configuration = result.configuration
-            plan = None if configuration.quiet or not eventless else self.choice(run, configuration, None)
+            plan = None if configuration.has_no_eventless or not eventless else self.plan_for(run, configuration, None)
             from_eventless = plan is not None
             if plan is None:
                 if not run.queue:
-                    if run.pending:
+                    if run.invokes_to_start:
                         run.active = configuration.ids
                         self._begin_invokes(run)
                         if run.queue:
                             continue
                     break
                 event = run.queue.popleft()
-                place = run.place_of(event) if run.places else ""
+                place = run.pop_error_place(event) if run.places else ""
                 run.event = event
                 eventless = True
-                plan = self.choice(run, configuration, event)
+                plan = self.plan_for(run, configuration, event)
                 if plan is None:
-                    self.unhandled(run, event, place)
+                    self.record_unhandled_error(run, event, place)
                     continue
             microsteps += 1
             if microsteps > MICROSTEPS_MAX:
                 raise StepFailed("step.microsteps_max", self._cycle(run), self.chart.states[0].id)
             writes = run.writes
-            following = self.carried(run, plan)
+            following = self.apply(run, plan)
             following.handled |= result.handled
             if from_eventless and until_unchanged:
                 eventless = (
@@ -104,23 +104,23 @@ class Microsteps:
 
     def _begin_invokes(self, run: StepRun) -> None:
         """Start the invokes of states entered and not exited since the last settling (S8)."""
-        states, run.pending = sorted(run.pending.items()), {}
+        states, run.invokes_to_start = sorted(run.invokes_to_start.items()), {}
         for _, state in states:
             for position in range(len(state.invokes)):
                 key = ("invoke", state.index, position)
                 begin = self._made.get(key)
                 if begin is None:
                     begin = self._made[key] = begin_invoke(state, position, self.actions)
-                run.carry(begin, f"{state.id}.invoke")
+                run.attempt(begin, f"{state.id}.invoke")
 
-    def unhandled(self, run: StepRun, event: Event, place: str = "") -> None:
+    def record_unhandled_error(self, run: StepRun, event: Event, place: str = "") -> None:
         """An internal event that no transition takes is dropped; an error among them is told (S33)."""
         if event.name.startswith("error."):
             data = event.data if isinstance(event.data, dict) else {}
             run.faults.append(Fault(str(data.get("code", event.name)), str(data.get("message", "")), place))
 
     def _cycle(self, run: StepRun) -> str:
-        numbers = run.chosen[-8:]
+        numbers = run.transitions[-8:]
         names = [self.chart.states[self.chart.transitions[each].source].id or "root" for each in numbers]
         loop = " -> ".join(dict.fromkeys(names))
         return f"more than {MICROSTEPS_MAX:,} microsteps in one step; it goes round in {loop}"
@@ -128,17 +128,17 @@ class Microsteps:
     def end(self, run: StepRun, result: MicrostepResult, ended: Ended) -> None:
         """The entity ends: every active state is left, timers are dropped, the parent hears last of all (S10)."""
         for event in run.queue:
-            self.unhandled(run, event, run.place_of(event))
+            self.record_unhandled_error(run, event, run.pop_error_place(event))
         run.queue.clear()
-        run.pending.clear()
+        run.invokes_to_start.clear()
         for state, operations in self.planner.ending(result.configuration):
             for operation, place in operations:
-                run.carry(operation, place)
+                run.attempt(operation, place)
             if ended == "done" and state.type == "final" and state.parent == self.chart.top:
                 run.active = frozenset(self.chart.states[each].id for each in self.chart.path(state.parent))
                 result.output = self._output(run, state)
         for event in run.queue:
-            self.unhandled(run, event, run.place_of(event))
+            self.record_unhandled_error(run, event, run.pop_error_place(event))
         run.drop_timers(run.timers)
         if run.parent is not None and ended == "done":
             run.effect("done", {"data": result.output}, 1)

@@ -51,7 +51,7 @@ def wait_to_invoke(state: State) -> Operation:
     """Begin the state's invokes on settling, if it is still active then (S8)."""
 
     def waiting(run: StepRun) -> None:
-        run.pending[state.index] = state
+        run.invokes_to_start[state.index] = state
 
     return waiting
 
@@ -64,7 +64,7 @@ def begin_invoke(state: State, position: int, actions: ActionCompiler) -> Operat
     count = sum(references(value) for _, value in values)
 
     def begun(run: StepRun) -> None:
-        run.begin_invoke(state, position, {name: value(run) for name, value in parts.items()}, count)
+        run.start_invoke(state, position, {name: value(run) for name, value in parts.items()}, count)
 
     return begun
 
@@ -73,7 +73,7 @@ def end_invokes(state: State) -> Operation:
     """Cancel or withdraw the invokes of a state that is left."""
 
     def ended(run: StepRun) -> None:
-        run.end_invokes(state)
+        run.cancel_invokes(state)
 
     return ended
 
@@ -95,8 +95,8 @@ def output_of(state: State, actions: ActionCompiler) -> Operation:
         whole = actions.value(state.output)
 
         def value(run: StepRun) -> Any:
-            found = run.carry(whole, place)
-            run.hold(found, count)
+            found = run.attempt(whole, place)
+            run.measure_later(found, count)
             return found
 
         return value
@@ -105,10 +105,10 @@ def output_of(state: State, actions: ActionCompiler) -> Operation:
     def output(run: StepRun) -> Any:
         found: dict[str, Any] = {}
         for name, part in parts.items():
-            value = run.carry(part, f"{place}.{name}", UNSET)
+            value = run.attempt(part, f"{place}.{name}", UNSET)
             if value is not UNSET:
                 found[name] = value
-        run.hold(found, count)
+        run.measure_later(found, count)
         return found if found or not parts else None
 
     return output
@@ -119,7 +119,7 @@ def first_value(field: Field, actions: ActionCompiler) -> Operation:
     value = actions.value(None if field.default is UNSET else field.default)
 
     def initialised(run: StepRun) -> None:
-        run.field_init(field, value(run))
+        run.set_first_value(field, value(run))
 
     return initialised
 
@@ -134,6 +134,6 @@ def late_fields(state: State, actions: ActionCompiler) -> Operation:
         if state.id not in run.entered:
             run.entered = (*run.entered, state.id)
             for operation, place in made:
-                run.carry(operation, place)
+                run.attempt(operation, place)
 
     return bound

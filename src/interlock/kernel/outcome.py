@@ -30,7 +30,7 @@ class Outcomes:
         names = configuration.names
         if result.ended == "done":
             top = self.chart.top
-            finals = (each for each in configuration.atoms if self.chart.states[each].parent == top)
+            finals = (each for each in configuration.atomic if self.chart.states[each].parent == top)
             names = tuple(self.chart.states[each].id for each in finals) or names
         return Snapshot(
             run.kind,
@@ -53,7 +53,7 @@ class Outcomes:
         """Return the next version of a snapshot with these fields changed."""
         return replace(snapshot, version=snapshot.version + 1, revision=self.chart.revision, **changes)
 
-    def returned_deferred(self, snapshot: Snapshot, run: StepRun) -> tuple[Event, ...]:
+    def resend_deferred(self, snapshot: Snapshot, run: StepRun) -> tuple[Event, ...]:
         """The configuration changed: every kept event comes back as a send to itself (S32)."""
         for event in snapshot.deferred:
             payload: dict[str, Any] = {"event": event.name, "to": run.id}
@@ -68,7 +68,7 @@ class Outcomes:
             run.effect("send", payload, 1)
         return ()
 
-    def untaken(
+    def unhandled(
         self, snapshot: Snapshot, configuration: Configuration, event: Event, run: StepRun, *, ours: bool
     ) -> Step:
         """No transition was chosen in the whole step: what that means by the chart's mode (S32)."""
@@ -80,7 +80,7 @@ class Outcomes:
             return Step(after, (), "ignored", "no_transition", (), faults)
         mode = self.chart.unhandled
         asked = mode == "reject" or self.restricted
-        trials, denied = self.explainer.trials(snapshot, configuration, event) if asked else ((), False)
+        trials, denied = self.explainer.failed_guards(snapshot, configuration, event) if asked else ((), False)
         if denied:  # whatever the mode: what a sender may not send is neither passed over nor kept for later
             return Step(snapshot, (), "denied", "roles", (), faults, trials)
         if mode == "ignore":

@@ -30,7 +30,7 @@ from interlock.kernel.operations import (
     set_after,
     wait_to_invoke,
 )
-from interlock.kernel.run import ANOTHER_REVISION
+from interlock.kernel.run import OTHER_REVISION_HINT
 from interlock.kernel.state_sets import EntrySet, HistoryMemory, StateSets
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Block
@@ -55,19 +55,30 @@ MENTIONS_MAX = 64 * PLANS_MAX
 class Configuration:
     """A set of states active together, with what was worked out for it so far."""
 
-    __slots__ = ("active", "atoms", "candidates", "fast", "heat", "ids", "invoking", "names", "plans", "quiet")
+    __slots__ = (
+        "active",
+        "atomic",
+        "candidates",
+        "compiled_parts",
+        "has_no_eventless",
+        "ids",
+        "invoking",
+        "names",
+        "plans",
+        "uses",
+    )
 
     def __init__(self, atoms: tuple[int, ...], active: frozenset[int], chart: Chart, restless: frozenset[int]) -> None:
-        self.atoms = atoms
+        self.atomic = atoms
         self.active = active
         self.names = tuple(chart.states[each].id for each in atoms)
         self.ids = frozenset(chart.states[each].id for each in active)
         self.invoking = tuple(chart.states[each] for each in sorted(active) if chart.states[each].invokes)
         self.candidates: dict[int, Any] = {}
         self.plans: dict[Any, Plan] = {}
-        self.fast: dict[str, Callable[..., Any]] = {}
-        self.heat: dict[str, int] = {}
-        self.quiet = active.isdisjoint(restless)
+        self.compiled_parts: dict[str, Callable[..., Any]] = {}
+        self.uses: dict[str, int] = {}
+        self.has_no_eventless = active.isdisjoint(restless)
 
 
 class Plan:
@@ -109,7 +120,7 @@ class Planner:
     def __init__(self, chart: Chart, actions: ActionCompiler) -> None:
         self.chart = chart
         self.states = chart.states
-        self.structure = StateSets(chart)
+        self.state_sets = StateSets(chart)
         self.actions = actions
         self.table: dict[tuple[str, ...], Configuration] = {}
         self.compiled_steps: dict[tuple[str, ...], dict[str, Callable[[Snapshot, Event], Step | None]]] = {}
@@ -132,14 +143,14 @@ class Planner:
             if not all(name in self.by_id for name in names):
                 return None
             atoms = tuple(self.by_id[name] for name in names)
-            active = self.structure.active(atoms)
+            active = self.state_sets.active(atoms)
             ordered = tuple(sorted(each for each in active if self.states[each].type in ("atomic", "final")))
-            if atoms != ordered or not self.structure.is_legal(active):
+            if atoms != ordered or not self.state_sets.is_legal(active):
                 return None
             found = self._kept(Configuration(atoms, active, self.chart, self.restless))
         return found
 
-    def reached(self, active: frozenset[int]) -> Configuration:
+    def configuration_of(self, active: frozenset[int]) -> Configuration:
         atoms = tuple(sorted(each for each in active if self.states[each].type in ("atomic", "final")))
         names = tuple(self.states[each].id for each in atoms)
         return self.table.get(names) or self._kept(Configuration(atoms, active, self.chart, self.restless))
@@ -148,7 +159,7 @@ class Planner:
         # Plans bound the table where steps are made; events refused in ever new configurations make none.
         self.mentions += len(configuration.active)
         if len(self.table) >= 2 * PLANS_MAX or self.mentions > MENTIONS_MAX:
-            self.forget()
+            self.clear()
         self.table[configuration.names] = configuration
         self.compiled_steps[configuration.names] = {}
         return configuration
@@ -160,8 +171,8 @@ class Planner:
     ) -> Plan:
         """The plan for these enabled transitions, kept from an earlier step or made now."""
         key: Any = enabled
-        if self.structure.histories:
-            reached = sorted({each for number in enabled for each in self.structure.reaches[number]})
+        if self.state_sets.histories:
+            reached = sorted({each for number in enabled for each in self.state_sets.reaches[number]})
             memory = history or {}
             key = (enabled, tuple(memory.get(self.states[each].id) for each in reached))
         self.lookups += 1
@@ -182,16 +193,16 @@ class Planner:
         if self.count > PLANS_MAX or self.mentions > MENTIONS_MAX:
             if self.lookups < 2 * self.count:
                 self.uncached = PLANS_MAX
-            self.forget()
+            self.clear()
         return True
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop everything that was kept. Configurations in use stay valid and fill again."""
         for each in list(self.table.values()):
             each.plans.clear()
             each.candidates.clear()
-            each.fast.clear()
-            each.heat.clear()
+            each.compiled_parts.clear()
+            each.uses.clear()
         self.table.clear()
         self.compiled_steps.clear()
         self.count = self.lookups = self.mentions = 0
@@ -219,11 +230,11 @@ class Planner:
     def _misremembered(self, wrong: str, states: Iterable[str]) -> CorruptionError:
         chart = f"`{self.chart.kind}` {self.chart.revision}"
         message = f"a history remembers states that chart {chart} {wrong}: {', '.join(states)}"
-        return CorruptionError(message, code="snapshot.history", hint=ANOTHER_REVISION)
+        return CorruptionError(message, code="snapshot.history", hint=OTHER_REVISION_HINT)
 
     def _made(self, configuration: Configuration, enabled: tuple[int, ...], recorded: HistoryMemory) -> Plan:
-        structure = self.structure
-        chosen, exits = structure.without_conflicts(enabled, configuration.active, recorded)
+        structure = self.state_sets
+        chosen, exits = structure.remove_conflicts(enabled, configuration.active, recorded)
         records = structure.records(exits, configuration.active)
         work = PlanBuilder(self, set(configuration.active))
         for index in sorted(exits, reverse=True):
@@ -249,7 +260,7 @@ class Planner:
     def start(self) -> Plan:
         """The plan that enters the chart."""
         work = PlanBuilder(self, set())
-        work.enter(self.structure.start_set({}))
+        work.enter(self.state_sets.start_set({}))
         return work.plan((), {}, content=True)
 
     def ending(self, configuration: Configuration) -> list[tuple[State, tuple[tuple[Operation, str], ...]]]:
@@ -290,8 +301,8 @@ class PlanBuilder:
     ) -> Plan:
         """The plan, once all its operations are known; `before` is how many states were active."""
         active = frozenset(self.active)
-        assert self.planner.structure.is_legal(active), sorted(active)
-        configuration = self.planner.reached(active)
+        assert self.planner.state_sets.is_legal(active), sorted(active)
+        configuration = self.planner.configuration_of(active)
         plain = len(self.blocks) == len(self.operations)
         operations = tuple(self.operations)
         blocks = tuple(self.blocks) if plain else None
@@ -337,7 +348,7 @@ class PlanBuilder:
         """Enter what is not active: by SCXML 3.13 a state that was not left is not entered, though appendix D adds
         it on the way up to a history's parent. XState enters it a second time.
         """
-        xstate = self.planner.structure.xstate
+        xstate = self.planner.state_sets.xstate
         for index in sorted(entry.states if xstate else entry.states - self.active):
             self.enter_state(self.states[index], entry)
 
@@ -381,7 +392,7 @@ class PlanBuilder:
             return
         self._done(parent, state)
         outer = self.states[parent.parent]
-        if outer.type == "parallel" and self.planner.structure.is_final(outer.index, self.active):
+        if outer.type == "parallel" and self.planner.state_sets.is_final(outer.index, self.active):
             self._done(outer, None)
 
     def _complete_nested(self, state: State) -> None:
@@ -394,7 +405,7 @@ class PlanBuilder:
             marker >= top
             and self.states[marker].type == "parallel"
             and marker not in self.completed
-            and self.planner.structure.is_final(marker, self.active)
+            and self.planner.state_sets.is_final(marker, self.active)
         ):
             self.completed.add(marker)
             self._done(self.states[marker], None)

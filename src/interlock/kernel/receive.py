@@ -4,7 +4,7 @@ Rule 1: what the driver brings back (results, timers) is matched with the snapsh
 `ignored`. The name alone proves nothing: an event named like a result that the driver did not create is `rejected`,
 reason `reserved`.
 Rule 2: a step either is whole or did not happen.
-Rule 3: after the end nothing changes any more; but a saga that the end cut short turns back (`turning`), and a deed
+Rule 3: after the end nothing changes any more; but a saga that the end cut short turns back (`unwinder`), and a deed
 of a saga that turns out to be done is still answered.
 """
 
@@ -20,9 +20,9 @@ from interlock.kernel.errors import StepFailed
 from interlock.kernel.microsteps import MicrostepResult, Microsteps
 from interlock.kernel.outcome import Outcomes
 from interlock.kernel.plan import Configuration, Planner
-from interlock.kernel.run import ANOTHER_REVISION, StepRun, filled_payload, run_at
+from interlock.kernel.run import OTHER_REVISION_HINT, StepRun, complete_payload, run_from
 from interlock.kernel.saga_unwind import SagaUnwinder
-from interlock.model.chart import Chart, Late, State
+from interlock.model.chart import Chart, LateCompensation, State
 from interlock.model.driver_events import TIMER_SOURCE, is_result
 from interlock.model.event import INVOKE_RESULTS, RESULT_NAMES, Event
 from interlock.model.snapshot import Ended, Invocation, Snapshot, Timer
@@ -38,9 +38,9 @@ class Receiver:
         self.chart = chart
         self.planner = planner
         self.actions = actions
-        self.loop = loop
-        self.judge = judge
-        self.turning = SagaUnwinder(chart, actions)
+        self.microsteps = loop
+        self.outcomes = judge
+        self.unwinder = SagaUnwinder(chart, actions)
         self.events = None if chart.events is None else {each.name: each for each in chart.events}
         self.raises = chart.dialect.errors == "raise"
         self.late = {
@@ -65,9 +65,9 @@ class Receiver:
             event = checked
         return self._finished(snapshot, configuration, event, self._run(snapshot, event))
 
-    def take_after_end(self, snapshot: Snapshot, event: Event) -> Step:
+    def receive_after_end(self, snapshot: Snapshot, event: Event) -> Step:
         """The step of one event that comes after the end: only a saga still has something to answer (S10, S30)."""
-        turned = self.turning.take(snapshot, event) if snapshot.invokes else None
+        turned = self.unwinder.take(snapshot, event) if snapshot.invokes else None
         if turned is not None:
             return turned
         late = self._late_deed(event)
@@ -100,13 +100,13 @@ class Receiver:
             return Step(snapshot, (), "rejected", "undeclared")
         if known.payload is None:
             return event
-        data, problem = filled_payload(event.data, known.payload)
+        data, problem = complete_payload(event.data, known.payload)
         if problem is not None:
             return Step(snapshot, (), "rejected", "payload", (), (Fault("event.payload", problem, event.name),))
         return event if data is event.data else replace(event, data=data)
 
     def _run(self, snapshot: Snapshot, event: Event) -> StepRun:
-        run = run_at(snapshot, event.time_ms, self.actions.fields, raises=self.raises)
+        run = run_from(snapshot, event.time_ms, self.actions.fields, raises=self.raises)
         run.event, run.clock_ms = event, event.clock_ms
         return run
 
@@ -123,29 +123,29 @@ class Receiver:
         ours = timer is not None or over is not None
         try:
             handled = self._before(run, configuration, event, over) if configuration.invoking else False
-            plan = self.loop.choice(run, configuration, event)
+            plan = self.microsteps.plan_for(run, configuration, event)
             if plan is None:
-                self.loop.unhandled(run, event)
+                self.microsteps.record_unhandled_error(run, event)
                 if self.raises and over is not None and event.name.startswith("error."):
                     return self._ended_as(snapshot, configuration, run, "failed", over)
-            if plan is None and not handled and not run.queue and configuration.quiet:
-                return self.judge.untaken(snapshot, configuration, event, run, ours=ours)
-            carried = MicrostepResult(configuration) if plan is None else self.loop.carried(run, plan)
-            result = self.loop.settled(run, carried)
+            if plan is None and not handled and not run.queue and configuration.has_no_eventless:
+                return self.outcomes.unhandled(snapshot, configuration, event, run, ours=ours)
+            carried = MicrostepResult(configuration) if plan is None else self.microsteps.apply(run, plan)
+            result = self.microsteps.run_until_stable(run, carried)
             result.handled |= handled
             deferred = snapshot.deferred
             if deferred and result.configuration.names != snapshot.configuration and result.ended is None:
-                deferred = self.judge.returned_deferred(snapshot, run)
+                deferred = self.outcomes.resend_deferred(snapshot, run)
         except StepFailed as failure:
-            return self.judge.failed(snapshot, failure.fault, timer, over)
-        if not run.chosen and not result.handled:
-            return self.judge.untaken(snapshot, configuration, event, run, ours=ours)
+            return self.outcomes.failed(snapshot, failure.fault, timer, over)
+        if not run.transitions and not result.handled:
+            return self.outcomes.unhandled(snapshot, configuration, event, run, ours=ours)
         outcome: Outcome = "applied" if result.handled else "ignored"
         if outcome == "ignored" and not ours:
-            return Step(snapshot, (), outcome, "no_content", tuple(run.chosen), tuple(run.faults))
-        after = self.judge.snapshot(run, result, run.version, deferred)
+            return Step(snapshot, (), outcome, "no_content", tuple(run.transitions), tuple(run.faults))
+        after = self.outcomes.snapshot(run, result, run.version, deferred)
         reason = None if outcome == "applied" else "no_content"
-        return Step(after, tuple(run.effects), outcome, reason, tuple(run.chosen), tuple(run.faults))
+        return Step(after, tuple(run.effects), outcome, reason, tuple(run.transitions), tuple(run.faults))
 
     def _before(self, run: StepRun, configuration: Configuration, event: Event, over: Invocation | None) -> bool:
         """Finalize and autoforward, in document order (S9); whether either did something."""
@@ -164,12 +164,12 @@ class Receiver:
     ) -> bool:
         if not 0 <= each.position < len(state.invokes):
             message = f"`{run.id}` has an invoke `{each.id}` that state `{state.id}` of its chart does not have"
-            raise CorruptionError(message, code="snapshot.invokes", hint=ANOTHER_REVISION)
+            raise CorruptionError(message, code="snapshot.invokes", hint=OTHER_REVISION_HINT)
         invoke = state.invokes[each.position]
         done = False
         if invoke.finalize and _is_from(event, each) and not event.forwarded:
             function, _ = self.planner.function(invoke.finalize, ("finalize", state.index, each.position))
-            run.carry(function, f"{state.id}.finalize")
+            run.attempt(function, f"{state.id}.finalize")
             done = True
         if invoke.autoforward and each is not over:
             run.effect("forward", {"id": each.id, "event": _plain_event(event)}, 1)
@@ -200,10 +200,10 @@ class Receiver:
             return Step(snapshot, (), "ignored", "invoke_gone")
         late = self._late_deed(event)
         if late is None:
-            return Step(self.judge.next_version(snapshot), (), "ignored", "invoke_gone")
+            return Step(self.outcomes.next_version(snapshot), (), "ignored", "invoke_gone")
         return self._compensated(snapshot, configuration.ids, event, *late)
 
-    def _late_deed(self, event: Event) -> tuple[str, Late] | None:
+    def _late_deed(self, event: Event) -> tuple[str, LateCompensation] | None:
         """The saga step that an event says was done, or perhaps was, with what answers it; None for any other event."""
         found = self.late.get(event.invokeid or "")
         if found is None or not event.source or not is_result(event, event.invokeid):
@@ -212,9 +212,11 @@ class Receiver:
         perhaps = isinstance(event.data, dict) and event.data.get("done") == "unknown"
         return found if done or perhaps else None
 
-    def _compensated(self, snapshot: Snapshot, active: frozenset[str], event: Event, state: str, late: Late) -> Step:
+    def _compensated(
+        self, snapshot: Snapshot, active: frozenset[str], event: Event, state: str, late: LateCompensation
+    ) -> Step:
         """The step that answers a deed which nobody waits for: its compensation is called, and nothing else changes."""
-        after = self.judge.next_version(snapshot)
+        after = self.outcomes.next_version(snapshot)
         run = self._run(snapshot, event)
         run.active = active
         version = (event.source or "").rpartition("/")[0].rpartition("/")[2]
@@ -225,17 +227,17 @@ class Receiver:
         except StepFailed as failure:
             return Step(after, (), "rejected", "failed", (), (failure.fault,))
         for error in run.queue:
-            self.loop.unhandled(run, error, run.place_of(error))
+            self.microsteps.record_unhandled_error(run, error, run.pop_error_place(error))
         return Step(after, tuple(run.effects), "applied", "compensated", (), tuple(run.faults))
 
-    def _late_input(self, run: StepRun, late: Late, result: Any, state: str, version: str) -> Any:
+    def _late_input(self, run: StepRun, late: LateCompensation, result: Any, state: str, version: str) -> Any:
         """The input of a late compensation. The result stands in its field for it, and for nothing else."""
         place = f"{state}.compensation"
         if late.output is not None:
             path = tuple(late.output.split("."))
-            run.carry(lambda run: run.put(path, result), place)
-        value = run.carry(self.actions.value(late.input), place)
-        key = run.carry(self.actions.value(late.key), place)
+            run.attempt(lambda run: run.assign_unchecked(path, result), place)
+        value = run.attempt(self.actions.value(late.input), place)
+        key = run.attempt(self.actions.value(late.key), place)
         if late.input is not None and not isinstance(late.input, dict):
             return value  # as in the saga itself: what is no mapping cannot carry the key
         return {"compensates": f"{run.id}/{version}/{state}" if key is None else key, **(value or {})}
@@ -249,7 +251,7 @@ class Receiver:
         run.timers = tuple(each for each in run.timers if each is not timer)
         if timer.to is not None:
             run.send_timer(timer)
-            after = self.judge.snapshot(run, MicrostepResult(configuration), run.version, snapshot.deferred)
+            after = self.outcomes.snapshot(run, MicrostepResult(configuration), run.version, snapshot.deferred)
             return Step(after, tuple(run.effects), "applied", "sent")
         if timer.state is not None:
             run.matched = event
@@ -276,7 +278,7 @@ class Receiver:
             return Step(snapshot, (), "rejected", "undeclared")
         moved = replace(timer, due_ms=due_ms, since_ms=since_ms)
         timers = tuple(moved if each is timer else each for each in snapshot.timers)
-        return Step(self.judge.next_version(snapshot, timers=timers), (), "applied", "moved")
+        return Step(self.outcomes.next_version(snapshot, timers=timers), (), "applied", "moved")
 
     def _ended_as(
         self,
@@ -288,13 +290,13 @@ class Receiver:
     ) -> Step:
         """The entity ends without reaching a final state: cancelled by its parent, or failed with an invoke (S34)."""
         result = MicrostepResult(configuration, ended)
-        going_back = self.turning.under_way(run)
+        going_back = self.unwinder.take_running(run)
         try:
-            self.loop.end(run, result, ended)
-            self.turning.begin(run, configuration, going_back)
+            self.microsteps.end(run, result, ended)
+            self.unwinder.begin(run, configuration, going_back)
         except StepFailed as failure:
-            return self.judge.failed(snapshot, failure.fault, None, over)
-        after = self.judge.snapshot(run, result, run.version, ())
+            return self.outcomes.failed(snapshot, failure.fault, None, over)
+        after = self.outcomes.snapshot(run, result, run.version, ())
         return Step(after, tuple(run.effects), "applied", ended, (), tuple(run.faults))
 
 

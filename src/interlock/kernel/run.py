@@ -39,7 +39,7 @@ from interlock.model.limits import (
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 from interlock.model.step import Fault
 
-ANOTHER_REVISION = "the snapshot was written by another revision; migrate it, or load that revision"
+OTHER_REVISION_HINT = "the snapshot was written by another revision; migrate it, or load that revision"
 """The hint for a snapshot that names what the chart does not have."""
 
 
@@ -66,22 +66,22 @@ class StepRun(Struct, gc=False):
     fields: Mapping[str, Field]
     raises: bool
     event: Event | None = None
-    owned: bool = False
+    owns_context: bool = False
     writes: int = 0
     queue: deque[Event] = field(default_factory=deque)
     queued: int = 0
     effects: list[Effect] = field(default_factory=list)
     ordinal: int = 0
     faults: list[Fault] = field(default_factory=list)
-    chosen: list[int] = field(default_factory=list)
-    pending: dict[int, State] = field(default_factory=dict)
+    transitions: list[int] = field(default_factory=list)
+    invokes_to_start: dict[int, State] = field(default_factory=dict)
     """States whose invokes start when the step settles, by number."""
     places: dict[int, str] = field(default_factory=dict)
     """Where each queued error event comes from, by identity: charts see code and message, people also this."""
     meter: Meter = field(default_factory=partial(Meter, WORK_MAX))
     stored: int = 0
     """Bytes stored since all that the step holds was counted last."""
-    fresh: tuple[Any, ...] = ()
+    unmeasured: tuple[Any, ...] = ()
     """What was stored and not yet counted, with about `references` values in it that an expression gave."""
     references: int = 0
     active: frozenset[str] = frozenset()
@@ -94,15 +94,15 @@ class StepRun(Struct, gc=False):
 
     # Errors
 
-    def carry(self, operation: Callable[[StepRun], Any], place: str, failed: Any = None) -> Any:
-        """Do one operation. An error ends that operation only (S23), which then gives `failed`; `fail` tells it."""
+    def attempt(self, operation: Callable[[StepRun], Any], place: str, failed: Any = None) -> Any:
+        """Do one operation. An error ends that operation only (S23), which then gives `failed`; `report_error` tells it."""
         try:
             return operation(self)
         except Exception as error:  # noqa: BLE001  # content and registered functions may raise anything
-            self.fail(error, place)
+            self.report_error(error, place)
             return failed
 
-    def fail(self, error: Exception, place: str) -> None:
+    def report_error(self, error: Exception, place: str) -> None:
         """What an error in a block means: an internal event, or under `errors: raise` the end of the step."""
         if isinstance(error, StepFailed):
             raise error
@@ -115,7 +115,7 @@ class StepRun(Struct, gc=False):
         self.places[id(event)] = place
         self.enqueue(event)
 
-    def place_of(self, event: Event) -> str:
+    def pop_error_place(self, event: Event) -> str:
         """Where an event that leaves the queue comes from. Forgotten with it: another may get its identity."""
         return self.places.pop(id(event), "")
 
@@ -130,7 +130,7 @@ class StepRun(Struct, gc=False):
 
     # Work
 
-    def spend(self, work: int) -> None:
+    def charge(self, work: int) -> None:
         """Charge the step itself, outside of its content. Raises StepFailed when its work is used up."""
         try:
             self.meter.charge(work)
@@ -139,17 +139,17 @@ class StepRun(Struct, gc=False):
 
     # Bytes
 
-    def hold(self, value: Any, references: int) -> None:
+    def measure_later(self, value: Any, references: int) -> None:
         """Note a value that leaves the step or waits in it, to be counted soon. Raises StepFailed beyond the limit."""
         references += self.references
         if references <= UNMEASURED_MAX:
-            self.fresh += (value,)
+            self.unmeasured += (value,)
             self.references = references
         else:
-            fresh, self.fresh, self.references = [*self.fresh, value], (), 0
+            fresh, self.unmeasured, self.references = [*self.unmeasured, value], (), 0
             self._store(self._bytes(fresh, maxsize), value)
 
-    def keep(self, value: Any) -> None:
+    def measure_stored(self, value: Any) -> None:
         """Count a value that goes into the context. Raises EvaluationError when it is beyond the limits of a value."""
         kind = type(value)
         if kind is list or kind is dict:
@@ -183,22 +183,22 @@ class StepRun(Struct, gc=False):
 
     # Context
 
-    def own(self) -> dict[str, Any]:
+    def writable_context(self) -> dict[str, Any]:
         """The context for writing: this step's own copy."""
         self.writes += 1
-        if not self.owned:
+        if not self.owns_context:
             self.context = self.context.copy()
-            self.owned = True
+            self.owns_context = True
         return self.context
 
     def assign(self, path: tuple[str, ...], value: Any) -> None:
         """Write a value at a path, copying what lies on the way (S25)."""
-        context = self.own()
+        context = self.writable_context()
         name = path[0]
         field = self.fields.get(name)
         if field is None and name not in context:
             raise ActionError("assign.unknown_field", f"`{name}` is no field of the context")
-        self.keep(value)
+        self.measure_stored(value)
         value = _written(context.get(name), path, 1, value, self.meter)
         if field is not None and not field.plain:
             problem = refusal(value, field, charge=self.meter.charge)
@@ -206,9 +206,9 @@ class StepRun(Struct, gc=False):
                 raise ActionError("assign.refused", problem)
         context[name] = value
 
-    def put(self, path: tuple[str, ...], value: Any) -> None:
+    def assign_unchecked(self, path: tuple[str, ...], value: Any) -> None:
         """Write a value at a path, whatever its field takes."""
-        context = self.own()
+        context = self.writable_context()
         context[path[0]] = _written(context.get(path[0]), path, 1, value, self.meter)
 
     def assign_all(self, result: Any, function: str) -> None:
@@ -232,13 +232,13 @@ class StepRun(Struct, gc=False):
             raise StepFailed("step.foreach_items_max", f"foreach over more than {FOREACH_ITEMS_MAX:,} items")
         return value.copy()
 
-    def field_init(self, field: Field, value: Any) -> None:
+    def set_first_value(self, field: Field, value: Any) -> None:
         """Give a field its first value; raises when its own type refuses it."""
-        self.keep(value)
+        self.measure_stored(value)
         problem = refusal(value, field, charge=self.meter.charge)
         if problem is not None:
             raise ActionError("context.refused", problem)
-        self.own()[field.name] = value
+        self.writable_context()[field.name] = value
 
     # Effects
 
@@ -248,7 +248,7 @@ class StepRun(Struct, gc=False):
         if ordinal >= EFFECTS_MAX and type not in _ENDINGS:
             raise StepFailed("step.effects_max", f"more than {EFFECTS_MAX:,} effects in one step")
         if references:
-            self.hold(payload, references)
+            self.measure_later(payload, references)
         self.ordinal = ordinal + 1
         effect = Effect(type, ordinal, f"{self.id}/{self.version}/{ordinal}", payload)
         self.effects.append(effect)
@@ -265,7 +265,7 @@ class StepRun(Struct, gc=False):
         if not written and is_reserved(name):
             raise reserved_name(name)
         if references:
-            self.hold(data, references)
+            self.measure_later(data, references)
         self.enqueue(Event(name, data, None, None, None, self.time_ms, "internal"))
 
     def send(
@@ -302,12 +302,12 @@ class StepRun(Struct, gc=False):
             raise reserved_name(event, sendid)
         if address == "#_internal":
             if references:
-                self.hold(data, references)
+                self.measure_later(data, references)
             self.enqueue(Event(event, data, None, None, None, self.time_ms, "internal", sendid))
         elif delay_ms:
             where = None if address == self.id else address
             if references:
-                self.hold(data, references)
+                self.measure_later(data, references)
             self.set_timer(sendid, event, data, delay_ms, where, type_=type_, restore=restore)
         else:
             self._send_effect(event, data, address, sendid, references)
@@ -379,7 +379,7 @@ class StepRun(Struct, gc=False):
 
     # Invokes
 
-    def begin_invoke(self, state: State, position: int, values: dict[str, Any], references: int) -> None:
+    def start_invoke(self, state: State, position: int, values: dict[str, Any], references: int) -> None:
         """Start an invoke: an effect, and an entry in the snapshot (S8, S30)."""
         invoke: Invoke = state.invokes[position]
         if len(self.invokes) >= INVOKES_MAX:
@@ -408,9 +408,9 @@ class StepRun(Struct, gc=False):
         effect = self.effect("invoke", payload, references)
         self.invokes = (*self.invokes, Invocation(name, state.id, position, effect.key, values["type"] in CHART_TYPES))
 
-    def end_invokes(self, state: State) -> None:
+    def cancel_invokes(self, state: State) -> None:
         """The state is left: its invokes are cancelled; one that began in this very step is withdrawn."""
-        self.pending.pop(state.index, None)
+        self.invokes_to_start.pop(state.index, None)
         self.meter.charge(len(self.invokes))
         mine = tuple(each for each in self.invokes if each.state == state.id)
         if mine:
@@ -433,7 +433,7 @@ def _check_invoke(values: dict[str, Any]) -> None:
         text_of(key, "invoke.key", "the key of an invoke")
 
 
-def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> StepRun:
+def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> StepRun:
     """A run that begins at a snapshot and will write its next version."""
     return StepRun(
         snapshot.kind,
@@ -468,7 +468,7 @@ def _written(value: Any, path: tuple[str, ...], position: int, new: Any, meter: 
     raise ActionError("assign.path", f"`{'.'.join(path[:position])}` has no `{key}`")
 
 
-def filled_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | None]:
+def complete_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | None]:
     """The payload with defaults filled in, and why it is refused, if it is."""
     if data is None:
         data = {}

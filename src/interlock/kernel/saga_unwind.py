@@ -20,8 +20,8 @@ from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.errors import StepFailed
 from interlock.kernel.operations import begin_invoke
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import ANOTHER_REVISION, StepRun, run_at
-from interlock.model.chart import Chart, Compensation, TurnBack
+from interlock.kernel.run import OTHER_REVISION_HINT, StepRun, run_from
+from interlock.model.chart import Chart, Compensation, SagaUnwind
 from interlock.model.driver_events import COMPENSATION_FAILED, is_result
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation, Snapshot
@@ -34,13 +34,13 @@ class SagaUnwinder:
     def __init__(self, chart: Chart, actions: ActionCompiler) -> None:
         self.chart = chart
         self.actions = actions
-        self.sagas = {each.index: each.turn_back for each in chart.states if each.turn_back is not None}
+        self.sagas = {each.index: each.saga_unwind for each in chart.states if each.saga_unwind is not None}
         self._by_state = {
             chart.states[one.state].id: (saga, one) for saga in self.sagas.values() for one in saga.compensations
         }
         self._begins: dict[int, Operation] = {}
 
-    def under_way(self, run: StepRun) -> tuple[Invocation, ...]:
+    def take_running(self, run: StepRun) -> tuple[Invocation, ...]:
         """The compensations that have begun, taken out of the run: leaving their states does not call them off."""
         found = tuple(each for each in run.invokes if each.state in self._by_state)
         if found:
@@ -64,9 +64,9 @@ class SagaUnwinder:
             return Step(snapshot, (), "rejected", COMPENSATION_FAILED)
         if found.state not in self._by_state:
             message = f"`{snapshot.entity}` waits for the compensation `{found.state}`, which its chart does not have"
-            raise CorruptionError(message, code="snapshot.invokes", hint=ANOTHER_REVISION)
+            raise CorruptionError(message, code="snapshot.invokes", hint=OTHER_REVISION_HINT)
         saga, answered = self._by_state[found.state]
-        run = run_at(snapshot, event.time_ms, self.actions.fields, raises=False)
+        run = run_from(snapshot, event.time_ms, self.actions.fields, raises=False)
         run.event = event
         run.invokes = tuple(each for each in run.invokes if each is not found)
         self._take_off(run, saga, answered)
@@ -75,15 +75,15 @@ class SagaUnwinder:
         after = replace(snapshot, version=version, revision=revision, invokes=run.invokes, context=run.context)
         return Step(after, tuple(run.effects), "applied", "compensated", (), tuple(run.faults))
 
-    def _take_off(self, run: StepRun, saga: TurnBack, answered: Compensation) -> None:
+    def _take_off(self, run: StepRun, saga: SagaUnwind, answered: Compensation) -> None:
         place = f"{self.chart.states[answered.state].id}.invoke"
-        run.carry(lambda run: run.put((saga.field, "done", answered.step), None), place)
+        run.attempt(lambda run: run.assign_unchecked((saga.field, "done", answered.step), None), place)
         output = answered.output
         if output is not None:
-            run.carry(lambda run: run.assign(tuple(output.split(".")), None), place)
+            run.attempt(lambda run: run.assign(tuple(output.split(".")), None), place)
         _tell(run)
 
-    def _go_on(self, run: StepRun, saga: TurnBack) -> None:
+    def _go_on(self, run: StepRun, saga: SagaUnwind) -> None:
         """Begin the next compensation of a saga, or all of them."""
         for each in saga.compensations:
             state = self.chart.states[each.state]
@@ -99,7 +99,7 @@ class SagaUnwinder:
         if begin is None:
             begin = self._begins[state.index] = begin_invoke(state, 0, self.actions)
         try:
-            run.carry(begin, f"{state.id}.invoke")
+            run.attempt(begin, f"{state.id}.invoke")
         except StepFailed as failure:  # the entity ends all the same
             run.faults.append(failure.fault)
         _tell(run)
@@ -110,7 +110,7 @@ def _is_answer(event: Event, invocation: Invocation) -> bool:
     return is_result(event, invocation.id) and event.source == f"invoke/{invocation.key}"
 
 
-def _listed(context: dict[str, Any], saga: TurnBack, compensation: Compensation) -> bool:
+def _listed(context: dict[str, Any], saga: SagaUnwind, compensation: Compensation) -> bool:
     """Whether a step counts as done. The field is the compiler's own, but a context may be migrated by hand."""
     memory = context.get(saga.field)
     done = memory.get("done") if isinstance(memory, dict) else None
@@ -122,4 +122,6 @@ def _tell(run: StepRun) -> None:
     while run.queue:
         event = run.queue.popleft()
         data = event.data if isinstance(event.data, dict) else {}
-        run.faults.append(Fault(str(data.get("code", event.name)), str(data.get("message", "")), run.place_of(event)))
+        run.faults.append(
+            Fault(str(data.get("code", event.name)), str(data.get("message", "")), run.pop_error_place(event))
+        )

@@ -19,7 +19,7 @@ from interlock.model.chart import Chart, Transition
 from interlock.model.document.actions import Guard
 from interlock.model.event import Event
 
-Asked = Callable[[int], bool]
+Holds = Callable[[int], bool]
 """Whether a transition, by number, may be taken."""
 
 EVENTLESS = -1
@@ -41,20 +41,20 @@ FREE_WORK = 100
 class Candidates:
     """What may be chosen in a configuration for a class of events.
 
-    `walks` are the groups to try, per atomic state, inner states first. States share the groups of their ancestors.
+    `by_state` are the groups to try, per atomic state, inner states first. States share the groups of their ancestors.
     `enabled` is the answer itself when nothing has to be asked. `work` is what a selection is charged; 0 for little.
     """
 
-    __slots__ = ("enabled", "walks", "work")
+    __slots__ = ("by_state", "enabled", "work")
 
     def __init__(self, walks: tuple[tuple[Group, ...], ...], work: int) -> None:
-        self.walks = walks
+        self.by_state = walks
         self.enabled: tuple[int, ...] | None = None
         self.work = work if work >= FREE_WORK else 0
 
     def numbers(self) -> list[int]:
         """Every transition in question, each once, in the order in which they would be tried."""
-        groups = dict(group for walk in self.walks for group in walk)
+        groups = dict(group for walk in self.by_state for group in walk)
         return [number for numbers in groups.values() for number in numbers]
 
 
@@ -64,7 +64,7 @@ class Selector:
     def __init__(self, chart: Chart, structure: StateSets, actions: ActionCompiler) -> None:
         self.chart = chart
         self.transitions = chart.transitions
-        self.structure = structure
+        self.state_sets = structure
         self.actions = actions
         self.classes: dict[frozenset[int], int] = {frozenset(): NO_MATCH}
         eventless = frozenset(each.index for each in chart.transitions if not each.descriptors)
@@ -137,9 +137,9 @@ class Selector:
                 taking.setdefault(source, []).append(number)
         groups = {state: (state, tuple(numbers)) for state, numbers in taking.items()}
         walks = tuple(
-            tuple(groups[state] for state in self.chart.path(atom) if state in groups) for atom in configuration.atoms
+            tuple(groups[state] for state in self.chart.path(atom) if state in groups) for atom in configuration.atomic
         )
-        found = Candidates(walks, len(members) + self.structure.depth * len(walks))
+        found = Candidates(walks, len(members) + self.state_sets.depth * len(walks))
         if not any(self._is_asked(self.transitions[each]) for numbers in taking.values() for each in numbers):
             found.enabled = self._choose(configuration, found, event_class, lambda _: True)
         return found
@@ -154,7 +154,7 @@ class Selector:
         event_class = EVENTLESS if event is None else self._class_for(event, run)
         candidates = self.candidates(configuration, event_class)
         if candidates.work:
-            run.spend(candidates.work)
+            run.charge(candidates.work)
         if candidates.enabled is not None:
             return candidates.enabled
         run.active = configuration.ids
@@ -164,21 +164,21 @@ class Selector:
         )
 
     def _choose(
-        self, configuration: Configuration, candidates: Candidates, event_class: int, holds: Asked
+        self, configuration: Configuration, candidates: Candidates, event_class: int, holds: Holds
     ) -> tuple[int, ...]:
         """Each state is asked once, though it may lie on the path of many atomic states."""
         if self.chart.dialect.select == "inner_first" and event_class != EVENTLESS:
-            groups = dict(group for walk in candidates.walks for group in walk)
+            groups = dict(group for walk in candidates.by_state for group in walk)
             return tuple(dict.fromkeys(self._inner_first(0, configuration, groups, holds)))
-        if len(candidates.walks) == 1:
-            for _, numbers in candidates.walks[0]:
+        if len(candidates.by_state) == 1:
+            for _, numbers in candidates.by_state[0]:
                 for number in numbers:
                     if holds(number):
                         return (number,)
             return ()
         found: dict[int, None] = {}
         asked: dict[int, int] = {}
-        for walk in candidates.walks:
+        for walk in candidates.by_state:
             for state, numbers in walk:
                 chosen = asked.get(state)
                 if chosen is None:
@@ -194,7 +194,7 @@ class Selector:
         return tuple(found)
 
     def _inner_first(
-        self, index: int, configuration: Configuration, groups: dict[int, tuple[int, ...]], holds: Asked
+        self, index: int, configuration: Configuration, groups: dict[int, tuple[int, ...]], holds: Holds
     ) -> list[int]:
         """XState: a state is asked after its active children, and only if none of them answered (X8)."""
         found: list[int] = []
@@ -215,7 +215,7 @@ class Selector:
         if transition.guard is None:
             return True
         guard = self._guards.get(transition.index) or self.guard(transition, transition.guard)
-        return bool(run.carry(guard, f"{transition.where}.guard"))
+        return bool(run.attempt(guard, f"{transition.where}.guard"))
 
     def guard(self, transition: Transition, guard: Guard) -> Operation:
         """The function of a transition's guard, made on first use."""

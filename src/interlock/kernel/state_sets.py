@@ -94,7 +94,7 @@ class StateSets:
         """Those of some states, given in document order, that are proper descendants of a state."""
         return ordered[bisect_right(ordered, index) : bisect_right(ordered, self.states[index].last)]
 
-    def without_conflicts(
+    def remove_conflicts(
         self, enabled: tuple[int, ...], active: frozenset[int], recorded: HistoryMemory
     ) -> tuple[tuple[int, ...], frozenset[int]]:
         """The enabled transitions that are taken together (S13), and all the states they leave."""

@@ -2,7 +2,7 @@
 
 Rule 1: no clock, no chance, no I/O: time and ids are inside the event.
 Rule 2: what was given is never changed.
-Rule 3: this file only joins: `select` chooses, `plan` works out, `loop` carries out, `receive` and `judge` say what
+Rule 3: this file only joins: `select` chooses, `plan` works out, `microsteps` carries out, `receive` and `outcomes` say what
 it means, `fast` is the short way for plain steps.
 """
 
@@ -24,7 +24,7 @@ from interlock.kernel.microsteps import Microsteps
 from interlock.kernel.outcome import Outcomes
 from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.receive import Receiver
-from interlock.kernel.run import StepRun, run_at
+from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Value
@@ -54,13 +54,13 @@ class Kernel:
         self._check_names(guards or {}, assigns or {})
         self.actions = ActionCompiler(chart, language, guards or {}, assigns or {})
         self.planner = Planner(chart, self.actions)
-        self.selector = Selector(chart, self.planner.structure, self.actions)
+        self.selector = Selector(chart, self.planner.state_sets, self.actions)
         self.explainer = Explainer(chart, self.selector, self.actions)
-        self.loop = Microsteps(chart, self.planner, self.selector, self.actions)
-        self.judge = Outcomes(chart, self.explainer)
-        self.receiver = Receiver(chart, self.planner, self.actions, self.loop, self.judge)
+        self.microsteps = Microsteps(chart, self.planner, self.selector, self.actions)
+        self.outcomes = Outcomes(chart, self.explainer)
+        self.receiver = Receiver(chart, self.planner, self.actions, self.microsteps, self.outcomes)
         self.accelerator = Accelerator(chart, self.planner, self.selector, self.actions)
-        self.beginning = FirstContext(chart, self.actions)
+        self.first_context = FirstContext(chart, self.actions)
         self._kind = chart.kind
         self._revision = chart.revision
         self._compiled = self.planner.compiled_steps
@@ -88,11 +88,11 @@ class Kernel:
 
         Raises RejectedError when the chart refuses the context, and when its very first step fails.
         """
-        beginning = self.beginning
+        beginning = self.first_context
         given = beginning.given(context) if context or beginning.required else _NO_CONTEXT
         if self._entry is None:
             self._entry = self.planner.start()
-            plain = not (self._entry.operations or self._entry.ended) and self._entry.next.quiet
+            plain = not (self._entry.operations or self._entry.ended) and self._entry.next.has_no_eventless
             if plain and beginning.constant is not None:
                 self._plain_start = beginning.constant, self._entry.next.names
         if self._plain_start is not None:
@@ -106,18 +106,18 @@ class Kernel:
     def _started(self, given: Mapping[str, Any], entity: str, time_ms: int, parent: Parent | None, entry: Plan) -> Step:
         raises = self.chart.dialect.errors == "raise"
         run = StepRun(self._kind, entity, 1, time_ms, {}, None, (), (), (), parent, self.actions.fields, raises)
-        run.owned = True
+        run.owns_context = True
         try:
-            self.beginning.bind(run, given)
+            self.first_context.bind(run, given)
             if self.chart.dialect.name == "xstate":
                 run.event = _INIT
-            result = self.loop.settled(run, self.loop.carried(run, entry))
+            result = self.microsteps.run_until_stable(run, self.microsteps.apply(run, entry))
         except StepFailed as failure:
             fault = failure.fault
             where = f" at {fault.place}" if fault.place else ""
             raise RejectedError(f"the first step failed: {fault.message}{where}", code=fault.code) from failure
-        snapshot = self.judge.snapshot(run, result, 1, ())
-        return Step(snapshot, tuple(run.effects), "applied", None, tuple(run.chosen), tuple(run.faults))
+        snapshot = self.outcomes.snapshot(run, result, 1, ())
+        return Step(snapshot, tuple(run.effects), "applied", None, tuple(run.transitions), tuple(run.faults))
 
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
         """Return the step of one event run to completion. A name with `data` and `time_ms` stands for an event.
@@ -138,10 +138,10 @@ class Kernel:
         if type(event) is not Event or type(snapshot) is not Snapshot:
             event = _check_arguments(snapshot, event, data, time_ms)
         if snapshot.ended is not None:
-            return self.receiver.take_after_end(snapshot, event)
+            return self.receiver.receive_after_end(snapshot, event)
         configuration = self._configuration(snapshot)
         if self.fast:
-            self.accelerator.heat(configuration, event.name)
+            self.accelerator.count_use(configuration, event.name)
         return self.receiver.take(snapshot, configuration, event)
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
@@ -195,15 +195,15 @@ class Kernel:
 
     def active(self, snapshot: Snapshot) -> tuple[State, ...]:
         """All active states in document order, the root left out; of an ended entity, where it ended."""
-        found = self.planner.structure.active(self.planner.by_id[name] for name in snapshot.configuration)
+        found = self.planner.state_sets.active(self.planner.by_id[name] for name in snapshot.configuration)
         return tuple(self.chart.states[index] for index in sorted(found) if index > 0)
 
-    def evaluated(self, value: Value, snapshot: Snapshot, event: Event) -> Any:
+    def evaluate(self, value: Value, snapshot: Snapshot, event: Event) -> Any:
         """A value of the chart that a driver needs (a key, say); None when it cannot be evaluated."""
-        run = run_at(snapshot, event.time_ms, self.actions.fields, raises=False)
+        run = run_from(snapshot, event.time_ms, self.actions.fields, raises=False)
         run.event = event
         try:
-            return run.carry(self.actions.value(value), "value")
+            return run.attempt(self.actions.value(value), "value")
         except StepFailed:
             return None
 

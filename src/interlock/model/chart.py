@@ -17,7 +17,7 @@ from interlock.model.document.actions import Block, Expression, Guard, RestorePo
 from interlock.model.document.document import DialectName, EventType, Expect, Retry, Sensitive
 from interlock.model.document.field import Field
 
-StateKind = Literal["atomic", "compound", "parallel", "final", "history"]
+StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class After:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Late:
+class LateCompensation:
     """What answers the result of a saga step that arrives after its saga was left (S30): a `call` of the compensation.
 
     Its input is read with the result in the field `output`, and carries `compensates`: the key that the step was asked
@@ -131,7 +131,7 @@ class Compensation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnBack:
+class SagaUnwind:
     """How a saga goes back when the end of its entity cuts it short (S10): its compensations, the last step's first.
 
     `field` lists what is done. `completed` is the state of a saga that has nothing to go back for. `parallel`: they run
@@ -159,7 +159,7 @@ class Invoke:
     timeout_ms: int | None = None
     key: Value = None
     restore: str = "keep"
-    late: Late | None = None
+    late: LateCompensation | None = None
     place: Place = field(default=NOWHERE, compare=False)
 
 
@@ -175,7 +175,7 @@ class State:
     index: int
     id: str
     key: str
-    type: StateKind
+    type: StateType
     parent: int
     last: int
     depth: int
@@ -192,7 +192,7 @@ class State:
     default: tuple[int, ...] = ()
     default_block: Block = ()
     output: Value = None
-    turn_back: TurnBack | None = None
+    saga_unwind: SagaUnwind | None = None
     expect: Expect | None = None
     sensitive: Sensitive | None = None
     description: str | None = None

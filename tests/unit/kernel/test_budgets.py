@@ -13,7 +13,7 @@ from interlock.assemble.charts import compiled, read
 from interlock.errors import RejectedError
 from interlock.kernel import explain, fast_path
 from interlock.kernel.errors import StepFailed
-from interlock.kernel.run import StepRun, run_at
+from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.step import Kernel
 from interlock.model.document.actions import Expression
 from interlock.model.event import Event
@@ -41,11 +41,11 @@ def run_of(kernel: Kernel, snapshot: Snapshot, event: Event | str) -> StepRun:
     event = event_of(event)
     configuration = kernel.planner.configuration(snapshot.configuration)
     assert configuration is not None
-    run = run_at(snapshot, 0, kernel.actions.fields, raises=False)
+    run = run_from(snapshot, 0, kernel.actions.fields, raises=False)
     run.event = event
-    plan = kernel.loop.choice(run, configuration, event)
+    plan = kernel.microsteps.plan_for(run, configuration, event)
     assert plan is not None
-    kernel.loop.settled(run, kernel.loop.carried(run, plan))
+    kernel.microsteps.run_until_stable(run, kernel.microsteps.apply(run, plan))
     return run
 
 
@@ -268,14 +268,14 @@ def test_counting_is_work() -> None:
 def test_a_count_that_uses_up_the_work_ends_the_step() -> None:
     """Outside of content, too: there is no event for it."""
     kernel = kernel_of(acting("x"))
-    run = run_at(started(kernel), 0, {}, raises=False)
+    run = run_from(started(kernel), 0, {}, raises=False)
     run.meter.left = 10
 
     with pytest.raises(StepFailed) as caught:
         run.effect("log", {"value": [0] * 50}, UNMEASURED_MAX + 1)
     assert "expression.evaluations" == caught.value.fault.code
     with pytest.raises(StepFailed) as caught:
-        run.spend(100)
+        run.charge(100)
     assert "expression.evaluations" == caught.value.fault.code
 
 
@@ -455,7 +455,7 @@ def test_selection_is_work_for_every_transition_that_matches() -> None:
 def test_a_guard_of_a_state_around_many_is_asked_once() -> None:
     """Not once for each of its regions (S12); what no region takes, the state around them does."""
     kernel = kernel_of(regions(50, ", x: [{guard: '= context.n > 0', actions: [y]}, {guard: '= context.n < 0'}]"))
-    run = run_at(started(kernel), 0, kernel.actions.fields, raises=False)
+    run = run_from(started(kernel), 0, kernel.actions.fields, raises=False)
     configuration = kernel.planner.configuration(started(kernel).configuration)
     assert configuration is not None
 
@@ -530,9 +530,9 @@ def test_a_value_that_uses_up_the_work_has_none() -> None:
     kernel = kernel_of(acting("x"))
     snapshot = started(kernel, {"l": [0.5] * 99_990})
 
-    assert 0 == kernel.evaluated(Expression("context.n"), snapshot, Event("go"))
+    assert 0 == kernel.evaluate(Expression("context.n"), snapshot, Event("go"))
     long = " or ".join(["sum(context.l) < 0"] * 20)
-    assert kernel.evaluated(Expression(long), snapshot, Event("go")) is None
+    assert kernel.evaluate(Expression(long), snapshot, Event("go")) is None
 
 
 # The fast tier
@@ -559,7 +559,7 @@ def test_both_tiers_agree_about_what_is_heavy(name: str, value: Any) -> None:
         quick.step(snapshot, Event("go", "x"))
     configuration = quick.planner.configuration(snapshot.configuration)
     assert configuration is not None
-    assert "go" in configuration.fast
+    assert "go" in configuration.compiled_parts
 
     assert slow.step(snapshot, Event("go", value)) == quick.step(snapshot, Event("go", value))
 
@@ -575,4 +575,4 @@ def test_content_that_is_long_by_its_text_gets_no_function() -> None:
             kernel.step(snapshot, Event("go"))
         configuration = kernel.planner.configuration(snapshot.configuration)
         assert configuration is not None
-        assert expected == ("go" in configuration.fast)
+        assert expected == ("go" in configuration.compiled_parts)

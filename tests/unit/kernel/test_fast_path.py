@@ -81,8 +81,8 @@ def is_fast(kernel: Kernel, snapshot: Snapshot, name: str = "go") -> bool:
     configuration = kernel.planner.configuration(snapshot.configuration)
     assert configuration is not None
     step = kernel.planner.compiled_steps[configuration.names].get(name, fast_path.not_compiled)
-    assert (name in configuration.fast) is (step is not fast_path.not_compiled)
-    return name in configuration.fast
+    assert (name in configuration.compiled_parts) is (step is not fast_path.not_compiled)
+    return name in configuration.compiled_parts
 
 
 def warm(kernel: Kernel, snapshot: Snapshot, name: str = "go") -> None:
@@ -303,7 +303,7 @@ def test_a_configuration_that_is_dropped_warms_up_again() -> None:
     kernel, _ = both(named("a target"))
     snapshot = started(kernel)
     warm(kernel, snapshot)
-    kernel.planner.forget()
+    kernel.planner.clear()
     assert not is_fast(kernel, snapshot)
 
     warm(kernel, snapshot)

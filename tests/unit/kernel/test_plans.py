@@ -61,7 +61,9 @@ def test_a_small_bound_changes_no_answer(monkeypatch: pytest.MonkeyPatch, limit:
 def test_a_full_table_is_dropped_and_filled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """P6: while most lookups are hits, caching goes on."""
     monkeypatch.setattr(plan, "PLANS_MAX", 2)
-    kernel = kernel_of("states: {a: {on: {go: b, jump: c}}, b: {on: {go: a}}, c: {on: {jump: a}}}", fast=False)
+    kernel = kernel_of(
+        "states: {a: {on: {go: b, jump: c}}, b: {on: {go: a}}, c: {on: {jump: a}}}", fast=False
+    )
     step = last_step(kernel, *["go"] * 10)
     assert (2, 0) == (kept(kernel), kernel.planner.uncached)
 
@@ -117,7 +119,7 @@ def test_foreign_names_fill_no_cache() -> None:
             len(kernel.selector.members),
             len(configuration.candidates),
             len(configuration.plans),
-            len(configuration.heat),
+            len(configuration.uses),
             len(kernel.planner.table),
         )
 
