@@ -1,9 +1,9 @@
-"""The step: `start`, `step` and `fold` of one chart, pure functions over snapshots.
+"""The step: `start`, `step` and `fold` of one chart, pure functions of snapshots.
 
-Rule 1: no clock, no chance, no I/O: time and ids are inside the event.
-Rule 2: what was given is never changed.
-Rule 3: this file only joins: `select` chooses, `plan` works out, `microsteps` carries out, `receive` and `outcomes` say what
-it means, `fast` is the short way for plain steps.
+Rule 1: no clock, no randomness, no I/O. Time and ids are in the event.
+Rule 2: arguments are never changed.
+Rule 3: this module only connects the others. `select` chooses transitions, `plan` works out a microstep, `microsteps`
+        runs them, `receive` and `outcome` decide what the result means, and `fast_path` compiles plain steps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NO_CONTEXT: Mapping[str, Any] = {}
 
 
 class Kernel:
-    """One chart made runnable: with its registered pure functions, and the plans it has worked out so far."""
+    """A chart with its registered pure functions and its cached plans."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Kernel:
             if missing:
                 names = ", ".join(f"`{name}`" for name in missing)
                 hint = f"register it with @chart.{what}({missing[0]!r})"
-                message = f"chart `{self.chart.kind}` names the {what} {names}, which is not registered"
+                message = f"chart `{self.chart.kind}` uses the {what} {names}, which is not registered"
                 raise UsageError(message, code=f"{what}.unregistered", hint=hint)
 
     def start(
@@ -84,9 +84,9 @@ class Kernel:
         time_ms: int = 0,
         parent: Parent | None = None,
     ) -> Step:
-        """The first step of an entity: version 1, the initial states entered.
+        """Return the first step of an entity: version 1, with the initial states entered.
 
-        Raises RejectedError when the chart refuses the context, and when its very first step fails.
+        Raises RejectedError when the context does not fit the chart, and when the first step fails.
         """
         beginning = self.first_context
         given = beginning.given(context) if context or beginning.required else _NO_CONTEXT
@@ -96,7 +96,7 @@ class Kernel:
             if plain and beginning.constant is not None:
                 self._plain_start = beginning.constant, self._entry.next.names
         if self._plain_start is not None:
-            # Nothing has to run: the context is the defaults, with what was given on top.
+            # Nothing has to run: the context is the defaults, overridden by the given values.
             defaults, names = self._plain_start
             values = beginning.first(defaults, given)
             snapshot = Snapshot(self._kind, entity, 1, self._revision, names, values, parent=parent)
@@ -142,10 +142,10 @@ class Kernel:
         configuration = self._configuration(snapshot)
         if self.fast:
             self.accelerator.count_use(configuration, event.name)
-        return self.receiver.take(snapshot, configuration, event)
+        return self.receiver.receive(snapshot, configuration, event)
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
-        """The snapshot after all these events, effects discarded: replay. Fast steps make no snapshot between them."""
+        """Return the snapshot after these events, without effects: replay. Compiled steps make no snapshots between."""
         configuration = self.planner.configuration(snapshot.configuration)
         context, version, entity = snapshot.context, snapshot.version, snapshot.entity
         plain = snapshot.ended is None and not snapshot.deferred and snapshot.kind == self._kind
@@ -157,7 +157,7 @@ class Kernel:
                     )
                     version += 1
                     continue
-                except Exception:  # noqa: BLE001, S110  # as in `step`: the general path meets it again
+                except Exception:  # noqa: BLE001, S110  # as in `step`: the general step reports it
                     pass
             if version != snapshot.version:
                 snapshot = self._at(snapshot, configuration, context, version)
@@ -175,15 +175,15 @@ class Kernel:
         return replace(snapshot, version=version, revision=self._revision, configuration=names, context=context)
 
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
-        """The transitions in question now, with the verdict of each guard; none once the entity has ended."""
+        """Return the transitions that events could take now, each with the result of its guard; none after the end."""
         if snapshot.ended is not None:
             return ()
         return self.explainer.candidates(snapshot, self._configuration(snapshot), event)
 
     def has(self, snapshot: Snapshot) -> bool:
-        """Whether the chart has the states in which an entity is, together, and those that its histories remember.
+        """Return whether the chart has the configuration of a snapshot, and the states that its histories recorded.
 
-        Of an entity that ended, the states in which it did, each by itself.
+        For an entity that ended, only the single states are checked.
         """
         known = self.planner.by_id
         if snapshot.ended is not None:
@@ -194,12 +194,12 @@ class Kernel:
         )
 
     def active(self, snapshot: Snapshot) -> tuple[State, ...]:
-        """All active states in document order, the root left out; of an ended entity, where it ended."""
+        """Return the active states in document order without the root; after the end, the states in which it ended."""
         found = self.planner.state_sets.active(self.planner.by_id[name] for name in snapshot.configuration)
         return tuple(self.chart.states[index] for index in sorted(found) if index > 0)
 
     def evaluate(self, value: Value, snapshot: Snapshot, event: Event) -> Any:
-        """A value of the chart that a driver needs (a key, say); None when it cannot be evaluated."""
+        """Return a value of the chart that a driver needs, such as a key; None if it cannot be evaluated."""
         run = run_from(snapshot, event.time_ms, self.actions.fields, raises=False)
         run.event = event
         try:
@@ -209,13 +209,13 @@ class Kernel:
 
     def _configuration(self, snapshot: Snapshot) -> Configuration:
         if snapshot.kind != self.chart.kind:
-            message = f"`{snapshot.entity}` is of kind `{snapshot.kind}`, and this chart is `{self.chart.kind}`"
-            raise UsageError(message, code="snapshot.kind", hint="step it with its own chart")
+            message = f"`{snapshot.entity}` is of kind `{snapshot.kind}`, but the chart is `{self.chart.kind}`"
+            raise UsageError(message, code="snapshot.kind", hint="use the chart of its own kind")
         configuration = self.planner.configuration(snapshot.configuration)
         if configuration is None:
             states = ", ".join(snapshot.configuration)
             chart = f"`{self.chart.kind}` {self.chart.revision}"
-            message = f"`{snapshot.entity}` is in states that chart {chart} does not have together: {states}"
+            message = f"`{snapshot.entity}` is in states that chart {chart} cannot have active together: {states}"
             hint = f"the snapshot was written by revision {snapshot.revision}; migrate it, or load that revision"
             raise CorruptionError(message, code="snapshot.configuration", hint=hint)
         return configuration
