@@ -152,7 +152,7 @@ class Kernel:
         for event in events:
             if plain and event.source is None and event.invokeid is None:
                 try:
-                    configuration, context, _, _ = configuration.fast[event.name](  # type: ignore[union-attr]  # None raises
+                    configuration, context, _, _ = configuration.compiled_parts[event.name](  # type: ignore[union-attr]  # None raises
                         context, event, entity, version + 1
                     )
                     version += 1

@@ -373,6 +373,16 @@ def test_folding_keeps_what_is_between_fast_steps(monkeypatch: pytest.MonkeyPatc
     assert ("done", ("f",)) == (quick.fold(first, events).ended, quick.fold(first, events).configuration)
 
 
+def test_folding_uses_compiled_steps() -> None:
+    kernel, _ = both(named("entry and exit"))
+    snapshot = started(kernel)
+    warm(kernel, snapshot)
+    lookups = kernel.planner.lookups
+    kernel.fold(snapshot, [Event("go", 1)])
+
+    assert lookups == kernel.planner.lookups
+
+
 def test_folding_nothing_gives_the_snapshot_itself() -> None:
     """Nothing was replayed."""
     kernel = kernel_of(LIFE)
