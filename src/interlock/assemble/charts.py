@@ -20,7 +20,7 @@ from interlock.compiler.build import CompileResult, compile_document
 from interlock.definition.format import Format, ReadResult, SourceLoader, WriteResult
 from interlock.errors import DefinitionError, Diagnostic, NotFoundError, Place, UsageError
 from interlock.kernel.explain import Candidate
-from interlock.kernel.step import Kernel
+from interlock.kernel.step import Kernel, check_time
 from interlock.model.chart import Chart
 from interlock.model.diagnostics import suggestion
 from interlock.model.document.document import Document
@@ -28,7 +28,7 @@ from interlock.model.document.field import plain_refusal
 from interlock.model.driver_events import Done, call_failed, invoke_done, invoke_failed, timer_fired
 from interlock.model.duration import parse_duration
 from interlock.model.effect import Effect
-from interlock.model.event import Event, check_sendable
+from interlock.model.event import Event
 from interlock.model.limits import DEFINITION_BYTES_MAX, RECONCILE_RATE, RECONCILE_RUNNING_MAX
 from interlock.model.snapshot import Snapshot, Timer
 from interlock.model.step import Step
@@ -242,7 +242,6 @@ class BoundChart:
         self.heartbeats: dict[str, int] = {}
         self.reconcilers: dict[str, Reconciler] = {}
         self._kernel: Kernel | None = None
-        self._table: Mapping[tuple[str, ...], Any] = {}
 
     def __repr__(self) -> str:
         chart = self.chart
@@ -251,7 +250,7 @@ class BoundChart:
 
     def __getstate__(self) -> dict[str, Any]:
         # What the kernel has worked out is made anew where it is needed; generated functions cannot be pickled.
-        return {**self.__dict__, "_kernel": None, "_table": {}}
+        return {**{name: value for name, value in self.__dict__.items() if name != "step"}, "_kernel": None}
 
     def guard(self, name: str) -> Callable[[AnyFunction], AnyFunction]:
         """Register a pure function of (context, event) as the guard of this name."""
@@ -330,7 +329,8 @@ class BoundChart:
 
         def register(function: AnyFunction) -> AnyFunction:
             functions[name] = function
-            self._kernel, self._table = None, {}
+            self._kernel = None
+            vars(self).pop("step", None)
             return function
 
         return register
@@ -340,44 +340,20 @@ class BoundChart:
         """The chart made runnable. Raises UsageError while a guard or assign function is not registered."""
         if self._kernel is None:
             self._kernel = Kernel(self.chart, guards=self.guards, assigns=self.assigns)
-            self._table = self._kernel.planner.table
         return self._kernel
 
     def start(self, context: Mapping[str, Any] | None = None, *, entity: str, time_ms: int = 0) -> Step:
         """The first step of an entity: version 1. Raises RejectedError when the chart refuses the context."""
         if not isinstance(entity, str):
             raise UsageError(f"the id of an entity is a string, not {entity!r:.60}", code="entity.id")
-        _check_time(time_ms)
+        check_time(time_ms)
         return self.kernel.start(context, entity=entity, time_ms=time_ms)
 
     def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
-        """One event run to completion; a plain name with `data` stands for an event."""
-        # The hot path of `Kernel.step` once more: a property and one more call would cost more than what they lead to.
-        try:
-            step: Step | None = self._table[snapshot.configuration].whole[event.name](snapshot, event)  # type: ignore[union-attr]  # a name has no name
-            if step is not None:
-                return step
-        except Exception:  # noqa: BLE001, S110  # a plain name, not kept yet, or an error: the general path says it
-            pass
-        if isinstance(event, str):
-            problem = plain_refusal(data)
-            if problem is not None:
-                raise UsageError(f"the payload of `{event}` cannot be kept: {problem}", code="event.payload")
-            check_sendable(event)
-            _check_time(time_ms)
-            event = Event(event, data, time_ms=time_ms)
-        try:
-            return self.kernel.step(snapshot, event)
-        except AttributeError:
-            # Asked only now, so that a right call does not pay for it.
-            if not isinstance(snapshot, Snapshot):
-                hint = "give its `.snapshot`" if isinstance(snapshot, Step) else None
-                message = f"a step begins with a snapshot, not with `{type(snapshot).__name__}`"
-                raise UsageError(message, code="snapshot.type", hint=hint) from None
-            if not isinstance(event, Event):
-                message = f"an event is a name or an Event, not `{type(event).__name__}`"
-                raise UsageError(message, code="event.type") from None
-            raise
+        """Return the step of one event run to completion. A name with `data` and `time_ms` stands for an event."""
+        # From now on this instance calls `Kernel.step` directly: the hot path exists once, and a step is one call.
+        self.step = self.kernel.step  # type: ignore[method-assign]  # see above
+        return self.kernel.step(snapshot, event, data, time_ms)
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
         """The snapshot after all these events, effects discarded: replay."""
@@ -399,13 +375,6 @@ class BoundChart:
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
         """The transitions in question now, inner first: for each its event, and whether its guard holds and why not."""
         return self.kernel.candidates(snapshot, event)
-
-
-def _check_time(time_ms: int) -> None:
-    """A float would step, and then make a snapshot that cannot be decoded again."""
-    if not isinstance(time_ms, int):
-        hint = "write int(time.time() * 1000)"
-        raise UsageError(f"time_ms is whole milliseconds, not {time_ms!r:.60}", code="time.type", hint=hint)
 
 
 def done_event(effect: Effect, result: Any = None, *, time_ms: int = 0) -> Event:

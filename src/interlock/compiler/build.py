@@ -17,7 +17,17 @@ from interlock.compiler.resolve import NameResolver, exact_descriptor, parse_des
 from interlock.compiler.saga import expand_sagas, unwind_of
 from interlock.errors import Diagnostic, Place
 from interlock.expression.language import SAFE, Language
-from interlock.model.chart import DIALECTS, After, Chart, Descriptor, Invoke, Late, State, StateKind, Transition
+from interlock.model.chart import (
+    DIALECTS,
+    After,
+    Chart,
+    Descriptor,
+    Invoke,
+    LateCompensation,
+    State,
+    StateType,
+    Transition,
+)
 from interlock.model.codec import content_hash
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document import document as doc
@@ -151,7 +161,7 @@ class ChartBuilder:
             default=self._default(index, written) if history else (),
             default_block=self.names.block(index, written.actions),
             output=self.names.value(index, written.output),
-            turn_back=unwind_of(written, tree.ids[index], tree.by_id),
+            saga_unwind=unwind_of(written, tree.ids[index], tree.by_id),
             expect=written.expect,
             sensitive=written.sensitive,
             description=written.description,
@@ -160,7 +170,7 @@ class ChartBuilder:
             place=written.place,
         )
 
-    def _type(self, index: int, written: doc.State) -> StateKind:
+    def _type(self, index: int, written: doc.State) -> StateType:
         if written.type != "state":
             return written.type
         return "compound" if self.tree.children[index] or index == 0 else "atomic"
@@ -274,7 +284,7 @@ class ChartBuilder:
             place=written.place,
         )
 
-    def _late(self, index: int) -> Late | None:
+    def _late(self, index: int) -> LateCompensation | None:
         """What answers a good result of a saga step that comes after the saga was left (S30)."""
         parent = self.tree.states[self.tree.parents[index]] if index > 0 else self.tree.states[0]
         if parent.saga is None or parent.saga.compensation == "none":
@@ -282,7 +292,7 @@ class ChartBuilder:
         step = next((each for each in parent.saga.steps if each.id == self.tree.states[index].key), None)
         if step is None or step.compensate is None:
             return None
-        return Late(
+        return LateCompensation(
             name=step.compensate.src,
             input=self.names.value(index, step.compensate.input),
             output=step.do.output,

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from interlock.errors import Place
-from interlock.model.chart import Compensation, TurnBack
+from interlock.model.chart import Compensation, SagaUnwind
 from interlock.model.diagnostics import Diagnostics
 from interlock.model.document.actions import (
     Assign,
@@ -63,7 +63,7 @@ def expand_sagas(document: Document, diagnostics: Diagnostics) -> Document:
     return replace(document, root=_expand(document.root, "", names, diagnostics))
 
 
-def unwind_of(state: State, path: str, indexes: Mapping[str, int]) -> TurnBack | None:
+def unwind_of(state: State, path: str, indexes: Mapping[str, int]) -> SagaUnwind | None:
     """How the saga of a state that was written out goes back when its entity ends; None when it has nothing to do."""
     saga, completed = state.saga, indexes.get(f"{path}.completed")
     if saga is None or completed is None or not state.context:
@@ -77,7 +77,7 @@ def unwind_of(state: State, path: str, indexes: Mapping[str, int]) -> TurnBack |
     ]
     if not found:
         return None
-    return TurnBack(field=writer.field, completed=completed, compensations=tuple(found), parallel=writer.is_parallel)
+    return SagaUnwind(field=writer.field, completed=completed, compensations=tuple(found), parallel=writer.is_parallel)
 
 
 def _expand(state: State, path: str, names: _FieldNames, diagnostics: Diagnostics) -> State:

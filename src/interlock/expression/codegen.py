@@ -108,7 +108,9 @@ class Typed(NamedTuple):
     type: str | None
     """What the value is, if that is certain: `integer`, `string` or `boolean`."""
     operands: tuple[str, ...] = ()
-    """A sum or difference of these, without any check: the caller must see that they are integers, and bound it."""
+    """The two sides of a sum or difference of integers. The source does not check them: the caller must."""
+    sign: str = ""
+    """The operator between the operands."""
 
 
 def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[str, str]) -> Typed:
@@ -126,7 +128,7 @@ def compile_typed(parsed: Parsed, *, inside: Mapping[str, str], fields: Mapping[
         if static_type(tree.left, fields) == static_type(tree.right, fields) == "integer":
             sign = "+" if isinstance(tree.op, ast.Add) else "-"
             source = f"({left.text} {sign} {right.text})"
-            return Typed(source, frozenset(writer.uses), "integer", (left.text, right.text))
+            return Typed(source, frozenset(writer.uses), "integer", (left.text, right.text), f" {sign} ")
     source = writer.write(tree).text
     # A plain copy is not certain: the context may come from another revision, in which the field had another type.
     return Typed(source, frozenset(writer.uses), static_type(tree, {}))

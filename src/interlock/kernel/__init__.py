@@ -1,5 +1,5 @@
 """The step: one pure function from a chart, a snapshot and an event to the next snapshot and the effects.
 
-Refuses a clock, chance, I/O, threads and logs: time and ids arrive inside the event, and what should happen outside
-leaves as a value. Checks nothing about the chart; the compiler has done that.
+No clock, randomness, I/O, threads or logs: time and ids are in the event, and effects are returned as values. The
+compiler has checked the chart.
 """

@@ -1,12 +1,12 @@
-"""Content into Python: one function per block, guard or value, generated on first use and kept.
+"""Compile blocks, guards and values to Python functions, generated on first use and cached.
 
-Rule 1: generated text holds our own words, source that the expression room wrote, and `repr` of constants; nothing
-else.
-Rule 2: a block's function takes the run; it raises on error, and the caller decides what that means (S23).
-Rule 3: a reserved event name is allowed only as written text of an imported dialect, never as a computed value.
-Rule 4: every evaluation and every action is charged: straight code when a block begins, loops once per turn.
-Rule 5: what is written into the context is counted in bytes (`StepRun.keep`), unless its type keeps it small; what goes
-        elsewhere is noted with the number of values that expressions give to it (`StepRun.hold`).
+Rule 1: generated source consists of text from this module, source that `expression.codegen` wrote, and `repr` of
+        constants; nothing else.
+Rule 2: the function of a block takes the run. It raises on error, and the caller decides what that means (S23).
+Rule 3: a reserved event name is allowed only where an imported chart spells it out, never as a computed value.
+Rule 4: every evaluation and every action is charged: straight code at the start of a block, loops once per iteration.
+Rule 5: a value written to the context is measured in bytes (`StepRun.measure_stored`), unless its type is small. Other
+        values are noted with the number of expression results they contain (`StepRun.measure_later`).
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from interlock.model.limits import EVALUATION_WORK
 from interlock.model.storable import shown
 
 ACTION_WORK = 10
-"""Units of work of one action besides its expressions: an effect or an event is made in about a microsecond."""
+"""Units of work of one action without its expressions: making an effect or an event takes about a microsecond."""
 
 LITERAL_BYTES = 1_000
-"""Bytes of a written value that count like a value of an expression."""
+"""Bytes of a literal that count like the result of one expression."""
 
 Function = Callable[[Mapping[str, Any], Any], Any]
-"""A registered guard or assign: (context, event), and the arguments as a third where the chart gives some."""
+"""A registered guard or assign function: (context, event), and the arguments if the chart gives any."""
 
 Operation = Callable[[StepRun], Any]
 
 
 class ActionCompiler:
-    """Makes functions of the content of one chart."""
+    """Compiles the blocks, guards and values of one chart."""
 
     def __init__(
         self,
@@ -78,29 +78,29 @@ class ActionCompiler:
         self.imported = chart.dialect.name != "interlock"
 
     def block(self, block: Block) -> tuple[Operation, bool]:
-        """The block as a function of the run, and whether it asks `In()`."""
+        """Return a block as a function of the run, and whether it uses `In()`."""
         writer = CodeWriter(self)
-        writer.lines_of(block)
+        writer.write_block(block)
         return writer.function("block", ["run"]), "active" in writer.uses
 
     def guard(self, guard: Guard) -> Operation:
-        """The guard as a function of the run."""
+        """Return a guard as a function of the run."""
         writer = CodeWriter(self)
         writer.add(f"return {writer.guard(guard)}")
         return writer.function("guard", ["run"])
 
     def value(self, value: Value) -> Operation:
-        """A value as a function of the run."""
+        """Return a value as a function of the run."""
         writer = CodeWriter(self)
         writer.add(f"return {writer.value(value)}")
         return writer.function("value", ["run"])
 
 
 class CodeWriter:
-    """Writes the text of one function. `uses` are the run-time names it mentions."""
+    """Writes the source of one function. `uses` are the names of the run that it needs."""
 
-    keeper = "run.keep"
-    """What the text calls for a value that goes into the context and may be large."""
+    measure = "run.measure_stored"
+    """The function that the source calls for a value of the context that may be large."""
 
     def __init__(self, actions: ActionCompiler) -> None:
         self.actions = actions
@@ -111,8 +111,8 @@ class CodeWriter:
             "len": len,
             "str": str,
             "malformed": malformed,
-            "called": call_function,
-            "asked": call_guard,
+            "call_function": call_function,
+            "call_guard": call_guard,
             "type": type,
         }
         self.lines: list[str] = []
@@ -126,16 +126,16 @@ class CodeWriter:
         self.lines.append("    " * self.indent + line)
 
     def constant(self, value: object) -> str:
-        """A name for an object that generated text refers to."""
+        """Return a name for an object that the generated source refers to."""
         name = f"k{len(self.namespace)}"
         self.namespace[name] = value
         return name
 
     def function(self, name: str, parameters: list[str]) -> Operation:
-        """The function of what was written; what it uses of the run becomes local first."""
+        """Return the function of the source written so far. The parts of the run that it uses become locals first."""
         opening = [f"def {name}({', '.join(parameters)}):"]
         sources = {
-            "context": "run.own()" if self.writes else "run.context",
+            "context": "run.writable_context()" if self.writes else "run.context",
             "event": "run.event",
             "entity": "run",
             "active": "run.active",
@@ -147,16 +147,17 @@ class CodeWriter:
         if self.work:
             opening.append(f"    run.meter.charge({self.work})")
         text = "\n".join(opening + (self.lines or ["    pass"]))
-        # The text was written by this file and the expression room from checked trees, and runs without builtins.
+        # The source was written by this module and `expression.codegen` from checked trees, and runs without builtins.
         exec(compile(text, f"<{name}>", "exec"), self.namespace)  # noqa: S102
-        made: Operation = self.namespace[name]  # type: ignore[assignment]  # what the text just defined
-        return made
+        compiled: Operation = self.namespace[name]  # type: ignore[assignment]  # the source defines it
+        return compiled
 
     # Values and guards
 
     def value(self, value: Value) -> str:
-        """The source of a value, expressions inlined. Lists and mappings are made anew each time: a context that held
-        one of the chart's would share it with every other entity.
+        """Return the source of a value, with its expressions inlined.
+
+        Lists and mappings are made anew each time. Otherwise all entities would share those of the chart.
         """
         if isinstance(value, Expression):
             return self.expression(value)
@@ -168,7 +169,7 @@ class CodeWriter:
         return "[" + ", ".join(self.value(each) for each in value) + "]"
 
     def expression(self, expression: Expression) -> str:
-        """The source of an expression, or a call of its function where the language gives no source."""
+        """Return the source of an expression, or of a call of its function if the language gives no source."""
         if expression.malformed is not None:
             self.work += EVALUATION_WORK
             return f"malformed({expression.malformed!r})"
@@ -181,7 +182,7 @@ class CodeWriter:
         return f"{self.constant(compiled.function)}(context, event, entity, active, meter)"
 
     def guard(self, guard: Guard) -> str:
-        """The source of a guard; `and` and `or` stop as early as the guard does."""
+        """Return the source of a guard. `and` and `or` stop as early as the guard does."""
         match guard:
             case GuardExpression():
                 return self.expression(guard.expression)
@@ -195,26 +196,30 @@ class CodeWriter:
             case GuardAny():
                 return "(" + " or ".join(self.guard(each) for each in guard.guards) + ")" if guard.guards else "False"
             case _:
-                return self.call(guard.name, self.actions.guards, guard.arguments, by="asked")
+                return self.call(guard.name, self.actions.guards, guard.arguments, by="call_guard")
 
-    def call(self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value, *, by: str = "called") -> str:
-        """The source of a call of a registered function; the kernel has seen to it that there is one."""
+    def call(
+        self, name: str, known: Mapping[str, Callable[..., Any]], arguments: Value, *, by: str = "call_function"
+    ) -> str:
+        """Return the source of a call of a registered function. The kernel has checked that it is registered."""
         self.uses |= {"context", "event"}
         self.work += EVALUATION_WORK
         given = "" if arguments is None else f", {self.value(arguments)}"
-        return self.called(self.constant(known[name]), name, f"context, event{given}", by=by)
+        return self.call_source(self.constant(known[name]), name, f"context, event{given}", by=by)
 
-    def called(self, function: str, name: str, arguments: str, *, by: str) -> str:
-        """The source of a call of the author's own code: what it raises is told as its failure, by its name."""
+    def call_source(self, function: str, name: str, arguments: str, *, by: str) -> str:
+        """Return the source of a call of the author's code. What it raises is reported as its failure, by its name."""
         return f"{by}({function}, {name!r}, {arguments})"
 
     # Actions
 
-    def lines_of(self, block: Block) -> None:
+    def write_block(self, block: Block) -> None:
+        """Write the source of a block."""
         for action in block:
             self.action(action)
 
     def action(self, action: Action) -> None:
+        """Write the source of an action."""
         self.work += ACTION_WORK
         match action:
             case Do():
@@ -229,9 +234,9 @@ class CodeWriter:
                 result = self.call(action.name, self.actions.assigns, action.arguments)
                 self.add(f"run.assign_all({result}, {action.name!r})")
             case Raise():
-                written = ", written=True" if self.is_written(action.event) else ""
+                literal = ", literal_reserved=True" if self.is_literal_reserved(action.event) else ""
                 count = references(action.data)
-                self.add(f"run.raise_event({self.value(action.event)}, {self.value(action.data)}, {count}{written})")
+                self.add(f"run.raise_event({self.value(action.event)}, {self.value(action.data)}, {count}{literal})")
             case Send():
                 self.send(action)
             case Cancel():
@@ -256,20 +261,20 @@ class CodeWriter:
         if action.id_location is not None:
             self.writes = True
         if isinstance(action.id, str):
-            self.add(f"run.sendid = {action.id!r}")  # an error in the arguments is told with it, too (W3C 332)
+            self.add(f"run.sendid = {action.id!r}")  # an error in the arguments carries it, too (W3C 332)
         if action.restore is not None:
             texts.append(repr(action.restore))
         texts.append(f"references={references(action.data)}")
-        if self.is_written(action.event):
-            texts.append("written=True")
+        if self.is_literal_reserved(action.event):
+            texts.append("literal_reserved=True")
         self.add(f"run.send({', '.join(texts)})")
 
-    def is_written(self, event: Value) -> bool:
-        """Whether a reserved event name is the text of an imported chart, which then means only itself."""
+    def is_literal_reserved(self, event: Value) -> bool:
+        """Return whether an imported chart spells a reserved event name out. The event is then an ordinary one."""
         return self.actions.imported and isinstance(event, str) and is_reserved(event)
 
     def assign(self, path: str, value: Value) -> None:
-        """One write. The common case, a whole declared field, becomes one check and one store."""
+        """Write the source of one assignment. The common case, a whole declared field, is one check and one store."""
         self.writes = True
         source = self.value(value)
         field = self.actions.fields.get(path)
@@ -286,34 +291,35 @@ class CodeWriter:
             if problem is not None:
                 self.add(f"malformed({f'assign.refused: {problem}'!r})")
             elif isinstance(value, str) and len(value) >= SHORT_TEXT:
-                self.keep("v")
+                self.measure_stored("v")
         self.add(f"context[{path!r}] = v")
 
     def check(self, field: Field) -> None:
+        """Write the source that checks and measures `v` for a field."""
         quick = _QUICK.get(field.type) if field.enum is None and field.min is None and field.max is None else None
         if field.plain:
-            self.keep("v")
+            self.measure_stored("v")
         elif quick is not None and field.length_max is None:
             name = self.constant(quick)
-            self.add(f"if type(v) is not {name}: {self.refused('v', field)}")
+            self.add(f"if type(v) is not {name}: {self.check_source('v', field)}")
             if quick is str:
-                self.add(f"elif len(v) >= {SHORT_TEXT}: {self.keeper}(v)")
+                self.add(f"elif len(v) >= {SHORT_TEXT}: {self.measure}(v)")
         else:
-            self.keep("v")
-            self.add(self.refused("v", field))
+            self.measure_stored("v")
+            self.add(self.check_source("v", field))
 
-    def keep(self, value: str) -> None:
-        """Count what goes into the context, and is not small: shared parts could double at every step."""
+    def measure_stored(self, value: str) -> None:
+        """Write the source that measures a value for the context, unless it is small."""
         short = f"(type({value}) is str and len({value}) < {SHORT_TEXT})"
-        self.add(f"if not ({short} or type({value}) in small): {self.keeper}({value})")
+        self.add(f"if not ({short} or type({value}) in small): {self.measure}({value})")
 
-    def refused(self, value: str, field: Field) -> str:
-        """The source of a check by the field's own rules, charged for."""
+    def check_source(self, value: str, field: Field) -> str:
+        """Return the source of a check by the field's own rules, which is charged."""
         self.uses.add("meter")
         return f"refuse({value}, {self.constant(field)}, meter.charge)"
 
     def branches(self, action: If) -> None:
-        """`if`: guards are asked in order, each under a `try` of its own, since one in error counts as false (S33)."""
+        """Write the source of an `if`. Each guard has its own `try`: a guard that fails counts as false (S33)."""
         self.loops += 1
         chosen, error = f"branch_{self.loops}", self.constant(Exception)
         self.add(f"{chosen} = 0")
@@ -321,7 +327,7 @@ class CodeWriter:
             self.add("try:")
             self.add(f"    if not {chosen} and {self.guard(guard)}: {chosen} = {number}")
             self.add(f"except {error} as problem:")
-            self.add("    run.fail(problem, 'if')")
+            self.add("    run.report_error(problem, 'if')")
         word = "if"
         for number, (_, block) in enumerate(action.branches, start=1):
             self.add(f"{word} {chosen} == {number}:")
@@ -332,12 +338,14 @@ class CodeWriter:
             self.inner(action.otherwise)
 
     def inner(self, block: Block) -> None:
+        """Write the source of a block inside an `if`."""
         self.indent += 1
         self.add("pass")
-        self.lines_of(block)
+        self.write_block(block)
         self.indent -= 1
 
     def foreach(self, action: Foreach) -> None:
+        """Write the source of a `foreach`."""
         self.writes = True
         self.uses |= {"context", "meter"}
         count = self.constant(enumerate)
@@ -348,26 +356,27 @@ class CodeWriter:
         outside, self.work = self.work, 0
         mark = len(self.lines)
         self.indent += 1
-        self.turn(action.item, item)
+        self.bind_loop_variable(action.item, item)
         if action.index is not None:
-            self.turn(action.index, index)
-        self.lines_of(action.block)
+            self.bind_loop_variable(action.index, index)
+        self.write_block(action.block)
         self.lines.insert(mark, "    " * self.indent + f"meter.charge({self.work + EVALUATION_WORK})")
         self.indent -= 1
         self.work = outside
 
-    def turn(self, name: str, value: str) -> None:
-        """One turn's item or index into its field; a declared one takes only what its type does (S25)."""
+    def bind_loop_variable(self, name: str, value: str) -> None:
+        """Write the source that puts an item or index into its field. A declared field checks it (S25)."""
         field = self.actions.fields.get(name)
-        self.keep(value)
+        self.measure_stored(value)
         if field is not None and not field.plain:
-            self.add(self.refused(value, field))
+            self.add(self.check_source(value, field))
         self.add(f"context[{name!r}] = {value}")
 
     def script(self, action: Script) -> None:
+        """Write the source of a script. Raises UsageError unless the language runs scripts."""
         script = self.actions.language.script(action.text)
         if script is None:
-            raise UsageError("scripts are refused: they run code", code="script.untrusted")
+            raise UsageError("scripts are not allowed, because they run code", code="script.untrusted")
         self.writes = True
         self.uses |= {"context", "event", "entity", "active", "meter"}
         self.add(f"{self.constant(script)}(context, event, entity, active, meter)")
@@ -378,7 +387,7 @@ _SMALL = frozenset({int, float, bool, type(None)})
 
 
 def references(value: Value) -> int:
-    """About how many values that may be large a written value takes in: its expressions, and its own bytes."""
+    """Return about how many large values a value of the chart can contain: its expressions, and its own bytes."""
     count, size, level = 0, 0, [value]
     while level:
         each = level.pop()
@@ -393,7 +402,7 @@ def references(value: Value) -> int:
 
 
 def call_function(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
-    """What a registered function gives."""
+    """Return the result of a registered function. Raises ActionError when it raises."""
     try:
         return function(*arguments)
     except Exception as error:
@@ -402,18 +411,18 @@ def call_function(function: Callable[..., Any], name: str, *arguments: Any) -> A
 
 
 def call_guard(function: Callable[..., Any], name: str, *arguments: Any) -> bool:
-    """The truth of what a registered guard gives. Asked inside, because what it gives may refuse to have one."""
+    """Return the truth of a registered guard's result. Taken inside the call, because `bool()` may raise too."""
     return bool(call_function(lambda *given: bool(function(*given)), name, *arguments))
 
 
 def refuse(value: Any, field: Field, charge: Charge | None = None) -> None:
-    """Raise when a field does not take a value."""
+    """Raise ActionError when a value does not fit a field."""
     problem = refusal(value, field, charge=charge)
     if problem is not None:
         raise ActionError("assign.refused", problem)
 
 
 def malformed(message: str) -> Any:
-    """Stands for an expression that could not be compiled: evaluating it fails."""
+    """Raise the error of an expression that could not be compiled, where it would be evaluated."""
     code, _, text = message.partition(": ")
     raise EvaluationError(code, text)

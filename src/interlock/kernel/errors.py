@@ -1,6 +1,7 @@
-"""The two ways in which content fails: one operation of it, or the whole step.
+"""The two kinds of failure inside a step: one operation fails, or the whole step.
 
-Rule: an error of content is told to the chart as an event (S25); a limit, or any error under `errors: raise`, is not.
+Rule: the chart sees the error of an operation as an event (S25). A limit fails the step, and so does every error under
+`errors: raise`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from interlock.model.step import Fault
 
 
 class StepFailed(Exception):
-    """The whole step is void: a limit, or the first error under `errors: raise`."""
+    """The whole step fails: it reached a limit, or an action failed under `errors: raise`."""
 
     def __init__(self, code: str, message: str, place: str = "") -> None:
         super().__init__(message)
@@ -22,7 +23,7 @@ class StepFailed(Exception):
 
 
 class ActionError(Exception):
-    """An error of content that has its own event (S25): `error.execution` or `error.communication`, with the sendid."""
+    """An error of an action with its own event (S25): `error.execution` or `error.communication`, with the send id."""
 
     def __init__(self, code: str, message: str, *, event: str = "error.execution", sendid: str | None = None) -> None:
         super().__init__(message)
@@ -33,16 +34,16 @@ class ActionError(Exception):
 
 
 def text_of(value: Any, code: str, what: str, sendid: str | None = None, *, length_max: int | None = None) -> str:
-    """The value, which a chart computed and which must be text. Raises ContentError for anything else, or longer."""
+    """Return a value that the chart computed. Raises ActionError unless it is a string of at most `length_max`."""
     if type(value) is not str:
-        raise ActionError(code, f"{what} must be a string, not {type_name(value)}", sendid=sendid)
+        raise ActionError(code, f"{what} must be a string, got {type_name(value)}", sendid=sendid)
     if length_max is not None and len(value) > length_max:
-        raise ActionError(code, f"{what} has {len(value):,} characters, more than {length_max:,}", sendid=sendid)
+        raise ActionError(code, f"{what} has {len(value):,} characters; the maximum is {length_max:,}", sendid=sendid)
     return value
 
 
 def name_of(value: Any, code: str, what: str, sendid: str | None = None, *, length_max: int | None = None) -> str:
-    """The value, which a chart computed and which must be text with at least one character."""
+    """Return a value that the chart computed. Raises ActionError unless it is a string that is not empty."""
     text = text_of(value, code, what, sendid, length_max=length_max)
     if not text:
         raise ActionError(code, f"{what} must not be empty", sendid=sendid)
@@ -50,13 +51,13 @@ def name_of(value: Any, code: str, what: str, sendid: str | None = None, *, leng
 
 
 def reserved_name(name: str, sendid: str | None = None) -> ActionError:
-    """The error for an event name that a chart computed and that belongs to the kernel."""
+    """Return the error for a reserved event name that a chart computed."""
     message = f"the event name {name[:80]!r} is reserved; {RESERVED_HINT}"
     return ActionError("event.reserved", message, sendid=sendid)
 
 
 def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
-    """Code, message, event name and sendid of an error of content."""
+    """Return the code, message, event name and send id of an error of an action."""
     if isinstance(error, ActionError):
         return error.code, error.message, error.event, error.sendid
     code, message = explain(error)

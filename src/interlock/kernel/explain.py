@@ -1,9 +1,9 @@
-"""Why an event is or is not accepted: which transitions were in question, which guards said no, and what those read.
+"""Explain why an event is accepted or not: the candidate transitions, the guards that failed, and what those read.
 
-Rule 1: asked only after the fact; the step itself keeps no record of guards.
-Rule 2: values are as they are in the context; masking what a reader may not see is the driver's.
-Rule 3: an answer takes no longer than a step may. It has a separate budget, functions are made once, and it lists
-        only the first guards that failed.
+Rule 1: the step itself records nothing about guards. An explanation evaluates them again.
+Rule 2: values are shown as they are in the context. The driver masks what a reader may not see.
+Rule 3: an explanation takes no longer than a step may. It has its own budget, compiles guards once, and lists only the
+        first guards that failed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from interlock.expression.parser import ExpressionError
 from interlock.kernel.codegen import ActionCompiler, Operation
 from interlock.kernel.errors import describe_error
 from interlock.kernel.plan import Configuration
-from interlock.kernel.run import StepRun, run_at
+from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, Transition
 from interlock.model.document.actions import Expression, Guard
@@ -29,16 +29,16 @@ from interlock.model.event import Event
 from interlock.model.snapshot import Snapshot
 from interlock.model.step import FailedGuard
 
-TRIALS_MAX = 100
-"""Failed guards that one refusal lists. Each comes with the values that it read."""
+FAILED_GUARDS_MAX = 100
+"""Failed guards that one rejection lists, each with the values that it read."""
 
 
-TOLD_BYTES_MAX = 1_048_576
-"""Bytes of values in one answer (1 MiB, counted as in a step): a hundred guards may read the same long list."""
+VALUES_BYTES_MAX = 1_048_576
+"""Bytes of values in one explanation (1 MiB): a hundred guards may read the same long list."""
 
 
 class Candidate(Struct, frozen=True, omit_defaults=True):
-    """A transition in question now: by which event, from which state, and whether it would be taken."""
+    """A transition that an event could take now: its event, its state, and whether its guard holds."""
 
     event: str
     transition: int
@@ -50,7 +50,7 @@ class Candidate(Struct, frozen=True, omit_defaults=True):
 
 
 class Explainer:
-    """Answers for one chart."""
+    """Explains the transitions of one chart."""
 
     def __init__(self, chart: Chart, selector: Selector, actions: ActionCompiler) -> None:
         self.chart = chart
@@ -61,11 +61,11 @@ class Explainer:
     def candidates(
         self, snapshot: Snapshot, configuration: Configuration, event: Event | None
     ) -> tuple[Candidate, ...]:
-        """Every evented transition of the active states, inner first, with the verdict of its guard now."""
+        """Return the transitions of the active states that have an event, inner states first."""
         numbers = (
             number
-            for atom in configuration.atoms
-            for index in self.selector.structure.path(atom)
+            for state in configuration.atomic
+            for index in self.chart.path(state)
             for number in self.chart.states[index].transitions
         )
         transitions = (self.chart.transitions[number] for number in dict.fromkeys(numbers))
@@ -74,7 +74,7 @@ class Explainer:
 
     def _candidate(self, transition: Transition, run: StepRun) -> Candidate:
         guard = transition.guard
-        held, error = self._asked(transition, run)
+        held, error = self._evaluate(transition, run)
         return Candidate(
             event=", ".join(each.text for each in transition.descriptors),
             transition=transition.index,
@@ -85,49 +85,49 @@ class Explainer:
             error=error,
         )
 
-    def trials(
+    def failed_guards(
         self, snapshot: Snapshot, configuration: Configuration, event: Event
     ) -> tuple[tuple[FailedGuard, ...], bool]:
-        """The guards that said no to an event, and whether only roles stood in the way of a transition."""
+        """Return the guards that failed for an event, and whether a transition was prevented only by its roles."""
         candidates = self.selector.candidates(configuration, self.selector.event_class(event.name))
         run = _run(snapshot, configuration, event, self.actions)
-        trials: list[FailedGuard] = []
+        failed: list[FailedGuard] = []
         denied = False
         for number in candidates.numbers():
             transition = self.chart.transitions[number]
             guard = transition.guard
-            held, error = self._asked(transition, run)
+            held, error = self._evaluate(transition, run)
             if guard is None or held:
                 denied = True
-            elif len(trials) < TRIALS_MAX:
-                trials.append(FailedGuard(number, guard_text(guard), self._values(guard, run), error))
-        return tuple(trials), denied
+            elif len(failed) < FAILED_GUARDS_MAX:
+                failed.append(FailedGuard(number, guard_text(guard), self._values(guard, run), error))
+        return tuple(failed), denied
 
-    def _asked(self, transition: Transition, run: StepRun) -> tuple[bool, str | None]:
-        """Whether the guard holds, roles left out, or how it failed."""
+    def _evaluate(self, transition: Transition, run: StepRun) -> tuple[bool, str | None]:
+        """Return whether the guard holds, ignoring roles, and its error if it raised."""
         if transition.guard is None:
             return True, None
         try:
             return bool(self.selector.guard(transition, transition.guard)(run)), None
-        except Exception as error:  # noqa: BLE001  # whatever a guard raises is what is to be told
+        except Exception as error:  # noqa: BLE001  # a guard may raise anything
             return False, describe_error(error)[1]
 
     def _values(self, guard: Guard, run: StepRun) -> dict[str, Any]:
-        """What the expressions of a guard read: each path with its value, unless it leads nowhere or that is long."""
+        """Return the paths that a guard reads, with their values. Missing and long values are left out."""
         found: dict[str, Any] = {}
         for expression in guard_expressions(guard):
             for text, value in self._read(expression).items():
                 try:
                     read = value(run)
                     run.stored += text_bytes(read) if type(read) is str else weigh(read, run.meter)
-                    if run.stored <= TOLD_BYTES_MAX:
+                    if run.stored <= VALUES_BYTES_MAX:
                         found[text] = read
-                except Exception:  # noqa: BLE001, S112  # the guard's own error is told beside it
+                except Exception:  # noqa: BLE001, S112  # the error of the guard itself is in `error`
                     continue
         return found
 
     def _read(self, expression: Expression) -> dict[str, Operation]:
-        """The paths that an expression reads, each with the function that gives its value; made on first use."""
+        """Return the paths that an expression reads, each with the function of its value; compiled on first use."""
         found = self._paths.get(expression.text)
         if found is None:
             found = {text: self.actions.value(Expression(text)) for text in self._texts(expression)}
@@ -149,7 +149,7 @@ class Explainer:
 
 
 def _run(snapshot: Snapshot, configuration: Configuration, event: Event | None, actions: ActionCompiler) -> StepRun:
-    run = run_at(snapshot, 0 if event is None else event.time_ms, actions.fields, raises=False)
+    run = run_from(snapshot, 0 if event is None else event.time_ms, actions.fields, raises=False)
     run.event = event
     run.active = configuration.ids
     return run

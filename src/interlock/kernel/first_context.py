@@ -1,4 +1,4 @@
-"""How an entity begins: its context built and checked, its initial states entered (S5, S6)."""
+"""Build and check the first context of an entity (S5, S6)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.errors import RejectedError, UsageError
 from interlock.kernel.codegen import ActionCompiler, Operation
-from interlock.kernel.operations import first_value
+from interlock.kernel.plan import first_value
 from interlock.kernel.run import StepRun
 from interlock.model.chart import Chart, State
 from interlock.model.document.field import UNSET, Field, copied, plain_refusal, refusal
@@ -15,17 +15,17 @@ from interlock.model.document.walk import value_expressions
 
 
 class FirstContext:
-    """Builds the first context of entities of one chart."""
+    """Builds the first contexts of one chart's entities."""
 
     def __init__(self, chart: Chart, actions: ActionCompiler) -> None:
         self.chart = chart
         self.actions = actions
         self.fields = {field.name: field for field in chart.states[0].context}
         self.required = tuple(field.name for field in chart.states[0].context if field.required)
-        self._made: dict[tuple[int, str], Operation] = {}
+        self._operations: dict[tuple[int, str], Operation] = {}
         self.constant = self._constant()
-        """The whole first context where no field of it has to be evaluated, else None."""
-        self.shares = any(type(each) in (dict, list) for each in (self.constant or {}).values())
+        """The first context if no field of it has to be evaluated, else None."""
+        self._has_containers = any(type(each) in (dict, list) for each in (self.constant or {}).values())
 
     def _constant(self) -> dict[str, Any] | None:
         if self.chart.script is not None or self.chart.binding == "late":
@@ -41,7 +41,7 @@ class FirstContext:
         return found
 
     def given(self, context: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """The context given at creation, checked against the root's fields; a copy, as the caller keeps his own."""
+        """Return a copy of the given context. Raises RejectedError unless it fits the fields of the root."""
         context = context or {}
         fields = self.fields
         for name, value in context.items():
@@ -49,23 +49,23 @@ class FirstContext:
             if field is None:
                 known = ", ".join(fields) or "none"
                 raise RejectedError(
-                    f"`{name}` is not a field of chart `{self.chart.kind}`; its fields are {known}",
+                    f"unknown field `{name}` in the context of chart `{self.chart.kind}`; its fields are {known}",
                     code="context.unknown",
                 )
             problem = plain_refusal(value) or refusal(value, field)
             if problem is not None:
-                raise RejectedError(f"the context is refused: {problem}", code="context.refused")
+                raise RejectedError(f"invalid context: {problem}", code="context.refused")
         for name in self.required:
             if name not in context:
-                raise RejectedError(f"the field `{name}` must be given at creation", code="context.missing")
+                raise RejectedError(f"the field `{name}` is required to create an entity", code="context.missing")
         return {name: copied(value) for name, value in context.items()}
 
     def first(self, constant: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-        """The first context of one entity: the constant one with what was given on top. No other entity holds it."""
-        return {**(copied(constant) if self.shares else constant), **given}
+        """Return the constant context overridden by the given values. Entities share no list or mapping."""
+        return {**(copied(constant) if self._has_containers else constant), **given}
 
     def bind(self, run: StepRun, given: Mapping[str, Any]) -> None:
-        """Build the context in document order: early binding all of it, late only the root's (S5)."""
+        """Build the context in document order (S5). With late binding, only the fields of the root."""
         late = self.chart.binding == "late"
         run.context = {}
         for state in self.chart.states:
@@ -83,13 +83,13 @@ class FirstContext:
 
     def _bind_default(self, run: StepRun, state: State, field: Field) -> None:
         key = (state.index, field.name)
-        value = self._made.get(key)
+        value = self._operations.get(key)
         if value is None:
-            value = self._made[key] = first_value(field, self.actions)
-        run.carry(value, f"{state.id}.context.{field.name}")
+            value = self._operations[key] = first_value(field, self.actions)
+        run.attempt(value, f"{state.id}.context.{field.name}")
 
     def _run_script(self, run: StepRun) -> None:
         script = self.actions.language.script(self.chart.script or "")
         if script is None:
-            raise UsageError("scripts are refused: they run code", code="script.untrusted")
-        run.carry(lambda run: script(run.own(), run.event, run, run.active, run.meter), "script")
+            raise UsageError("scripts are not allowed, because they run code", code="script.untrusted")
+        run.attempt(lambda run: script(run.writable_context(), run.event, run, run.active, run.meter), "script")

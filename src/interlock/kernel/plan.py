@@ -1,15 +1,15 @@
-"""Plans: one microstep worked out, once, and kept (P1-P9).
+"""Plans: one microstep worked out once and cached (P1-P9).
 
-A plan is a list of operations over the run: leave, act, enter, in exact order, with the configuration it ends in. All
-of it
+A plan lists operations on the run (exit, act, enter) in exact order, and the configuration it ends in. All of it
 follows from the configuration, the enabled transitions and the histories they can reach, so it is made on first use.
 
-Rule 1: plans and configurations are immutable once made and hold no entity's data; two threads may make one twice
-without harm.
-Rule 2: everything kept hangs on configurations in one table, bounded by `PLANS_MAX` and by the states that they and
-        their plans mention: when full, all of it is dropped.
-Rule 3: what a plan costs is charged to every step that uses it, made now or kept from before: the same step must not
-        succeed in one process and fail in another.
+Rule 1: plans and configurations are immutable once made and contain no entity's data. Two threads may make the same one
+        twice without harm.
+Rule 2: everything cached belongs to configurations in one table, bounded by `PLANS_MAX` and by the number of states
+        that configurations and plans mention. A full table is cleared as a whole.
+Rule 3: the work of a plan is charged to every step that uses it, whether it was made now or cached: the same step must
+        not succeed in one process and fail in another.
+Rule 4: an operation raises on error; `StepRun.attempt` decides what that means.
 """
 
 from __future__ import annotations
@@ -18,61 +18,69 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from interlock.errors import CorruptionError
-from interlock.kernel.codegen import ActionCompiler, Operation
-from interlock.kernel.operations import (
-    begin_invoke,
-    cancel_after,
-    end_invokes,
-    late_fields,
-    output_of,
-    queue_done,
-    see,
-    set_after,
-    wait_to_invoke,
-)
-from interlock.kernel.run import ANOTHER_REVISION
+from interlock.kernel.codegen import ActionCompiler, Operation, references
+from interlock.kernel.run import OTHER_REVISION_HINT, StepRun
 from interlock.kernel.state_sets import EntrySet, HistoryMemory, StateSets
-from interlock.model.chart import Chart, State
+from interlock.model.chart import After, Chart, State
 from interlock.model.document.actions import Block
+from interlock.model.document.field import UNSET, Field
+from interlock.model.event import Event
 from interlock.model.limits import PLANS_MAX
+from interlock.model.snapshot import Snapshot
+from interlock.model.step import Step
 
 STATE_WORK = 4
 """Units of work for each state that is active before or after a microstep."""
 
 MOVE_WORK = 20
-"""Units of work for each transition, target, state left or entered, and operation of a microstep."""
+"""Units of work for each transition, target, state exited or entered, and operation of a microstep."""
 
 FREE_WORK = 1_000
 """Units of work of a plan that are not charged: a step of a thousand such microsteps takes a tenth of a second."""
 
+FREE_ITEMS = 8
+"""Timers or states that an operation searches without being charged."""
+
 MENTIONS_MAX = 64 * PLANS_MAX
-"""States mentioned by all configurations and plans that are kept: about 100 bytes each."""
+"""States mentioned by all cached configurations and plans: about 100 bytes each."""
 
 
 class Configuration:
-    """A set of states active together, with what was worked out for it so far."""
+    """A set of states that are active together, with everything cached for it."""
 
-    __slots__ = ("active", "atoms", "candidates", "fast", "heat", "ids", "invoking", "names", "plans", "quiet", "whole")
+    __slots__ = (
+        "active",
+        "atomic",
+        "candidates",
+        "compiled_parts",
+        "has_no_eventless",
+        "ids",
+        "invoking",
+        "names",
+        "plans",
+        "uses",
+    )
 
-    def __init__(self, atoms: tuple[int, ...], active: frozenset[int], chart: Chart, restless: frozenset[int]) -> None:
-        self.atoms = atoms
+    def __init__(
+        self, atomic: tuple[int, ...], active: frozenset[int], chart: Chart, with_eventless: frozenset[int]
+    ) -> None:
+        self.atomic = atomic
         self.active = active
-        self.names = tuple(chart.states[each].id for each in atoms)
+        self.names = tuple(chart.states[each].id for each in atomic)
         self.ids = frozenset(chart.states[each].id for each in active)
         self.invoking = tuple(chart.states[each] for each in sorted(active) if chart.states[each].invokes)
         self.candidates: dict[int, Any] = {}
         self.plans: dict[Any, Plan] = {}
-        self.fast: dict[str, Callable[..., Any]] = {}
-        self.whole: dict[str, Callable[..., Any]] = {}
-        self.heat: dict[str, int] = {}
-        self.quiet = active.isdisjoint(restless)
+        self.compiled_parts: dict[str, Callable[..., Any]] = {}
+        self.uses: dict[str, int] = {}
+        self.has_no_eventless = active.isdisjoint(with_eventless)
 
 
 class Plan:
     """One microstep: the transitions taken, the operations in order with their places, and the next configuration.
 
-    `blocks` are its blocks in order where it consists of nothing else, else None: what a faster tier may be made from.
-    `work` is what a step is charged for it; 0 for little. `mentions` are the states that it mentions, to be kept.
+    `blocks` are its blocks in order if it consists of nothing else, else None: the fast path compiles those. `work` is
+    what a step is charged for it, 0 if it is little. `mentions` counts the states it mentions, for the cache's limit.
     """
 
     __slots__ = ("blocks", "chosen", "content", "ended", "mentions", "next", "operations", "records", "work")
@@ -102,16 +110,18 @@ class Plan:
 
 
 class Planner:
-    """Makes plans for one chart, and keeps them."""
+    """Makes and caches plans for one chart."""
 
     def __init__(self, chart: Chart, actions: ActionCompiler) -> None:
         self.chart = chart
         self.states = chart.states
-        self.structure = StateSets(chart)
+        self.state_sets = StateSets(chart)
         self.actions = actions
         self.table: dict[tuple[str, ...], Configuration] = {}
-        self.restless = frozenset(each.source for each in chart.transitions if not each.descriptors)
-        """The states with eventless transitions: without them there is nothing to look for when no event comes."""
+        self.compiled_steps: dict[tuple[str, ...], dict[str, Callable[[Snapshot, Event], Step | None]]] = {}
+        """The compiled steps, by the names of a configuration and by event."""
+        self.with_eventless = frozenset(each.source for each in chart.transitions if not each.descriptors)
+        """The states with eventless transitions. A configuration without them needs no selection without event."""
         self.by_id = {state.id: state.index for state in chart.states}
         self.count = 0
         self.lookups = 0
@@ -122,30 +132,32 @@ class Planner:
     # Configurations
 
     def configuration(self, names: tuple[str, ...]) -> Configuration | None:
-        """The configuration of these atomic states, or None when they are not a legal one of this chart."""
+        """Return the configuration of these atomic states; None if the chart has no legal configuration of them."""
         found = self.table.get(names)
         if found is None:
             if not all(name in self.by_id for name in names):
                 return None
-            atoms = tuple(self.by_id[name] for name in names)
-            active = self.structure.active(atoms)
+            atomic = tuple(self.by_id[name] for name in names)
+            active = self.state_sets.active(atomic)
             ordered = tuple(sorted(each for each in active if self.states[each].type in ("atomic", "final")))
-            if atoms != ordered or not self.structure.is_legal(active):
+            if atomic != ordered or not self.state_sets.is_legal(active):
                 return None
-            found = self._kept(Configuration(atoms, active, self.chart, self.restless))
+            found = self._cache(Configuration(atomic, active, self.chart, self.with_eventless))
         return found
 
-    def reached(self, active: frozenset[int]) -> Configuration:
-        atoms = tuple(sorted(each for each in active if self.states[each].type in ("atomic", "final")))
-        names = tuple(self.states[each].id for each in atoms)
-        return self.table.get(names) or self._kept(Configuration(atoms, active, self.chart, self.restless))
+    def configuration_of(self, active: frozenset[int]) -> Configuration:
+        """Return the configuration of these active states, which are a legal one."""
+        atomic = tuple(sorted(each for each in active if self.states[each].type in ("atomic", "final")))
+        names = tuple(self.states[each].id for each in atomic)
+        return self.table.get(names) or self._cache(Configuration(atomic, active, self.chart, self.with_eventless))
 
-    def _kept(self, configuration: Configuration) -> Configuration:
-        # Plans bound the table where steps are made; events refused in ever new configurations make none.
+    def _cache(self, configuration: Configuration) -> Configuration:
+        # Rejected events make no plans, so the limit of plans alone would not bound this table.
         self.mentions += len(configuration.active)
         if len(self.table) >= 2 * PLANS_MAX or self.mentions > MENTIONS_MAX:
-            self.forget()
+            self.clear()
         self.table[configuration.names] = configuration
+        self.compiled_steps[configuration.names] = {}
         return configuration
 
     # Plans
@@ -153,22 +165,22 @@ class Planner:
     def plan(
         self, configuration: Configuration, enabled: tuple[int, ...], history: dict[str, tuple[str, ...]] | None
     ) -> Plan:
-        """The plan for these enabled transitions, kept from an earlier step or made now."""
+        """Return the plan for these enabled transitions, cached or made now."""
         key: Any = enabled
-        if self.structure.histories:
-            reached = sorted({each for number in enabled for each in self.structure.reaches[number]})
+        if self.state_sets.histories:
+            reached = sorted({each for number in enabled for each in self.state_sets.reaches[number]})
             memory = history or {}
             key = (enabled, tuple(memory.get(self.states[each].id) for each in reached))
         self.lookups += 1
         found = configuration.plans.get(key)
         if found is None:
-            found = self._made(configuration, enabled, self._recorded(history))
-            if self._may_keep(found):
+            found = self._build(configuration, enabled, self._recorded(history))
+            if self._should_cache(found):
                 configuration.plans[key] = found
         return found
 
-    def _may_keep(self, plan: Plan) -> bool:
-        """Whether a new plan is kept: not for a while after most lookups were misses (P6)."""
+    def _should_cache(self, plan: Plan) -> bool:
+        """Return whether a new plan is cached: not for a while after most lookups were misses (P6)."""
         if self.uncached:
             self.uncached -= 1
             return False
@@ -177,18 +189,18 @@ class Planner:
         if self.count > PLANS_MAX or self.mentions > MENTIONS_MAX:
             if self.lookups < 2 * self.count:
                 self.uncached = PLANS_MAX
-            self.forget()
+            self.clear()
         return True
 
-    def forget(self) -> None:
-        """Drop everything that was kept. Configurations in use stay valid and fill again."""
+    def clear(self) -> None:
+        """Drop everything cached. Configurations in use stay valid and fill again."""
         for each in list(self.table.values()):
             each.plans.clear()
             each.candidates.clear()
-            each.fast.clear()
-            each.whole.clear()
-            each.heat.clear()
+            each.compiled_parts.clear()
+            each.uses.clear()
         self.table.clear()
+        self.compiled_steps.clear()
         self.count = self.lookups = self.mentions = 0
 
     def _recorded(self, history: dict[str, tuple[str, ...]] | None) -> HistoryMemory:
@@ -197,68 +209,68 @@ class Planner:
         by_id = self.by_id
         unknown = [each for name, states in history.items() if name in by_id for each in states if each not in by_id]
         if unknown:
-            raise self._misremembered("does not have", unknown)
+            raise self._invalid_history("does not have", unknown)
         found = {
             by_id[name]: tuple(by_id[each] for each in states) for name, states in history.items() if name in by_id
         }
         for index, states in found.items():
-            if self.states[index].type == "history" and not self._may_remember(self.states[index], states):
-                raise self._misremembered("does not have there", (self.states[each].id for each in states))
+            if self.states[index].type == "history" and not self._can_record(self.states[index], states):
+                raise self._invalid_history("does not have there", (self.states[each].id for each in states))
         return found
 
-    def _may_remember(self, history: State, recorded: tuple[int, ...]) -> bool:
-        """Whether a history can have recorded these states; anything else might lead nowhere, or round for ever."""
-        inside = (self.structure.is_descendant(each, history.parent) for each in recorded)
+    def _can_record(self, history: State, recorded: tuple[int, ...]) -> bool:
+        """Return whether a history can have recorded these states. Others could lead nowhere, or into a loop."""
+        inside = (self.chart.contains(history.parent, each) for each in recorded)
         return bool(recorded) and all(inside) and all(self.states[each].type != "history" for each in recorded)
 
-    def _misremembered(self, wrong: str, states: Iterable[str]) -> CorruptionError:
+    def _invalid_history(self, problem: str, states: Iterable[str]) -> CorruptionError:
         chart = f"`{self.chart.kind}` {self.chart.revision}"
-        message = f"a history remembers states that chart {chart} {wrong}: {', '.join(states)}"
-        return CorruptionError(message, code="snapshot.history", hint=ANOTHER_REVISION)
+        message = f"a history remembers states that chart {chart} {problem}: {', '.join(states)}"
+        return CorruptionError(message, code="snapshot.history", hint=OTHER_REVISION_HINT)
 
-    def _made(self, configuration: Configuration, enabled: tuple[int, ...], recorded: HistoryMemory) -> Plan:
-        structure = self.structure
-        chosen, exits = structure.without_conflicts(enabled, configuration.active, recorded)
+    def _build(self, configuration: Configuration, enabled: tuple[int, ...], recorded: HistoryMemory) -> Plan:
+        structure = self.state_sets
+        chosen, exits = structure.remove_conflicts(enabled, configuration.active, recorded)
         records = structure.records(exits, configuration.active)
-        work = PlanBuilder(self, set(configuration.active))
+        builder = PlanBuilder(self, set(configuration.active))
         for index in sorted(exits, reverse=True):
-            work.leave(self.states[index])
+            builder.exit_state(self.states[index])
         for number in chosen:
             transition = self.chart.transitions[number]
-            work.block(transition.block, ("transition", number, 0), transition.where)
-        # History recorded by this very microstep is what its own targets see.
+            builder.block(transition.block, ("transition", number, 0), transition.where)
+        # The targets see the history that this microstep records.
         entry = structure.entry_set(chosen, recorded, {**recorded, **records})
-        work.enter(entry)
-        if recorded and not structure.is_legal(frozenset(work.active)):
-            raise self._misremembered("does not have together", sorted(self.states[each].id for each in entry.states))
+        builder.enter(entry)
+        if recorded and not structure.is_legal(frozenset(builder.active)):
+            raise self._invalid_history("does not have together", sorted(self.states[each].id for each in entry.states))
         content = any(self.chart.transitions[each].targets or self.chart.transitions[each].block for each in chosen)
         names = {
             self.states[history].id: tuple(self.states[each].id for each in states)
             for history, states in records.items()
         }
         targets = sum(len(self.chart.transitions[each].targets) for each in enabled)
-        work.moves += len(enabled) + targets + len(exits) + len(entry.states)
-        work.mentions += 2 * (sum(map(len, records.values())) + sum(map(len, recorded.values())))
-        return work.plan(chosen, names, content=content, before=len(configuration.active))
+        builder.moves += len(enabled) + targets + len(exits) + len(entry.states)
+        builder.mentions += 2 * (sum(map(len, records.values())) + sum(map(len, recorded.values())))
+        return builder.plan(chosen, names, content=content, before=len(configuration.active))
 
     def start(self) -> Plan:
-        """The plan that enters the chart."""
-        work = PlanBuilder(self, set())
-        work.enter(self.structure.start_set({}))
-        return work.plan((), {}, content=True)
+        """Return the plan that enters the chart."""
+        builder = PlanBuilder(self, set())
+        builder.enter(self.state_sets.start_set({}))
+        return builder.plan((), {}, content=True)
 
     def ending(self, configuration: Configuration) -> list[tuple[State, tuple[tuple[Operation, str], ...]]]:
-        """What leaving every active state does, in exit order (S10): per state, its operations."""
+        """Return the operations of exiting every active state, by state, in exit order (S10)."""
         active = set(configuration.active)
         found = []
         for index in sorted(configuration.active, reverse=True):
-            work = PlanBuilder(self, active)
-            work.leave(self.states[index])
-            found.append((self.states[index], tuple(work.operations)))
+            builder = PlanBuilder(self, active)
+            builder.exit_state(self.states[index])
+            found.append((self.states[index], tuple(builder.operations)))
         return found
 
     def function(self, block: Block, key: tuple[str, int, int]) -> tuple[Operation, bool]:
-        """The function of a block, made on first use."""
+        """Return the function of a block, made on first use, and whether it uses `In()`."""
         found = self._blocks.get(key)
         if found is None:
             found = self._blocks[key] = self.actions.block(block)
@@ -266,7 +278,7 @@ class Planner:
 
 
 class PlanBuilder:
-    """One plan being made: the operations so far, and which states are active at this moment."""
+    """A plan being made: its operations so far, and the states that are active at this point of it."""
 
     def __init__(self, planner: Planner, active: set[int]) -> None:
         self.planner = planner
@@ -283,10 +295,10 @@ class PlanBuilder:
     def plan(
         self, chosen: tuple[int, ...], records: dict[str, tuple[str, ...]], *, content: bool, before: int = 0
     ) -> Plan:
-        """The plan, once all its operations are known; `before` is how many states were active."""
+        """Return the plan of all operations added. `before` is the number of states that were active."""
         active = frozenset(self.active)
-        assert self.planner.structure.is_legal(active), sorted(active)
-        configuration = self.planner.reached(active)
+        assert self.planner.state_sets.is_legal(active), sorted(active)
+        configuration = self.planner.configuration_of(active)
         plain = len(self.blocks) == len(self.operations)
         operations = tuple(self.operations)
         blocks = tuple(self.blocks) if plain else None
@@ -305,48 +317,51 @@ class PlanBuilder:
         )
 
     def block(self, block: Block, key: tuple[str, int, int], place: str) -> None:
+        """Add a block of actions."""
         if block:
-            function, asks = self.planner.function(block, key)
-            if asks:
-                self._look(place)
+            function, uses_in = self.planner.function(block, key)
+            if uses_in:
+                self._set_active(place)
             self.operations.append((function, place))
             self.blocks.append(block)
 
-    def _look(self, place: str) -> None:
-        """`In()` in a value that is worked out next sees the states active at this moment (S17, S22)."""
+    def _set_active(self, place: str) -> None:
+        """Let `In()` in the next operation see the states that are active at this point (S17, S22)."""
         ids = frozenset(self.states[each].id for each in self.active)
         self.mentions += len(ids)
-        self.operations.append((see(ids), place))
+        self.operations.append((set_active(ids), place))
 
-    def leave(self, state: State) -> None:
-        """Exit blocks, the state's timers, its invokes, then it is gone (S17, S38)."""
+    def exit_state(self, state: State) -> None:
+        """Exit a state: its exit blocks, its timers, its invokes (S17, S38)."""
         for position, block in enumerate(state.exit):
             self.block(block, ("exit", state.index, position), f"{state.id}.exit")
         if state.after:
             self.operations.append((cancel_after(state.id), f"{state.id}.after"))
         if state.invokes:
-            self.operations.append((end_invokes(state), f"{state.id}.invoke"))
+            self.operations.append((cancel_invokes(state), f"{state.id}.invoke"))
         self.active.discard(state.index)
 
     def enter(self, entry: EntrySet) -> None:
-        """Enter what is not active: by SCXML 3.13 a state that was not left is not entered, though appendix D adds
-        it on the way up to a history's parent. XState enters it a second time.
+        """Enter the states that are not active.
+
+        By SCXML 3.13 a state that was not exited is not entered, though appendix D adds it among the ancestors of a
+        history. XState enters it a second time.
         """
-        xstate = self.planner.structure.xstate
+        xstate = self.planner.state_sets.xstate
         for index in sorted(entry.states if xstate else entry.states - self.active):
             self.enter_state(self.states[index], entry)
 
     def enter_state(self, state: State, entry: EntrySet) -> None:
-        """Join, late fields, entry blocks, timers, invokes, initial content, history content, completion (S22)."""
+        """Enter a state: late fields, entry blocks, timers, invokes, initial and history actions, completion (S22)."""
         self.active.add(state.index)
         actions = self.planner.actions
         if self.chart.binding == "late" and state.context and state.index > 0:
-            self._look(f"{state.id}.context")
+            self._set_active(f"{state.id}.context")
             self.operations.append((late_fields(state, actions), f"{state.id}.context"))
         for position, block in enumerate(state.entry):
             self.block(block, ("entry", state.index, position), f"{state.id}.entry")
         for after in state.after:
-            self._look(f"{state.id}.after")
+            self._set_active(f"{state.id}.after")
             self.operations.append((set_after(after, actions, state.id), f"{state.id}.after"))
         if state.invokes:
             self._invoke(state)
@@ -363,8 +378,8 @@ class PlanBuilder:
             self.operations.append((wait_to_invoke(state), f"{state.id}.invoke"))
             return
         for position in range(len(state.invokes)):
-            self._look(f"{state.id}.invoke")
-            self.operations.append((begin_invoke(state, position, self.planner.actions), f"{state.id}.invoke"))
+            self._set_active(f"{state.id}.invoke")
+            self.operations.append((start_invoke(state, position, self.planner.actions), f"{state.id}.invoke"))
 
     def _complete(self, state: State) -> None:
         if self.chart.dialect.done == "nested":
@@ -376,11 +391,14 @@ class PlanBuilder:
             return
         self._done(parent, state)
         outer = self.states[parent.parent]
-        if outer.type == "parallel" and self.planner.structure.is_final(outer.index, self.active):
+        if outer.type == "parallel" and self.planner.state_sets.is_final(outer.index, self.active):
             self._done(outer, None)
 
     def _complete_nested(self, state: State) -> None:
-        """XState: completion climbs through directly nested parallels; a completed root ends the entity (X5, X20)."""
+        """XState: completion goes up through directly nested parallel states (X5, X20).
+
+        A completed root ends the entity.
+        """
         top, parent = self.chart.top, self.states[state.parent]
         if parent.type == "compound" and parent.index > 0:
             self._done(parent, state)
@@ -389,7 +407,7 @@ class PlanBuilder:
             marker >= top
             and self.states[marker].type == "parallel"
             and marker not in self.completed
-            and self.planner.structure.is_final(marker, self.active)
+            and self.planner.state_sets.is_final(marker, self.active)
         ):
             self.completed.add(marker)
             self._done(self.states[marker], None)
@@ -400,5 +418,133 @@ class PlanBuilder:
     def _done(self, state: State, final: State | None) -> None:
         name = f"done.state.{state.id}"
         output = None if final is None or final.output is None else output_of(final, self.planner.actions)
-        self._look(f"{state.id}.done")
+        self._set_active(f"{state.id}.done")
         self.operations.append((queue_done(name, output), f"{state.id}.done"))
+
+
+# Operations
+
+
+def set_active(ids: frozenset[str]) -> Operation:
+    """Return the operation that lets `In()` see these states from now on."""
+
+    def operation(run: StepRun) -> None:
+        run.active = ids
+
+    return operation
+
+
+def set_after(after: After, actions: ActionCompiler, state: str) -> Operation:
+    """Return the operation that sets the timer of an `after`."""
+    delay = None if isinstance(after.delay, int) else actions.value(after.delay)
+
+    def operation(run: StepRun) -> None:
+        run.set_after(after, None if delay is None else delay(run), state)
+
+    return operation
+
+
+def cancel_after(state: str) -> Operation:
+    """Return the operation that cancels the timers of a state's `after`."""
+
+    def operation(run: StepRun) -> None:
+        if len(run.timers) > FREE_ITEMS:
+            run.meter.charge(len(run.timers))
+        run.drop_timers(tuple(each for each in run.timers if each.state == state))
+
+    return operation
+
+
+def wait_to_invoke(state: State) -> Operation:
+    """Return the operation that starts a state's invokes when the step has settled, if it is still active (S8)."""
+
+    def operation(run: StepRun) -> None:
+        run.invokes_to_start[state.index] = state
+
+    return operation
+
+
+def start_invoke(state: State, position: int, actions: ActionCompiler) -> Operation:
+    """Return the operation that evaluates the arguments of an invoke and starts it."""
+    invoke = state.invokes[position]
+    values = (("src", invoke.src), ("type", invoke.type), ("input", invoke.input), ("key", invoke.key))
+    parts = {name: actions.value(value) for name, value in values if value is not None}
+    count = sum(references(value) for _, value in values)
+
+    def operation(run: StepRun) -> None:
+        run.start_invoke(state, position, {name: value(run) for name, value in parts.items()}, count)
+
+    return operation
+
+
+def cancel_invokes(state: State) -> Operation:
+    """Return the operation that cancels the invokes of a state."""
+
+    def operation(run: StepRun) -> None:
+        run.cancel_invokes(state)
+
+    return operation
+
+
+def queue_done(name: str, output: Operation | None) -> Operation:
+    """Return the operation that queues a done event, with the output of the final state that completed it."""
+
+    def operation(run: StepRun) -> None:
+        data = None if output is None else output(run)
+        run.enqueue(Event(name, data, None, None, None, run.time_ms, "platform"))
+
+    return operation
+
+
+def output_of(state: State, actions: ActionCompiler) -> Operation:
+    """Return the operation that evaluates the output of a final state.
+
+    A part that fails is left out, and its error event is queued before the done event.
+    """
+    place, count = f"{state.id}.output", references(state.output)
+    if not isinstance(state.output, dict):
+        whole = actions.value(state.output)
+
+        def evaluate(run: StepRun) -> Any:
+            found = run.attempt(whole, place)
+            run.measure_later(found, count)
+            return found
+
+        return evaluate
+    parts = {name: actions.value(value) for name, value in state.output.items()}
+
+    def evaluate_parts(run: StepRun) -> Any:
+        found: dict[str, Any] = {}
+        for name, part in parts.items():
+            value = run.attempt(part, f"{place}.{name}", UNSET)
+            if value is not UNSET:
+                found[name] = value
+        run.measure_later(found, count)
+        return found if found or not parts else None
+
+    return evaluate_parts
+
+
+def first_value(field: Field, actions: ActionCompiler) -> Operation:
+    """Return the operation that gives a field its first value. If that fails, the field stays unbound (S5)."""
+    value = actions.value(None if field.default is UNSET else field.default)
+
+    def operation(run: StepRun) -> None:
+        run.set_first_value(field, value(run))
+
+    return operation
+
+
+def late_fields(state: State, actions: ActionCompiler) -> Operation:
+    """Return the operation that gives a state's own fields their values at its first entry (late binding)."""
+    values = [(first_value(each, actions), f"{state.id}.context.{each.name}") for each in state.context]
+
+    def operation(run: StepRun) -> None:
+        if len(run.entered) > FREE_ITEMS:
+            run.meter.charge(len(run.entered))
+        if state.id not in run.entered:
+            run.entered = (*run.entered, state.id)
+            for value, place in values:
+                run.attempt(value, place)
+
+    return operation

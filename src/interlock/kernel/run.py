@@ -1,10 +1,12 @@
-"""One step under way: the working copies of what a snapshot holds, and every way in which content may change them.
+"""The run of one step: working copies of the snapshot's fields, and every change that actions can make to them.
 
-Rule 1: a run lives for one step and is never seen outside it. Nothing it was made from is changed in place.
-Rule 2: the context is copied once, at the first write; values inside it are never mutated, writes copy their path (P7).
-Rule 3: an error of content raises; who catches it (a block, a guard, the step) decides what it means (S23, S33, S34).
-Rule 4: everything that content stores is counted in bytes, and a shared value counts each time. Values in the context
-        are counted when they are written, all others in groups. A step that holds too much fails early.
+Rule 1: a run exists for one step and never leaves the kernel. The values it was made from are not changed in place.
+Rule 2: the context is copied once, at the first write. Values inside it are never mutated: writes copy their path (P7).
+Rule 3: an error in an action raises. The caller (block, guard or step) decides what it means (S23, S33, S34).
+Rule 4: everything that actions store is measured in bytes, and a shared value counts each time. Values in the context
+        are measured when they are written, all others in groups. A step that stores too much fails early.
+Rule 5: a target that cannot be an address is an error of the chart (`error.execution`). An address that does not exist
+        is an error of delivery (`error.communication`) (S24).
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from msgspec import Struct, field
 from interlock.expression.codegen import Meter
 from interlock.expression.metering import SHORT_TEXT, VALUE_BYTES, EvaluationError, text_bytes, weigh
 from interlock.kernel.errors import ActionError, StepFailed, describe_error, name_of, reserved_name, text_of
-from interlock.kernel.send_address import delay_of, send_address
 from interlock.model.chart import After, Invoke, State
 from interlock.model.document.field import UNSET, Field, fields_refusal, plain_refusal, refusal
+from interlock.model.duration import format_duration, parse_duration
 from interlock.model.effect import CHART_TYPES, Effect, EffectType
 from interlock.model.event import SCXML_PROCESSOR, Event, is_reserved
 from interlock.model.limits import (
+    DELAY_MS_MAX,
     EFFECTS_MAX,
+    ENTITY_ID_BYTES_MAX,
     FOREACH_ITEMS_MAX,
     INTERNAL_EVENTS_MAX,
     INVOKES_MAX,
@@ -39,19 +43,21 @@ from interlock.model.limits import (
 from interlock.model.snapshot import Invocation, Parent, Snapshot, Timer
 from interlock.model.step import Fault
 
-ANOTHER_REVISION = "the snapshot was written by another revision; migrate it, or load that revision"
-"""The hint for a snapshot that names what the chart does not have."""
+OTHER_REVISION_HINT = "the snapshot was written by another revision; migrate it, or load that revision"
+"""The hint for a snapshot with names that the chart does not have."""
 
+ADDRESS_LENGTH_MAX = NAME_BYTES_MAX + ENTITY_ID_BYTES_MAX + len("#_scxml_/")
+"""Characters of a target: the longest kind and id in the notation of SCXML."""
 
 _RECOUNT_BYTES = STEP_BYTES_MAX // 2
-"""Bytes stored between two counts of all that the step holds: what was overwritten meanwhile is not held any more."""
+"""Bytes stored before everything in the step is measured again: overwritten values no longer count then."""
 
-_ENDINGS = frozenset({"timer_cancel", "invoke_cancel", "done"})
-"""Effects that only let go of something: bounded by what is held, and never in the way of leaving or ending."""
+_RELEASING = frozenset({"timer_cancel", "invoke_cancel", "done"})
+"""Effects that only release something. They are bounded by what exists, and must not prevent an exit or the end."""
 
 
 class StepRun(Struct, gc=False):
-    """The state of one step. `id`, `kind` and `version` make it the `entity` that expressions read."""
+    """The state of one step. With `id`, `kind` and `version` it is the `entity` that expressions read."""
 
     kind: str
     id: str
@@ -66,44 +72,44 @@ class StepRun(Struct, gc=False):
     fields: Mapping[str, Field]
     raises: bool
     event: Event | None = None
-    owned: bool = False
+    owns_context: bool = False
     writes: int = 0
     queue: deque[Event] = field(default_factory=deque)
     queued: int = 0
     effects: list[Effect] = field(default_factory=list)
     ordinal: int = 0
     faults: list[Fault] = field(default_factory=list)
-    chosen: list[int] = field(default_factory=list)
-    pending: dict[int, State] = field(default_factory=dict)
-    """States whose invokes start when the step settles, by number."""
+    transitions: list[int] = field(default_factory=list)
+    invokes_to_start: dict[int, State] = field(default_factory=dict)
+    """States whose invokes start when the step is stable, by number."""
     places: dict[int, str] = field(default_factory=dict)
-    """Where each queued error event comes from, by identity: charts see code and message, people also this."""
+    """The place of each queued error event, by identity. Charts see code and message; faults also have the place."""
     meter: Meter = field(default_factory=partial(Meter, WORK_MAX))
     stored: int = 0
-    """Bytes stored since all that the step holds was counted last."""
-    fresh: tuple[Any, ...] = ()
-    """What was stored and not yet counted, with about `references` values in it that an expression gave."""
+    """Bytes stored since everything in the step was measured last."""
+    unmeasured: tuple[Any, ...] = ()
+    """Stored values that are not measured yet. They contain about `references` results of expressions."""
     references: int = 0
     active: frozenset[str] = frozenset()
     sendid: str | None = None
     """The id of the send whose arguments are being evaluated, if it has one."""
     clock_ms: int | None = None
-    """The driver's clock, where it is behind `time_ms`: timers count from it."""
+    """The driver's clock if it is behind `time_ms`: timers count from it."""
     matched: Event | None = None
-    """The event of this step, when it is the result of an active invoke or the firing of an `after` timer."""
+    """The event of this step, if it is the result of an active invoke or comes from an `after` timer."""
 
     # Errors
 
-    def carry(self, operation: Callable[[StepRun], Any], place: str, failed: Any = None) -> Any:
-        """Do one operation. An error ends that operation only (S23), which then gives `failed`; `fail` tells it."""
+    def attempt(self, operation: Callable[[StepRun], Any], place: str, failed: Any = None) -> Any:
+        """Return the result of an operation. If it raises, report the error and return `failed` (S23)."""
         try:
             return operation(self)
-        except Exception as error:  # noqa: BLE001  # content and registered functions may raise anything
-            self.fail(error, place)
+        except Exception as error:  # noqa: BLE001  # actions and registered functions may raise anything
+            self.report_error(error, place)
             return failed
 
-    def fail(self, error: Exception, place: str) -> None:
-        """What an error in a block means: an internal event, or under `errors: raise` the end of the step."""
+    def report_error(self, error: Exception, place: str) -> None:
+        """Queue the error event of an operation; under `errors: raise`, raise StepFailed instead."""
         if isinstance(error, StepFailed):
             raise error
         code, message, name, sendid = describe_error(error)
@@ -115,12 +121,12 @@ class StepRun(Struct, gc=False):
         self.places[id(event)] = place
         self.enqueue(event)
 
-    def place_of(self, event: Event) -> str:
-        """Where an event that leaves the queue comes from. Forgotten with it: another may get its identity."""
+    def pop_error_place(self, event: Event) -> str:
+        """Return the place of an error event, and forget it: a later event may get the same identity."""
         return self.places.pop(id(event), "")
 
     def enqueue(self, event: Event) -> None:
-        """Put an event into the internal queue. All of a step count: an error can queue itself for ever."""
+        """Add an event to the internal queue. Raises StepFailed beyond the limit: an error can queue itself again."""
         self.queued += 1
         if self.queued > INTERNAL_EVENTS_MAX:
             raise StepFailed(
@@ -128,10 +134,8 @@ class StepRun(Struct, gc=False):
             )
         self.queue.append(event)
 
-    # Work
-
-    def spend(self, work: int) -> None:
-        """Charge the step itself, outside of its content. Raises StepFailed when its work is used up."""
+    def charge(self, work: int) -> None:
+        """Charge work of the step itself, outside of actions. Raises StepFailed when the budget is used up."""
         try:
             self.meter.charge(work)
         except EvaluationError as error:
@@ -139,18 +143,18 @@ class StepRun(Struct, gc=False):
 
     # Bytes
 
-    def hold(self, value: Any, references: int) -> None:
-        """Note a value that leaves the step or waits in it, to be counted soon. Raises StepFailed beyond the limit."""
+    def measure_later(self, value: Any, references: int) -> None:
+        """Note a value of an effect, an event or a timer, to be measured soon. Raises StepFailed beyond the limit."""
         references += self.references
         if references <= UNMEASURED_MAX:
-            self.fresh += (value,)
+            self.unmeasured += (value,)
             self.references = references
         else:
-            fresh, self.fresh, self.references = [*self.fresh, value], (), 0
+            fresh, self.unmeasured, self.references = [*self.unmeasured, value], (), 0
             self._store(self._bytes(fresh, maxsize), value)
 
-    def keep(self, value: Any) -> None:
-        """Count a value that goes into the context. Raises EvaluationError when it is beyond the limits of a value."""
+    def measure_stored(self, value: Any) -> None:
+        """Measure a value for the context. Raises EvaluationError beyond the limits of a value."""
         kind = type(value)
         if kind is list or kind is dict:
             self.stored += weigh(value, self.meter)
@@ -165,107 +169,107 @@ class StepRun(Struct, gc=False):
             self._recount(value)
 
     def _recount(self, value: Any) -> None:
-        """Count all that the step holds, and a value that is about to be stored."""
+        """Measure everything in the step, and a value that is about to be stored."""
         self.stored = 0
         held = [value, self.context, *(each.payload for each in self.effects), *(each.data for each in self.queue)]
         self._bytes(held + [each.data for each in self.timers], STEP_BYTES_MAX)
 
     def _bytes(self, values: list[Any], bytes_max: int) -> int:
-        """The bytes of all these values. Raises StepFailed when they are more than a step may hold."""
+        """Return the bytes of these values. Raises StepFailed beyond the limit of a step."""
         try:
             most = STEP_BYTES_MAX // VALUE_BYTES
             return weigh(values, self.meter, values_max=most, depth_max=most, bytes_max=bytes_max)
         except EvaluationError as error:
             if error.code != "expression.limit":
                 raise StepFailed(error.code, error.message) from error
-            message = f"the step holds more than {STEP_BYTES_MAX:,} bytes in its context, events and effects"
+            message = f"the context, events and effects of the step have more than {STEP_BYTES_MAX:,} bytes"
             raise StepFailed("step.bytes_max", message) from error
 
     # Context
 
-    def own(self) -> dict[str, Any]:
-        """The context for writing: this step's own copy."""
+    def writable_context(self) -> dict[str, Any]:
+        """Return this step's own copy of the context, for writing."""
         self.writes += 1
-        if not self.owned:
+        if not self.owns_context:
             self.context = self.context.copy()
-            self.owned = True
+            self.owns_context = True
         return self.context
 
     def assign(self, path: tuple[str, ...], value: Any) -> None:
-        """Write a value at a path, copying what lies on the way (S25)."""
-        context = self.own()
+        """Write a value at a path, copying the containers along it (S25)."""
+        context = self.writable_context()
         name = path[0]
         field = self.fields.get(name)
         if field is None and name not in context:
-            raise ActionError("assign.unknown_field", f"`{name}` is no field of the context")
-        self.keep(value)
-        value = _written(context.get(name), path, 1, value, self.meter)
+            raise ActionError("assign.unknown_field", f"unknown field `{name}`")
+        self.measure_stored(value)
+        value = _replace_at(context.get(name), path, 1, value, self.meter)
         if field is not None and not field.plain:
             problem = refusal(value, field, charge=self.meter.charge)
             if problem is not None:
                 raise ActionError("assign.refused", problem)
         context[name] = value
 
-    def put(self, path: tuple[str, ...], value: Any) -> None:
-        """Write a value at a path, whatever its field takes."""
-        context = self.own()
-        context[path[0]] = _written(context.get(path[0]), path, 1, value, self.meter)
+    def assign_unchecked(self, path: tuple[str, ...], value: Any) -> None:
+        """Write a value at a path without checking it against its field."""
+        context = self.writable_context()
+        context[path[0]] = _replace_at(context.get(path[0]), path, 1, value, self.meter)
 
     def assign_all(self, result: Any, function: str) -> None:
-        """Write what a registered function returned: a mapping of fields."""
+        """Write the result of a registered function: a mapping of fields to values."""
         if type(result) is not dict:
             raise ActionError("assign.function", f"`{function}` must return a mapping of fields to values")
         problem = plain_refusal(result)
         if problem is not None:
-            raise ActionError("assign.function", f"what `{function}` returned cannot be kept: {problem}")
+            raise ActionError("assign.function", f"the result of `{function}` cannot be stored: {problem}")
         for name, value in result.items():
             self.assign((name,), value)
 
     def items(self, value: Any, item: str, index: str | None) -> list[Any]:
-        """The items a `foreach` walks: a shallow copy of a list, once the names are known to be usable."""
+        """Return a copy of the list of a `foreach`. Raises ActionError for other values and for invalid names."""
         for name in (item, index):
             if name is not None and not name.isidentifier():
-                raise ActionError("foreach.name", f"`{name}` cannot be a field of the context")
+                raise ActionError("foreach.name", f"`{name}` is not a valid name for a field")
         if type(value) is not list:
-            raise ActionError("foreach.items", "foreach needs a list")
+            raise ActionError("foreach.items", "foreach requires a list")
         if len(value) > FOREACH_ITEMS_MAX:
             raise StepFailed("step.foreach_items_max", f"foreach over more than {FOREACH_ITEMS_MAX:,} items")
         return value.copy()
 
-    def field_init(self, field: Field, value: Any) -> None:
-        """Give a field its first value; raises when its own type refuses it."""
-        self.keep(value)
+    def set_first_value(self, field: Field, value: Any) -> None:
+        """Give a field its first value. Raises ActionError when it does not fit the field."""
+        self.measure_stored(value)
         problem = refusal(value, field, charge=self.meter.charge)
         if problem is not None:
             raise ActionError("context.refused", problem)
-        self.own()[field.name] = value
+        self.writable_context()[field.name] = value
 
     # Effects
 
     def effect(self, type: EffectType, payload: dict[str, Any], references: int = 0) -> Effect:
-        """Add an effect, keyed by entity, version and ordinal. `references`: how many values of content it carries."""
+        """Add an effect, with the key entity/version/ordinal. `references`: how many expression results it contains."""
         ordinal = self.ordinal
-        if ordinal >= EFFECTS_MAX and type not in _ENDINGS:
+        if ordinal >= EFFECTS_MAX and type not in _RELEASING:
             raise StepFailed("step.effects_max", f"more than {EFFECTS_MAX:,} effects in one step")
         if references:
-            self.hold(payload, references)
+            self.measure_later(payload, references)
         self.ordinal = ordinal + 1
         effect = Effect(type, ordinal, f"{self.id}/{self.version}/{ordinal}", payload)
         self.effects.append(effect)
         return effect
 
     def emit(self, message: Any, data: Any, references: int) -> None:
-        """The action `emit`: a message of this type."""
+        """Run the action `emit`: a message of this type."""
         payload = {"type": name_of(message, "emit.type", "the type of a message"), "data": data}
         self.effect("message", payload, references)
 
-    def raise_event(self, name: Any, data: Any, references: int, *, written: bool = False) -> None:
-        """The action `raise`. `written`: the name is reserved, and is text of an imported chart."""
+    def raise_event(self, name: Any, data: Any, references: int, *, literal_reserved: bool = False) -> None:
+        """Run the action `raise`. `literal_reserved`: an imported chart spells this reserved name out."""
         name_of(name, "raise.event", "the name of a raised event", length_max=NAME_BYTES_MAX)
-        if not written and is_reserved(name):
+        if not literal_reserved and is_reserved(name):
             raise reserved_name(name)
         if references:
-            self.hold(data, references)
+            self.measure_later(data, references)
         self.enqueue(Event(name, data, None, None, None, self.time_ms, "internal"))
 
     def send(
@@ -280,11 +284,11 @@ class StepRun(Struct, gc=False):
         restore: str = "deadline",
         references: int = 1,
         *,
-        written: bool = False,
+        literal_reserved: bool = False,
     ) -> None:
-        """The action `send`: the internal queue, an effect, or a timer (S24, S25, S36).
+        """Run the action `send`: an internal event, an effect, or a timer (S24, S25, S36).
 
-        `written`: the name is reserved, and is text of an imported chart; such an event stays inside the entity.
+        `literal_reserved`: an imported chart spells this reserved name out. Such an event stays inside the entity.
         """
         self.sendid = None
         sendid = id if location is None else f"send.{self.version}.{self.ordinal}"
@@ -298,16 +302,16 @@ class StepRun(Struct, gc=False):
             raise ActionError("send.type", f"no event processor for {type_[:80]!r}", sendid=sendid)
         delay_ms = delay_of(delay, sendid)
         address = send_address(to, self.id, self.parent, self.invokes, sendid)
-        if is_reserved(event) and not (written and address in (self.id, "#_internal")):
+        if is_reserved(event) and not (literal_reserved and address in (self.id, "#_internal")):
             raise reserved_name(event, sendid)
         if address == "#_internal":
             if references:
-                self.hold(data, references)
+                self.measure_later(data, references)
             self.enqueue(Event(event, data, None, None, None, self.time_ms, "internal", sendid))
         elif delay_ms:
             where = None if address == self.id else address
             if references:
-                self.hold(data, references)
+                self.measure_later(data, references)
             self.set_timer(sendid, event, data, delay_ms, where, type_=type_, restore=restore)
         else:
             self._send_effect(event, data, address, sendid, references)
@@ -321,7 +325,7 @@ class StepRun(Struct, gc=False):
         self.effect("send", payload, references)
 
     def send_timer(self, timer: Timer) -> None:
-        """A timer whose event goes elsewhere came due: now it is sent (S37)."""
+        """Send the event of a due timer to another entity (S37)."""
         self._send_effect(timer.event, timer.data, timer.to or self.id, timer.id, 1)
 
     # Timers
@@ -338,7 +342,7 @@ class StepRun(Struct, gc=False):
         restore: str = "deadline",
         state: str | None = None,
     ) -> None:
-        """Add a timer to the snapshot, with the effect that tells the driver (S36)."""
+        """Add a timer to the snapshot, with the effect for the driver (S36)."""
         if len(self.timers) >= TIMERS_MAX:
             raise StepFailed("step.timers_max", f"more than {TIMERS_MAX:,} pending timers")
         if self.timers:
@@ -356,12 +360,12 @@ class StepRun(Struct, gc=False):
         self.effect("timer", {"name": name, "event": event, "due_ms": due, "version": self.version})
 
     def set_after(self, after: After, delay: Any, state: str) -> None:
-        """The timer of an `after`, set when its state is entered (S38)."""
+        """Set the timer of an `after` whose state is entered (S38)."""
         delay_ms = after.delay if isinstance(after.delay, int) else delay_of(delay, None)
         self.set_timer(after.event, after.event, None, delay_ms, None, restore=after.restore, state=state)
 
     def drop_timers(self, dropped: tuple[Timer, ...]) -> None:
-        """Take timers out of the snapshot, with the effects that tell the driver."""
+        """Remove timers from the snapshot, with the effects for the driver."""
         if dropped:
             if len(dropped) == len(self.timers):
                 self.timers = ()
@@ -372,15 +376,15 @@ class StepRun(Struct, gc=False):
                 self.effect("timer_cancel", {"name": timer.name, "version": timer.version})
 
     def cancel(self, id: Any) -> None:
-        """The action `cancel`: every pending timer of this send id."""
+        """Run the action `cancel`: remove every pending timer of this send id."""
         text_of(id, "cancel.id", "the id to cancel")
         self.meter.charge(len(self.timers))
         self.drop_timers(tuple(each for each in self.timers if each.id == id))
 
     # Invokes
 
-    def begin_invoke(self, state: State, position: int, values: dict[str, Any], references: int) -> None:
-        """Start an invoke: an effect, and an entry in the snapshot (S8, S30)."""
+    def start_invoke(self, state: State, position: int, values: dict[str, Any], references: int) -> None:
+        """Start an invoke: add an effect, and an invocation to the snapshot (S8, S30)."""
         invoke: Invoke = state.invokes[position]
         if len(self.invokes) >= INVOKES_MAX:
             raise StepFailed("step.invokes_max", f"more than {INVOKES_MAX:,} active invokes")
@@ -408,23 +412,23 @@ class StepRun(Struct, gc=False):
         effect = self.effect("invoke", payload, references)
         self.invokes = (*self.invokes, Invocation(name, state.id, position, effect.key, values["type"] in CHART_TYPES))
 
-    def end_invokes(self, state: State) -> None:
-        """The state is left: its invokes are cancelled; one that began in this very step is withdrawn."""
-        self.pending.pop(state.index, None)
+    def cancel_invokes(self, state: State) -> None:
+        """Cancel the invokes of a state. The effect of one that this step started is removed instead."""
+        self.invokes_to_start.pop(state.index, None)
         self.meter.charge(len(self.invokes))
         mine = tuple(each for each in self.invokes if each.state == state.id)
         if mine:
             self.invokes = tuple(each for each in self.invokes if each.state != state.id)
             for each in mine:
-                begun = next((one for one in self.effects if one.key == each.key), None)
-                if begun is not None:
-                    self.effects.remove(begun)
+                started = next((one for one in self.effects if one.key == each.key), None)
+                if started is not None:
+                    self.effects.remove(started)
                 else:
                     self.effect("invoke_cancel", {"id": each.id, "key": each.key})
 
 
 def _check_invoke(values: dict[str, Any]) -> None:
-    """Raise ContentError when a value of an invoke that may be computed has the wrong type."""
+    """Raise ActionError when a computed value of an invoke has the wrong type."""
     if "src" in values:
         text_of(values["src"], "invoke.src", "the src of an invoke")
     text_of(values["type"], "invoke.type", "the type of an invoke")
@@ -433,8 +437,8 @@ def _check_invoke(values: dict[str, Any]) -> None:
         text_of(key, "invoke.key", "the key of an invoke")
 
 
-def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> StepRun:
-    """A run that begins at a snapshot and will write its next version."""
+def run_from(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, raises: bool) -> StepRun:
+    """Return the run of a step from a snapshot to its next version."""
     return StepRun(
         snapshot.kind,
         snapshot.entity,
@@ -451,25 +455,25 @@ def run_at(snapshot: Snapshot, time_ms: int, fields: Mapping[str, Field], *, rai
     )
 
 
-def _written(value: Any, path: tuple[str, ...], position: int, new: Any, meter: Meter) -> Any:
-    """A copy of `value` in which `new` stands at the rest of the path."""
+def _replace_at(value: Any, path: tuple[str, ...], position: int, new: Any, meter: Meter) -> Any:
+    """Return a copy of `value` with `new` at the rest of the path."""
     if position == len(path):
         return new
     key = path[position]
     if type(value) is dict:
         if key not in value and position < len(path) - 1:
-            raise ActionError("assign.path", f"there is no `{'.'.join(path[: position + 1])}`")
+            raise ActionError("assign.path", f"`{'.'.join(path[: position + 1])}` does not exist")
         meter.charge(len(value))
-        return {**value, key: _written(value.get(key), path, position + 1, new, meter)}
+        return {**value, key: _replace_at(value.get(key), path, position + 1, new, meter)}
     if type(value) is list and key.isdecimal() and int(key) < len(value):
         index = int(key)
         meter.charge(len(value))
-        return [*value[:index], _written(value[index], path, position + 1, new, meter), *value[index + 1 :]]
+        return [*value[:index], _replace_at(value[index], path, position + 1, new, meter), *value[index + 1 :]]
     raise ActionError("assign.path", f"`{'.'.join(path[:position])}` has no `{key}`")
 
 
-def filled_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | None]:
-    """The payload with defaults filled in, and why it is refused, if it is."""
+def complete_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | None]:
+    """Return the payload with its defaults, and the problem if it does not fit the fields."""
     if data is None:
         data = {}
     if type(data) is not dict:
@@ -478,3 +482,60 @@ def filled_payload(data: Any, fields: tuple[Field, ...]) -> tuple[Any, str | Non
     if defaults:
         data = {**data, **defaults}
     return data, fields_refusal(data, fields)
+
+
+# Addresses and delays of sends
+
+
+def send_address(
+    to: Any, entity: str, parent: Parent | None, invokes: tuple[Invocation, ...], sendid: str | None
+) -> str:
+    """Return the address of a target: this entity, `#_internal`, `#_parent`, `#_<active invoke>`, or another entity."""
+    if to is None:
+        return entity
+    name_of(to, "send.target", "the target of a send", sendid, length_max=ADDRESS_LENGTH_MAX)
+    if to in ("self", entity, f"#_scxml_{entity}"):
+        return entity
+    if to in ("internal", "#_internal"):
+        return "#_internal"
+    if to in ("parent", "#_parent"):
+        if parent is None:
+            raise _undeliverable("this entity has no parent", sendid)
+        return "#_parent"
+    if to.startswith("#_scxml_"):
+        other: str = to.removeprefix("#_scxml_")
+        if "/" not in other:
+            raise _undeliverable(f"unknown entity {other[:80]!r}", sendid)
+        return other
+    return _entity_or_invoke(to, invokes, sendid)
+
+
+def _entity_or_invoke(to: str, invokes: tuple[Invocation, ...], sendid: str | None) -> str:
+    if "/" in to and not to.startswith(("#", "!")):
+        return to
+    name = to.removeprefix("#_")
+    if to.startswith("#_") or _is_name(to):
+        if not any(each.id == name for each in invokes):
+            raise _undeliverable(f"no active invoke {name[:80]!r}", sendid)
+        return f"#_{name}"
+    raise ActionError("send.target", f"{to[:80]!r} is not a valid target", sendid=sendid)
+
+
+def delay_of(delay: Any, sendid: str | None) -> int:
+    """Return the milliseconds of a delay: None, whole milliseconds, or a duration such as `30s`."""
+    if delay is None:
+        return 0
+    ms = parse_duration(delay) if type(delay) is str else delay
+    if type(ms) is not int or ms < 0:
+        raise ActionError("send.delay", "expected a delay such as '30s', or whole milliseconds", sendid=sendid)
+    if ms > DELAY_MS_MAX:
+        raise ActionError("send.delay", f"the delay is longer than {format_duration(DELAY_MS_MAX)}", sendid=sendid)
+    return ms
+
+
+def _undeliverable(message: str, sendid: str | None) -> ActionError:
+    return ActionError("send.undeliverable", message, event="error.communication", sendid=sendid)
+
+
+def _is_name(text: str) -> bool:
+    return all(part.replace("-", "_").isidentifier() or part.isdigit() for part in text.split("."))

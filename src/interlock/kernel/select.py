@@ -1,9 +1,9 @@
 """Choose the transitions of one microstep.
 
-Rule 1: this file only chooses; nothing here changes a run, but for the error event of a guard that failed (S33).
+Rule 1: selection does not change the run, except for the error event of a guard that failed (S33).
 Rule 2: for each active atomic state, inner states win over outer ones and earlier transitions over later ones (S11).
-Rule 3: a guard is asked at most once per selection, in that order, and no further than needed (S12).
-Rule 4: a selection takes time that grows with the active states and their transitions, and is charged to the step.
+Rule 3: a guard is evaluated at most once per selection, in that order, and only if needed (S12).
+Rule 4: the time of a selection grows with the active states and their transitions, and is charged to the step.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from interlock.model.chart import Chart, Transition
 from interlock.model.document.actions import Guard
 from interlock.model.event import Event
 
-Asked = Callable[[int], bool]
-"""Whether a transition, by number, may be taken."""
+Holds = Callable[[int], bool]
+"""Whether the roles and the guard of a transition, given by number, allow it."""
 
 EVENTLESS = -1
-"""The event class of no event."""
+"""The event class of eventless transitions."""
 
 NO_MATCH = 0
 """The event class of names that no descriptor matches."""
@@ -32,39 +32,39 @@ _NONE = -1
 
 
 Group = tuple[int, tuple[int, ...]]
-"""A state, and those of its transitions that take the event, in document order."""
+"""A state, and those of its transitions that match the event, in document order."""
 
 FREE_WORK = 100
-"""Units of work that one selection or plan is not charged for: with all its microsteps a step does little of it."""
+"""Units of work of one selection that are not charged: too little to matter, even over all microsteps of a step."""
 
 
 class Candidates:
-    """What may be chosen in a configuration for a class of events.
+    """The transitions that an event of one class can enable in a configuration.
 
-    `walks` are the groups to try, per atomic state, inner states first. States share the groups of their ancestors.
-    `enabled` is the answer itself when nothing has to be asked. `work` is what a selection is charged; 0 for little.
+    `by_state` are the groups to try for each atomic state, inner states first. States share the groups of their
+    ancestors. `enabled` is the result, if no guard or role has to be checked. `work` is charged to each selection.
     """
 
-    __slots__ = ("enabled", "walks", "work")
+    __slots__ = ("by_state", "enabled", "work")
 
-    def __init__(self, walks: tuple[tuple[Group, ...], ...], work: int) -> None:
-        self.walks = walks
+    def __init__(self, by_state: tuple[tuple[Group, ...], ...], work: int) -> None:
+        self.by_state = by_state
         self.enabled: tuple[int, ...] | None = None
         self.work = work if work >= FREE_WORK else 0
 
     def numbers(self) -> list[int]:
-        """Every transition in question, each once, in the order in which they would be tried."""
-        groups = dict(group for walk in self.walks for group in walk)
-        return [number for numbers in groups.values() for number in numbers]
+        """Return every candidate once, in the order in which they are tried."""
+        by_source = dict(group for groups in self.by_state for group in groups)
+        return [number for numbers in by_source.values() for number in numbers]
 
 
 class Selector:
-    """Chooses for one chart."""
+    """Selects transitions of one chart."""
 
-    def __init__(self, chart: Chart, structure: StateSets, actions: ActionCompiler) -> None:
+    def __init__(self, chart: Chart, state_sets: StateSets, actions: ActionCompiler) -> None:
         self.chart = chart
         self.transitions = chart.transitions
-        self.structure = structure
+        self.state_sets = state_sets
         self.actions = actions
         self.classes: dict[frozenset[int], int] = {frozenset(): NO_MATCH}
         eventless = frozenset(each.index for each in chart.transitions if not each.descriptors)
@@ -87,15 +87,15 @@ class Selector:
         names = {after.event for state in self.chart.states for after in state.after}
         return names | {each.name for each in self.chart.events or ()}
 
-    # Event classes (P2): the set of transitions whose descriptors match, not the name, is what counts.
+    # Event classes (P2): names that match the same transitions are one class.
 
     def event_class(self, name: str) -> int:
-        """The class of an event's name; foreign names are matched anew each time, so they cannot fill a cache."""
+        """Return the class of an event name. Only names that the chart mentions are cached: others have no bound."""
         found = self.named.get(name)
         return self._class_of(name) if found is None else found
 
     def _class_for(self, event: Event, run: StepRun) -> int:
-        """The class of an event: without the driven transitions, unless the kernel or the driver created it."""
+        """Return the class of an event. Driven transitions match only what the kernel or the driver created."""
         found = self.event_class(event.name)
         members = self.members[found]
         if self.driven.isdisjoint(members) or _is_own(event, run):
@@ -110,10 +110,10 @@ class Selector:
         return self.class_of(frozenset(matched))
 
     def class_of(self, matched: frozenset[int]) -> int:
-        """The class of names that exactly these transitions take."""
+        """Return the class of the names that exactly these transitions match."""
         found = self.classes.get(matched)
         if found is None:
-            # A number of its own before it is told: two threads may come here at once with different sets.
+            # `members` is filled first: two threads may add different sets at the same time.
             number = next(self._numbers)
             self.members[number] = matched
             found = self.classes.setdefault(matched, number)
@@ -122,7 +122,7 @@ class Selector:
     # Candidates
 
     def candidates(self, configuration: Configuration, event_class: int) -> Candidates:
-        """The transitions to try, kept per configuration and class."""
+        """Return the transitions to try, cached by configuration and class."""
         found: Candidates | None = configuration.candidates.get(event_class)
         if found is None:
             found = configuration.candidates[event_class] = self._candidates(configuration, event_class)
@@ -130,32 +130,31 @@ class Selector:
 
     def _candidates(self, configuration: Configuration, event_class: int) -> Candidates:
         members = sorted(self.members[event_class])
-        taking: dict[int, list[int]] = {}
+        matching: dict[int, list[int]] = {}
         for number in members:
             source = self.transitions[number].source
             if source in configuration.active:
-                taking.setdefault(source, []).append(number)
-        groups = {state: (state, tuple(numbers)) for state, numbers in taking.items()}
-        walks = tuple(
-            tuple(groups[state] for state in self.structure.path(atom) if state in groups)
-            for atom in configuration.atoms
+                matching.setdefault(source, []).append(number)
+        groups = {state: (state, tuple(numbers)) for state, numbers in matching.items()}
+        by_state = tuple(
+            tuple(groups[state] for state in self.chart.path(atom) if state in groups) for atom in configuration.atomic
         )
-        found = Candidates(walks, len(members) + self.structure.depth * len(walks))
-        if not any(self._is_asked(self.transitions[each]) for numbers in taking.values() for each in numbers):
+        found = Candidates(by_state, len(members) + self.state_sets.depth * len(by_state))
+        if not any(self._has_condition(self.transitions[each]) for numbers in matching.values() for each in numbers):
             found.enabled = self._choose(configuration, found, event_class, lambda _: True)
         return found
 
-    def _is_asked(self, transition: Transition) -> bool:
+    def _has_condition(self, transition: Transition) -> bool:
         return transition.guard is not None or transition.roles is not None
 
     # Choice
 
     def enabled(self, configuration: Configuration, event: Event | None, run: StepRun) -> tuple[int, ...]:
-        """The enabled transitions for an event, or for none, before conflicts are resolved."""
+        """Return the enabled transitions for an event, or the eventless ones, before conflicts are resolved."""
         event_class = EVENTLESS if event is None else self._class_for(event, run)
         candidates = self.candidates(configuration, event_class)
         if candidates.work:
-            run.spend(candidates.work)
+            run.charge(candidates.work)
         if candidates.enabled is not None:
             return candidates.enabled
         run.active = configuration.ids
@@ -165,39 +164,39 @@ class Selector:
         )
 
     def _choose(
-        self, configuration: Configuration, candidates: Candidates, event_class: int, holds: Asked
+        self, configuration: Configuration, candidates: Candidates, event_class: int, holds: Holds
     ) -> tuple[int, ...]:
-        """Each state is asked once, though it may lie on the path of many atomic states."""
+        """Try each state once, though it may be an ancestor of many atomic states."""
         if self.chart.dialect.select == "inner_first" and event_class != EVENTLESS:
-            groups = dict(group for walk in candidates.walks for group in walk)
+            groups = dict(group for each in candidates.by_state for group in each)
             return tuple(dict.fromkeys(self._inner_first(0, configuration, groups, holds)))
-        if len(candidates.walks) == 1:
-            for _, numbers in candidates.walks[0]:
+        if len(candidates.by_state) == 1:
+            for _, numbers in candidates.by_state[0]:
                 for number in numbers:
                     if holds(number):
                         return (number,)
             return ()
         found: dict[int, None] = {}
-        asked: dict[int, int] = {}
-        for walk in candidates.walks:
-            for state, numbers in walk:
-                chosen = asked.get(state)
+        tried: dict[int, int] = {}
+        for groups_of_state in candidates.by_state:
+            for state, numbers in groups_of_state:
+                chosen = tried.get(state)
                 if chosen is None:
                     chosen = _NONE
                     for number in numbers:
                         if holds(number):
                             chosen = number
                             break
-                    asked[state] = chosen
+                    tried[state] = chosen
                 if chosen != _NONE:
                     found[chosen] = None
                     break
         return tuple(found)
 
     def _inner_first(
-        self, index: int, configuration: Configuration, groups: dict[int, tuple[int, ...]], holds: Asked
+        self, index: int, configuration: Configuration, groups: dict[int, tuple[int, ...]], holds: Holds
     ) -> list[int]:
-        """XState: a state is asked after its active children, and only if none of them answered (X8)."""
+        """XState: a state is tried after its active children, and only if they have no enabled transition (X8)."""
         found: list[int] = []
         for child in self.chart.states[index].children:
             if child in configuration.active:
@@ -210,16 +209,16 @@ class Selector:
         return []
 
     def holds(self, transition: Transition, event: Event | None, run: StepRun) -> bool:
-        """Whether a transition's roles and guard let it be taken."""
+        """Return whether the roles and the guard of a transition allow it."""
         if transition.roles is not None and not is_permitted(transition.roles, event):
             return False
         if transition.guard is None:
             return True
         guard = self._guards.get(transition.index) or self.guard(transition, transition.guard)
-        return bool(run.carry(guard, f"{transition.where}.guard"))
+        return bool(run.attempt(guard, f"{transition.where}.guard"))
 
     def guard(self, transition: Transition, guard: Guard) -> Operation:
-        """The function of a transition's guard, made on first use."""
+        """Return the function of a transition's guard, made on first use."""
         found = self._guards.get(transition.index)
         if found is None:
             found = self._guards[transition.index] = self.actions.guard(guard)
@@ -227,12 +226,12 @@ class Selector:
 
 
 def _is_own(event: Event, run: StepRun) -> bool:
-    """Whether an event was created by the kernel, or came from the driver and matched the snapshot."""
+    """Return whether the kernel created an event, or the driver did and the snapshot was waiting for it."""
     return event is run.matched or (event.type == "platform" and event.source is None and event.invokeid is None)
 
 
 def is_permitted(roles: tuple[str, ...], event: Event | None) -> bool:
-    """Whether the sender has one of the roles. What the kernel does by itself acts as `system`."""
+    """Return whether the sender has one of the roles. The kernel and the driver have the role `system`."""
     if event is None or event.type != "external" or event.source is not None:
         return "system" in roles
     held = event.principal.get("roles") if isinstance(event.principal, dict) else None

@@ -1,9 +1,8 @@
-"""What follows from a chart's shape alone: domains, exit and entry sets, conflicts, history, completion.
+"""Sets of states that follow from the chart alone: exit and entry sets, conflicts, history, completion.
 
-Rule 1: nothing here reads a context, an event or a clock; every answer follows from its arguments, so it may be kept.
-Rule 2: states are numbers; sets are `frozenset` or `set` of numbers, and every order is document order unless said
-otherwise.
-Rule 3: an answer takes time that grows with the states it is about; what lies below a state is a range of numbers.
+Rule 1: results depend only on the arguments, not on a context, an event or a clock, so they can be cached.
+Rule 2: states are numbers, and every order is document order unless stated otherwise.
+Rule 3: the time of an answer grows with the states it is about. The descendants of a state are a range of numbers.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from dataclasses import dataclass, field
 from interlock.model.chart import Chart, State, Transition
 
 HistoryMemory = Mapping[int, tuple[int, ...]]
-"""History memory by number: history state -> states recorded."""
+"""History state -> recorded states, by number."""
 
 
 @dataclass(slots=True)
 class EntrySet:
-    """States to enter, those whose `initial` content runs, and parent -> history whose default was used."""
+    """States to enter, states whose `initial` actions run, and parent -> history whose default was used."""
 
     states: set[int] = field(default_factory=set)
     defaults: set[int] = field(default_factory=set)
     content: dict[int, int] = field(default_factory=dict)
     occupied: set[int] = field(default_factory=set)
-    """The states, and all that lie around them: in which region something is entered."""
+    """The states and all their ancestors: tells in which regions something is entered."""
     filled: set[int] = field(default_factory=set)
-    """Parallel states of which every region is occupied."""
+    """Parallel states in which every region is entered."""
 
 
 class StateSets:
-    """The questions that plans are made of, asked of one chart."""
+    """Computes the state sets of one chart's plans."""
 
     def __init__(self, chart: Chart) -> None:
         self.chart = chart
@@ -47,27 +46,15 @@ class StateSets:
             if self.histories and state.type == "parallel":
                 self._reached_from[state.index] = frozenset(self._reached((state.index,)))
         self.reaches = tuple(self._reach(each) for each in chart.transitions)
-        self.depth = max(len(self.path(each.index)) for each in chart.states)
+        self.depth = max(len(self.chart.path(each.index)) for each in chart.states)
         self._children_active = tuple(self._active_children(each) for each in chart.states)
 
-    def path(self, index: int) -> list[int]:
-        """The state and its ancestors, the root last."""
-        found = [index]
-        while index > 0:
-            index = self.states[index].parent
-            found.append(index)
-        return found
-
-    def is_descendant(self, index: int, of: int) -> bool:
-        """Whether the state is a proper descendant of the other."""
-        return of < index <= self.states[of].last
-
-    def active(self, atoms: Iterable[int]) -> frozenset[int]:
-        """The whole configuration of these atomic states: with their ancestors."""
-        return frozenset(each for atom in atoms for each in self.path(atom))
+    def active(self, atomic: Iterable[int]) -> frozenset[int]:
+        """Return these atomic states and all their ancestors."""
+        return frozenset(each for state in atomic for each in self.chart.path(state))
 
     def is_legal(self, active: frozenset[int]) -> bool:
-        """Whether exactly one child of every active compound and every region of every active parallel is active."""
+        """Return whether one child of every active compound and all regions of every active parallel are active."""
         if 0 not in active:
             return False
         counts: dict[int, int] = {}
@@ -77,14 +64,14 @@ class StateSets:
         return all(counts.get(index, 0) == self._children_active[index] for index in active)
 
     def _active_children(self, state: State) -> int:
-        """How many children of a state are active with it; -1 for a history, which never is."""
-        regions = sum(self.states[each].type != "history" for each in state.children)
-        return {"compound": 1, "parallel": regions, "history": -1}.get(state.type, 0)
+        """Return how many children of a state are active with it; -1 for a history, which is never active."""
+        regions = self.chart.regions(state.index)
+        return {"compound": 1, "parallel": len(regions), "history": -1}.get(state.type, 0)
 
     # Domain (S14-S16)
 
     def effective_targets(self, targets: tuple[int, ...], recorded: HistoryMemory) -> list[int]:
-        """The targets with every history replaced by what it recorded, or by its default (S14)."""
+        """Return the targets, with every history replaced by what it recorded, or by its default (S14)."""
         found: dict[int, None] = {}
         for target in targets:
             state = self.states[target]
@@ -97,70 +84,49 @@ class StateSets:
         return list(found)
 
     def domain(self, transition: Transition, recorded: HistoryMemory) -> int | None:
-        """The state whose descendants the transition leaves and enters; None for a transition without target (S15)."""
-        targets = self.effective_targets(transition.targets, recorded)
-        if not targets:
-            return None
-        source = transition.source
-        if self._is_internal(transition, targets):
-            return source
-        for ancestor in self.path(source)[1:]:
-            kind = self.states[ancestor].type
-            if (self.xstate or kind == "compound" or ancestor == 0) and all(
-                self.is_descendant(each, ancestor) for each in targets
-            ):
-                return ancestor
-        return 0
-
-    def _is_internal(self, transition: Transition, targets: list[int]) -> bool:
-        source = transition.source
-        if self.xstate:
-            return not transition.reenter and all(
-                each == source or self.is_descendant(each, source) for each in targets
-            )
-        compound = self.states[source].type == "compound"
-        return transition.internal and compound and all(self.is_descendant(each, source) for each in targets)
+        """Return the state whose descendants a transition exits and enters; None for one without targets (S15)."""
+        return self.chart.domain(transition, self.effective_targets(transition.targets, recorded))
 
     # Exit (S13, S17, S26)
 
     def below(self, index: int, ordered: Sequence[int]) -> Sequence[int]:
-        """Those of some states, given in document order, that are proper descendants of a state."""
+        """Return those of some states, given in document order, that are descendants of a state."""
         return ordered[bisect_right(ordered, index) : bisect_right(ordered, self.states[index].last)]
 
-    def without_conflicts(
+    def remove_conflicts(
         self, enabled: tuple[int, ...], active: frozenset[int], recorded: HistoryMemory
     ) -> tuple[tuple[int, ...], frozenset[int]]:
-        """The enabled transitions that are taken together (S13), and all the states they leave."""
+        """Return the enabled transitions that are taken together (S13), and all the states they exit."""
         transitions = self.chart.transitions
         ordered = sorted(active)
         kept: dict[int, Sequence[int]] = {}
-        leaving: dict[int, int] = {}  # which of those kept leaves a state: at most one does
+        exiting: dict[int, int] = {}  # state -> the transition that exits it: at most one does
         for number in enabled:
             source, domain = transitions[number].source, self.domain(transitions[number], recorded)
             exits = () if domain is None else self.below(domain, ordered)
-            rivals = self._rivals(source, exits, leaving)
+            rivals = self._rivals(source, exits, exiting)
             if rivals is None:
                 continue
             for rival in rivals:
                 for each in kept.pop(rival):
-                    del leaving[each]
+                    del exiting[each]
             kept[number] = exits
-            leaving.update(dict.fromkeys(exits, number))
-        return tuple(kept), frozenset(leaving)
+            exiting.update(dict.fromkeys(exits, number))
+        return tuple(kept), frozenset(exiting)
 
-    def _rivals(self, source: int, exits: Sequence[int], leaving: Mapping[int, int]) -> set[int] | None:
-        """The kept transitions that a new one takes precedence over; None when one of them is not an outer one."""
+    def _rivals(self, source: int, exits: Sequence[int], exiting: Mapping[int, int]) -> set[int] | None:
+        """Return the transitions that a new one preempts; None if one of them belongs to no outer state."""
         rivals: set[int] = set()
         for each in exits:
-            rival = leaving.get(each)
+            rival = exiting.get(each)
             if rival is not None and rival not in rivals:
-                if not self.is_descendant(source, self.chart.transitions[rival].source):
+                if not self.chart.contains(self.chart.transitions[rival].source, source):
                     return None
                 rivals.add(rival)
         return rivals
 
     def records(self, exits: frozenset[int], active: frozenset[int]) -> dict[int, tuple[int, ...]]:
-        """What every history of a state that is left remembers, from the configuration before any removal (S26)."""
+        """Return what the histories of exited states record, from the configuration before any exit (S26)."""
         found: dict[int, tuple[int, ...]] = {}
         ordered = sorted(active)
         for index in sorted(exits.intersection(self.histories)):
@@ -176,18 +142,17 @@ class StateSets:
     # Entry (S19-S21)
 
     def start_set(self, recorded: HistoryMemory) -> EntrySet:
-        """The entry set of an entity that begins: the root and its initial states."""
+        """Return the entry set of a new entity: the root and its initial states."""
         entry = EntrySet()
         self._add_down(0, entry, recorded)
         return entry
 
     def entry_set(self, chosen: tuple[int, ...], before: HistoryMemory, recorded: HistoryMemory) -> EntrySet:
-        """The states that these transitions enter together (S19).
+        """Return the states that these transitions enter together (S19).
 
-        Domains are those of the exit set, by the history `before` the microstep: what it records itself may lie deeper
-        than the default it replaces (a parallel's history that falls back to the parallel), and all that was left is
-        entered. A target that is the domain itself, by name or by history, stays; only what is inside it is entered
-        anew (X13).
+        Domains are those of the exit set, by the history `before` the microstep. The history that it records may be
+        deeper than the default it replaces, and every exited state must be entered. A target that is the domain itself
+        stays active; only its descendants are entered again (X13).
         """
         entry = EntrySet()
         for number in chosen:
@@ -207,8 +172,10 @@ class StateSets:
         return entry
 
     def _add_down(self, index: int, entry: EntrySet, recorded: HistoryMemory, *, default: bool = True) -> None:
-        """The state and what is entered below it. XState runs no `initial` content of a state that only a history
-        or a parallel ancestor brought in (`default` is False then), though it enters its initial child.
+        """Add a state and the descendants entered with it.
+
+        XState enters the initial child of a state that is entered only through a history or a parallel ancestor, but
+        does not run its `initial` actions: `default` is False then.
         """
         state = self.states[index]
         if state.type == "history":
@@ -220,7 +187,7 @@ class StateSets:
         self._add_inside(index, entry, recorded)
 
     def _add_inside(self, index: int, entry: EntrySet, recorded: HistoryMemory) -> None:
-        """What is entered below a state that is entered, or, for XState's self-target, below one that stays."""
+        """Add the descendants entered with a state, which for XState's self-target itself stays active."""
         state = self.states[index]
         if state.type == "compound":
             for target in state.initial:
@@ -241,8 +208,8 @@ class StateSets:
             self._add_up(target, state.parent, entry, recorded)
 
     def _add_up(self, index: int, limit: int, entry: EntrySet, recorded: HistoryMemory) -> None:
-        for ancestor in self.path(index)[1:]:
-            if self.is_descendant(ancestor, limit):
+        for ancestor in self.chart.path(index)[1:]:
+            if self.chart.contains(limit, ancestor):
                 self._occupy(ancestor, entry)
                 if self.states[ancestor].type == "parallel":
                     self._add_regions(ancestor, entry, recorded, default=not self.xstate)
@@ -250,13 +217,13 @@ class StateSets:
     def _add_regions(self, index: int, entry: EntrySet, recorded: HistoryMemory, *, default: bool) -> None:
         if index in entry.filled:
             return
-        for child in self.states[index].children:
-            if self.states[child].type != "history" and child not in entry.occupied:
-                self._add_down(child, entry, recorded, default=default)
+        for region in self.chart.regions(index):
+            if region not in entry.occupied:
+                self._add_down(region, entry, recorded, default=default)
         entry.filled.add(index)
 
     def _occupy(self, index: int, entry: EntrySet) -> None:
-        """Enter a state, and note that something is entered in all that lie around it."""
+        """Add a state, and mark its ancestors as occupied."""
         entry.states.add(index)
         while index not in entry.occupied and index > 0:
             entry.occupied.add(index)
@@ -265,13 +232,12 @@ class StateSets:
     # Completion (S28, S29)
 
     def is_final(self, index: int, active: set[int]) -> bool:
-        """Whether a state is "in a final state" (S29; XState counts a final child of a parallel as done)."""
+        """Return whether a state is done (S29). XState counts a final child of a parallel state as done."""
         state = self.states[index]
         if state.type == "compound":
             return any(self.states[each].type == "final" and each in active for each in state.children)
         if state.type == "parallel":
-            regions = [each for each in state.children if self.states[each].type != "history"]
-            return all(self.is_final(each, active) for each in regions)
+            return all(self.is_final(each, active) for each in self.chart.regions(index))
         return self.chart.dialect.done == "nested" and state.type == "final"
 
     # Which histories a transition depends on (P4)
@@ -282,7 +248,7 @@ class StateSets:
         return tuple(sorted(self._reached(transition.targets)))
 
     def _reached(self, targets: Iterable[int]) -> set[int]:
-        """The histories that entering these states can ask. What a parallel state leads to is found out once."""
+        """Return the histories that entering these states can use. The result for a parallel state is cached."""
         found: set[int] = set()
         seen: set[int] = set()
         stack = list(targets)
@@ -304,7 +270,7 @@ class StateSets:
                 stack += state.initial
             else:
                 stack += state.children
-            for ancestor in self.path(index)[1:]:
+            for ancestor in self.chart.path(index)[1:]:
                 if self.states[ancestor].type == "parallel" and ancestor not in seen:
                     stack.append(ancestor)
         return found

@@ -1,9 +1,9 @@
-"""The step: `start`, `step` and `fold` of one chart, pure functions over snapshots.
+"""The step: `start`, `step` and `fold` of one chart, pure functions of snapshots.
 
-Rule 1: no clock, no chance, no I/O: time and ids are inside the event.
-Rule 2: what was given is never changed.
-Rule 3: this file only joins: `select` chooses, `plan` works out, `loop` carries out, `receive` and `judge` say what
-it means, `fast` is the short way for plain steps.
+Rule 1: no clock, no randomness, no I/O. Time and ids are in the event.
+Rule 2: arguments are never changed.
+Rule 3: this module only connects the others. `select` chooses transitions, `plan` works out a microstep, `microsteps`
+        runs them, `receive` and `outcome` decide what the result means, and `fast_path` compiles plain steps.
 """
 
 from __future__ import annotations
@@ -11,22 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from interlock.errors import CorruptionError, RejectedError, UsageError
 from interlock.expression.language import SAFE, Language
 from interlock.kernel.codegen import ActionCompiler
 from interlock.kernel.errors import StepFailed
 from interlock.kernel.explain import Candidate, Explainer
-from interlock.kernel.fast_path import Accelerator, Advanced
+from interlock.kernel.fast_path import Accelerator
 from interlock.kernel.first_context import FirstContext
 from interlock.kernel.microsteps import Microsteps
 from interlock.kernel.outcome import Outcomes
 from interlock.kernel.plan import Configuration, Plan, Planner
 from interlock.kernel.receive import Receiver
-from interlock.kernel.run import StepRun, run_at
+from interlock.kernel.run import StepRun, run_from
 from interlock.kernel.select import Selector
 from interlock.model.chart import Chart, State
 from interlock.model.document.actions import Value
-from interlock.model.event import Event
+from interlock.model.document.field import plain_refusal
+from interlock.model.event import Event, check_sendable
 from interlock.model.snapshot import Parent, Snapshot
 from interlock.model.step import Step
 
@@ -35,7 +38,7 @@ _NO_CONTEXT: Mapping[str, Any] = {}
 
 
 class Kernel:
-    """One chart made runnable: with its registered pure functions, and the plans it has worked out so far."""
+    """A chart with its registered pure functions and its cached plans."""
 
     def __init__(
         self,
@@ -51,16 +54,16 @@ class Kernel:
         self._check_names(guards or {}, assigns or {})
         self.actions = ActionCompiler(chart, language, guards or {}, assigns or {})
         self.planner = Planner(chart, self.actions)
-        self.selector = Selector(chart, self.planner.structure, self.actions)
+        self.selector = Selector(chart, self.planner.state_sets, self.actions)
         self.explainer = Explainer(chart, self.selector, self.actions)
-        self.loop = Microsteps(chart, self.planner, self.selector, self.actions)
-        self.judge = Outcomes(chart, self.explainer)
-        self.receiver = Receiver(chart, self.planner, self.actions, self.loop, self.judge)
+        self.microsteps = Microsteps(chart, self.planner, self.selector, self.actions)
+        self.outcomes = Outcomes(chart, self.explainer)
+        self.receiver = Receiver(chart, self.planner, self.actions, self.microsteps, self.outcomes)
         self.accelerator = Accelerator(chart, self.planner, self.selector, self.actions)
-        self.beginning = FirstContext(chart, self.actions)
+        self.first_context = FirstContext(chart, self.actions)
         self._kind = chart.kind
         self._revision = chart.revision
-        self._table = self.planner.table
+        self._compiled = self.planner.compiled_steps
         self._entry: Plan | None = None
         self._plain_start: tuple[dict[str, Any], tuple[str, ...]] | None = None
 
@@ -70,7 +73,7 @@ class Kernel:
             if missing:
                 names = ", ".join(f"`{name}`" for name in missing)
                 hint = f"register it with @chart.{what}({missing[0]!r})"
-                message = f"chart `{self.chart.kind}` names the {what} {names}, which is not registered"
+                message = f"chart `{self.chart.kind}` uses the {what} {names}, which is not registered"
                 raise UsageError(message, code=f"{what}.unregistered", hint=hint)
 
     def start(
@@ -81,19 +84,19 @@ class Kernel:
         time_ms: int = 0,
         parent: Parent | None = None,
     ) -> Step:
-        """The first step of an entity: version 1, the initial states entered.
+        """Return the first step of an entity: version 1, with the initial states entered.
 
-        Raises RejectedError when the chart refuses the context, and when its very first step fails.
+        Raises RejectedError when the context does not fit the chart, and when the first step fails.
         """
-        beginning = self.beginning
+        beginning = self.first_context
         given = beginning.given(context) if context or beginning.required else _NO_CONTEXT
         if self._entry is None:
             self._entry = self.planner.start()
-            plain = not (self._entry.operations or self._entry.ended) and self._entry.next.quiet
+            plain = not (self._entry.operations or self._entry.ended) and self._entry.next.has_no_eventless
             if plain and beginning.constant is not None:
                 self._plain_start = beginning.constant, self._entry.next.names
         if self._plain_start is not None:
-            # Nothing has to run: the context is the defaults, with what was given on top.
+            # Nothing has to run: the context is the defaults, overridden by the given values.
             defaults, names = self._plain_start
             values = beginning.first(defaults, given)
             snapshot = Snapshot(self._kind, entity, 1, self._revision, names, values, parent=parent)
@@ -103,104 +106,84 @@ class Kernel:
     def _started(self, given: Mapping[str, Any], entity: str, time_ms: int, parent: Parent | None, entry: Plan) -> Step:
         raises = self.chart.dialect.errors == "raise"
         run = StepRun(self._kind, entity, 1, time_ms, {}, None, (), (), (), parent, self.actions.fields, raises)
-        run.owned = True
+        run.owns_context = True
         try:
-            self.beginning.bind(run, given)
+            self.first_context.bind(run, given)
             if self.chart.dialect.name == "xstate":
                 run.event = _INIT
-            result = self.loop.settled(run, self.loop.carried(run, entry))
+            result = self.microsteps.run_until_stable(run, self.microsteps.apply(run, entry))
         except StepFailed as failure:
             fault = failure.fault
             where = f" at {fault.place}" if fault.place else ""
             raise RejectedError(f"the first step failed: {fault.message}{where}", code=fault.code) from failure
-        snapshot = self.judge.snapshot(run, result, 1, ())
-        return Step(snapshot, tuple(run.effects), "applied", None, tuple(run.chosen), tuple(run.faults))
+        snapshot = self.outcomes.snapshot(run, result, 1, ())
+        return Step(snapshot, tuple(run.effects), "applied", None, tuple(run.transitions), tuple(run.faults))
 
-    def step(self, snapshot: Snapshot, event: Event) -> Step:
-        """One event run to completion: the next snapshot, the effects, and how the event was taken."""
-        # The hot path: one lookup, one call. `fast` says when there is such a function, `receive` what a step means.
+    def step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
+        """Return the step of one event run to completion. A name with `data` and `time_ms` stands for an event.
+
+        Raises UsageError for arguments of the wrong type, for an event name that is reserved and for a payload that is
+        not JSON; CorruptionError when the chart does not have the states of the snapshot.
+        """
+        # The only hot path: one lookup, one call. `fast_path` decides which steps are compiled.
         try:
-            whole = self._table[snapshot.configuration].whole.get(event.name)
-            if whole is not None:
-                step: Step | None = whole(snapshot, event)
-                if step is not None:
-                    return step
-        except Exception:  # noqa: BLE001, S110  # not kept, or an error: the general path meets it again and says it
+            step: Step | None = self._compiled[snapshot.configuration][event.name](snapshot, event)  # type: ignore[union-attr, arg-type]  # see below
+            if step is not None:
+                return step
+        except Exception:  # noqa: BLE001, S110  # a name instead of an event, or an error: the general step reports it
             pass
-        return self._general(snapshot, event)
+        return self._general_step(snapshot, event, data, time_ms)
 
-    def _general(self, snapshot: Snapshot, event: Event) -> Step:
+    def _general_step(self, snapshot: Snapshot, event: Event | str, data: Any = None, time_ms: int = 0) -> Step:
+        if type(event) is not Event or type(snapshot) is not Snapshot:
+            event = _check_arguments(snapshot, event, data, time_ms)
         if snapshot.ended is not None:
-            return self.receiver.take_after_end(snapshot, event)
+            return self.receiver.receive_after_end(snapshot, event)
         configuration = self._configuration(snapshot)
         if self.fast:
-            self.accelerator.heat(configuration, event.name)
-        return self.receiver.take(snapshot, configuration, event)
-
-    def advance(
-        self, configuration: Configuration, context: dict[str, Any], event: Event, entity: str, version: int
-    ) -> Advanced | None:
-        """The inner step over plain values, for a caller's event: what a fast step gives, or None: take `step`."""
-        fast = configuration.fast.get(event.name)
-        if fast is None:
-            return None
-        try:
-            found: Advanced | None = fast(context, event, entity, version)
-        except Exception:  # noqa: BLE001  # whatever it is, the general path meets it again and says it
-            return None
-        return found
+            self.accelerator.count_use(configuration, event.name)
+        return self.receiver.receive(snapshot, configuration, event)
 
     def fold(self, snapshot: Snapshot, events: Iterable[Event]) -> Snapshot:
-        """The snapshot after all these events, effects discarded: replay. Fast steps make no snapshot between them."""
+        """Return the snapshot after these events, without effects: replay. Compiled steps make no snapshots between."""
         configuration = self.planner.configuration(snapshot.configuration)
         context, version, entity = snapshot.context, snapshot.version, snapshot.entity
         plain = snapshot.ended is None and not snapshot.deferred and snapshot.kind == self._kind
         for event in events:
             if plain and event.source is None and event.invokeid is None:
                 try:
-                    configuration, context, _, _ = configuration.fast[event.name](  # type: ignore[union-attr]  # None raises
+                    configuration, context, _, _ = configuration.compiled_parts[event.name](  # type: ignore[union-attr]  # None raises
                         context, event, entity, version + 1
                     )
                     version += 1
                     continue
-                except Exception:  # noqa: BLE001, S110  # as in `step`: the general path meets it again
+                except Exception:  # noqa: BLE001, S110  # as in `step`: the general step reports it
                     pass
             if version != snapshot.version:
                 snapshot = self._at(snapshot, configuration, context, version)
-            snapshot = self._general(snapshot, event).snapshot
+            snapshot = self._general_step(snapshot, event).snapshot
             configuration = self.planner.configuration(snapshot.configuration)
             context, version = snapshot.context, snapshot.version
             plain = snapshot.ended is None and not snapshot.deferred
         return snapshot if version == snapshot.version else self._at(snapshot, configuration, context, version)
 
-    def _at(self, snapshot: Snapshot, configuration: Any, context: dict[str, Any], version: int) -> Snapshot:
-        return Snapshot(
-            snapshot.kind,
-            snapshot.entity,
-            version,
-            self._revision,
-            configuration.names,
-            context,
-            snapshot.history,
-            snapshot.timers,
-            snapshot.invokes,
-            (),
-            snapshot.entered,
-            None,
-            None,
-            snapshot.parent,
-        )
+    def _at(
+        self, snapshot: Snapshot, configuration: Configuration | None, context: dict[str, Any], version: int
+    ) -> Snapshot:
+        assert configuration is not None  # a compiled step has led there
+        names = configuration.names
+        return replace(snapshot, version=version, revision=self._revision, configuration=names, context=context)
 
     def candidates(self, snapshot: Snapshot, event: Event | None = None) -> tuple[Candidate, ...]:
-        """The transitions in question now, with the verdict of each guard; none once the entity has ended."""
+        """Return the transitions that events could take now, each with the result of its guard; none after the end."""
         if snapshot.ended is not None:
             return ()
         return self.explainer.candidates(snapshot, self._configuration(snapshot), event)
 
     def has(self, snapshot: Snapshot) -> bool:
-        """Whether the chart has the states in which an entity is, together, and those that its histories remember.
+        """Return whether the chart has the configuration of a snapshot, and the states that its histories recorded.
 
-        Of an entity that ended, the states in which it did, each by itself.
+        For an entity that ended, only the single states are checked.
         """
         known = self.planner.by_id
         if snapshot.ended is not None:
@@ -211,28 +194,54 @@ class Kernel:
         )
 
     def active(self, snapshot: Snapshot) -> tuple[State, ...]:
-        """All active states in document order, the root left out; of an ended entity, where it ended."""
-        found = self.planner.structure.active(self.planner.by_id[name] for name in snapshot.configuration)
+        """Return the active states in document order without the root; after the end, the states in which it ended."""
+        found = self.planner.state_sets.active(self.planner.by_id[name] for name in snapshot.configuration)
         return tuple(self.chart.states[index] for index in sorted(found) if index > 0)
 
-    def evaluated(self, value: Value, snapshot: Snapshot, event: Event) -> Any:
-        """A value of the chart that a driver needs (a key, say); None when it cannot be evaluated."""
-        run = run_at(snapshot, event.time_ms, self.actions.fields, raises=False)
+    def evaluate(self, value: Value, snapshot: Snapshot, event: Event) -> Any:
+        """Return a value of the chart that a driver needs, such as a key; None if it cannot be evaluated."""
+        run = run_from(snapshot, event.time_ms, self.actions.fields, raises=False)
         run.event = event
         try:
-            return run.carry(self.actions.value(value), "value")
+            return run.attempt(self.actions.value(value), "value")
         except StepFailed:
             return None
 
     def _configuration(self, snapshot: Snapshot) -> Configuration:
         if snapshot.kind != self.chart.kind:
-            message = f"`{snapshot.entity}` is of kind `{snapshot.kind}`, and this chart is `{self.chart.kind}`"
-            raise UsageError(message, code="snapshot.kind", hint="step it with its own chart")
+            message = f"`{snapshot.entity}` is of kind `{snapshot.kind}`, but the chart is `{self.chart.kind}`"
+            raise UsageError(message, code="snapshot.kind", hint="use the chart of its own kind")
         configuration = self.planner.configuration(snapshot.configuration)
         if configuration is None:
             states = ", ".join(snapshot.configuration)
             chart = f"`{self.chart.kind}` {self.chart.revision}"
-            message = f"`{snapshot.entity}` is in states that chart {chart} does not have together: {states}"
+            message = f"`{snapshot.entity}` is in states that chart {chart} cannot have active together: {states}"
             hint = f"the snapshot was written by revision {snapshot.revision}; migrate it, or load that revision"
             raise CorruptionError(message, code="snapshot.configuration", hint=hint)
         return configuration
+
+
+def check_time(time_ms: int) -> None:
+    """Raise UsageError unless a time is an integer. A float would give a snapshot that cannot be decoded again."""
+    if not isinstance(time_ms, int):
+        hint = "write int(time.time() * 1000)"
+        raise UsageError(f"expected time_ms in whole milliseconds, got {time_ms!r:.60}", code="time.type", hint=hint)
+
+
+def _check_arguments(snapshot: Snapshot, event: Event | str, data: Any, time_ms: int) -> Event:
+    """Return the event of a step. Raises UsageError unless `snapshot` and `event` have the right types."""
+    if not isinstance(snapshot, Snapshot):
+        hint = "pass its `.snapshot`" if isinstance(snapshot, Step) else None
+        message = f"expected a Snapshot, got `{type(snapshot).__name__}`"
+        raise UsageError(message, code="snapshot.type", hint=hint)
+    if isinstance(event, Event):
+        return event
+    if not isinstance(event, str):
+        message = f"expected an event name or an Event, got `{type(event).__name__}`"
+        raise UsageError(message, code="event.type")
+    problem = plain_refusal(data)
+    if problem is not None:
+        raise UsageError(f"the payload of `{event}` cannot be stored: {problem}", code="event.payload")
+    check_sendable(event)
+    check_time(time_ms)
+    return Event(event, data, time_ms=time_ms)

@@ -8,6 +8,7 @@ Rule 3: numbers live in one process; what is stored or shown are ids.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from interlock.model.document.actions import Block, Expression, Guard, RestorePo
 from interlock.model.document.document import DialectName, EventType, Expect, Retry, Sensitive
 from interlock.model.document.field import Field
 
-StateKind = Literal["atomic", "compound", "parallel", "final", "history"]
+StateType = Literal["atomic", "compound", "parallel", "final", "history"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +108,7 @@ class After:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Late:
+class LateCompensation:
     """What answers the result of a saga step that arrives after its saga was left (S30): a `call` of the compensation.
 
     Its input is read with the result in the field `output`, and carries `compensates`: the key that the step was asked
@@ -130,7 +131,7 @@ class Compensation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnBack:
+class SagaUnwind:
     """How a saga goes back when the end of its entity cuts it short (S10): its compensations, the last step's first.
 
     `field` lists what is done. `completed` is the state of a saga that has nothing to go back for. `parallel`: they run
@@ -158,7 +159,7 @@ class Invoke:
     timeout_ms: int | None = None
     key: Value = None
     restore: str = "keep"
-    late: Late | None = None
+    late: LateCompensation | None = None
     place: Place = field(default=NOWHERE, compare=False)
 
 
@@ -174,7 +175,7 @@ class State:
     index: int
     id: str
     key: str
-    type: StateKind
+    type: StateType
     parent: int
     last: int
     depth: int
@@ -191,7 +192,7 @@ class State:
     default: tuple[int, ...] = ()
     default_block: Block = ()
     output: Value = None
-    turn_back: TurnBack | None = None
+    saga_unwind: SagaUnwind | None = None
     expect: Expect | None = None
     sensitive: Sensitive | None = None
     description: str | None = None
@@ -234,3 +235,50 @@ class Chart:
     def state(self, name: str) -> State | None:
         """The state of this id, or None."""
         return next((each for each in self.states if each.id == name), None)
+
+    def path(self, index: int) -> list[int]:
+        """Return a state and its ancestors, the root last."""
+        found = [index]
+        while index > 0:
+            index = self.states[index].parent
+            found.append(index)
+        return found
+
+    def contains(self, outer: int, inner: int) -> bool:
+        """Return whether a state lies inside another, at any depth. No state contains itself."""
+        return outer < inner <= self.states[outer].last
+
+    def common_ancestor(self, first: int, *others: int) -> int:
+        """Return the innermost state that is or contains all of these states."""
+        common = first
+        while not all(common <= each <= self.states[common].last for each in others):
+            common = self.states[common].parent
+        return common
+
+    def regions(self, index: int) -> tuple[int, ...]:
+        """Return the children of a state that can be active: all but the histories."""
+        return tuple(each for each in self.states[index].children if self.states[each].type != "history")
+
+    def domain(self, transition: Transition, targets: Sequence[int]) -> int | None:
+        """Return the state whose descendants a transition exits and enters (S15); None for one without targets.
+
+        `targets` are those of the transition, each history replaced by what it stands for.
+        """
+        if not targets:
+            return None
+        if self._is_internal(transition, targets):
+            return transition.source
+        any_type = self.dialect.domain == "lca"
+        for ancestor in self.path(transition.source)[1:]:
+            fits = any_type or self.states[ancestor].type == "compound" or ancestor == 0
+            if fits and all(self.contains(ancestor, each) for each in targets):
+                return ancestor
+        return 0
+
+    def _is_internal(self, transition: Transition, targets: Sequence[int]) -> bool:
+        """Return whether the source stays active (S16)."""
+        source = transition.source
+        if self.dialect.internal == "xstate":
+            return not transition.reenter and all(each == source or self.contains(source, each) for each in targets)
+        compound = self.states[source].type == "compound"
+        return transition.internal and compound and all(self.contains(source, each) for each in targets)

@@ -231,7 +231,7 @@ class EntitySender:
         if event.key is None and given.answers is None and kernel.chart.events:
             known = next((each for each in kernel.chart.events if each.name == event.name), None)
             if known is not None and known.dedupe is not None:
-                value = kernel.evaluated(known.dedupe, snapshot, event)
+                value = kernel.evaluate(known.dedupe, snapshot, event)
                 if isinstance(value, str | int) and value != "":
                     return event, *dedupe_key(event.name, value)
         return event, given.key, given.former

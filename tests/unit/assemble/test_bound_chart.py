@@ -134,7 +134,7 @@ def test_what_is_no_snapshot_is_not_stepped() -> None:
     """The slip of passing the whole `Step` gets the fix; what else goes wrong inside is not blamed on the caller."""
     chart = order()
     first = chart.start(entity="order/1")
-    for given, hint in ((first, "give its `.snapshot`"), ({}, None), (None, None)):
+    for given, hint in ((first, "pass its `.snapshot`"), ({}, None), (None, None)):
         with pytest.raises(UsageError) as caught:
             chart.step(given, "pay", 10)  # type: ignore[arg-type]  # the mistake in question
         assert ("snapshot.type", hint) == (caught.value.code, caught.value.hint)
@@ -143,23 +143,20 @@ def test_what_is_no_snapshot_is_not_stepped() -> None:
 def test_what_is_no_event_is_not_stepped() -> None:
     """A name or an Event."""
     chart = order()
-    with pytest.raises(UsageError, match="an event is a name or an Event, not `int`") as caught:
+    with pytest.raises(UsageError) as caught:
         chart.step(chart.start(entity="order/1").snapshot, 5)  # type: ignore[arg-type]  # the mistake in question
 
     assert "event.type" == caught.value.code
 
 
-def test_an_error_of_our_own_is_not_blamed_on_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the right arguments an AttributeError stays what it is."""
+def test_the_kernel_is_called_directly_after_the_first_step() -> None:
     chart = order()
     first = chart.start(entity="order/1").snapshot
+    chart.step(first, "pay", 5)
+    assert chart.step == chart.kernel.step
 
-    def fail(*_: object) -> None:
-        raise AttributeError("ours")
-
-    monkeypatch.setattr(Kernel, "step", fail)
-    with pytest.raises(AttributeError, match="ours"):
-        chart.step(first, "unknown")
+    chart.guard("enough")(lambda context, event: True)
+    assert chart.step != chart.kernel.step
 
 
 def test_time_is_whole_milliseconds() -> None:
@@ -170,8 +167,9 @@ def test_time_is_whole_milliseconds() -> None:
         chart.start(entity="order/1", time_ms=1.5)  # type: ignore[arg-type]  # the mistake in question
     assert ("time.type", "write int(time.time() * 1000)") == (caught.value.code, caught.value.hint)
 
-    with pytest.raises(UsageError, match="time_ms is whole milliseconds"):
+    with pytest.raises(UsageError) as caught:
         chart.step(first, "wait", time_ms=1.5)  # type: ignore[arg-type]  # the mistake in question
+    assert "time.type" == caught.value.code
 
 
 def test_the_id_of_an_entity_is_a_string() -> None:
@@ -322,6 +320,7 @@ def test_a_chart_that_has_run_can_be_pickled() -> None:
     """What the kernel has worked out stays behind and is made anew (P9)."""
     chart = loads("interlock: 1\nkind: lamp\nstates: {off: {on: {press: on}}, on: {on: {press: off}}}")
     snapshot = chart.fold(chart.start(entity="lamp/1").snapshot, [Event("press")] * 301)
+    chart.step(snapshot, "press")
     again = pickle.loads(pickle.dumps(chart))
 
     assert chart.chart == again.chart

@@ -5,7 +5,7 @@ from tests.unit.compiler.diagnostics import chart_of, compiled, errors, read, to
 
 from interlock.errors import Place
 from interlock.kernel.step import Kernel
-from interlock.model.chart import Invoke, Late
+from interlock.model.chart import Invoke, LateCompensation
 from interlock.model.document.document import Document, Saga, SagaCall, SagaStep, State, Transition
 from interlock.model.event import Event
 from interlock.model.snapshot import Invocation
@@ -366,7 +366,7 @@ def test_a_late_result_names_what_answers_it() -> None:
     }
 
     assert "flight.cancel" == getattr(invokes["trip.flight"].late, "name", None)
-    assert Late(name="hotel.cancel", output="hotel", key="k") == invokes["trip.hotel"].late
+    assert LateCompensation(name="hotel.cancel", output="hotel", key="k") == invokes["trip.hotel"].late
     assert invokes["trip.mail"].late is None
     assert invokes["trip.flight_compensation"].late is None
 

@@ -1,5 +1,7 @@
 """Where a send goes (S24, S25): this entity, its queue, its parent, an invoke, another entity, or nowhere."""
 
+from typing import Any
+
 import pytest
 
 from interlock.model.event import SCXML_PROCESSOR, Event
@@ -18,12 +20,18 @@ states:
 """
 
 
-def sent(to: object) -> list[tuple[str, dict[str, object]]]:
+def sent(to: object) -> list[tuple[str, dict[str, Any]]]:
     """The effects of one send to this address, by an entity with a parent and an invoke."""
     kernel = kernel_of(CHART)
     snapshot = started(kernel, parent=PARENT)
     step = kernel.step(snapshot, Event("send", to))
     return [(effect.type, effect.payload) for effect in step.effects]
+
+
+def errors_of(to: object) -> list[tuple[str, str, str]]:
+    """Return the action, the code and the send id of each error event of one send."""
+    inputs = [(payload["name"], payload["input"]) for _, payload in sent(to)]
+    return [(name, given["data"]["code"], given["sendid"]) for name, given in inputs]
 
 
 @pytest.mark.parametrize(
@@ -53,21 +61,10 @@ def test_a_send_to_the_internal_queue_is_taken_in_the_same_step(to: str) -> None
     assert [("call", {"name": "pinged"})] == sent(to)
 
 
-@pytest.mark.parametrize(
-    ("to", "message"),
-    [
-        ("stranger", "no active invoke 'stranger'"),
-        ("#_stranger", "no active invoke 'stranger'"),
-        ("kid-2.x", "no active invoke 'kid-2.x'"),
-        ("#_scxml_order", "no entity 'order'"),
-        ("#_!", "no active invoke '!'"),
-    ],
-)
-def test_what_is_visibly_undeliverable_is_a_communication_error_with_the_send_id(to: str, message: str) -> None:
+@pytest.mark.parametrize("to", ["stranger", "#_stranger", "kid-2.x", "#_scxml_order", "#_!"])
+def test_an_unknown_address_is_a_communication_error_with_the_send_id(to: str) -> None:
     """S25: at once, in the internal queue."""
-    data = {"code": "send.undeliverable", "message": message}
-
-    assert [("call", {"name": "not_delivered", "input": {"data": data, "sendid": "s1"}})] == sent(to)
+    assert [("not_delivered", "send.undeliverable", "s1")] == errors_of(to)
 
 
 def test_an_entity_without_parent_cannot_send_to_it() -> None:
@@ -77,22 +74,10 @@ def test_an_entity_without_parent_cannot_send_to_it() -> None:
     assert ["send.undeliverable"] == faults(last_step(kernel, "go"))
 
 
-@pytest.mark.parametrize(
-    ("to", "message"),
-    [
-        (5, "the target of a send must be a string, not an integer"),
-        ("", "the target of a send must not be empty"),
-        ([], "the target of a send must be a string, not an array"),
-        ("!order/7", "'!order/7' is not a target"),
-        ("#order/7", "'#order/7' is not a target"),
-        ("a b", "'a b' is not a target"),
-    ],
-)
-def test_a_malformed_target_is_an_execution_error_with_the_send_id(to: object, message: str) -> None:
-    """S25, 194 and 332."""
-    data = {"code": "send.target", "message": message}
-
-    assert [("call", {"name": "not_sent", "input": {"data": data, "sendid": "s1"}})] == sent(to)
+@pytest.mark.parametrize("to", [5, "", [], "!order/7", "#order/7", "a b"])
+def test_a_malformed_target_is_an_execution_error_with_the_send_id(to: object) -> None:
+    """S25, W3C 194 and 332."""
+    assert [("not_sent", "send.target", "s1")] == errors_of(to)
 
 
 def test_a_left_invoke_is_no_address() -> None:

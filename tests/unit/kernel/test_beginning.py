@@ -64,21 +64,20 @@ def test_given_values_replace_defaults_that_have_to_be_evaluated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("context", "code", "words"),
+    ("context", "code"),
     [
-        ({"m": 1}, "context.unknown", "`m` is not a field of chart `test`; its fields are n, note, free"),
-        ({"n": "1"}, "context.refused", "the context is refused: `n` must be an integer, not a string"),
-        ({"n": True}, "context.refused", "the context is refused: `n` must be an integer, not a boolean"),
-        ({"free": {1: 2}}, "context.refused", "the context is refused: the keys of a mapping must be strings"),
-        ({"free": {1}}, "context.refused", "the context is refused: set is not a plain JSON value"),
+        ({"m": 1}, "context.unknown"),
+        ({"n": "1"}, "context.refused"),
+        ({"n": True}, "context.refused"),
+        ({"free": {1: 2}}, "context.refused"),
+        ({"free": {1}}, "context.refused"),
     ],
 )
-def test_a_context_that_the_chart_does_not_take_is_rejected(context: dict[str, Any], code: str, words: str) -> None:
-    """The error names the field and the wish, never the value."""
+def test_a_context_that_does_not_fit_the_chart_is_rejected(context: dict[str, Any], code: str) -> None:
     with pytest.raises(RejectedError) as caught:
         kernel_of(PLAIN).start(context, entity=ENTITY)
 
-    assert (code, words) == (caught.value.code, str(caught.value))
+    assert code == caught.value.code
 
 
 def test_a_chart_without_fields_says_that_it_has_none() -> None:

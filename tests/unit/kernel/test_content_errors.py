@@ -15,55 +15,52 @@ context:
 """
 
 
-def after(
-    actions: str, data: object = None, *, dialect: str = "interlock"
-) -> tuple[list[tuple[str, str]], list[str | None]]:
-    """Code and message of the faults of a block, and the named actions that still ran."""
+def after(actions: str, data: object = None, *, dialect: str = "interlock") -> tuple[list[str], list[str | None]]:
+    """Return the codes of the faults of a block, and the named actions that still ran."""
     kernel = kernel_of(f"dialect: {dialect}\n{CONTEXT}\nstates: {{a: {{on: {{go: {{actions: [{actions}, rest]}}}}}}}}")
     step = last_step(kernel, Event("go", data))
-    return [(each.code, each.message) for each in step.faults], calls(step)
+    return faults(step), calls(step)
 
 
 @pytest.mark.parametrize(
-    ("actions", "data", "code", "message"),
+    ("actions", "data", "code"),
     [
-        ("{assign: {n: '= event.data'}}", "x", "assign.refused", "`n` must be an integer, not a string"),
-        ("{assign: {n: '= event.data'}}", True, "assign.refused", "`n` must be an integer, not a boolean"),
-        ("{assign: {n: '= event.data'}}", 10, "assign.refused", "`n` must be at most 9"),
-        ("{assign: {text: '= event.data'}}", None, "assign.refused", "`text` must be a string, not null"),
-        ("{assign: {short: '= event.data'}}", "long", "assign.refused", "`short` must not be longer than 3"),
-        ("{assign: {tree.x.y: 1}}", None, "assign.path", "there is no `tree.x`"),
-        ("{assign: {tree.a.b.c: 1}}", None, "assign.path", "`tree.a.b` has no `c`"),
-        ("{assign: {tree.list.2: 1}}", None, "assign.path", "`tree.list` has no `2`"),
-        ("{assign: {tree.list.x: 1}}", None, "assign.path", "`tree.list` has no `x`"),
-        ("{assign: {text.x: 1}}", None, "assign.path", "`text` has no `x`"),
-        ("{raise: '= event.data'}", 5, "raise.event", "the name of a raised event must be a string, not an integer"),
-        ("{raise: '= event.data'}", "", "raise.event", "the name of a raised event must not be empty"),
-        ("{send: {event: '= event.data'}}", 5, "send.event", "the name of an event must be a string, not an integer"),
-        ("{send: {event: '= event.data'}}", "", "send.event", "the name of an event must not be empty"),
-        ("{send: {event: e, id: '= event.data'}}", 5, "send.id", "the id of a send must be a string, not an integer"),
-        ("{send: {event: e, type: '= event.data'}}", "smtp", "send.type", "no event processor for 'smtp'"),
-        ("{send: {event: e, type: '= event.data'}}", 5, "send.type",
-         "the type of a send must be a string, not an integer"),
-        ("{cancel: '= event.data'}", 5, "cancel.id", "the id to cancel must be a string, not an integer"),
-        ("{foreach: {in: '= event.data', item: i, do: [x]}}", 5, "foreach.items", "foreach needs a list"),
-        ("{foreach: {in: '= event.data', item: i, do: [x]}}", {}, "foreach.items", "foreach needs a list"),
-        ("{foreach: {in: [x], item: n, do: [x]}}", None, "assign.refused", "`n` must be an integer, not a string"),
-        ("{log: {value: '= context.none'}}", None, "expression.missing_key", 'no field "none"'),
-        ("{do: f, with: {x: '= 1 // 0'}}", None, "expression.zero_division", "division by zero"),
-        ("{emit: {type: t, data: '= event.data.x'}}", None, "expression.type", "null has no fields or items"),
+        ("{assign: {n: '= event.data'}}", "x", "assign.refused"),
+        ("{assign: {n: '= event.data'}}", True, "assign.refused"),
+        ("{assign: {n: '= event.data'}}", 10, "assign.refused"),
+        ("{assign: {text: '= event.data'}}", None, "assign.refused"),
+        ("{assign: {short: '= event.data'}}", "long", "assign.refused"),
+        ("{assign: {tree.x.y: 1}}", None, "assign.path"),
+        ("{assign: {tree.a.b.c: 1}}", None, "assign.path"),
+        ("{assign: {tree.list.2: 1}}", None, "assign.path"),
+        ("{assign: {tree.list.x: 1}}", None, "assign.path"),
+        ("{assign: {text.x: 1}}", None, "assign.path"),
+        ("{raise: '= event.data'}", 5, "raise.event"),
+        ("{raise: '= event.data'}", "", "raise.event"),
+        ("{send: {event: '= event.data'}}", 5, "send.event"),
+        ("{send: {event: '= event.data'}}", "", "send.event"),
+        ("{send: {event: e, id: '= event.data'}}", 5, "send.id"),
+        ("{send: {event: e, type: '= event.data'}}", "smtp", "send.type"),
+        ("{send: {event: e, type: '= event.data'}}", 5, "send.type"),
+        ("{cancel: '= event.data'}", 5, "cancel.id"),
+        ("{foreach: {in: '= event.data', item: i, do: [x]}}", 5, "foreach.items"),
+        ("{foreach: {in: '= event.data', item: i, do: [x]}}", {}, "foreach.items"),
+        ("{foreach: {in: [x], item: n, do: [x]}}", None, "assign.refused"),
+        ("{log: {value: '= context.none'}}", None, "expression.missing_key"),
+        ("{do: f, with: {x: '= 1 // 0'}}", None, "expression.zero_division"),
+        ("{emit: {type: t, data: '= event.data.x'}}", None, "expression.type"),
     ],
-)  # fmt: skip
-def test_an_error_ends_its_block(actions: str, data: object, code: str, message: str) -> None:
-    """S23: the rest is skipped, and an error that no transition takes is told (S33)."""
-    assert ([(code, message)], []) == after(actions, data)
+)
+def test_an_error_ends_its_block(actions: str, data: object, code: str) -> None:
+    """S23: the rest is skipped, and an error that no transition takes is a fault (S33)."""
+    assert ([code], []) == after(actions, data)
 
 
 def test_an_index_of_foreach_fits_its_field() -> None:
     """S25: a declared field takes only what its type does, whoever writes."""
     found = after("{foreach: {in: [x], item: i, index: text, do: []}}")
 
-    assert ([("assign.refused", "`text` must be a string, not an integer")], []) == found
+    assert (["assign.refused"], []) == found
 
 
 @pytest.mark.parametrize("delay", [-1, 1.5, "soon", "", True, [], "10"])
@@ -71,7 +68,7 @@ def test_a_delay_is_a_duration_or_whole_milliseconds(delay: object) -> None:
     """Anything else is refused, not guessed."""
     found = after("{send: {event: e, delay: '= event.data'}}", delay)
 
-    assert ([("send.delay", "a delay is a duration such as '30s', or whole milliseconds")], []) == found
+    assert (["send.delay"], []) == found
 
 
 @pytest.mark.parametrize("name", ["not a name", "1x", "a.b"])
@@ -79,35 +76,35 @@ def test_an_item_of_foreach_has_a_usable_name(name: str) -> None:
     """152, in a dialect in which that is an error of the step."""
     found = after(f"{{foreach: {{in: [1], item: {name!r}, do: [x]}}}}", dialect="scxml")
 
-    assert ([("foreach.name", f"`{name}` cannot be a field of the context")], []) == found
+    assert (["foreach.name"], []) == found
 
 
 def test_an_index_of_foreach_has_a_usable_name() -> None:
     """The same for the index."""
     found = after("{foreach: {in: [1], item: i, index: '2', do: [x]}}", dialect="scxml")
 
-    assert ([("foreach.name", "`2` cannot be a field of the context")], []) == found
+    assert (["foreach.name"], []) == found
 
 
 def test_an_undeclared_field_cannot_be_assigned() -> None:
     """286, in a dialect that lets it load."""
     found = after("{assign: {other: 1}}", dialect="scxml")
 
-    assert ([("assign.unknown_field", "`other` is no field of the context")], []) == found
+    assert (["assign.unknown_field"], []) == found
 
 
 def test_a_constant_that_the_field_refuses_fails_when_it_is_assigned() -> None:
     """In a dialect that lets it load; the message is the same as for a computed value."""
     found = after("{assign: {n: 10}}", dialect="scxml")
 
-    assert ([("assign.refused", "`n` must be at most 9")], []) == found
+    assert (["assign.refused"], []) == found
 
 
 def test_a_malformed_expression_fails_when_it_is_evaluated() -> None:
     """S35: in SCXML it is an error of the step, not of the definition."""
     found, ran = after("{log: {value: '= 1 +'}}", dialect="scxml")
 
-    assert (["expression.syntax"], []) == ([code for code, _ in found], ran)
+    assert (["expression.syntax"], []) == (found, ran)
 
 
 def test_a_nested_write_copies_its_path_and_nothing_else() -> None:

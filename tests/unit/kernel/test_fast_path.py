@@ -80,9 +80,9 @@ def is_fast(kernel: Kernel, snapshot: Snapshot, name: str = "go") -> bool:
     """Whether there is a fast function, in both forms."""
     configuration = kernel.planner.configuration(snapshot.configuration)
     assert configuration is not None
-    found = {name in configuration.fast, name in configuration.whole}
-    assert 1 == len(found)
-    return found.pop()
+    step = kernel.planner.compiled_steps[configuration.names].get(name, fast_path.not_compiled)
+    assert (name in configuration.compiled_parts) is (step is not fast_path.not_compiled)
+    return name in configuration.compiled_parts
 
 
 def warm(kernel: Kernel, snapshot: Snapshot, name: str = "go") -> None:
@@ -163,12 +163,11 @@ def test_the_table_of_plain_charts_is_run_by_the_fast_tier(monkeypatch: pytest.M
         kernel, _ = both(named(name))
         snapshot = started(kernel)
         warm(kernel, snapshot)
-        configuration = kernel.planner.configuration(snapshot.configuration)
-        assert configuration is not None
+        step = kernel.planner.compiled_steps[snapshot.configuration]["go"]
         answered[name] = 0
         for value in VALUES:
             try:
-                answered[name] += configuration.whole["go"](snapshot, Event("go", value)) is not None
+                answered[name] += step(snapshot, Event("go", value)) is not None
             except Exception:  # noqa: BLE001  # what it raises need not be explained, only avoided
                 continue
 
@@ -304,48 +303,14 @@ def test_a_configuration_that_is_dropped_warms_up_again() -> None:
     kernel, _ = both(named("a target"))
     snapshot = started(kernel)
     warm(kernel, snapshot)
-    kernel.planner.forget()
+    kernel.planner.clear()
     assert not is_fast(kernel, snapshot)
 
     warm(kernel, snapshot)
     assert is_fast(kernel, snapshot)
 
 
-# The inner step, and replay
-
-
-def advanced(kernel: Kernel, snapshot: Snapshot, event: Event) -> tuple[Any, ...] | None:
-    """What the inner step gives: names, context, effects, transitions."""
-    configuration = kernel.planner.configuration(snapshot.configuration)
-    assert configuration is not None
-    found = kernel.advance(configuration, snapshot.context, event, snapshot.entity, snapshot.version + 1)
-    return None if found is None else (found[0].names, *found[1:])
-
-
-def test_the_inner_step_gives_what_the_step_gives() -> None:
-    """Over plain values, once there is a fast function; None sends the caller to `step`."""
-    kernel, _ = both(named("entry and exit"))
-    snapshot = started(kernel)
-    assert None is advanced(kernel, snapshot, Event("go"))
-
-    warm(kernel, snapshot)
-    step = kernel.step(snapshot, Event("go", 3))
-    assert (step.snapshot.configuration, step.snapshot.context, step.effects, step.transitions) == advanced(
-        kernel, snapshot, Event("go", 3)
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "data"), [("division", 0), ("a payload", {"n": "x"}), ("guards", 9), ("guards", None)]
-)
-def test_the_inner_step_gives_nothing_where_the_step_is_not_plain(name: str, data: object) -> None:
-    """An error, a payload to refuse, no guard that holds, a guard that fails."""
-    kernel, _ = both(named(name))
-    snapshot = started(kernel)
-    warm(kernel, snapshot)
-
-    assert is_fast(kernel, snapshot)
-    assert None is advanced(kernel, snapshot, Event("go", data))
+# Replay
 
 
 def folded(kernel: Kernel, snapshot: Snapshot, events: list[Event]) -> Snapshot:
@@ -372,6 +337,19 @@ def test_folding_equals_stepping(monkeypatch: pytest.MonkeyPatch, name: str, hit
         assert expected == quick.fold(first, iter(events))
 
 
+@pytest.mark.parametrize(
+    ("name", "data"), [("division", 0), ("a payload", {"n": "x"}), ("guards", 9), ("guards", None)]
+)
+def test_folding_takes_the_general_step_where_the_compiled_one_does_not_apply(name: str, data: object) -> None:
+    kernel, general = both(named(name))
+    snapshot = started(kernel)
+    warm(kernel, snapshot)
+    events = [Event("go", data), Event("go", 1)]
+
+    assert is_fast(kernel, snapshot)
+    assert folded(general, snapshot, events) == kernel.fold(snapshot, events)
+
+
 LIFE = """
 context: {n: {type: integer, default: 0}}
 unhandled: defer
@@ -393,6 +371,16 @@ def test_folding_keeps_what_is_between_fast_steps(monkeypatch: pytest.MonkeyPatc
         assert folded(slow, first, events[:length]) == quick.fold(first, events[:length])
 
     assert ("done", ("f",)) == (quick.fold(first, events).ended, quick.fold(first, events).configuration)
+
+
+def test_folding_uses_compiled_steps() -> None:
+    kernel, _ = both(named("entry and exit"))
+    snapshot = started(kernel)
+    warm(kernel, snapshot)
+    lookups = kernel.planner.lookups
+    kernel.fold(snapshot, [Event("go", 1)])
+
+    assert lookups == kernel.planner.lookups
 
 
 def test_folding_nothing_gives_the_snapshot_itself() -> None:
@@ -417,7 +405,7 @@ def test_an_entity_of_another_kind_is_refused_however_often_the_step_was_made() 
     snapshot = last_step(kernel, *["go"] * (4 * fast_path.COMPILE_AFTER_USES)).snapshot
     foreign = Snapshot("other", ENTITY, 1, snapshot.revision, snapshot.configuration, {})
 
-    assert "go" in kernel.planner.table[snapshot.configuration].whole
+    assert "go" in kernel.planner.compiled_steps[snapshot.configuration]
     with pytest.raises(UsageError) as stepped:
         kernel.step(foreign, Event("go"))
     with pytest.raises(UsageError) as folded:

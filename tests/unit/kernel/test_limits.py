@@ -36,17 +36,15 @@ def test_an_eventless_loop_is_stopped_with_its_cycle_named() -> None:
     fault = failure(f"{ROUND}states: {{z: {{on: {{go: a}}}}, a: {to('b')}, b: {to('c')}, c: {to('a')}}}", "go")
 
     assert "step.microsteps_max" == fault.code
-    assert "more than 1,000 microsteps in one step; it goes round in b -> c -> a" == fault.message
+    assert "b -> c -> a" in fault.message
 
 
 def test_a_raise_loop_is_stopped_with_its_cycle_named() -> None:
     """A transition of the root is named as such."""
     fault = failure("on: {again: {actions: [{raise: again}]}}\nstates: {a: {}}", "again")
 
-    assert ("step.microsteps_max", "more than 1,000 microsteps in one step; it goes round in root") == (
-        fault.code,
-        fault.message,
-    )
+    assert "step.microsteps_max" == fault.code
+    assert "root" in fault.message
 
 
 def test_a_loop_in_the_first_step_refuses_the_entity() -> None:
@@ -179,7 +177,7 @@ def test_events_kept_back_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome, "DEFERRED_MAX", 2)
     fault = failure("unhandled: defer\nstates: {a: {on: {go: b}}, b: {}}", "later", "later", "later")
 
-    assert Fault("step.deferred_max", "2 events are kept back already", "later") == fault
+    assert ("step.deferred_max", "later") == (fault.code, fault.place)
 
 
 def test_events_that_come_back_are_effects_and_counted() -> None:

@@ -67,9 +67,7 @@ class Graph:
         self.transitions = chart.transitions
         self.is_xstate = chart.dialect.domain == "lca"
         self.question_count = 0
-        self._paths: list[list[int]] = []
-        for state in chart.states:
-            self._paths.append([state.index, *(self._paths[state.parent] if state.index > 0 else ())])
+        self._paths = [chart.path(each.index) for each in chart.states]
         self._domains: dict[int, int | None] = {}
         self._remembered = 0
         self._entered_by: dict[tuple[int, bool], frozenset[int]] = {}
@@ -90,7 +88,7 @@ class Graph:
 
     def is_descendant(self, index: int, of: int) -> bool:
         """Whether the state is a proper descendant of the other."""
-        return of < index <= self.states[of].last
+        return self.chart.contains(of, index)
 
     def is_within(self, index: int, of: int) -> bool:
         """Whether the state is the other or a descendant of it."""
@@ -98,11 +96,11 @@ class Graph:
 
     def regions(self, state: State) -> tuple[int, ...]:
         """The children that can be active: all but the histories."""
-        return tuple(each for each in state.children if self.states[each].type != "history")
+        return self.chart.regions(state.index)
 
     def common_ancestor(self, first: int, second: int) -> int:
         """The nearest state that is or contains both."""
-        return next(each for each in self.path(first) if self.is_within(second, each))
+        return self.chart.common_ancestor(first, second)
 
     def can_be_active_together(self, first: int, second: int) -> bool:
         """Whether two states can be active at the same time."""
@@ -141,27 +139,8 @@ class Graph:
         """The state whose descendants the transition leaves; None without target. A history counts where it stands."""
         number = transition.index
         if number not in self._domains:
-            self._domains[number] = self._domain(transition)
+            self._domains[number] = self.chart.domain(transition, transition.targets)
         return self._domains[number]
-
-    def _domain(self, transition: Transition) -> int | None:
-        targets, source = transition.targets, transition.source
-        if not targets:
-            return None
-        if self._is_internal(transition):
-            return source
-        for ancestor in self.path(source)[1:]:
-            fits = self.is_xstate or self.states[ancestor].type == "compound" or ancestor == 0
-            if fits and all(self.is_descendant(each, ancestor) for each in targets):
-                return ancestor
-        return 0
-
-    def _is_internal(self, transition: Transition) -> bool:
-        source = transition.source
-        if self.chart.dialect.internal == "xstate":
-            return not transition.reenter and all(self.is_within(each, source) for each in transition.targets)
-        inner = all(self.is_descendant(each, source) for each in transition.targets)
-        return transition.internal and inner and self.states[source].type == "compound"
 
     def exits(self, transition: Transition, index: int) -> bool:
         """Whether taking the transition exits the state, if it is active."""

@@ -120,8 +120,10 @@ def _start(edge: Edge) -> str:
 
 def _arrow(plan: Diagram, source: int | None, target: int, *, start: str, looks: list[str]) -> str:
     """One arrow, cut at the border of a cluster at either end unless the other end lies inside it."""
-    tail = _is_cluster(plan, source) and source != target and not plan.contains(source or 0, target)
-    head = _is_cluster(plan, target) and source != target and (source is None or not plan.contains(target, source))
+    tail = _is_cluster(plan, source) and source != target and not plan.chart.contains(source or 0, target)
+    head = (
+        _is_cluster(plan, target) and source != target and (source is None or not plan.chart.contains(target, source))
+    )
     cuts = [f"ltail=cluster_s{source}" if tail else "", f"lhead=cluster_s{target}" if head else ""]
     return f"{start} -> s{target}{_looks([*looks, *cuts])};"
 

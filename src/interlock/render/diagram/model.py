@@ -76,15 +76,11 @@ class Diagram:
         """The states directly inside."""
         return (self.chart.states[each] for each in state.children)
 
-    def contains(self, outer: int, inner: int) -> bool:
-        """Whether a state lies inside another, at any depth."""
-        return outer < inner <= self.chart.states[outer].last
-
     def nested(self, edge: Edge) -> bool:
         """Whether one end lies inside the other: an arrow that most layout programs cannot draw."""
         source = edge.source
         return source is not None and any(
-            self.contains(source, each) or self.contains(each, source) for each in edge.targets
+            self.chart.contains(source, each) or self.chart.contains(each, source) for each in edge.targets
         )
 
     def scope(self, edge: Edge) -> int:
@@ -92,12 +88,9 @@ class Diagram:
         if edge.source is None:
             return edge.parent
         ends = (edge.source, *edge.targets)
-        index = self.chart.states[edge.source].parent
-        while index > 0 and not (
-            self.chart.states[index].type != "parallel" and all(self.contains(index, each) for each in ends)
-        ):
-            index = self.chart.states[index].parent
-        return max(index, 0)
+        common = self.chart.common_ancestor(*ends)
+        around = self.chart.path(common)[common in ends :]
+        return next((each for each in around if self.chart.states[each].type != "parallel"), 0)
 
 
 def make_diagram(chart: Chart, active: frozenset[str] = frozenset()) -> Diagram:

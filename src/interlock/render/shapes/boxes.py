@@ -241,7 +241,7 @@ def _is_wired(chart: Chart, state: State, targets: tuple[int, ...]) -> bool:
         return False
     if targets == (state.index,):
         return chart.states[state.parent].type != "parallel"
-    common = _common(chart, state.index, targets)
+    common = chart.common_ancestor(state.index, *targets)
     if chart.states[common].type != "parallel":
         return True
     if len(targets) > 1:
@@ -249,14 +249,6 @@ def _is_wired(chart: Chart, state: State, targets: tuple[int, ...]) -> bool:
     if state.index == common:
         return chart.states[targets[0]].parent != common and _has_room(chart, targets[0], common)
     return _has_room(chart, state.index, common)
-
-
-def _common(chart: Chart, source: int, targets: tuple[int, ...]) -> int:
-    """The innermost state that is or holds the source and every target."""
-    common = source
-    while not all(common <= each <= chart.states[common].last for each in targets):
-        common = chart.states[common].parent
-    return common
 
 
 def _has_room(chart: Chart, inner: int, outer: int) -> bool:

@@ -136,7 +136,7 @@ class EntityDelivery:
         except NotFoundError:
             return True
         states = self._runtime.charts.revision(snapshot.kind, snapshot.revision).chart.states
-        sagas = (each.turn_back for each in states if each.turn_back is not None)
+        sagas = (each.saga_unwind for each in states if each.saga_unwind is not None)
         answering = {states[each.state].id for saga in sagas for each in saga.compensations}
         return body["state"] in answering or all(each.id != body["state"] for each in states)
 
