@@ -41,8 +41,8 @@ PAGES = {
     "bulk": "/bulk",
     "audit": "/audit",
     "diff": "/k/order/diff",
-    "lab": "/k/order/lab",
-    "labs": "/lab",
+    "lab": "/k/order/simulate",
+    "labs": "/simulator",
     "unknown": "/nowhere",
 }
 

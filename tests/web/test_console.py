@@ -279,8 +279,8 @@ PAGES = (
     "/bulk",
     "/audit",
     "/k/order/diff",
-    "/k/order/lab",
-    "/lab",
+    "/k/order/simulate",
+    "/simulator",
 )
 
 INJECTED = "[data-xss], main img, main script, main iframe"
@@ -522,7 +522,7 @@ def test_a_journal_is_taken_away_as_a_test_that_passes(visitor: Visitor, folder:
 
 def test_the_lab_plays_a_chart_by_clicks(visitor: Visitor) -> None:
     """A context, an event, back again; nothing of it is kept."""
-    tab = visitor.open("/k/order/lab")
+    tab = visitor.open("/k/order/simulate")
     tab.fill("form input[type=number]", "50")
     tab.click("button:has-text('Begin')")
     tab.wait_for_selector("il-diagram .on > title:text-is('unpaid')", state="attached")

@@ -48,7 +48,7 @@ def test_a_bulk_that_its_server_left_is_seen_at_once_and_resumed_by_a_click(visi
     tab = visitor.open("/")
     tab.click("a:has-text('1 job interrupted')")
     tab.click("button:has-text('send order.cancelled to order')")
-    tab.wait_for_selector(".note:has-text('whoever has the event already is not given it again')")
+    tab.wait_for_selector("[data-testid=job-advice]")
     tab.click("button:has-text('resume')")
     tab.wait_for_selector(".report .pill:has-text('applied 3')")
     tab.wait_for_selector("main table .pill:has-text('done')")

@@ -1,6 +1,6 @@
 // Talking to the server: requests with their problems, the login, and live streams.
 
-import {attrs, change, fill, h, onLeave, render, toast, trouble} from "/static/elements.js";
+import {attrs, change, fill, h, onLeave, render, toast, trouble} from "/static/dom.js";
 
 const BASE = "/api/v1/";
 const TOKEN = "interlock-token";

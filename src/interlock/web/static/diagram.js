@@ -1,8 +1,8 @@
 // The drawing of a chart: the server's own, coloured by classes. Nothing in it is moved or measured here.
 
 import {text} from "/static/api.js";
-import {attrs, h} from "/static/elements.js";
-import {number, short} from "/static/words.js";
+import {attrs, h} from "/static/dom.js";
+import {number, short} from "/static/format.js";
 
 const READABLE = 0.72;
 const HALF = 640;
@@ -137,7 +137,7 @@ class Diagram extends HTMLElement {
   }
 
   /** Light what is active, what was taken last, and where the entity has been. */
-  light({active = [], took = [], visited = []}) {
+  light({active = [], transitions = [], visited = []}) {
     const on = new Set(active);
     const been = new Set(visited);
     for (const [state, node] of this.nodes) {
@@ -145,7 +145,7 @@ class Diagram extends HTMLElement {
       node.classList.toggle("been", been.has(state) && !on.has(state));
     }
     for (const node of this.querySelectorAll(".took")) node.classList.remove("took");
-    for (const {source, ordinal} of took) {
+    for (const {source, ordinal} of transitions) {
       const name = `${this.mark}t-${encoded(source)}-${ordinal}`;
       const text = this.querySelector(`[id="${name}"]`);
       if (text) text.classList.add("took");

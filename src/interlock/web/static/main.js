@@ -1,16 +1,16 @@
 // The frame around all pages: the head, the keys, the theme; then whatever the address names.
 
 import {begin, get, logOut, me} from "/static/api.js";
-import {attrs, change, fill, go, h, later, render, trouble} from "/static/elements.js";
-import {dialog} from "/static/parts.js";
-import {entityPath, kindPath} from "/static/words.js";
-import "/static/page_fleet.js";
-import "/static/page_kind.js";
-import "/static/page_entity.js";
-import "/static/page_work.js";
-import "/static/page_audit.js";
-import "/static/page_bulk.js";
-import "/static/page_lab.js";
+import {attrs, change, fill, go, h, later, render, trouble} from "/static/dom.js";
+import {dialog} from "/static/components.js";
+import {entityPath, kindPath} from "/static/format.js";
+import "/static/pages/overview.js";
+import "/static/pages/kind.js";
+import "/static/pages/entity.js";
+import "/static/pages/work.js";
+import "/static/pages/audit.js";
+import "/static/pages/bulk.js";
+import "/static/pages/simulator.js";
 
 const LINKS = [
   ["/", "Fleet"],
@@ -18,7 +18,7 @@ const LINKS = [
   ["/sagas", "Sagas"],
   ["/bulk", "Bulk"],
   ["/audit", "Audit"],
-  ["/lab", "Lab"],
+  ["/simulator", "Simulator"],
 ];
 const KEYS = [
   ["/", "search"],
@@ -161,7 +161,7 @@ addEventListener("keydown", (event) => {
   } else if (typing || event.altKey) return;
   const pair = before + event.key;
   before = event.key === "g" ? "g" : "";
-  const pages = {gf: "/", ge: "/effects", gs: "/sagas", ga: "/audit", gb: "/bulk", gl: "/lab"};
+  const pages = {gf: "/", ge: "/effects", gs: "/sagas", ga: "/audit", gb: "/bulk", gl: "/simulator"};
   if (pages[pair]) go(pages[pair]);
   else if (event.key === "/" || (event.key === "k" && (event.metaKey || event.ctrlKey)))
     document.getElementById("search").focus();

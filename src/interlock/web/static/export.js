@@ -20,12 +20,12 @@ export function asTest(kind, entity, entries) {
     `def test_${name}() -> None:`,
     `    chart = interlock.load("${kind}.yaml")`,
   ];
-  for (const {event, data, time_ms: time, after, own} of entries) {
+  for (const {event, data, time_ms: time, after, platform} of entries) {
     if (event === "create") {
       const context = python((data && data.context) || {});
       lines.push(`    step = chart.start(${context}, entity=${python(entity)}, time_ms=${time})`);
     } else {
-      const more = Object.entries(own || {}).map(([key, one]) => `, ${key}=${python(one)}`);
+      const more = Object.entries(platform || {}).map(([key, one]) => `, ${key}=${python(one)}`);
       const given = `interlock.Event(${python(event)}, ${python(data)}, time_ms=${time}${more.join("")})`;
       lines.push(`    step = chart.step(step.snapshot, ${given})`);
     }

@@ -1,9 +1,9 @@
 // Audit: who was refused, and whether every chain still holds.
 
 import {get, may, post, query} from "/static/api.js";
-import {attrs, fill, h, keepQuery, later, onLeave, page} from "/static/elements.js";
-import {entityLink, more, num, problemNote, REASONS, row, table, time} from "/static/parts.js";
-import {entityPath, entry, many, number} from "/static/words.js";
+import {attrs, fill, h, keepQuery, later, onLeave, page} from "/static/dom.js";
+import {entityLink, more, num, problemNote, REASONS, row, table, time} from "/static/components.js";
+import {entityPath, entry, many, number} from "/static/format.js";
 
 page("/audit", async (main, _, given) => {
   document.title = "Audit · Interlock";
@@ -18,7 +18,7 @@ page("/audit", async (main, _, given) => {
     rows = before ? [...rows, ...found.rows] : found.rows;
     fill(
       body,
-      found.kept
+      found.supported
         ? table(
             "Refusals",
             [["No", "num"], "Time", "Outcome", "Event", "Entity", ["By", ""], "Reason"],

@@ -1,8 +1,8 @@
 // Entity: the drawing lit, the slider through its versions, what it accepts and waits for, its journal.
 
 import {get, live, may, post} from "/static/api.js";
-import {attrs, change, fill, h, keepQuery, later, onLeave, page, toast} from "/static/elements.js";
-import {asCurl, asTest} from "/static/copying.js";
+import {attrs, change, fill, h, keepQuery, later, onLeave, page, toast} from "/static/dom.js";
+import {asCurl, asTest} from "/static/export.js";
 import {diagram} from "/static/diagram.js";
 import {
   age,
@@ -21,8 +21,8 @@ import {
   table,
   time,
   until,
-} from "/static/parts.js";
-import {apiPath, bound, kindPath, many, revision, span} from "/static/words.js";
+} from "/static/components.js";
+import {apiPath, bound, kindPath, many, revision, span} from "/static/format.js";
 
 /** Rows of the journal that are shown at first, and with each step back: what is not shown costs nothing. */
 const ROWS = 100;
@@ -97,7 +97,7 @@ page("/e/(.+)", async (main, [entity], given) => {
 
   function show() {
     const visited = entries.filter((each) => each.version <= shown.version).flatMap((each) => each.after);
-    if (chart.light) chart.light({active: shown.active, took: shown.took, visited});
+    if (chart.light) chart.light({active: shown.active, transitions: shown.transitions, visited});
     fill(
       head,
       h(
@@ -147,7 +147,7 @@ page("/e/(.+)", async (main, [entity], given) => {
               "p.muted",
               time(entry.time_ms),
               entry.principal ? [" by ", h("b", entry.principal)] : "",
-              entry.said && ` “${entry.said}”`,
+              entry.reason_given && ` “${entry.reason_given}”`,
               ` · ${entry.outcome}`,
               entry.reason && ` (${entry.reason})`,
             ),
@@ -157,11 +157,11 @@ page("/e/(.+)", async (main, [entity], given) => {
           ? problemNote({title: "Damaged", detail: shown.damage})
           : h("p.muted", "The journal of this version is archived."),
       h("h4", "Context"),
-      shown.far !== null &&
+      shown.replay_distance !== null &&
         h(
           "p.muted",
           "What this step changed is not worked out by itself in a long journal. ",
-          h("button.link", attrs({onclick: reach}), `Replay ${many(shown.far, "entry", "entries")}`),
+          h("button.link", attrs({onclick: reach}), `Replay ${many(shown.replay_distance, "entry", "entries")}`),
         ),
       contextDiff(shown.context_before, shown.context),
       entry &&
@@ -339,7 +339,7 @@ page("/e/(.+)", async (main, [entity], given) => {
         : [states(each.before), " → ", states(each.after)],
       [
         each.principal || (each.source && h("span.muted", each.source.split("/")[0])),
-        each.said && h("span.muted", ` “${each.said}”`),
+        each.reason_given && h("span.muted", ` “${each.reason_given}”`),
       ],
       effectNames(each.effects.filter((one) => one.type === "call" || one.type === "invoke").map(effectName)),
     );
@@ -356,7 +356,7 @@ page("/e/(.+)", async (main, [entity], given) => {
   async function reach() {
     const version = shown.version;
     try {
-      const found = await get(`entity/${path}?far=true&version=${version}`);
+      const found = await get(`entity/${path}?replay=true&version=${version}`);
       if (version === latest.version) latest = found;
       else versions.set(version, found);
       if (version === wanted) shown = found;
@@ -511,7 +511,7 @@ function workNote(each) {
       `↻ ${each.failures}${each.retries ? `/${each.retries}` : ""}, next `,
       each.next_ms ? until(each.next_ms) : "soon",
     );
-  if (each.status === "in hand") return h("span.muted", `● with ${each.owner}`);
+  if (each.status === "running") return h("span.muted", `● with ${each.owner}`);
   if (each.status === "cancelled") return h("span.muted", "called off");
   return h("span.muted", each.next_ms ? "due " : "waiting for something else", each.next_ms ? time(each.next_ms) : "");
 }

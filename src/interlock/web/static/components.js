@@ -1,8 +1,8 @@
 // Parts that several pages share: tables, ages, sparklines, JSON and its differences, forms from schemas, dialogs.
 
 import {post} from "/static/api.js";
-import {attrs, change, fill, h, shown, toast} from "/static/elements.js";
-import {clock, entityPath, entry, iso, number, span} from "/static/words.js";
+import {attrs, change, fill, h, shown, toast} from "/static/dom.js";
+import {clock, entityPath, entry, iso, number, span} from "/static/format.js";
 
 /** A duration that goes on counting: since a time, or until one. */
 class Age extends HTMLElement {

@@ -1,7 +1,7 @@
 // Kind: the drawing with its population; the list of entities; two revisions side by side.
 
 import {get, live, may, post, query} from "/static/api.js";
-import {attrs, fill, go, h, keepQuery, later, page} from "/static/elements.js";
+import {attrs, fill, go, h, keepQuery, later, page} from "/static/dom.js";
 import {diagram} from "/static/diagram.js";
 import {
   age,
@@ -17,8 +17,8 @@ import {
   states,
   table,
   time,
-} from "/static/parts.js";
-import {bound, entityPath, kindPath, many, number, revision, span, stateName} from "/static/words.js";
+} from "/static/components.js";
+import {bound, entityPath, kindPath, many, number, revision, span, stateName} from "/static/format.js";
 
 const base = (kind) => `kinds/${encodeURIComponent(kind)}`;
 
@@ -28,7 +28,7 @@ export function title(kind, here, extra) {
     ["", "Overview"],
     ["/entities", "Entities"],
     ["/diff", "Diff"],
-    ["/lab", "Lab"],
+    ["/simulate", "Simulator"],
   ];
   return h(
     "div.title",
@@ -168,7 +168,7 @@ function revisions(kind, view) {
       h("td.share", each.entities > 0 && h("i", attrs({style: {width: `${(100 * each.entities) / all}%`}}))),
       each.current
         ? h("span.pill.good", "current")
-        : each.here
+        : each.chart_loaded
           ? h(
               "a",
               attrs({
@@ -309,7 +309,7 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
 page("/k/([^/]+)/diff", async (main, [kind], given) => {
   document.title = `${kind} diff · Interlock`;
   const {kind: view} = await get(base(kind));
-  const here = view.revisions.filter((each) => each.here).map((each) => each.revision);
+  const here = view.revisions.filter((each) => each.chart_loaded).map((each) => each.revision);
   const from = given.get("from") || here.find((each) => each !== view.revision) || view.revision;
   const to = given.get("to") || view.revision;
   const choose = (label, chosen, set) => {

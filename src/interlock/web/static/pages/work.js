@@ -1,10 +1,10 @@
 // Effects, dead letters and sagas.
 
 import {get, may, post, query} from "/static/api.js";
-import {attrs, fill, h, keepQuery, later, page, toast} from "/static/elements.js";
-import {steps} from "/static/page_entity.js";
-import {age, confirmed, entityLink, json, more, num, row, table, until} from "/static/parts.js";
-import {kindPath} from "/static/words.js";
+import {attrs, fill, h, keepQuery, later, page, toast} from "/static/dom.js";
+import {steps} from "/static/pages/entity.js";
+import {age, confirmed, entityLink, json, more, num, row, table, until} from "/static/components.js";
+import {kindPath} from "/static/format.js";
 
 page("/effects", async (main, _, given) => {
   document.title = "Effects · Interlock";
@@ -17,11 +17,11 @@ page("/effects", async (main, _, given) => {
   const body = h("div");
   let rows = [];
   async function load(after) {
-    const found = await get(`works${query({...filter, after})}`);
+    const found = await get(`work${query({...filter, after})}`);
     rows = after ? [...rows, ...found.rows] : found.rows;
     fill(
       body,
-      found.kept
+      found.supported
         ? table(
             "Work",
             ["Status", "Lane", "What", "Entity", ["Tries", "num"], "When", "Error", ""],
@@ -35,8 +35,8 @@ page("/effects", async (main, _, given) => {
   const words = {
     dead: ["✗", "bad"],
     retry: ["↻", "warn"],
-    "in hand": ["●", "good"],
-    waiting: ["○", "muted"],
+    running: ["●", "good"],
+    pending: ["○", "muted"],
     cancelled: ["∅", "muted"],
   };
   function line(each) {
@@ -47,7 +47,7 @@ page("/effects", async (main, _, given) => {
         attrs({
           onclick: () =>
             confirmed(`${label} ${each.name}`, text, label, async (reason) => {
-              await post(`works/${what}`, {
+              await post(`work/${what}`, {
                 entity: each.entity,
                 lane: each.lane,
                 version: each.version,

@@ -1,8 +1,8 @@
 // Lab: a chart played without a store. What was done is kept in the page; the server plays it anew each time.
 
 import {get, post} from "/static/api.js";
-import {attrs, fill, h, page, shown} from "/static/elements.js";
-import {asTest} from "/static/copying.js";
+import {attrs, fill, h, page, shown} from "/static/dom.js";
+import {asTest} from "/static/export.js";
 import {diagram} from "/static/diagram.js";
 import {
   contextDiff,
@@ -17,11 +17,11 @@ import {
   schemaForm,
   states,
   table,
-} from "/static/parts.js";
-import {title} from "/static/page_kind.js";
-import {kindPath, span} from "/static/words.js";
+} from "/static/components.js";
+import {title} from "/static/pages/kind.js";
+import {kindPath, span} from "/static/format.js";
 
-page("/lab", async (main) => {
+page("/simulator", async (main) => {
   document.title = "Lab · Interlock";
   const {kinds} = await get("kinds");
   const known = kinds.filter((each) => each.chart);
@@ -36,7 +36,7 @@ page("/lab", async (main) => {
         ["Chart", ["States", "num"], ["Revision", ""]],
         known.map((each) =>
           row(
-            h("a.row", attrs({href: kindPath(each.kind, "/lab")}), each.kind),
+            h("a.row", attrs({href: kindPath(each.kind, "/simulate")}), each.kind),
             num(each.states.length),
             h("span.mono", each.revision),
           ),
@@ -48,7 +48,7 @@ page("/lab", async (main) => {
   );
 });
 
-page("/k/([^/]+)/lab", async (main, [kind]) => {
+page("/k/([^/]+)/simulate", async (main, [kind]) => {
   document.title = `${kind} lab · Interlock`;
   const detail = await get(`kinds/${encodeURIComponent(kind)}`);
   const picture = await diagram(`kinds/${encodeURIComponent(kind)}/chart.svg`, {
@@ -62,7 +62,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
   let view = null;
   async function play() {
     try {
-      view = await post(`kinds/${encodeURIComponent(kind)}/lab`, {acts, context});
+      view = await post(`kinds/${encodeURIComponent(kind)}/simulate`, {acts, context});
       show();
     } catch (problem) {
       acts = acts.slice(0, -1);
@@ -126,7 +126,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
   function show() {
     const last = view.turns[view.turns.length - 1];
     const before = view.turns.length > 1 ? view.turns[view.turns.length - 2].context : null;
-    picture.light({active: view.active, took: last.took, visited: view.turns.flatMap((each) => each.after)});
+    picture.light({active: view.active, transitions: last.transitions, visited: view.turns.flatMap((each) => each.after)});
     fill(
       side,
       h(
@@ -247,7 +247,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
   }
   fill(
     main,
-    title(kind, "/lab"),
+    title(kind, "/simulate"),
     h("div.split", h("section.card.picture", attrs({"aria-label": "Diagram"}), picture), side),
     turns,
   );

@@ -1,9 +1,9 @@
 // Bulk: one event for every entity of a filter. A dry run first, always.
 
 import {get, may, post} from "/static/api.js";
-import {attrs, change, fill, h, onLeave, page} from "/static/elements.js";
-import {entityLink, num, problemNote, row, schemaForm, states, table} from "/static/parts.js";
-import {clock, entry, many, number} from "/static/words.js";
+import {attrs, change, fill, h, onLeave, page} from "/static/dom.js";
+import {entityLink, num, problemNote, row, schemaForm, states, table} from "/static/components.js";
+import {clock, entry, many, number} from "/static/format.js";
 
 /** Entities of a report that are shown unfolded. */
 const SAMPLES = 10;
@@ -266,7 +266,7 @@ function report(job, next = null) {
     "div.report",
     h("h3", job.what),
     head,
-    job.advice && h("div.note.warn", attrs({role: "status"}), job.advice),
+    job.advice && h("div.note.warn", attrs({role: "status", "data-testid": "job-advice"}), job.advice),
     h("p", outcomes(job)),
     job.error && problemNote({detail: job.error}),
     h("div.columns", share("By state", job.states), share("By revision", job.revisions)),

@@ -1,9 +1,9 @@
 // Fleet: a card for each kind.
 
 import {get, live} from "/static/api.js";
-import {attrs, fill, h, page} from "/static/elements.js";
-import {rate, spark} from "/static/parts.js";
-import {isOver, kindPath, many, number, revision, short, stateName} from "/static/words.js";
+import {attrs, fill, h, page} from "/static/dom.js";
+import {rate, spark} from "/static/components.js";
+import {isOver, kindPath, many, number, revision, short, stateName} from "/static/format.js";
 
 page("/", async (main) => {
   document.title = "Fleet · Interlock";
