@@ -70,7 +70,7 @@ PAGES = (
 ANY = {"payload", "error", "data", "output", "input", "values", "result"}
 """Fields of answers that hold any JSON."""
 
-TEXTS = {"principal", "said", "reason", "who", "what", "owner", "trace", "outcome", "code", "message", "key"}
+TEXTS = {"principal", "reason_given", "reason", "who", "what", "owner", "trace", "outcome", "code", "message", "key"}
 """Fields of answers whose text is a sender's, a handler's or a chart's."""
 
 
