@@ -53,8 +53,8 @@ def questions(entities: int) -> dict[str, str]:
         "list, work that died": f"{LIST}?error=any",
         "entity": f"/api/v1/entity/order/{middle}",
         "its journal": f"/api/v1/journal/order/{middle}",
-        "work": "/api/v1/works",
-        "dead work": "/api/v1/works?dead=true",
+        "work": "/api/v1/work",
+        "dead work": "/api/v1/work?dead=true",
         "refusals": "/api/v1/refusals",
     }
 

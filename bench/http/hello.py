@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from interlock.web.server import bound, settings
+from interlock.web.server import bind_socket, uvicorn_config
 
 
 async def hello(request: Request) -> JSONResponse:
@@ -28,9 +28,9 @@ async def hello(request: Request) -> JSONResponse:
 def main() -> None:
     """Serve until somebody ends the process; the address is the first line."""
     app = Starlette(routes=[Route("/{anything:path}", hello, methods=["POST"])])
-    listening = bound("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
-    asyncio.run(uvicorn.Server(settings(app)).serve(sockets=[listening]))
+    asyncio.run(uvicorn.Server(uvicorn_config(app)).serve(sockets=[listening]))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from bench.http.results import HttpRun, Killed, Line, Sample
 from bench.http.servers import BEARER, Running, ServerFailedError, prepared, sent
 from bench.measure import tell
 from bench.results import Machine
-from interlock.web.server import settings
+from interlock.web.server import uvicorn_config
 
 LINES = ("hello", "serve")
 NAMES = (*LINES, "minute", "kill")
@@ -79,7 +79,7 @@ def measured(names: list[str], effort: Effort, *, quick: bool, commit: str, comp
 
 def stack() -> dict[str, str]:
     """What serves both lines: uvicorn reads HTTP with whatever is installed, and that makes a difference."""
-    loaded: uvicorn.Config = settings(_nothing)
+    loaded: uvicorn.Config = uvicorn_config(_nothing)
     loaded.load()
     reader = getattr(loaded.http_protocol_class, "__name__", "")
     found = "httptools" if "HttpTools" in reader else "h11"

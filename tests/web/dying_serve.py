@@ -11,8 +11,8 @@ import sys
 from itertools import count
 
 from interlock.cli.main import main
-from interlock.web.jobs.job import Bulk, Item, Job
-from interlock.web.jobs.walk import JobWalker
+from interlock.operate.jobs.job import Bulk, Item, Job
+from interlock.operate.jobs.walk import JobWalker
 
 DIES_AT = 20
 

@@ -32,7 +32,7 @@ WAIT_LOOKS = 120
 """Seconds that the world of the demo may take to fill."""
 
 PAGES = {
-    "fleet": "/",
+    "overview": "/",
     "kind": "/k/order",
     "list": "/k/order/entities",
     "effects": "/effects",
@@ -41,8 +41,8 @@ PAGES = {
     "bulk": "/bulk",
     "audit": "/audit",
     "diff": "/k/order/diff",
-    "lab": "/k/order/lab",
-    "labs": "/lab",
+    "simulate": "/k/order/simulate",
+    "simulator": "/simulator",
     "unknown": "/nowhere",
 }
 
@@ -145,7 +145,7 @@ def taken(browser: Any, link: str, folder: Path, world: str) -> None:
         if name == "bulk" and world != "none":
             tab.click("main table button.link")
             tab.wait_for_selector("main .report")
-        if name == "lab":
+        if name == "simulate":
             played(tab)
         for width, pixels in WIDTHS.items():
             tab.set_viewport_size({"width": pixels, "height": HIGH})
@@ -163,18 +163,18 @@ def played(tab: Any) -> None:
     """Begin in the lab, where the chart asks for something."""
     for each in tab.query_selector_all("main form [required]"):
         each.fill("5")
-    tab.click("button:has-text('Begin')")
+    tab.get_by_test_id("start").click()
     tab.wait_for_selector("main .events")
 
 
 def worked(visitor: Visitor) -> None:
     """Verify, and rehearse a bulk, so that their pages have something to show."""
     tab = visitor.open("/audit")
-    tab.click("button:has-text('Verify')")
+    tab.get_by_test_id("verify").click()
     tab.wait_for_selector("main p.good, main p.bad")
     tab = visitor.open("/bulk")
     tab.select_option("#bulk-kind", "order")
-    tab.click("button:has-text('Dry run')")
+    tab.get_by_test_id("dry-run").click()
     tab.wait_for_selector("main .report table, main .report .empty")
 
 

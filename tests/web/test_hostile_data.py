@@ -55,12 +55,22 @@ states:
     on: {paid: over, wrong: {target: over, guard: "= context.amount > 5"}}
   over: {type: final}
 """
-PAGES = ("/e/order/1", "/effects", "/k/order/entities", "/k/order", "/k/order/lab", "/audit", "/bulk", "/sagas", "/")
+PAGES = (
+    "/e/order/1",
+    "/effects",
+    "/k/order/entities",
+    "/k/order",
+    "/k/order/simulate",
+    "/audit",
+    "/bulk",
+    "/sagas",
+    "/",
+)
 
 ANY = {"payload", "error", "data", "output", "input", "values", "result"}
 """Fields of answers that hold any JSON."""
 
-TEXTS = {"principal", "said", "reason", "who", "what", "owner", "trace", "outcome", "code", "message", "key"}
+TEXTS = {"principal", "reason_given", "reason", "who", "what", "owner", "trace", "outcome", "code", "message", "key"}
 """Fields of answers whose text is a sender's, a handler's or a chart's."""
 
 
@@ -165,7 +175,7 @@ def test_the_builder_takes_attributes_from_our_code_alone(visitor: Visitor, host
     visitor.open("/")
     found = visitor.tab.evaluate(
         """async (hostile) => {
-          const {attrs, h, fill} = await import("/static/elements.js");
+          const {attrs, h, fill} = await import("/static/dom.js");
           const made = [h("p", hostile), h("p", [hostile]), fill(h("p"), hostile), h("p", attrs({title: hostile}))];
           return made.map((each) => [each.getAttributeNames().join(), each.children.length, each.textContent !== ""]);
         }""",

@@ -16,8 +16,9 @@ import pytest
 
 import interlock
 from interlock.model.journal.entry import Entry
+from interlock.operate.jobs.job import BULK_ADVICE
+from interlock.operate.jobs.store import OWNER_TIMEOUT_MS
 from interlock.ports.clock import SystemClock
-from interlock.web.jobs.store import SILENT_MS
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.unit.web.consoles import ORDER, opened
 from tests.web.dying_serve import DIES_AT
@@ -34,7 +35,7 @@ class LaterClock(SystemClock):
 
     def now_ms(self) -> int:
         """What it will be then."""
-        return super().now_ms() + SILENT_MS
+        return super().now_ms() + OWNER_TIMEOUT_MS
 
 
 async def fill(url: str) -> None:
@@ -94,7 +95,7 @@ def test_a_killed_bulk_is_resumed_and_gives_each_entity_its_event_once(
     assert -signal.SIGKILL == code
     assert ("interrupted", "season is over") == (found["status"], found["reason"])
     assert (DIES_AT, {"applied": DIES_AT}) == (found["seen"], found["outcomes"])
-    assert "not given it again" in found["advice"]
+    assert found["advice"] == BULK_ADVICE
     assert ("done", ORDERS, {"applied": ORDERS}) == (ended["status"], ended["seen"], ended["outcomes"])
     assert [["_create", "order.cancelled"]] * ORDERS == [[each.event.name for each in some] for some in journals]
     keys = {f"_bulk/{found['id']}/order/A-{number:03}" for number in range(ORDERS)}

@@ -46,21 +46,24 @@ def rows(tab: Any) -> int:
 def test_a_bulk_that_its_server_left_is_seen_at_once_and_resumed_by_a_click(visitor: Visitor) -> None:
     """The first page tells of it, its own page what to do; then it is done."""
     tab = visitor.open("/")
-    tab.click("a:has-text('1 job interrupted')")
+    tab.click("main a[href='/bulk']")
     tab.click("button:has-text('send order.cancelled to order')")
-    tab.wait_for_selector(".note:has-text('whoever has the event already is not given it again')")
-    tab.click("button:has-text('resume')")
+    tab.wait_for_selector("[data-testid=job-advice]")
+    tab.get_by_test_id("resume-job").click()
     tab.wait_for_selector(".report .pill:has-text('applied 3')")
     tab.wait_for_selector("main table .pill:has-text('done')")
     tab = visitor.open("/")
 
-    assert 0 == tab.locator("a:has-text('interrupted')").count()
+    assert 0 == tab.locator("main a[href='/bulk']").count()
 
 
 def far(route: Any) -> None:
     """Answers as the server does where a journal is too long to be replayed unasked."""
     response = route.fetch()
-    route.fulfill(response=response, json={**response.json(), "context_before": None, "took": [], "far": ENTRIES - 1})
+    route.fulfill(
+        response=response,
+        json={**response.json(), "context_before": None, "transitions": [], "replay_distance": ENTRIES - 1},
+    )
 
 
 def test_a_long_journal_opens_with_its_end_and_goes_back_page_by_page(visitor: Visitor) -> None:
@@ -68,15 +71,15 @@ def test_a_long_journal_opens_with_its_end_and_goes_back_page_by_page(visitor: V
     visitor.tab.route("**/api/v1/entity/counter/1", far)
     tab = visitor.open("/e/counter/1")
     first, unknown = rows(tab), tab.locator(".diff .plus").count()
-    tab.click("button:has-text('Earlier entries')")
+    tab.get_by_test_id("older-entries").click()
     tab.wait_for_selector(f"button[aria-label='Go to version {ENTRIES - 150}']")
     second = rows(tab)
-    tab.click(f"button:has-text('Replay {ENTRIES - 1} entries')")
+    tab.get_by_test_id("replay").click()
     tab.wait_for_selector(f".diff .plus:has-text('{ENTRIES - 1}')")
     tab.wait_for_selector(f".diff .minus:has-text('{ENTRIES - 2}')")
 
     assert (100, 200, 0) == (first, second, unknown)
-    assert 0 == tab.locator("button:has-text('Replay')").count()
+    assert 0 == tab.get_by_test_id("replay").count()
 
 
 def test_an_address_of_no_page_says_so_and_shows_the_way_back(site: tuple[Any, str]) -> None:
@@ -84,10 +87,10 @@ def test_an_address_of_no_page_says_so_and_shows_the_way_back(site: tuple[Any, s
     context, address = site
     tab = context.new_page()
     answer = tab.goto(f"{address}/k/order/nowhere/<img src=x onerror=alert(1)>")
-    tab.wait_for_selector("main h1:has-text('Not found')")
+    tab.wait_for_selector("main [role=alert] h1")
     injected = tab.locator("main img").count()
-    tab.click("main a:has-text('To the fleet')")
-    tab.wait_for_selector("main h1:has-text('Fleet')")
+    tab.click("main [role=alert] a[href='/']")
+    tab.wait_for_selector("main .cards")
     tab.close()
 
     assert (404, 0) == (answer.status, injected)

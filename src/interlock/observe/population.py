@@ -39,10 +39,10 @@ class StateView(Struct, frozen=True):
 
 
 class RevisionView(Struct, frozen=True):
-    """A revision and how many entities were last written by it, by state. `here`: this process has its chart."""
+    """A revision and how many entities were last written by it, by state. `chart_loaded`: its chart is loaded."""
 
     revision: str
-    here: bool
+    chart_loaded: bool
     current: bool
     entities: int
     states: dict[str, int]

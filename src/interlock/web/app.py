@@ -1,10 +1,10 @@
-"""The application: endpoints, pages, and the shield before them.
+"""The ASGI application: the endpoint table, the pages, and the middleware around both.
 
     app, console = application(runtime, access, origins=["http://127.0.0.1:8470"])
 
-Rule 1: whoever makes it closes its console before the runtime, or streams would hold the server open.
-Rule 2: a request for an endpoint is led straight to it. Starlette has the pages, and what is not found or not allowed;
-its layers for errors would only cost: an endpoint makes a response of every error itself.
+Rule 1: close the console before the runtime; otherwise open streams keep the server running.
+Rule 2: a request for an endpoint goes straight to it. Starlette handles the pages and everything that is not found or
+not allowed. Its error handling is not needed for endpoints, because an endpoint turns every error into a response.
 """
 
 from __future__ import annotations
@@ -22,92 +22,94 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interlock.errors import UsageError
 from interlock.model.codec import encode
 from interlock.runtime.runtime import Runtime
-from interlock.web.api import audit, entities, journals, kinds, lists, session, simulation, streams, work
+from interlock.web.api import audit, entities, entity, jobs, kinds, session, simulation, streams, work
 from interlock.web.auth import Authentication
-from interlock.web.console import Console
-from interlock.web.errors import HttpProblem, problem_of, problem_response
+from interlock.web.http.console import Console
 from interlock.web.http.endpoint import BASE, Endpoint, route
-from interlock.web.http.middleware import Shield
+from interlock.web.http.errors import HttpProblem, problem_of, problem_response
+from interlock.web.http.middleware import SecurityMiddleware
 from interlock.web.http.openapi import document
-from interlock.web.pages import routes, unknown_page
+from interlock.web.pages import not_found_page, routes
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *session.ENDPOINTS,
     *kinds.ENDPOINTS,
-    *lists.ENDPOINTS,
     *entities.ENDPOINTS,
-    *journals.ENDPOINTS,
+    *entity.ENDPOINTS,
     *work.ENDPOINTS,
     *audit.ENDPOINTS,
+    *jobs.ENDPOINTS,
     *simulation.ENDPOINTS,
     *streams.ENDPOINTS,
 )
 
-
-APART = ("/api", "/static/")
-"""What paths begin with that are no addresses of pages."""
+NOT_PAGES = ("/api", "/static/")
+"""Prefixes of paths that are not pages."""
 
 
 def application(
     runtime: Runtime, access: Authentication, *, origins: Iterable[str], read_only: bool = False
 ) -> tuple[ASGIApp, Console]:
-    """The application over a runtime, for browsers that reach it by these origins (`https://console.example.org`); and
-    the console behind it, to be closed.
+    """Return the application for a runtime, and its console, which the caller closes.
+
+    Browsers reach the application by `origins`, such as `https://console.example.org`. Raises UsageError for an invalid
+    origin.
     """
-    known = frozenset(checked_origin(each) for each in origins)
+    known = frozenset(normalize_origin(each) for each in origins)
     console = Console(runtime, access, origins=known, read_only=read_only)
-    doors = [route(console, each) for each in ENDPOINTS]
+    endpoints = [route(console, each) for each in ENDPOINTS]
     app = Starlette(
-        routes=doors,
+        routes=endpoints,
         exception_handlers={404: _not_found, 405: _not_found, HttpProblem: _problem},
     )
-    app.add_route(f"{BASE}/openapi.json", _document, methods=["GET"])
+    app.add_route(f"{BASE}/openapi.json", _openapi, methods=["GET"])
     app.router.routes.extend(routes())
-    return Shield(_Straight(app, doors), hosts=[each.partition("://")[2] for each in known]), console
+    hosts = [each.partition("://")[2] for each in known]
+    return SecurityMiddleware(_EndpointRouter(app, endpoints), hosts=hosts), console
 
 
-class _Straight:
-    """Leads a request to its endpoint by the first word of its path, and to the application when there is none."""
+class _EndpointRouter:
+    """Passes a request to its endpoint, found by the first segment of its path, or else to the application."""
 
-    def __init__(self, app: ASGIApp, doors: Iterable[Route]) -> None:
+    def __init__(self, app: ASGIApp, endpoints: Iterable[Route]) -> None:
         self._app = app
-        self._doors: dict[str, list[Route]] = {}
-        for each in doors:
-            self._doors.setdefault(_word(each.path), []).append(each)
+        self._endpoints: dict[str, list[Route]] = {}
+        for each in endpoints:
+            self._endpoints.setdefault(_first_segment(each.path), []).append(each)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            for door in self._doors.get(_word(scope["path"]), ()):
-                match, found = door.matches(scope)
+            for endpoint in self._endpoints.get(_first_segment(scope["path"]), ()):
+                match, found = endpoint.matches(scope)
                 if match is Match.FULL:
                     scope.update(found)
-                    await door.app(scope, receive, send)
+                    await endpoint.app(scope, receive, send)
                     return
         await self._app(scope, receive, send)
 
 
-def _word(path: str) -> str:
-    """The first word of a path behind the interface's own beginning; empty elsewhere, where no endpoint is."""
+def _first_segment(path: str) -> str:
+    """The first segment of a path of the API; empty for any other path."""
     return path[len(BASE) + 1 :].partition("/")[0] if path.startswith(BASE) else ""
 
 
-def checked_origin(text: str) -> str:
-    """An origin as browsers write it: without the port that its scheme has anyway. Raises UsageError."""
+def normalize_origin(text: str) -> str:
+    """Return an origin as browsers write it: without the default port of its scheme. Raises UsageError."""
     try:
         parts = urlsplit(text.lower())
         port = parts.port
     except ValueError:
         parts, port = urlsplit(""), None
-    plain = parts.username is None and parts.path in ("", "/") and not (parts.query or parts.fragment)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
-        hint = "such as https://console.example.org"
-        raise UsageError(f"`{text[:80]}` is no address of a server", code="serve.origin", hint=hint)
+    is_plain = parts.username is None and parts.path in ("", "/") and not (parts.query or parts.fragment)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
+        hint = "expected a URL such as https://console.example.org"
+        raise UsageError(f"invalid origin `{text[:80]}`", code="serve.origin", hint=hint)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    usual = 443 if parts.scheme == "https" else 80
-    return f"{parts.scheme}://{host}" if port in (None, usual) else f"{parts.scheme}://{host}:{port}"
+    default_port = 443 if parts.scheme == "https" else 80
+    return f"{parts.scheme}://{host}" if port in (None, default_port) else f"{parts.scheme}://{host}:{port}"
 
 
-async def _document(request: Request) -> Response:  # noqa: ARG001 - the signature is Starlette's
+async def _openapi(request: Request) -> Response:  # noqa: ARG001 - the signature is Starlette's
     try:
         found = version("interlock")
     except PackageNotFoundError:
@@ -116,12 +118,14 @@ async def _document(request: Request) -> Response:  # noqa: ARG001 - the signatu
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    """A page that says so, for people; a problem for programs, and for whatever asks for a part of a page."""
+    """Return a page for browsers, and a problem for the API and for static files."""
     status, path = getattr(error, "status_code", 404), request.url.path
-    if status == 404 and request.method in ("GET", "HEAD") and not path.startswith(APART):
-        return unknown_page(request)
-    detail = f"there is nothing at {path[:200]}" if status == 404 else "not by this method"
-    problem = HttpProblem(status, "Not found", detail, code="path.unknown")
+    if status == 404 and request.method in ("GET", "HEAD") and not path.startswith(NOT_PAGES):
+        return not_found_page(request)
+    if status == 404:
+        problem = HttpProblem(404, "Not found", f"unknown path {path[:200]}", code="path.unknown")
+    else:
+        problem = HttpProblem(status, "Method not allowed", f"unsupported method for {path[:200]}", code="path.unknown")
     return problem_response(*problem_of(problem))
 
 

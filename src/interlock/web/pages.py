@@ -1,8 +1,7 @@
-"""The pages: files of the package, read once, and one shell for every address that a page has.
+"""The pages: static files of the package, read once, and one HTML shell for every page address.
 
-Rule 1: a file is known by its content: its tag is a hash, so a browser asks, and is told that nothing changed.
-Rule 2: scripts and styles are sent as they are written, without the spaces that lines begin with and without lines
-that are comments: nothing is built.
+Rule 1: the ETag of a file is a hash of its content, so browsers revalidate it cheaply.
+Rule 2: scripts and styles are sent as they are written, without indentation and comment lines; there is no build step.
 """
 
 from __future__ import annotations
@@ -12,8 +11,10 @@ import re
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -27,29 +28,29 @@ TYPES = {
 INDENTATION = re.compile(rb"^[ ]+", re.MULTILINE)
 COMMENT = re.compile(rb"^(?://.*|/\*.*\*/)\n", re.MULTILINE)
 SHELL = "index.html"
-PLACES = (
+ADDRESSES = (
     "/",
     "/k/{kind}",
     "/k/{kind}/entities",
     "/k/{kind}/diff",
-    "/k/{kind}/lab",
+    "/k/{kind}/simulate",
     "/e/{entity:path}",
     "/effects",
     "/sagas",
     "/bulk",
     "/audit",
-    "/lab",
+    "/simulator",
 )
-"""Addresses of pages; which page it is, the script reads from the address."""
+"""Addresses of pages; the script reads from the address which page to show."""
 
 
 class File(NamedTuple):
-    """A file as it is sent."""
+    """A file as it is sent, plain and compressed."""
 
     media: str
     tag: str
     plain: bytes
-    small: bytes
+    compressed: bytes
 
 
 @cache
@@ -58,43 +59,51 @@ def _files() -> dict[str, File]:
 
 
 def static_files() -> dict[str, File]:
-    """Every file of the pages by name."""
-    found = {}
-    for each in files("interlock.web").joinpath("static").iterdir():
+    """Return every file of the pages by its path below `static/`."""
+    return _read_folder(files("interlock.web").joinpath("static"), "")
+
+
+def _read_folder(folder: Traversable, prefix: str) -> dict[str, File]:
+    found: dict[str, File] = {}
+    for each in folder.iterdir():
         suffix = each.name[each.name.rfind(".") :]
-        if suffix in TYPES:
+        if each.is_dir():
+            found |= _read_folder(each, f"{prefix}{each.name}/")
+        elif suffix in TYPES:
             body = COMMENT.sub(b"", INDENTATION.sub(b"", each.read_bytes()))
             tag = f'"{blake2b(body, digest_size=8).hexdigest()}"'
-            found[each.name] = File(TYPES[suffix], tag, body, gzip.compress(body, mtime=0))
+            found[prefix + each.name] = File(TYPES[suffix], tag, body, gzip.compress(body, mtime=0))
     return found
 
 
-def unknown_page(request: Request) -> Response:
-    """The shell where no page is: its script says so, and shows the way back."""
-    return _sent(request, _files()[SHELL], status=404)
+def not_found_page(request: Request) -> Response:
+    """Return the shell with status 404; its script shows the error and a link back."""
+    return _response(request, _files()[SHELL], status=404)
 
 
 def routes() -> list[BaseRoute]:
-    """The routes of all pages and files."""
+    """Return the routes of all pages and files."""
     found = _files()
 
     async def page(request: Request) -> Response:
-        return _sent(request, found[SHELL])
+        return _response(request, found[SHELL])
 
     async def file(request: Request) -> Response:
         named = found.get(request.path_params["name"])
-        return Response(status_code=404) if named is None else _sent(request, named)
+        if named is None:
+            raise HTTPException(404)
+        return _response(request, named)
 
-    pages: list[BaseRoute] = [Route(each, page, methods=["GET"]) for each in PLACES]
-    return [*pages, Route("/static/{name}", file, methods=["GET"])]
+    pages: list[BaseRoute] = [Route(each, page, methods=["GET"]) for each in ADDRESSES]
+    return [*pages, Route("/static/{name:path}", file, methods=["GET"])]
 
 
-def _sent(request: Request, file: File, *, status: int = 200) -> Response:
+def _response(request: Request, file: File, *, status: int = 200) -> Response:
     headers = {"ETag": file.tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if status != 200:  # what is not there today may be there tomorrow
+    if status != 200:  # the page may exist tomorrow
         headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
     elif request.headers.get("if-none-match") == file.tag:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(file.small, status, {**headers, "Content-Encoding": "gzip"}, file.media)
+        return Response(file.compressed, status, {**headers, "Content-Encoding": "gzip"}, file.media)
     return Response(file.plain, status, headers, file.media)

@@ -1,9 +1,7 @@
-"""The server: a socket, uvicorn behind it, and an end in which streams and jobs end first.
+"""The server: bind a socket, run uvicorn, shut down in order. `http.connections` limits connections.
 
-Limits on connections and on what they send are in `connections`.
-
-Rule 1: without keys it listens on this machine only; whoever else is on it still needs the link.
-Rule 2: the first signal drains: streams end, requests in hand are answered. A second one does not wait.
+Rule 1: without API keys it listens on this machine only, and users of the machine need the sign-in link.
+Rule 2: at the first signal, streams and jobs stop and running requests finish. A second signal stops at once.
 """
 
 from __future__ import annotations
@@ -22,20 +20,20 @@ from starlette.types import ASGIApp
 from interlock.errors import UnavailableError, UsageError
 from interlock.model.limits import HTTP_BACKLOG_MAX, HTTP_IDLE_MS_MAX
 from interlock.runtime.runtime import Runtime
-from interlock.web.app import application, checked_origin
+from interlock.web.app import application, normalize_origin
 from interlock.web.auth import Authentication
-from interlock.web.console import Console
 from interlock.web.http.connections import Connections
+from interlock.web.http.console import Console
 from interlock.web.http.log_repeats import limited_logs
 
 DRAIN_SECONDS = 10
 LOGGERS = ("asyncio", "uvicorn.error", "interlock.web", "interlock.web.http")
-"""Loggers that a stranger can make write, by what they send."""
+"""Loggers whose records clients can cause."""
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-_CURES = {
-    errno.EADDRINUSE: "another program has it: name another with --port, or 0 for any",
-    errno.EACCES: "it is kept for the system: name one above 1023 with --port, or 0 for any",
+_BIND_HINTS = {
+    errno.EADDRINUSE: "another program uses it; choose another with --port, or 0 for any",
+    errno.EACCES: "it is reserved for the system; choose one above 1023 with --port, or 0 for any",
 }
 
 
@@ -50,40 +48,43 @@ async def serve(
     ready: Callable[[str], None],
     until: asyncio.Event | None = None,
 ) -> None:
-    """Answer until a signal comes. `ready` is called with the address once somebody can connect: the first of
-    `origins`, because a server that is reached by other names does not answer to its own.
+    """Serve until a signal arrives, or until `until` is set, if given: then the caller handles signals.
 
-    With `until`, signals are the caller's: it answers until that is set.
-    Raises UsageError when others could reach it without a key, UnavailableError when the port is taken.
+    `ready` is called with the address when clients can connect: the first of `origins`, because a server with origins
+    does not answer to its own address. Raises UsageError if it would listen on a public address without API keys,
+    UnavailableError if the port is in use.
     """
     if host not in LOOPBACK and access.link is not None:
-        hint = "give it a --key-file, or let it listen on 127.0.0.1"
-        raise UsageError(f"{host} is open to other machines, and nobody needs a key", code="serve.open", hint=hint)
-    reached = [checked_origin(each) for each in origins]
-    listening = bound(host, port)
+        hint = "add a --key-file, or listen on 127.0.0.1"
+        message = f"refusing to listen on the public address {host} without API keys"
+        raise UsageError(message, code="serve.open", hint=hint)
+    public = [normalize_origin(each) for each in origins]
+    listening = bind_socket(host, port)
     number = listening.getsockname()[1]
-    own = [checked_origin(f"http://{_name(each)}:{number}") for each in dict.fromkeys((host, "127.0.0.1", "localhost"))]
-    app, console = application(runtime, access, origins=reached or own, read_only=read_only)
+    own = [
+        normalize_origin(f"http://{_name(each)}:{number}") for each in dict.fromkeys((host, "127.0.0.1", "localhost"))
+    ]
+    app, console = application(runtime, access, origins=public or own, read_only=read_only)
     connections = Connections()
-    server = _Server(settings(app, connections), console, connections)
-    ending = _signals(server) if until is None else _told(server, until)
-    with limited_logs(LOGGERS), _accept_errors(connections), ending:
-        ready((reached or own)[0])
+    server = _Server(uvicorn_config(app, connections), console, connections)
+    stopping = _stop_on_signal(server) if until is None else _stop_on_event(server, until)
+    with limited_logs(LOGGERS), _accept_errors(connections), stopping:
+        ready((public or own)[0])
         await server.serve(sockets=[listening])
 
 
-def settings(app: ASGIApp, connections: Connections | None = None) -> uvicorn.Config:
-    """How uvicorn serves an application of ours; benchmarks serve their bare one by the same."""
+def uvicorn_config(app: ASGIApp, connections: Connections | None = None) -> uvicorn.Config:
+    """Return the configuration of uvicorn; benchmarks use the same for their baseline."""
     limits = Connections() if connections is None else connections
     return uvicorn.Config(
         app,
         http=limits.protocol(),
-        backlog=limits.accepts,  # asyncio accepts as many in a row; how many the kernel queues is set in `startup`
+        backlog=limits.accepts,  # asyncio accepts as many at once; `startup` sets the queue of the kernel
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nothing here asks where a request came from, and what a proxy says of it can be forged
+        proxy_headers=False,  # nothing uses the client address, and proxy headers can be forged
         timeout_graceful_shutdown=DRAIN_SECONDS,
         timeout_keep_alive=HTTP_IDLE_MS_MAX // 1000,
         ws="none",
@@ -94,59 +95,61 @@ def _name(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises UnavailableError when the port is taken.
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Return a listening socket. Raises UnavailableError if the port is in use.
 
-    It says that it is TCP: asyncio looks at that, and otherwise leaves Nagle's algorithm on for what it accepts; the
-    body of a response would then wait until the client acknowledges its head, which most delay by 40 ms.
+    The protocol is given explicitly: without it, asyncio does not disable Nagle's algorithm for accepted connections,
+    and the body of a response waits until the client acknowledges the head, which most clients delay by 40 ms.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(HTTP_BACKLOG_MAX)  # now, so that whoever reads the address can connect
+        listening.listen(HTTP_BACKLOG_MAX)  # now, so that clients can connect as soon as `ready` prints the address
     except OSError as error:
         listening.close()
-        hint = _CURES.get(error.errno or 0, "name an address of this machine with --host")
-        raise UnavailableError(f"port {port} of {host}: {error.strerror}", code="serve.port", hint=hint) from None
+        hint = _BIND_HINTS.get(error.errno or 0, "choose an address of this machine with --host")
+        is_used = error.errno == errno.EADDRINUSE
+        message = f"port {port} is in use" if is_used else f"cannot listen on {host} port {port}: {error.strerror}"
+        raise UnavailableError(message, code="serve.port", hint=hint) from None
     return listening
 
 
 class _Server(uvicorn.Server):
-    """A server that ends what would never end by itself before it waits for the rest."""
+    """A server that stops streams and jobs before it waits for running requests."""
 
-    def __init__(self, settings: uvicorn.Config, console: Console, connections: Connections) -> None:
-        super().__init__(settings)
+    def __init__(self, config: uvicorn.Config, console: Console, connections: Connections) -> None:
+        super().__init__(config)
         self._console = console
         self._connections = connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start; uvicorn sets the kernel's queue to the number of connections that are accepted in a row."""
+        """Start, and restore the queue of the kernel, which uvicorn sets to the number of accepts at once."""
         await super().startup(sockets)
         for each in sockets or ():
             each.listen(HTTP_BACKLOG_MAX)
 
     async def on_tick(self, counter: int) -> bool:
-        """Close connections that take too long, once a second; uvicorn calls this ten times as often."""
+        """Close slow connections once a second; uvicorn calls this ten times as often."""
         if counter % 10 == 0:
             self._connections.sweep(asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the caller's: uvicorn would raise them once more at the end."""
+        """Do nothing: `serve` handles signals, and uvicorn would raise them again at the end."""
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End streams and jobs, then wait for requests in hand."""
+        """Stop streams and jobs, then wait for running requests."""
         await self._console.close()
         await super().shutdown(sockets)
 
 
 @contextmanager
 def _accept_errors(connections: Connections) -> Iterator[None]:
-    """Let `connections` answer errors of accepting; all others go where they went before."""
+    """Let `connections` handle errors of accepting; all others go to the previous handler."""
     loop = asyncio.get_running_loop()
     before = loop.get_exception_handler()
 
@@ -166,15 +169,15 @@ def _accept_errors(connections: Connections) -> Iterator[None]:
 
 
 @contextmanager
-def _signals(server: uvicorn.Server) -> Iterator[None]:
+def _stop_on_signal(server: uvicorn.Server) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
-    def end() -> None:
+    def stop() -> None:
         server.force_exit = server.should_exit
         server.should_exit = True
 
     for each in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(each, end)
+        loop.add_signal_handler(each, stop)
     try:
         yield
     finally:
@@ -183,12 +186,12 @@ def _signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 @contextmanager
-def _told(server: uvicorn.Server, until: asyncio.Event) -> Iterator[None]:
-    async def end() -> None:
+def _stop_on_event(server: uvicorn.Server, until: asyncio.Event) -> Iterator[None]:
+    async def stop() -> None:
         await until.wait()
         server.should_exit = True
 
-    waiting = asyncio.ensure_future(end())
+    waiting = asyncio.ensure_future(stop())
     try:
         yield
     finally:

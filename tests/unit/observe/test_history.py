@@ -63,7 +63,7 @@ async def test_a_long_journal_opens_without_being_replayed(seen: list[int]) -> N
         page["version"],
         page["context"],
         page["context_before"],
-        page["far"],
+        page["replay_distance"],
     )
     assert ("more", LONG) == (page["entry"]["event"], page["entry"]["version"])
 
@@ -72,15 +72,17 @@ async def test_what_is_far_is_replayed_when_it_is_asked_for_and_once_only(seen: 
     """It is near from then on, and so is what lies between."""
     async with opened(charts=(interlock.loads(COUNTER),)) as client:
         await counted_to(client, LONG)
-        asked = await client.json("entity/counter/1?far=true")
+        asked = await client.json("entity/counter/1?replay=true")
         first = len(seen)
         again = await client.json("entity/counter/1")
         second = len(seen)
         between = await client.json(f"entity/counter/1?version={EVERY + 3}")
 
     assert (LONG - 1, 0) == (first, second - first)
-    assert [({"sum": LONG - 2}, None)] * 2 == [(each["context_before"], each["far"]) for each in (asked, again)]
-    assert ([{"source": "open", "ordinal": 0}], asked["took"]) == (asked["took"], again["took"])
+    assert [({"sum": LONG - 2}, None)] * 2 == [
+        (each["context_before"], each["replay_distance"]) for each in (asked, again)
+    ]
+    assert ([{"source": "open", "ordinal": 0}], asked["transitions"]) == (asked["transitions"], again["transitions"])
     assert ({"sum": EVERY + 2}, {"sum": EVERY + 1}) == (between["context"], between["context_before"])
     assert len(seen) - second <= EVERY
 
@@ -93,7 +95,7 @@ async def test_a_page_that_is_open_replays_nothing_when_an_entry_comes(seen: lis
         await client.runtime.send("counter/1", "more")
         page = await client.json("entity/counter/1")
 
-    assert ([], {"sum": LONG - 1}, None) == (seen, page["context_before"], page["far"])
+    assert ([], {"sum": LONG - 1}, None) == (seen, page["context_before"], page["replay_distance"])
 
 
 async def test_a_short_journal_is_replayed_unasked(seen: list[int]) -> None:
@@ -102,7 +104,7 @@ async def test_a_short_journal_is_replayed_unasked(seen: list[int]) -> None:
         await counted_to(client, NEAR_MAX + 1)
         page = await client.json("entity/counter/1")
 
-    assert (NEAR_MAX, {"sum": NEAR_MAX - 1}, None) == (len(seen), page["context_before"], page["far"])
+    assert (NEAR_MAX, {"sum": NEAR_MAX - 1}, None) == (len(seen), page["context_before"], page["replay_distance"])
 
 
 async def test_a_version_is_what_the_runtime_says_it_was(seen: list[int]) -> None:
@@ -112,7 +114,7 @@ async def test_a_version_is_what_the_runtime_says_it_was(seen: list[int]) -> Non
         await counted_to(client, 60, clock)
         for version in (40, 17, 41, 60, 1, 17):
             expected = await client.runtime.state("counter/1", at=version)
-            assert expected == await client.console.past.at("counter/1", version)
+            assert expected == await client.console.history.at("counter/1", version)
         second = await client.json("entity/counter/1?at=2001-09-09T01:46:44.500Z")
         codes = [
             (await client.get(f"entity/counter/1?{each}")).json()["code"]
@@ -137,7 +139,7 @@ async def test_a_time_is_found_by_halves_and_not_by_reading_all() -> None:
             return await read(*given, **named)
 
         client.runtime.journal = journal  # type: ignore[method-assign]  # the real one is called by it
-        found = await client.console.past.version_at("counter/1", BEGIN_MS + 77_000, latest=200)
+        found = await client.console.history.version_at("counter/1", BEGIN_MS + 77_000, latest=200)
 
     assert (78, True) == (found, looks <= 8)
 

@@ -18,7 +18,7 @@ from interlock.runtime.runtime import Runtime
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import application
 from interlock.web.auth import RIGHTS, Authentication, User, key_digest
-from interlock.web.console import Console
+from interlock.web.http.console import Console
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 
 ORIGIN = "http://console.test"

@@ -7,7 +7,7 @@ import pytest
 from interlock.errors import NotFoundError, UsageError
 from interlock.model.limits import LOGINS_MAX, LOGINS_PERSON_MAX
 from interlock.testing.clock import VirtualClock
-from interlock.web.auth import IDLE_MS, LIFE_MS, Authentication, User, key_digest, read_keys
+from interlock.web.auth import SESSION_IDLE_MS_MAX, SESSION_MS_MAX, Authentication, User, key_digest, read_keys
 from tests.unit.web.consoles import person
 
 
@@ -30,7 +30,7 @@ def test_a_key_ends_when_it_expires() -> None:
     """So does a login that was made with it."""
     clock = VirtualClock(1_000)
     doors = access(clock, expires_ms=2_000)
-    done = doors.log_in("secret")
+    done = doors.sign_in("secret")
     assert done is not None
     clock.time_ms = 2_000
 
@@ -41,14 +41,14 @@ def test_a_login_ends_after_half_an_hour_without_a_request() -> None:
     """Each request begins the half hour anew."""
     clock = VirtualClock()
     doors = access(clock)
-    done = doors.log_in("secret")
+    done = doors.sign_in("secret")
     assert done is not None
-    clock.time_ms += IDLE_MS - 1
-    doors.use(done[1])
-    clock.time_ms += IDLE_MS - 1
+    clock.time_ms += SESSION_IDLE_MS_MAX - 1
+    doors.touch(done[1])
+    clock.time_ms += SESSION_IDLE_MS_MAX - 1
     assert doors.by_cookie(done[0]) is not None
-    doors.use(done[1])
-    clock.time_ms += IDLE_MS
+    doors.touch(done[1])
+    clock.time_ms += SESSION_IDLE_MS_MAX
 
     assert doors.by_cookie(done[0]) is None
 
@@ -57,13 +57,13 @@ def test_a_login_ends_after_eight_hours_however_busy() -> None:
     """Using it does not keep it alive for ever."""
     clock = VirtualClock()
     doors = access(clock)
-    done = doors.log_in("secret")
+    done = doors.sign_in("secret")
     assert done is not None
-    for _ in range(LIFE_MS // (IDLE_MS - 1)):
-        clock.time_ms += IDLE_MS - 1
+    for _ in range(SESSION_MS_MAX // (SESSION_IDLE_MS_MAX - 1)):
+        clock.time_ms += SESSION_IDLE_MS_MAX - 1
         assert doors.by_cookie(done[0]) is not None
-        doors.use(done[1])
-    clock.time_ms += IDLE_MS - 1
+        doors.touch(done[1])
+    clock.time_ms += SESSION_IDLE_MS_MAX - 1
 
     assert doors.by_cookie(done[0]) is None
 
@@ -74,16 +74,16 @@ def test_the_link_gives_one_login() -> None:
     link = doors.link
     assert link is not None
 
-    assert doors.log_in("another") is None
-    assert doors.log_in(link) is not None
-    assert doors.log_in(link) is None
+    assert doors.sign_in("another") is None
+    assert doors.sign_in(link) is not None
+    assert doors.sign_in(link) is None
     assert doors.link is None
 
 
 def test_each_login_has_a_cookie_and_a_token_of_its_own() -> None:
     """One tells nothing of the other."""
     doors = access(VirtualClock())
-    one, other = doors.log_in("secret"), doors.log_in("secret")
+    one, other = doors.sign_in("secret"), doors.sign_in("secret")
     assert one is not None
     assert other is not None
 
@@ -100,11 +100,11 @@ def test_who_logs_in_too_often_ends_logins_of_their_own() -> None:
     """One key cannot log everybody out, and the login of it that was used longest ago ends."""
     clock = VirtualClock()
     doors = crowd(clock, ["ada", "bob"])
-    bob, ada = doors.log_in("bob"), list[str]()
+    bob, ada = doors.sign_in("bob"), list[str]()
     assert bob is not None
     for _ in range(LOGINS_MAX + 1):
         clock.time_ms += 1
-        done = doors.log_in("ada")
+        done = doors.sign_in("ada")
         assert done is not None
         ada.append(done[0])
 
@@ -117,16 +117,16 @@ def test_when_all_logins_are_taken_whoever_has_the_most_makes_room() -> None:
     clock = VirtualClock()
     many = [f"p{number}" for number in range(LOGINS_MAX // LOGINS_PERSON_MAX)]
     doors = crowd(clock, ["ada", *many, "bob"])
-    ada = doors.log_in("ada")
+    ada = doors.sign_in("ada")
     assert ada is not None
     theirs = list[str]()
     for name in many:
         for _ in range(LOGINS_PERSON_MAX):
             clock.time_ms += 1
-            done = doors.log_in(name)
+            done = doors.sign_in(name)
             assert done is not None
             theirs.append(done[0])
-    bob = doors.log_in("bob")
+    bob = doors.sign_in("bob")
     assert bob is not None
 
     assert [True, True] == [doors.by_cookie(each[0]) is not None for each in (ada, bob)]
@@ -196,7 +196,7 @@ def test_a_login_from_the_future_is_over() -> None:
     """It began under a clock that was ahead, and would not end for years."""
     clock = VirtualClock(10**12)
     doors = access(clock)
-    done = doors.log_in("secret")
+    done = doors.sign_in("secret")
     assert done is not None
     clock.time_ms -= 30_000
     assert doors.by_cookie(done[0]) is not None

@@ -20,13 +20,13 @@ import msgspec
 import pytest
 
 from interlock.model.journal.work import WorkId
+from interlock.operate.jobs.job import Bulk
 from interlock.ports.store import EntityQuery
 from interlock.ports.work import Settlement, WorkQuery, WorkStore
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import ENDPOINTS
 from interlock.web.auth import RIGHTS
 from interlock.web.http.endpoint import Endpoint
-from interlock.web.jobs.job import Bulk
 from tests.unit.web.consoles import ORDER, ORIGIN, Client, Stream, opened, order, person
 
 BEGAN_MS = 1_000_000_000_000
@@ -58,15 +58,15 @@ async def jobs_over_it(client: Client) -> None:
     jobs = client.console.jobs
     for who in ("eve", "ada"):
         bulk = Bulk(EntityQuery(kind=HIDDEN), "order.cancelled", None, PAYER, b"")
-        await jobs.begin_bulk(who, bulk, reason=None)
-    await jobs.begin_verify("ada", f"{HIDDEN}/1", may_see=lambda _: True)
+        await jobs.start_bulk(who, bulk, reason=None)
+    await jobs.start_verify("ada", f"{HIDDEN}/1", may_see=lambda _: True)
     while jobs._runs:  # noqa: ASYNC110 - they run by themselves
         await asyncio.sleep(0)
     (first, *_) = list(jobs._jobs)
     job = jobs._jobs.pop(first)
     job.id = JOB
     jobs._jobs[JOB] = job
-    jobs._rehearsals[JOB] = jobs._rehearsals.pop(first)
+    jobs._dry_runs[JOB] = jobs._dry_runs.pop(first)
 
 
 @asynccontextmanager
@@ -252,7 +252,7 @@ async def test_the_walk_tells_worlds_apart_for_those_who_may_see_everything(tmp_
         "kinds",
         "entity",
         "journal",
-        "works",
+        "work",
         "refusals",
         "jobs",
         "send",
@@ -272,7 +272,7 @@ async def test_nobody_operates_on_what_is_hidden_from_them(tmp_path: Path, act: 
         place = before[0].work.place
         body = {"lane": place.lane, "version": place.version, "ordinal": place.ordinal, "reason": "a test"}
         answers = [
-            await client.post(f"works/{act}", {"entity": f"{kind}/1", **body}) for kind in (HIDDEN, "gnome", "order")
+            await client.post(f"work/{act}", {"entity": f"{kind}/1", **body}) for kind in (HIDDEN, "gnome", "order")
         ]
         after = (await store.works(WorkQuery(kind=HIDDEN, dead=True))).rows
         orders = (await store.works(WorkQuery(kind="order", dead=True))).rows
@@ -286,9 +286,9 @@ async def test_counts_and_lists_of_work_leave_out_what_is_hidden(tmp_path: Path)
     """Page by page, each full, and the last one without a cursor."""
     async with world(tmp_path, hidden=True) as client:
         fleet = await client.json("kinds")
-        first = await client.json("works?dead=true&limit=1")
-        second = await client.json(f"works?dead=true&limit=1&after={first['after']}")
-        whole = await client.json("works?limit=200")
+        first = await client.json("work?dead=true&limit=1")
+        second = await client.json(f"work?dead=true&limit=1&after={first['after']}")
+        whole = await client.json("work?limit=200")
     async with world(tmp_path / "..", hidden=True, rights=RIGHTS) as client:
         seeing = await client.json("kinds")
 

@@ -4,9 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import interlock
-from interlock.web.api.children import CHILDREN_MAX
-from interlock.web.api.entities import WORKS_MAX
-from interlock.web.api.journals import JOURNAL_BYTES_MAX
+from interlock.web.api.entity import CHILDREN_MAX, JOURNAL_BYTES_MAX, WORK_MAX
 from tests.support.eventually import eventually
 from tests.unit.web.consoles import opened, person
 
@@ -74,16 +72,16 @@ async def test_a_page_of_long_entries_is_short_and_none_is_left_out() -> None:
 
 async def test_an_entity_with_much_work_shows_some_and_says_that_there_is_more(tmp_path: Path) -> None:
     """The list of work has all of it."""
-    chart = interlock.loads(LOUD.replace("ACTIONS", ", ".join(["tell"] * (WORKS_MAX + 1))))
+    chart = interlock.loads(LOUD.replace("ACTIONS", ", ".join(["tell"] * (WORK_MAX + 1))))
     async with opened(f"sqlite:///{tmp_path}/o.db", charts=(chart,)) as client:
         await client.runtime.create("loud/1")
         none = await client.json("entity/loud/1")
         await client.runtime.send("loud/1", "said", {"text": "a"})
         page = await client.json("entity/loud/1")
-        rest = await client.json("works?entity=loud/1&limit=200")
+        rest = await client.json("work?entity=loud/1&limit=200")
 
     assert (0, False) == (len(none["work"]), none["work_more"])
-    assert (WORKS_MAX, True, WORKS_MAX + 1) == (len(page["work"]), page["work_more"], len(rest["rows"]))
+    assert (WORK_MAX, True, WORK_MAX + 1) == (len(page["work"]), page["work_more"], len(rest["rows"]))
 
 
 def family(count: int, *, secret: str = "") -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from interlock.web.pages import PLACES, SHELL, static_files
+from interlock.web.pages import ADDRESSES, SHELL, static_files
 from tests.unit.web.consoles import opened
 
 BYTES_MAX = 44 * 1024
@@ -21,7 +21,7 @@ def source(name: str) -> str:
 
 def test_all_files_together_are_small() -> None:
     """Compressed as they are sent: a page is there at once."""
-    assert sum(len(each.small) for each in FILES.values()) <= BYTES_MAX
+    assert sum(len(each.compressed) for each in FILES.values()) <= BYTES_MAX
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -70,7 +70,7 @@ def test_no_file_asks_for_anything_from_elsewhere() -> None:
 
 def test_every_import_leads_to_a_file_and_every_file_is_used() -> None:
     """A script that nobody loads is dead, one that is missing breaks the page."""
-    named = {each for name in FILES for each in re.findall(r"/static/([\w.]+)", source(name))}
+    named = {each for name in FILES for each in re.findall(r"/static/([\w./]+)", source(name))}
 
     assert set() == named - set(FILES)
     assert {SHELL} == set(FILES) - named
@@ -85,7 +85,7 @@ def test_every_imported_name_is_exported() -> None:
     wrong = [
         f"{name}: {one} of {target}"
         for name in SCRIPTS
-        for names, target in re.findall(r"import \{([^}]+)\} from \"/static/([\w.]+)\"", source(name))
+        for names, target in re.findall(r"import \{([^}]+)\} from \"/static/([\w./]+)\"", source(name))
         for one in (each.strip() for each in names.split(","))
         if one and one not in exported[target]
     ]
@@ -98,7 +98,7 @@ def test_every_imported_name_is_used() -> None:
     unused = []
     for name in SCRIPTS:
         text = source(name)
-        for names, _ in re.findall(r"import \{([^}]+)\} from \"/static/([\w.]+)\"", text):
+        for names, _ in re.findall(r"import \{([^}]+)\} from \"/static/([\w./]+)\"", text):
             body = re.sub(r"import \{[^}]+\} from \"[^\"]+\";", "", text)
             unused += [
                 f"{name}: {one}"
@@ -109,7 +109,7 @@ def test_every_imported_name_is_used() -> None:
     assert [] == unused
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", ADDRESSES)
 async def test_every_address_of_a_page_gives_the_shell(place: str) -> None:
     """A link can be shared, and a page loaded anew."""
     address = place.replace("{kind}", "order").replace("{entity:path}", "order/A/1")

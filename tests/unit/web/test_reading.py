@@ -11,7 +11,7 @@ from interlock.errors import RejectedError
 from interlock.model.driver_events import timer_fired
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
-from interlock.web.api.views import MASK
+from interlock.trust.masking import MASK
 from tests.support.eventually import eventually
 from tests.unit.web.consoles import KEY, ORDER, Client, opened, order, person, some_orders
 
@@ -153,7 +153,7 @@ async def test_an_entity_is_shown_with_what_led_there() -> None:
 
     assert (["paid"], 2, 2) == (view["configuration"], view["version"], view["latest"])
     assert [{"source": "unpaid", "ordinal": 0}] == [
-        {"source": each["source"], "ordinal": 0} for each in view["took"] if each["source"] == "unpaid"
+        {"source": each["source"], "ordinal": 0} for each in view["transitions"] if each["source"] == "unpaid"
     ]
     assert (None, "p-1") == (view["context_before"]["payment"], view["context"]["payment"])
     assert ("payment.confirmed", "till") == (view["entry"]["event"], view["entry"]["principal"])
@@ -237,7 +237,7 @@ SECRET = ORDER.replace("  unpaid:\n", "  unpaid:\n    sensitive: [payment]\n").r
 
 async def everything(client: Client) -> str:
     """Gives all that is shown of A-2, as one text."""
-    paths = ("entity/order/A-2", "journal/order/A-2", "accepted/order/A-2", "works", "kinds/order/entities")
+    paths = ("entity/order/A-2", "journal/order/A-2", "accepted/order/A-2", "work", "kinds/order/entities")
     return "".join([(await client.get(path)).text for path in paths])
 
 
@@ -414,7 +414,7 @@ async def test_a_kind_with_hidden_states_is_closed_to_whoever_may_not_see_them()
             (await client.get(path)).status_code for path in (*paths, "accepted/order/A-2", "streams/entity/order/A-2")
         }
         sent = await client.post("send/order/A-2", {"event": "parcel.shipped"})
-        work = await client.json("works")
+        work = await client.json("work")
 
     assert ([], []) == (fleet["kinds"], work["rows"])
     assert {404} == codes

@@ -1,6 +1,7 @@
-"""One entity: as it is, as it was, what it accepts, what was sent to it.
+"""Entities of a kind: list them by state, age, tag, revision, id or error; create one; send it an event.
 
-Rule: a refusal is a problem with the receipt inside it, so that whoever looks at the status alone is not misled.
+Rule 1: a list follows an index from a cursor that is bound to its filter; nothing is counted.
+Rule 2: a refused event is a problem that contains the receipt, so a client that checks only the status is not misled.
 """
 
 from __future__ import annotations
@@ -11,55 +12,110 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from interlock.errors import CorruptionError, NotFoundError
-from interlock.kernel.step import Kernel
-from interlock.model.journal.entry import Entry, Receipt
-from interlock.model.snapshot import Snapshot
-from interlock.observe.history import NEAR_MAX
-from interlock.observe.population import dwell_p95
-from interlock.observe.sagas import saga_views
+from interlock.errors import UsageError
+from interlock.model.duration import parse_duration
+from interlock.model.journal.entry import Receipt
+from interlock.ports.store import EntityPage, EntityQuery, EntityRow
 from interlock.ports.work import WorkQuery, WorkStore
-from interlock.runtime.acceptance import Acceptance, acceptances
-from interlock.runtime.history.replay import repeat_step
-from interlock.runtime.history.travel import time_ms
 from interlock.runtime.request_checks import check_entity
-from interlock.web.api.children import children
-from interlock.web.api.views import (
-    EntityView,
-    Hidden,
-    Passed,
-    WorkView,
-    entry_view,
-    masked_acceptances,
-    masked_context,
-    masked_work,
-    masks,
-    passed_view,
-    timers_view,
-    work_view,
-)
-from interlock.web.console import principal_of
-from interlock.web.errors import TYPE, damage_text, problem_response
+from interlock.web.api.views import RowsView, mask_for, row_view
+from interlock.web.http.console import principal_of
 from interlock.web.http.endpoint import Endpoint, RequestContext
+from interlock.web.http.errors import problem_body, problem_response
 
-SINCE_ENTRIES = 64
-"""Entries looked back over to find since when an entity is where it is."""
+ROWS_MAX = 200
+ERROR_PAGES_MAX = 10
+"""Pages of work that a list by error reads before it returns what it found."""
 
-WORKS_MAX = 100
+# List
 
 
-class WhenQuery(Struct, frozen=True):
-    """As it was: at a version, or at a time (ISO 8601 with its zone). `far`: with what its last step changed, even if
-    for that much of the journal must be replayed.
+class ListQuery(Struct, frozen=True):
+    """The filters of a list. `older`: a duration such as 2h. `error`: a handler with dead letters, or `any`."""
+
+    state: str | None = None
+    revision: str | None = None
+    tag: str | None = None
+    older: str | None = None
+    error: str | None = None
+    q: str | None = None
+    after: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = 50
+
+
+def entity_query(kind: str, filters: ListQuery, *, now_ms: int, cursor: str | None) -> EntityQuery:
+    """Return the store's query for a list. Raises UsageError if `older` is not a duration."""
+    before_ms = None
+    if filters.older is not None:
+        age_ms = parse_duration(filters.older)
+        if age_ms is None:
+            hint = "write 30s, 15m, 2h, 1h30m or 3d"
+            raise UsageError(f"invalid duration: `{filters.older[:40]}`", code="older.malformed", hint=hint)
+        before_ms = now_ms - age_ms
+    return EntityQuery(
+        kind=kind,
+        state=filters.state,
+        entered_before_ms=before_ms,
+        tag=filters.tag,
+        revision=filters.revision,
+        prefix=filters.q,
+        after=cursor,
+        limit=filters.limit,
+    )
+
+
+def _scope(kind: str, filters: ListQuery) -> str:
+    """What a cursor of this list is bound to."""
+    parts = (kind, filters.state, filters.revision, filters.tag, filters.older, filters.error, filters.q)
+    return msgspec.json.encode(parts).decode()
+
+
+async def list_entities(request: RequestContext) -> RowsView:
+    """Return a page of the entities of a kind, those longest in their state first."""
+    console, filters, kind = request.console, request.query, request.path("kind")
+    console.check_kind(request.user, kind)
+    now_ms = console.clock.now_ms()
+    cursor = console.cursors.decrypt(filters.after, _scope(kind, filters))
+    query = entity_query(kind, filters, now_ms=now_ms, cursor=cursor)
+    page = await (console.store.find(query) if filters.error is None else _find_by_error(request, query))
+    return RowsView(
+        tuple(row_view(each) for each in page.rows),
+        now_ms,
+        console.cursors.encrypt(page.after, _scope(kind, filters)),
+        page.after is not None and len(page.rows) < filters.limit,
+    )
+
+
+async def _find_by_error(request: RequestContext, query: EntityQuery) -> EntityPage:
+    """Return entities with dead letters, found through the list of work.
+
+    The cursor contains the last entity, too: the next page of work may start with more work of it.
     """
+    store, filters = request.console.store, request.query
+    if not isinstance(store, WorkStore):
+        return EntityPage(())
+    name = None if filters.error == "any" else filters.error
+    last, _, cursor = (None, "", None) if query.after is None else query.after.partition("\n")
+    found: dict[str, None] = {}
+    for _ in range(ERROR_PAGES_MAX):
+        page = await store.works(WorkQuery(kind=query.kind, dead=True, name=name, after=cursor, limit=filters.limit))
+        found |= dict.fromkeys(each.entity for each in page.rows if each.entity != last)
+        cursor = page.after
+        if cursor is None or len(found) >= filters.limit:
+            break
+    rows: list[EntityRow] = []
+    for entity in found:  # a list by prefix is ordered by id, so an exact match comes first
+        narrow = msgspec.structs.replace(query, prefix=entity.partition("/")[2], after=None, limit=1)
+        rows.extend(each for each in (await store.find(narrow)).rows if each.entity == entity)
+    end = next(reversed(found), last or "")
+    return EntityPage(tuple(rows), None if cursor is None else f"{end}\n{cursor}")
 
-    version: Annotated[int, Meta(ge=1)] | None = None
-    at: str | None = None
-    far: bool = False
+
+# Create and send
 
 
 class SendBody(Struct, frozen=True):
-    """An event to send. `dry_run`: only say what would happen. `reason` is kept with the entry."""
+    """An event to send. `dry_run`: return what would happen. `reason` is stored with the entry."""
 
     event: str
     payload: Any = None
@@ -70,7 +126,7 @@ class SendBody(Struct, frozen=True):
 
 
 class CreateBody(Struct, frozen=True):
-    """An entity to begin."""
+    """An entity to create."""
 
     id: str
     context: dict[str, Any] = {}
@@ -79,7 +135,7 @@ class CreateBody(Struct, frozen=True):
 
 
 class ReceiptView(Struct, frozen=True):
-    """How an event was taken. `guards`: which said no, and what they read."""
+    """The outcome of an event. `guards`: the guards that were false, and the values that they read."""
 
     entity: str
     outcome: str
@@ -92,145 +148,24 @@ class ReceiptView(Struct, frozen=True):
     dry_run: bool = False
 
 
-# One entity
-
-
-async def one_entity(asked: RequestContext) -> EntityView:
-    """An entity now, or as it was, with the entry that led there."""
-    console, entity = asked.console, asked.path("entity")
-    kind = check_entity(entity)
-    console.check_kind(asked.person, kind)
-    runtime = console.runtime
-    latest = await runtime.state(entity)
-    console.past.keep(latest)
-    shown = await _shown(asked, latest)
-    kernel = runtime.charts.of(shown)
-    hidden = masks(kernel.chart, asked.person)
-    entries, before, damage = await _past(asked, shown)
-    entry = entries[-1] if entries else None
-    is_far = entry is not None and before is None and shown.version > 1
-    is_now = shown.version == latest.version
-    found = acceptances(kernel, shown, asked.person.principal) if is_now else ()
-    p95 = await dwell_p95(runtime, kind) if is_now else {}
-    work, work_more = await _work(asked, entity, hidden) if is_now else ((), False)
-    return EntityView(
-        entity=entity,
-        kind=kind,
-        id=entity.partition("/")[2],
-        version=shown.version,
-        latest=latest.version,
-        revision=shown.revision,
-        label=kernel.chart.label,
-        configuration=shown.configuration,
-        active=tuple(each.id for each in kernel.active(shown)),
-        context=masked_context(shown.context, hidden),
-        context_before=None if before is None else masked_context(before.context, hidden),
-        since_ms=_since(entries),
-        time_ms=entry.event.time_ms if entry is not None else 0,
-        now_ms=console.clock.now_ms(),
-        entry=None if entry is None else entry_view(entry, hidden, asked.may_see_entity),
-        took=_took(kernel, before, entry),
-        timers=timers_view(shown, hidden),
-        invokes=tuple({"id": each.id, "state": each.state, "key": each.key} for each in shown.invokes),
-        children=await children(asked, kernel, shown) if is_now else (),
-        work=work,
-        work_more=work_more,
-        saga=saga_views(kernel, shown),
-        accepted=masked_acceptances(found, hidden),
-        ended=shown.ended,
-        output=None if hidden is not None else shown.output,
-        parent=_parent(asked, shown),
-        p95_ms=max((p95[each] for each in shown.configuration if each in p95), default=None),
-        masked=hidden is not None,
-        damage=damage,
-        far=console.past.distance(entity, shown.version - 1) if is_far else None,
+async def create_entity(request: RequestContext) -> ReceiptView | Response:
+    """Create an entity."""
+    body, kind = request.body, request.path("kind")
+    request.console.check_writable(request.user, kind)
+    receipt = await request.console.runtime.create(
+        f"{kind}/{body.id}", body.context, key=body.key, principal=principal_of(request.user, body.reason)
     )
+    return _receipt_response(request, receipt, "create")
 
 
-def _parent(asked: RequestContext, shown: Snapshot) -> str | None:
-    """The entity that invoked this one, if one may see it."""
-    parent = shown.parent
-    return None if parent is None or not asked.may_see_entity(parent.entity) else parent.entity
-
-
-async def _shown(asked: RequestContext, latest: Snapshot) -> Snapshot:
-    """The snapshot that is asked for. Raises NotFoundError when there was nothing then."""
-    query, past, entity = asked.query, asked.console.past, latest.entity
-    if query.version is None and query.at is None:
-        return latest
-    version = query.version
-    if version is None:
-        version = await past.version_at(entity, time_ms(query.at), latest=latest.version)
-    found = await past.at(entity, version) if version <= latest.version else None
-    if found is None:
-        where = f"version {version}" if query.at is None else query.at
-        raise NotFoundError(f"`{entity}` has nothing at {where}", code="entity.not_then")
-    return found
-
-
-async def _past(asked: RequestContext, shown: Snapshot) -> tuple[tuple[Entry, ...], Snapshot | None, str | None]:
-    """The last entries up to the snapshot shown, and the one before it unless that is far; neither when an archive has
-    them, or when the journal is damaged, which is told: the page of a damaged entity is the one that is needed most.
-    """
-    runtime, past, version = asked.console.runtime, asked.console.past, shown.version
-    after = max(0, version - SINCE_ENTRIES)
-    try:
-        entries = await runtime.journal(shown.entity, after=after, limit=version - after)
-        is_near = past.distance(shown.entity, version - 1) <= NEAR_MAX
-        before = await past.at(shown.entity, version - 1) if is_near or asked.query.far else None
-    except NotFoundError:
-        return (), None, None
-    except CorruptionError as error:
-        return (), None, damage_text(error.code, error.message)
-    return entries, before, None
-
-
-def _since(entries: tuple[Entry, ...]) -> int | None:
-    """When the last entry came that led to another configuration; None when it lies further back."""
-    return next((each.event.time_ms for each in reversed(entries) if each.before != each.after), None)
-
-
-def _took(kernel: Kernel, before: Snapshot | None, entry: Entry | None) -> tuple[Passed, ...]:
-    """The transitions of an entry: its step done once more, which is harmless."""
-    if entry is None or (before is None and entry.version > 1):
-        return ()
-    step = repeat_step(kernel, before.entity if before is not None else kernel.chart.kind + "/", before, entry)
-    return passed_view(kernel.chart, step.transitions)
-
-
-async def _work(asked: RequestContext, entity: str, hidden: Hidden | None) -> tuple[tuple[WorkView, ...], bool]:
-    """The first pieces of work of an entity, and whether there are more."""
-    store = asked.console.store
-    if not isinstance(store, WorkStore):
-        return (), False
-    page = await store.works(WorkQuery(entity=entity, limit=WORKS_MAX))
-    now_ms = asked.console.clock.now_ms()
-    return tuple(masked_work(work_view(each, now_ms), hidden) for each in page.rows), page.after is not None
-
-
-async def accepted(asked: RequestContext) -> tuple[Acceptance, ...]:
-    """Each event: accepted now, or why not."""
-    entity = asked.path("entity")
-    asked.console.check_kind(asked.person, check_entity(entity))
-    runtime = asked.console.runtime
-    snapshot = await runtime.state(entity)
-    kernel = runtime.charts.of(snapshot)
-    return masked_acceptances(acceptances(kernel, snapshot, asked.person.principal), masks(kernel.chart, asked.person))
-
-
-# Writing
-
-
-async def send(asked: RequestContext) -> ReceiptView | Response:
-    """Give an entity an event."""
-    entity, body = asked.path("entity"), asked.body
-    kind = check_entity(entity)
-    asked.console.check_writable(asked.person, kind)
-    runtime = asked.console.runtime
+async def send_event(request: RequestContext) -> ReceiptView | Response:
+    """Send an event to an entity, or do a dry run of it."""
+    entity, body = request.path("entity"), request.body
+    request.console.check_writable(request.user, check_entity(entity))
+    runtime = request.console.runtime
     if body.dry_run:
-        receipt = await runtime.rehearse(
-            entity, body.event, body.payload, key=body.key, principal=asked.person.principal
-        )
+        principal = request.user.principal
+        receipt = await runtime.rehearse(entity, body.event, body.payload, key=body.key, principal=principal)
     else:
         receipt = await runtime.send(
             entity,
@@ -238,90 +173,84 @@ async def send(asked: RequestContext) -> ReceiptView | Response:
             body.payload,
             key=body.key,
             expected=body.expected,
-            principal=principal_of(asked.person, body.reason),
+            principal=principal_of(request.user, body.reason),
         )
-    return _told(asked, receipt, body.event, dry_run=body.dry_run)
+    return _receipt_response(request, receipt, body.event, dry_run=body.dry_run)
 
 
-async def create(asked: RequestContext) -> ReceiptView | Response:
-    """Begin an entity."""
-    body, kind = asked.body, asked.path("kind")
-    asked.console.check_writable(asked.person, kind)
-    receipt = await asked.console.runtime.create(
-        f"{kind}/{body.id}", body.context, key=body.key, principal=principal_of(asked.person, body.reason)
-    )
-    return _told(asked, receipt, "create")
+def _receipt_response(
+    request: RequestContext, receipt: Receipt, event: str, *, dry_run: bool = False
+) -> ReceiptView | Response:
+    """Return the receipt, or a problem that contains it if the event was refused.
 
-
-def _told(asked: RequestContext, receipt: Receipt, event: str, *, dry_run: bool = False) -> ReceiptView | Response:
-    """The receipt, or a refusal as a problem around it. Who may not read entities is told nothing of their states."""
-    may_read = "read" in asked.person.rights
-    snapshot = receipt.snapshot if may_read else None
-    hidden = None
-    if snapshot is not None:
-        hidden = masks(asked.console.runtime.charts.revision(snapshot.kind, snapshot.revision).chart, asked.person)
-    trials = [(each.guard, each.values, each.error) for each in receipt.trials]
-    faults = tuple(each.message for each in receipt.faults)
-    effects = tuple(each.name or each.type for each in receipt.effects)
-    if hidden is not None:
-        effects = tuple(each.type if each.name is None else hidden.name(each.name) for each in receipt.effects)
-    if hidden is not None or not may_read:  # errors may quote values, too
-        trials = [(guard, {}, None) for guard, _, _ in trials]
-        faults = tuple(each.code for each in receipt.faults)
-    guards = tuple({"guard": guard, "values": values, "error": error} for guard, values, error in trials)
-    view = ReceiptView(
-        receipt.entity,
-        receipt.outcome,
-        receipt.version,
-        receipt.reason,
-        () if snapshot is None else snapshot.configuration,
-        effects if may_read else (),
-        guards if may_read else (),
-        faults,
-        dry_run,
-    )
+    A user without the right `read` gets no states, effects or guards.
+    """
+    may_read = "read" in request.user.rights
+    view = _receipt_view(request, receipt, may_read=may_read, dry_run=dry_run)
     if receipt.outcome not in ("rejected", "denied"):
         return view
-    status = 422 if receipt.outcome == "rejected" else 403
+    status, title = (422, "Rejected by the chart") if receipt.outcome == "rejected" else (403, "Forbidden")
     code = f"{receipt.outcome}.{receipt.reason}"
-    detail = f"`{receipt.entity}` {receipt.outcome} `{event}`"
-    said = {"type": TYPE + code, "title": "The chart said no" if status == 422 else "Not allowed", "status": status}
-    problem = {**said, "detail": detail, "code": code}
+    problem = problem_body(status, title, f"`{receipt.entity}` {receipt.outcome} `{event}`", code=code)
     if may_read:
         problem["receipt"] = msgspec.to_builtins(view)
     return problem_response(status, problem)
 
 
+def _receipt_view(request: RequestContext, receipt: Receipt, *, may_read: bool, dry_run: bool) -> ReceiptView:
+    if not may_read:  # the messages of faults may quote values
+        codes = tuple(each.code for each in receipt.faults)
+        return ReceiptView(
+            receipt.entity, receipt.outcome, receipt.version, receipt.reason, faults=codes, dry_run=dry_run
+        )
+    snapshot, mask = receipt.snapshot, None
+    if snapshot is not None:
+        chart = request.console.runtime.charts.revision(snapshot.kind, snapshot.revision).chart
+        mask = mask_for(chart, request.user)
+    if mask is None:
+        effects = tuple(each.name or each.type for each in receipt.effects)
+        guards = tuple({"guard": each.guard, "values": each.values, "error": each.error} for each in receipt.trials)
+        faults = tuple(each.message for each in receipt.faults)
+    else:  # errors and the messages of faults may quote values
+        effects = tuple(each.type if each.name is None else mask.name(each.name) for each in receipt.effects)
+        guards = tuple({"guard": each.guard, "values": {}, "error": None} for each in receipt.trials)
+        faults = tuple(each.code for each in receipt.faults)
+    return ReceiptView(
+        receipt.entity,
+        receipt.outcome,
+        receipt.version,
+        receipt.reason,
+        () if snapshot is None else snapshot.configuration,
+        effects,
+        guards,
+        faults,
+        dry_run,
+    )
+
+
 ENDPOINTS = (
+    Endpoint(
+        method="GET",
+        path="/kinds/{kind}/entities",
+        summary="List the entities of a kind, those longest in their state first",
+        handler=list_entities,
+        query=ListQuery,
+        answer=RowsView,
+    ),
     Endpoint(
         method="POST",
         path="/kinds/{kind}/entities",
-        summary="Begin an entity",
-        handler=create,
+        summary="Create an entity",
+        handler=create_entity,
         right="send",
         body=CreateBody,
         answer=ReceiptView,
     ),
     Endpoint(
-        method="GET",
-        path="/entity/{entity:path}",
-        summary="An entity now, at a version or at a time",
-        handler=one_entity,
-        query=WhenQuery,
-        answer=EntityView,
-    ),
-    Endpoint(
-        method="GET",
-        path="/accepted/{entity:path}",
-        summary="Which events an entity accepts now, and why not the others",
-        handler=accepted,
-        answer=tuple[Acceptance, ...],
-    ),
-    Endpoint(
         method="POST",
         path="/send/{entity:path}",
-        summary="Give an entity an event",
-        handler=send,
+        summary="Send an event to an entity",
+        handler=send_event,
         right="send",
         body=SendBody,
         answer=ReceiptView,

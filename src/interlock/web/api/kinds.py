@@ -1,4 +1,4 @@
-"""Kinds: the fleet at a glance, one kind in full, its drawing, and two of its revisions side by side."""
+"""Kinds: the overview of all kinds, one kind in detail, its drawing, and two of its revisions compared."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any
 from msgspec import Struct
 from starlette.responses import Response
 
+from interlock.model.chart import Chart
 from interlock.observe.population import RevisionView, StateView, population, rates
+from interlock.observe.revision_diff import Change, revision_changes
 from interlock.ports.statistics import MinuteRates
 from interlock.ports.work import WorkQuery, WorkStore
 from interlock.runtime.acceptance import names, payload_schema
 from interlock.runtime.builtin_charts import BUILTIN_KINDS
-from interlock.web.api.work import seen_works
-from interlock.web.diagrams import ChangeView, changes
+from interlock.web.api.jobs import may_see_job
+from interlock.web.api.work import find_visible_work
 from interlock.web.http.endpoint import Endpoint, RequestContext
-from interlock.web.jobs.job import is_open_to
 
-WORK_SEEN_MAX = 1_000
-"""Dead letters that the fleet's page counts: beyond that it says "and more"."""
+DEAD_LETTERS_MAX = 1_000
+"""Dead letters that the overview counts; if there are more, it says so."""
 
 
 class KindView(Struct, frozen=True):
-    """A kind at a glance. `chart` False: this process has none, and can say only that there are entities."""
+    """A kind in the overview. `chart` is False if no chart is loaded: then only its name is known."""
 
     kind: str
     chart: bool
@@ -36,9 +37,11 @@ class KindView(Struct, frozen=True):
     minutes: tuple[MinuteRates, ...] = ()
 
 
-class FleetView(Struct, frozen=True):
-    """The kinds that one may see. `dead` counts their dead letters; None where the store keeps no work. `interrupted`
-    counts jobs that wait for somebody to resume them, as far as one may see them.
+class OverviewView(Struct, frozen=True):
+    """The kinds that the user may see.
+
+    `dead` counts their dead letters; None if the store does not run effects. `interrupted` counts the jobs that need to
+    be resumed and that the user may see.
     """
 
     kinds: tuple[KindView, ...]
@@ -49,7 +52,7 @@ class FleetView(Struct, frozen=True):
 
 
 class EventView(Struct, frozen=True):
-    """An event that a chart takes."""
+    """An event that a chart accepts."""
 
     name: str
     roles: tuple[str, ...] | None = None
@@ -58,7 +61,7 @@ class EventView(Struct, frozen=True):
 
 
 class KindDetail(Struct, frozen=True):
-    """One kind in full."""
+    """One kind in detail. `context` is the JSON Schema of the initial context."""
 
     kind: KindView
     now_ms: int
@@ -67,153 +70,162 @@ class KindDetail(Struct, frozen=True):
     description: str | None = None
 
 
-class Revisions(Struct, frozen=True, rename={"of": "from"}):
-    """Which two revisions to compare."""
+class DiffQuery(Struct, frozen=True, rename={"from_revision": "from"}):
+    """The two revisions to compare."""
 
-    of: str
+    from_revision: str
     to: str
 
 
-class Revision(Struct, frozen=True):
-    """Which revision to draw; the current one when none is named."""
+class RevisionQuery(Struct, frozen=True):
+    """The revision to draw; the current one by default."""
 
     revision: str | None = None
 
 
 class DiffView(Struct, frozen=True):
-    """What differs between two revisions, and how many entities sit where it does."""
+    """The differences between two revisions. `affected` counts the entities in removed states."""
 
     kind: str
     before: str
     after: str
-    changes: tuple[ChangeView, ...]
+    changes: tuple[Change, ...]
     affected: int
     same: bool
 
 
-async def fleet(asked: RequestContext) -> FleetView:
-    """Every kind that there is a chart or an entity of."""
-    console = asked.console
+async def get_overview(request: RequestContext) -> OverviewView:
+    """Return every kind that has a chart or an entity."""
+    console = request.console
     known = dict.fromkeys([*console.kinds(), *await console.store.kinds()])
-    found = [
-        await kind_view(asked, each) if each in console.kinds() else KindView(each, False)
+    views = [
+        await _kind_view(request, each) if each in console.kinds() else KindView(each, chart=False)
         for each in known
-        if each not in BUILTIN_KINDS and console.may_see(asked.person, each)
+        if each not in BUILTIN_KINDS and request.may_see(each)
     ]
-    dead, more = await _dead(asked)
-    waiting = [each for each in await console.jobs.interrupted() if is_open_to(asked.person, each, asked.may_see)]
-    return FleetView(tuple(found), console.clock.now_ms(), dead, more, len(waiting))
+    dead, dead_more = await _dead_letters(request)
+    interrupted = [each for each in await console.jobs.interrupted() if may_see_job(request, each)]
+    return OverviewView(tuple(views), console.clock.now_ms(), dead, dead_more, len(interrupted))
 
 
-async def kind_view(asked: RequestContext, kind: str) -> KindView:
-    """A kind whose chart is here."""
-    runtime = asked.console.runtime
-    people = await population(runtime, kind)
+async def _kind_view(request: RequestContext, kind: str) -> KindView:
+    runtime = request.console.runtime
+    found = await population(runtime, kind)
     return KindView(
         kind,
         True,
-        asked.console.kernel(kind).chart.revision,
-        people.entities,
-        people.partial,
-        people.stuck,
-        people.stuck_more,
-        people.states,
-        people.revisions,
+        request.console.kernel(kind).chart.revision,
+        found.entities,
+        found.partial,
+        found.stuck,
+        found.stuck_more,
+        found.states,
+        found.revisions,
         await rates(runtime, kind),
     )
 
 
-async def _dead(asked: RequestContext) -> tuple[int | None, bool]:
-    """How many dead letters there are of kinds that one may see, and whether the count ended at its bound."""
-    if not isinstance(asked.console.store, WorkStore):
+async def _dead_letters(request: RequestContext) -> tuple[int | None, bool]:
+    """Return the number of visible dead letters, and whether there are more."""
+    if not isinstance(request.console.store, WorkStore):
         return None, False
-    page = await seen_works(asked, WorkQuery(dead=True, limit=WORK_SEEN_MAX))
+    page = await find_visible_work(request, WorkQuery(dead=True, limit=DEAD_LETTERS_MAX))
     return len(page.rows), page.after is not None
 
 
-async def one_kind(asked: RequestContext) -> KindDetail:
-    """The population of a kind, and the events that its chart takes."""
-    kind = asked.path("kind")
-    chart = asked.console.chart_for(asked.person, kind)
-    declared = {each.name: each for each in chart.events or ()}
-    events = []
-    for name in names(chart):
-        known = declared.get(name)
-        fields = None if known is None else known.payload
-        events.append(
-            EventView(
-                name,
-                None if known is None else known.roles,
-                None if fields is None else payload_schema(fields),
-                None if known is None else known.description,
-            )
-        )
-    given = tuple(each for each in chart.states[0].context if not each.name.startswith("saga_"))
-    view = await kind_view(asked, kind)
+async def get_kind(request: RequestContext) -> KindDetail:
+    """Return the population of a kind, and the events that its chart accepts."""
+    kind = request.path("kind")
+    chart = request.console.chart_for(request.user, kind)
     root = chart.states[0]
-    return KindDetail(view, asked.console.clock.now_ms(), tuple(events), payload_schema(given), root.description)
+    initial = tuple(each for each in root.context if not each.name.startswith("saga_"))
+    return KindDetail(
+        await _kind_view(request, kind),
+        request.console.clock.now_ms(),
+        _events(chart),
+        payload_schema(initial),
+        root.description,
+    )
 
 
-async def chart_svg(asked: RequestContext) -> Response:
-    """The drawing of a chart, without colours of its own: the page brings them."""
-    chart = asked.console.chart_for(asked.person, asked.path("kind"), asked.query.revision)
-    return _picture(asked, await asked.console.drawing(chart), chart.revision)
+def _events(chart: Chart) -> tuple[EventView, ...]:
+    declared = {each.name: each for each in chart.events or ()}
+    views = []
+    for name in names(chart):
+        event = declared.get(name)
+        if event is None:
+            views.append(EventView(name))
+        else:
+            payload = None if event.payload is None else payload_schema(event.payload)
+            views.append(EventView(name, event.roles, payload, event.description))
+    return tuple(views)
 
 
-async def diff(asked: RequestContext) -> DiffView:
-    """What differs between two revisions."""
-    kind = asked.path("kind")
-    before = asked.console.chart_for(asked.person, kind, asked.query.of)
-    after = asked.console.chart_for(asked.person, kind, asked.query.to)
-    people = await population(asked.console.runtime, kind)
-    inside = next((each.states for each in people.revisions if each.revision == before.revision), {})
-    found = changes(before, after, inside)
-    gone = [each for each in found if each.what == "state" and each.change == "removed"]
-    return DiffView(kind, before.revision, after.revision, found, sum(each.entities for each in gone), not found)
+async def get_drawing(request: RequestContext) -> Response:
+    """Return the drawing of a chart as SVG without colours: the page colours it."""
+    chart = request.console.chart_for(request.user, request.path("kind"), request.query.revision)
+    return _svg_response(request, await request.console.drawing(chart), chart.revision)
 
 
-async def diff_picture(asked: RequestContext) -> Response:
-    """Two revisions in one drawing."""
-    kind = asked.path("kind")
-    before = asked.console.chart_for(asked.person, kind, asked.query.of)
-    after = asked.console.chart_for(asked.person, kind, asked.query.to)
-    return _picture(asked, await asked.console.drawing(before, after), f"{before.revision}..{after.revision}")
+def _compared_charts(request: RequestContext) -> tuple[Chart, Chart]:
+    console, kind = request.console, request.path("kind")
+    before = console.chart_for(request.user, kind, request.query.from_revision)
+    return before, console.chart_for(request.user, kind, request.query.to)
 
 
-def _picture(asked: RequestContext, text: str, tag: str) -> Response:
-    """A drawing, which the browser may keep as long as the revision is the same."""
+async def get_diff(request: RequestContext) -> DiffView:
+    """Return the differences between two revisions."""
+    kind = request.path("kind")
+    before, after = _compared_charts(request)
+    found = await population(request.console.runtime, kind)
+    entities = next((each.states for each in found.revisions if each.revision == before.revision), {})
+    changes = revision_changes(before, after, entities)
+    removed = [each for each in changes if each.what == "state" and each.change == "removed"]
+    affected = sum(each.entities for each in removed)
+    return DiffView(kind, before.revision, after.revision, changes, affected, same=not changes)
+
+
+async def get_diff_drawing(request: RequestContext) -> Response:
+    """Return one drawing of two revisions."""
+    before, after = _compared_charts(request)
+    drawing = await request.console.drawing(before, after)
+    return _svg_response(request, drawing, f"{before.revision}..{after.revision}")
+
+
+def _svg_response(request: RequestContext, text: str, tag: str) -> Response:
+    """Return a drawing that the browser may cache until the revision changes."""
     etag = f'"{tag}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache, private"}
-    if asked.request.headers.get("if-none-match") == etag:
+    if request.http.headers.get("if-none-match") == etag:
         return Response(status_code=304, headers=headers)
     return Response(text, media_type="image/svg+xml", headers=headers)
 
 
 ENDPOINTS = (
-    Endpoint(method="GET", path="/kinds", summary="Every kind at a glance", handler=fleet, answer=FleetView),
-    Endpoint(method="GET", path="/kinds/{kind}", summary="One kind in full", handler=one_kind, answer=KindDetail),
+    Endpoint(method="GET", path="/kinds", summary="List all kinds", handler=get_overview, answer=OverviewView),
+    Endpoint(method="GET", path="/kinds/{kind}", summary="Get a kind", handler=get_kind, answer=KindDetail),
     Endpoint(
         method="GET",
         path="/kinds/{kind}/chart.svg",
-        summary="The drawing of a chart",
-        handler=chart_svg,
-        query=Revision,
+        summary="Draw a chart",
+        handler=get_drawing,
+        query=RevisionQuery,
         media="image/svg+xml",
     ),
     Endpoint(
         method="GET",
         path="/kinds/{kind}/diff",
-        summary="What differs between two revisions",
-        handler=diff,
-        query=Revisions,
+        summary="Compare two revisions",
+        handler=get_diff,
+        query=DiffQuery,
         answer=DiffView,
     ),
     Endpoint(
         method="GET",
         path="/kinds/{kind}/diff.svg",
-        summary="Two revisions in one drawing",
-        handler=diff_picture,
-        query=Revisions,
+        summary="Draw two revisions in one drawing",
+        handler=get_diff_drawing,
+        query=DiffQuery,
         media="image/svg+xml",
     ),
 )

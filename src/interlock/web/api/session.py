@@ -1,30 +1,28 @@
-"""Logging in and out, and who one is. The only endpoints that need no login."""
+"""Sign in, sign out, and the current user. Signing in and out are the only endpoints without authentication."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from msgspec import Struct
 from starlette.responses import Response
 
 from interlock.model.codec import encode
-from interlock.web.auth import LIFE_MS, RIGHTS
-from interlock.web.errors import HttpProblem
+from interlock.web.auth import RIGHTS, SESSION_MS_MAX, Session, User
 from interlock.web.http.endpoint import Endpoint, RequestContext
+from interlock.web.http.errors import HttpProblem
 
 
 class SecretBody(Struct, frozen=True):
-    """A key, or the token of the link that was printed."""
+    """An API key, or the token of the one-time sign-in link."""
 
     secret: str
 
 
 class Nothing(Struct, frozen=True):
-    """A body without anything in it."""
+    """An empty object."""
 
 
 class Me(Struct, frozen=True):
-    """Who asks, what they may do, and the token that every request of their login carries (`X-Interlock-CSRF`)."""
+    """The current user. `csrf`: the token that every request of the session carries (`X-Interlock-CSRF`)."""
 
     id: str
     roles: tuple[str, ...]
@@ -33,68 +31,69 @@ class Me(Struct, frozen=True):
     csrf: str | None = None
 
 
-async def log_in(asked: RequestContext) -> Response:
-    """Exchange a key, or the link's token, for a cookie."""
-    done = asked.console.access.log_in(asked.body.secret)
-    if done is None:
-        hint = "the link works once; start `interlock serve` again for a new one"
-        raise HttpProblem(401, "Who are you?", "that key is not known here", code="login.refused", hint=hint)
-    cookie, login = done
-    person = _me(asked, login.person.principal, login.person.rights, login.csrf)
-    response = Response(encode(person), media_type="application/json", headers={"Cache-Control": "no-store"})
+async def sign_in(request: RequestContext) -> Response:
+    """Exchange an API key, or the token of the link, for a session cookie."""
+    console = request.console
+    started = console.access.sign_in(request.body.secret)
+    if started is None:
+        hint = "the link works once; restart `interlock serve` for a new one"
+        raise HttpProblem(401, "Sign-in failed", "unknown key", code="login.refused", hint=hint)
+    cookie, session = started
+    body = encode(_me(session.user, session, read_only=console.read_only))
+    response = Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
     response.set_cookie(
-        asked.console.cookie,
+        console.cookie,
         cookie,
-        max_age=LIFE_MS // 1000,
+        max_age=SESSION_MS_MAX // 1000,
         path="/",
-        secure=asked.console.is_secure,
+        secure=console.is_secure,
         httponly=True,
         samesite="strict",
     )
     return response
 
 
-async def log_out(asked: RequestContext) -> Response:
-    """End this login. A cookie without its token ends nothing; the browser forgets it."""
-    name = asked.console.cookie
-    if asked.login is not None:
-        asked.console.access.log_out(asked.request.cookies.get(name, ""))
+async def sign_out(request: RequestContext) -> Response:
+    """End the session and delete its cookie. A cookie without its CSRF token ends no session."""
+    console = request.console
+    if request.session is not None:
+        console.access.sign_out(request.http.cookies.get(console.cookie, ""))
     response = Response(b"{}", media_type="application/json")
-    response.delete_cookie(name, path="/", secure=asked.console.is_secure, httponly=True, samesite="strict")
+    response.delete_cookie(console.cookie, path="/", secure=console.is_secure, httponly=True, samesite="strict")
     return response
 
 
-async def me(asked: RequestContext) -> Me:
-    """Who one is."""
-    csrf = None if asked.login is None else asked.login.csrf
-    return _me(asked, asked.person.principal, asked.person.rights, csrf)
+async def get_me(request: RequestContext) -> Me:
+    """Return the current user."""
+    return _me(request.user, request.session, read_only=request.console.read_only)
 
 
-def _me(asked: RequestContext, principal: Any, rights: frozenset[str], csrf: str | None) -> Me:
-    ordered = tuple(each for each in RIGHTS if each in rights)
-    return Me(str(principal["id"]), tuple(principal.get("roles", ())), ordered, asked.console.read_only, csrf)
+def _me(user: User, session: Session | None, *, read_only: bool) -> Me:
+    rights = tuple(each for each in RIGHTS if each in user.rights)
+    roles = tuple(user.principal.get("roles", ()))
+    return Me(user.name, roles, rights, read_only, None if session is None else session.csrf)
 
 
 ENDPOINTS = (
     Endpoint(
         method="POST",
         path="/login",
-        summary="Exchange a key for a cookie",
-        handler=log_in,
+        summary="Sign in with a key",
+        handler=sign_in,
         right=None,
         body=SecretBody,
         answer=Me,
-        keeps=True,
+        read_only=True,
     ),
     Endpoint(
         method="POST",
         path="/logout",
-        summary="End this login",
-        handler=log_out,
+        summary="Sign out",
+        handler=sign_out,
         right=None,
         body=Nothing,
         answer=Nothing,
-        keeps=True,
+        read_only=True,
     ),
-    Endpoint(method="GET", path="/me", summary="Who one is", handler=me, answer=Me),
+    Endpoint(method="GET", path="/me", summary="Get the current user", handler=get_me, answer=Me),
 )

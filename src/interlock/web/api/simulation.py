@@ -1,10 +1,11 @@
-"""The lab: a chart played without a store. The client sends everything that was done, and gets what it led to.
+"""Simulate a chart without a store. The client sends all acts so far and gets the resulting steps.
 
-Rule 1: the same acts give the same play: the clock is virtual, and handlers are the player.
-Rule 2: the player has every role that the chart names.
-Rule 3: a play has few steps, whatever its timers do, and requests go between its acts: it is played on the server.
-Rule 4: what a play tells is limited in bytes, and few are played at once: a chart can make much of a short request.
-Others wait, a few of each person.
+Rule 1: the same acts give the same result: the clock is virtual, and the client completes effects itself.
+Rule 2: the simulated principal has every role that the chart names.
+Rule 3: the number of steps is limited, and other requests are handled between two acts: the simulation runs on the
+server.
+Rule 4: the size of a result is limited, and few simulations run at once (`SimulationQueue`): a short request can
+produce a large result.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from interlock.model.codec import encode
 from interlock.model.limits import LAB_BYTES_MAX, TIMERS_MAX
 from interlock.runtime.acceptance import Acceptance, acceptances
 from interlock.testing.simulation import Simulation, SimulationRecord
-from interlock.web.api.views import Passed, TimerView, own_fields, passed_view, timers_view
+from interlock.web.api.views import TimerView, TransitionView, platform_fields, timers_view, transition_views
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
 ACTS_MAX = 200
 ADVANCE_MS_MAX = 400 * 86_400_000
-STEPS_MAX = 500
-"""Steps of one act: a timer that comes every second would take some millions in a year."""
+ACT_STEPS_MAX = 500
+"""Steps of one act: a timer that repeats every second would take some millions in a year."""
 
-TURNS_MAX = 1_000
-"""Steps of a play; acts beyond are not taken."""
+STEPS_MAX = 1_000
+"""Steps of a simulation; later acts are ignored."""
 
 
 class Act(Struct, frozen=True):
-    """One thing the player did: sent an event, moved the clock, or answered an effect."""
+    """One act of the client: send an event, advance the clock, complete an effect, or let it fail."""
 
     event: str | None = None
     payload: Any = None
@@ -45,8 +46,8 @@ class Act(Struct, frozen=True):
     result: Any = None
 
 
-class LabBody(Struct, frozen=True):
-    """A play: the context to begin with, and what was done since."""
+class SimulateBody(Struct, frozen=True):
+    """A simulation: the initial context and all acts."""
 
     acts: Annotated[tuple[Act, ...], Meta(max_length=ACTS_MAX)] = ()
     context: dict[str, Any] | None = None
@@ -54,7 +55,7 @@ class LabBody(Struct, frozen=True):
 
 
 class Turn(Struct, frozen=True):
-    """One step of the play."""
+    """One step of a simulation."""
 
     time_ms: int
     event: str
@@ -62,17 +63,17 @@ class Turn(Struct, frozen=True):
     before: tuple[str, ...]
     after: tuple[str, ...]
     context: dict[str, Any]
-    took: tuple[Passed, ...]
+    transitions: tuple[TransitionView, ...]
     effects: tuple[dict[str, Any], ...]
     reason: str | None = None
     guards: tuple[dict[str, Any], ...] = ()
     faults: tuple[str, ...] = ()
     data: Any = None
-    own: dict[str, Any] = {}
+    platform: dict[str, Any] = {}
 
 
-class LabView(Struct, frozen=True):
-    """The play as it stands. `problem`: why the last act was not taken."""
+class SimulationView(Struct, frozen=True):
+    """The steps and the current state of a simulation. `problem`: why the last act failed."""
 
     kind: str
     revision: str
@@ -88,58 +89,58 @@ class LabView(Struct, frozen=True):
     problem: str | None = None
 
 
-class _Trace(list[SimulationRecord]):
-    """The steps of a play, within a limit of bytes."""
+class _LimitedTrace(list[SimulationRecord]):
+    """The steps of a simulation, limited in bytes."""
 
     def __init__(self) -> None:
         super().__init__()
         self._bytes = 0
 
     def append(self, record: SimulationRecord) -> None:
-        """Add a step. Raises UsageError when it is the last that is told."""
+        """Add a step. Raises UsageError at the limit."""
         super().append(record)
         data = None if record.event is None else record.event.data
         self._bytes += len(encode(record.step)) + len(encode(data))
         if self._bytes > LAB_BYTES_MAX:
-            message = f"a simulation ends when its steps have {LAB_BYTES_MAX:,} bytes"
-            raise UsageError(message, code="lab.size", hint="play a shorter part, or with a smaller context")
+            message = f"the steps of a simulation are limited to {LAB_BYTES_MAX:,} bytes"
+            raise UsageError(message, code="lab.size", hint="simulate fewer steps, or use a smaller context")
 
 
-async def lab(asked: RequestContext) -> Response:
-    """Play a chart."""
-    async with asked.console.lab_queue.turn(asked.person.name):
-        told = msgspec.json.encode(await _played(asked))
-    return Response(told, media_type="application/json", headers={"Cache-Control": "no-store"})
+async def simulate(request: RequestContext) -> Response:
+    """Simulate a chart."""
+    async with request.console.simulations.turn(request.user.name):
+        body = msgspec.json.encode(await _simulate(request))
+    return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-async def _played(asked: RequestContext) -> LabView:
-    body, kind = asked.body, asked.path("kind")
-    asked.console.chart_for(asked.person, kind, body.revision)
-    kernel = asked.console.kernel(kind, body.revision)
+async def _simulate(request: RequestContext) -> SimulationView:
+    body, kind = request.body, request.path("kind")
+    request.console.chart_for(request.user, kind, body.revision)
+    kernel = request.console.kernel(kind, body.revision)
     entity = f"{kind}/lab"
-    play = Simulation(kernel, steps_max=STEPS_MAX)
-    play.trace = _Trace()
-    play.create(entity, body.context, kind=kind)
-    play.settle()
+    simulation = Simulation(kernel, steps_max=ACT_STEPS_MAX)
+    simulation.trace = _LimitedTrace()
+    simulation.create(entity, body.context, kind=kind)
+    simulation.settle()
     principal = {"id": "player", "roles": _roles(kernel)}
     problem = None
     for act in body.acts:
         await asyncio.sleep(0)
-        if len(play.trace) >= TURNS_MAX:
-            problem = f"a play ends after {TURNS_MAX:,} steps"
+        if len(simulation.trace) >= STEPS_MAX:
+            problem = f"a simulation is limited to {STEPS_MAX:,} steps"
             break
         try:
-            _act(play, entity, act, principal)
+            _apply(simulation, entity, act, principal)
         except InterlockError as error:
             problem = error.message
             if error.code == "lab.size":
                 break
-    snapshot = play.snapshots[entity]
-    return LabView(
+    snapshot = simulation.snapshots[entity]
+    return SimulationView(
         kind=kind,
         revision=kernel.chart.revision,
-        time_ms=play.time_ms,
-        turns=_turns(kernel, [each for each in play.trace if each.entity == entity], body.context or {}),
+        time_ms=simulation.time_ms,
+        turns=_turns(kernel, [each for each in simulation.trace if each.entity == entity], body.context or {}),
         configuration=snapshot.configuration,
         active=tuple(each.id for each in kernel.active(snapshot)),
         context=snapshot.context,
@@ -147,7 +148,7 @@ async def _played(asked: RequestContext) -> LabView:
         timers=timers_view(snapshot, None)[:TIMERS_MAX],
         pending=tuple(
             {"key": effect.key, "name": effect.name, "type": effect.type, "input": effect.input}
-            for owner, effect in play.pending
+            for owner, effect in simulation.pending
             if owner == entity
         ),
         ended=snapshot.ended,
@@ -157,44 +158,44 @@ async def _played(asked: RequestContext) -> LabView:
 
 def _roles(kernel: Kernel) -> list[str]:
     chart = kernel.chart
-    said = [*(each.roles for each in chart.transitions), *(each.roles for each in chart.events or ())]
-    return sorted({role for roles in said for role in roles or ()})
+    named = [*(each.roles for each in chart.transitions), *(each.roles for each in chart.events or ())]
+    return sorted({role for roles in named for role in roles or ()})
 
 
-def _act(play: Simulation, entity: str, act: Act, principal: dict[str, Any]) -> None:
+def _apply(simulation: Simulation, entity: str, act: Act, principal: dict[str, Any]) -> None:
     if act.event is not None:
-        play.send(entity, act.event, act.payload, principal=principal)
-        play.settle()
+        simulation.send(entity, act.event, act.payload, principal=principal)
+        simulation.settle()
     elif act.advance_ms is not None:
-        play.advance(act.advance_ms)
+        simulation.advance(act.advance_ms)
     elif act.done is not None:
-        play.complete(act.done, act.result)
-        play.settle()
+        simulation.complete(act.done, act.result)
+        simulation.settle()
     elif act.failed is not None:
-        play.fail(act.failed)
-        play.settle()
+        simulation.fail(act.failed)
+        simulation.settle()
 
 
-def _turns(kernel: Kernel, records: list[SimulationRecord], first: dict[str, Any]) -> tuple[Turn, ...]:
+def _turns(kernel: Kernel, records: list[SimulationRecord], initial: dict[str, Any]) -> tuple[Turn, ...]:
     turns: list[Turn] = []
     before: tuple[str, ...] = ()
     for record in records:
-        step = record.step
+        step, event = record.step, record.event
         turns.append(
             Turn(
-                record.time_ms,
-                "create" if record.event is None else record.event.name,
-                step.outcome,
-                before,
-                step.snapshot.configuration,
-                step.snapshot.context,
-                passed_view(kernel.chart, step.transitions),
-                tuple(msgspec.to_builtins(each) for each in step.effects),
-                step.reason,
-                tuple({"guard": each.guard, "values": each.values, "error": each.error} for each in step.trials),
-                tuple(each.message for each in step.faults),
-                {"context": first} if record.event is None else record.event.data,
-                {} if record.event is None else own_fields(record.event),
+                time_ms=record.time_ms,
+                event="create" if event is None else event.name,
+                outcome=step.outcome,
+                before=before,
+                after=step.snapshot.configuration,
+                context=step.snapshot.context,
+                transitions=transition_views(kernel.chart, step.transitions),
+                effects=tuple(msgspec.to_builtins(each) for each in step.effects),
+                reason=step.reason,
+                guards=tuple({"guard": each.guard, "values": each.values, "error": each.error} for each in step.trials),
+                faults=tuple(each.message for each in step.faults),
+                data={"context": initial} if event is None else event.data,
+                platform={} if event is None else platform_fields(event),
             )
         )
         before = step.snapshot.configuration
@@ -204,11 +205,11 @@ def _turns(kernel: Kernel, records: list[SimulationRecord], first: dict[str, Any
 ENDPOINTS = (
     Endpoint(
         method="POST",
-        path="/kinds/{kind}/lab",
-        summary="Play a chart without a store",
-        handler=lab,
-        body=LabBody,
-        answer=LabView,
-        keeps=True,
+        path="/kinds/{kind}/simulate",
+        summary="Simulate a chart without a store",
+        handler=simulate,
+        body=SimulateBody,
+        answer=SimulationView,
+        read_only=True,
     ),
 )

@@ -1,13 +1,12 @@
-"""Live streams: server-sent events of the fleet and of one entity.
+"""Live streams: server-sent events for all kinds and for one entity.
 
-Rule 1: an entity's stream follows its journal: the id of an event is the version, so a client that was away goes on
-where it left off. One that is too far behind gets a `gap` instead of all of it, and reads anew.
-Rule 2: the fleet's stream tells that something changed, at most `FLEET_MS` apart; what changed, the page asks for.
-Rule 3: nobody waits for a slow client: a stream reads at its client's pace and skips what it missed.
-Rule 4: a login has few streams, a person a quarter of all, and once three quarters are taken only a few. A stream ends
-soon after its login does. It is counted from the moment it is granted, so that many asked for at once are not more than
-asked for one by one.
-Rule 5: a store that cannot answer ends a stream, and its client comes again: that is no bug.
+Rule 1: the stream of an entity follows its journal. The id of an event is the version, so a client that reconnects
+continues where it stopped. A client that is too far behind gets a `gap` and loads the entity again.
+Rule 2: the stream of all kinds reports which kinds changed, at most every `CHANGES_MS`; the page loads the details.
+Rule 3: a slow client delays no one else: a stream reads at its client's pace and skips what the client missed.
+Rule 4: streams are limited per session and per user, more strictly once three quarters of all are in use. A stream ends
+soon after its session. It counts from the moment it is granted, so parallel requests cannot exceed a limit.
+Rule 5: if the store is unavailable, the stream ends and its client reconnects.
 """
 
 from __future__ import annotations
@@ -28,71 +27,75 @@ from interlock.model.codec import encode
 from interlock.model.journal.entry import Entry
 from interlock.model.limits import STREAMS_ALL_MAX, STREAMS_MAX, STREAMS_PERSON_MAX, STREAMS_SHARE
 from interlock.runtime.request_checks import check_entity
-from interlock.web.api.views import entry_view, masks
-from interlock.web.console import Console
-from interlock.web.errors import HttpProblem
-from interlock.web.http.endpoint import Endpoint, RequestContext, identified
+from interlock.web.api.views import entry_view, mask_for
+from interlock.web.http.console import Console
+from interlock.web.http.endpoint import Endpoint, RequestContext, authenticate
+from interlock.web.http.errors import HttpProblem
 
-FLEET_MS = 500
-"""Between two looks at the counters, and so between two events of the fleet."""
+CHANGES_MS = 500
+"""Time between two reads of the counters, and so between two events."""
 
 HEARTBEAT_MS = 15_000
-"""Silence after which a comment is sent, so that whatever stands between does not close the stream."""
+"""Time without events after which a comment is sent, so that no proxy closes the stream."""
 
 BEHIND_MAX = 500
-"""Entries that a client may be behind and still get them one by one."""
+"""A client that is further behind gets a `gap` in place of the entries."""
 
 POLL_MS = 500
-"""How soon entries that another process wrote are seen."""
+"""How soon entries of other processes are noticed."""
 
 _log = logging.getLogger("interlock.web")
 
 
-class After(Struct, frozen=True):
-    """From which version on."""
+class StreamQuery(Struct, frozen=True):
+    """The version after which the stream starts."""
 
     after: Annotated[int, Meta(ge=0)] | None = None
 
 
-async def entity_stream(asked: RequestContext) -> StreamingResponse:
-    """Entries of an entity as they are kept."""
-    entity = asked.path("entity")
+async def entity_stream(request: RequestContext) -> StreamingResponse:
+    """Stream the entries of an entity as they are written."""
+    entity = request.path("entity")
     kind = check_entity(entity)
-    asked.console.check_kind(asked.person, kind)
-    snapshot = await asked.console.runtime.state(entity)
-    after = _resumed(asked.request)
-    after = asked.query.after if after is None else after
-    return _streaming(asked, _entries(asked, entity, snapshot.version if after is None else after, snapshot.version))
+    request.console.check_kind(request.user, kind)
+    snapshot = await request.console.runtime.state(entity)
+    after = _last_version(request.http)
+    after = request.query.after if after is None else after
+    after = snapshot.version if after is None else after
+    return _open_stream(request, _entries(request, entity, after, snapshot.version))
 
 
-def _resumed(request: Request) -> int | None:
-    _, _, version = request.headers.get("last-event-id", "").rpartition("@")
+def _last_version(http: Request) -> int | None:
+    """The version that a reconnecting client received last."""
+    _, _, version = http.headers.get("last-event-id", "").rpartition("@")
     return int(version) if version.isascii() and version.isdigit() and len(version) < 16 else None
 
 
-async def _entries(asked: RequestContext, entity: str, after: int, latest: int) -> AsyncGenerator[bytes, None]:
-    runtime = asked.console.runtime
+async def _entries(request: RequestContext, entity: str, after: int, latest: int) -> AsyncGenerator[bytes, None]:
+    runtime = request.console.runtime
     kind = entity.partition("/")[0]
     if latest - after > BEHIND_MAX or after > latest:
         yield _event("gap", {"version": latest}, f"{entity}@{latest}")
         after = latest
     else:
         yield _event("hello", {"version": latest})
-    async with aclosing(_beating(asked, runtime.watch(entity, after=after, poll_ms=POLL_MS))) as entries:
+    async with aclosing(_with_heartbeats(request, runtime.watch(entity, after=after, poll_ms=POLL_MS))) as entries:
         async for entry in entries:
             if entry is None:
                 yield b": still here\n\n"
                 continue
-            hidden = masks(runtime.charts.revision(kind, entry.revision).chart, asked.person)
-            yield _event("entry", entry_view(entry, hidden, asked.may_see_entity), f"{entity}@{entry.version}")
+            mask = mask_for(runtime.charts.revision(kind, entry.revision).chart, request.user)
+            yield _event("entry", entry_view(entry, mask, request.may_see_entity), f"{entity}@{entry.version}")
 
 
-async def _beating(asked: RequestContext, entries: AsyncGenerator[Entry, None]) -> AsyncGenerator[Entry | None, None]:
-    """The entries, and None where there was silence; ends when the console closes or the login does."""
-    clock, closing = asked.console.clock, asyncio.ensure_future(asked.console.closing.wait())
+async def _with_heartbeats(
+    request: RequestContext, entries: AsyncGenerator[Entry, None]
+) -> AsyncGenerator[Entry | None, None]:
+    """Yield the entries, and None for each `HEARTBEAT_MS` without one; end with the console or the session."""
+    clock, closing = request.console.clock, asyncio.ensure_future(request.console.closing.wait())
     following: asyncio.Future[Entry] | None = None
     try:
-        while _is_allowed(asked):
+        while _is_allowed(request):
             following = following or asyncio.ensure_future(anext(entries))
             beat = asyncio.ensure_future(clock.sleep_ms(HEARTBEAT_MS))
             waits: set[asyncio.Future[Any]] = {following, beat, closing}
@@ -103,9 +106,9 @@ async def _beating(asked: RequestContext, entries: AsyncGenerator[Entry, None]) 
             if closing.done():
                 return
             if following.done():
-                taken, following = following, None
+                finished, following = following, None
                 try:
-                    yield taken.result()
+                    yield finished.result()
                 except StopAsyncIteration:
                     return
             else:
@@ -119,17 +122,17 @@ async def _beating(asked: RequestContext, entries: AsyncGenerator[Entry, None]) 
         await entries.aclose()
 
 
-async def fleet_stream(asked: RequestContext) -> StreamingResponse:
-    """Something changed, in which kinds."""
-    return _streaming(asked, _fleet(asked))
+async def changes_stream(request: RequestContext) -> StreamingResponse:
+    """Stream the names of kinds that changed."""
+    return _open_stream(request, _changes(request))
 
 
-async def _fleet(asked: RequestContext) -> AsyncGenerator[bytes, None]:
-    console, silent_ms = asked.console, 0
-    seen = await _marks(asked)
+async def _changes(request: RequestContext) -> AsyncGenerator[bytes, None]:
+    console, silent_ms = request.console, 0
+    seen = await _marks(request)
     yield _event("hello", {"kinds": sorted(seen)})
-    while _is_allowed(asked):
-        nap = asyncio.ensure_future(console.clock.sleep_ms(FLEET_MS))
+    while _is_allowed(request):
+        nap = asyncio.ensure_future(console.clock.sleep_ms(CHANGES_MS))
         closing = asyncio.ensure_future(console.closing.wait())
         try:
             await asyncio.wait({nap, closing}, return_when=asyncio.FIRST_COMPLETED)
@@ -138,9 +141,9 @@ async def _fleet(asked: RequestContext) -> AsyncGenerator[bytes, None]:
             closing.cancel()
         if console.closing.is_set():
             return
-        now = await _marks(asked)
+        now = await _marks(request)
         changed = sorted(kind for kind in {*seen, *now} if seen.get(kind) != now.get(kind))
-        seen, silent_ms = now, silent_ms + FLEET_MS
+        seen, silent_ms = now, silent_ms + CHANGES_MS
         if changed:
             silent_ms = 0
             yield _event("changed", {"kinds": changed})
@@ -149,34 +152,34 @@ async def _fleet(asked: RequestContext) -> AsyncGenerator[bytes, None]:
             yield b": still here\n\n"
 
 
-async def _marks(asked: RequestContext) -> dict[str, int]:
-    """For each kind that one may see a number that is another when its counters are."""
-    console = asked.console
-    return {kind: mark for kind, mark in (await console.pulse.marks()).items() if console.may_see(asked.person, kind)}
+async def _marks(request: RequestContext) -> dict[str, int]:
+    """For each visible kind a number that differs when its counters do."""
+    marks = await request.console.change_marks.marks()
+    return {kind: mark for kind, mark in marks.items() if request.may_see(kind)}
 
 
-def _is_allowed(asked: RequestContext) -> bool:
-    """Whether whoever opened the stream may still have it; a login that is over ends its streams."""
-    person, _ = identified(asked.console, asked.request, uses=False)
-    return person is not None and not asked.console.closing.is_set()
+def _is_allowed(request: RequestContext) -> bool:
+    """Whether the session or key that opened the stream is still valid."""
+    user, _ = authenticate(request.console, request.http, touch=False)
+    return user is not None and not request.console.closing.is_set()
 
 
-def _streaming(asked: RequestContext, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
-    """The stream of these events. Raises HttpProblem for whoever has too many, UnavailableError when all are taken."""
-    streams = asked.console.streams
-    names = [f"person {asked.person.name}"]
-    if asked.login is not None:
-        names.append(f"login {asked.login.csrf}")
+def _open_stream(request: RequestContext, events: AsyncGenerator[bytes, None]) -> StreamingResponse:
+    """Return a stream. Raises HttpProblem at the limit of the user or session, UnavailableError at the total limit."""
+    streams = request.console.streams
+    names = [f"user {request.user.name}"]
+    if request.session is not None:
+        names.append(f"session {request.session.csrf}")
         if streams[names[1]] >= STREAMS_MAX:
-            raise _too_many(f"this login has {STREAMS_MAX} live streams", "close a tab")
-    count = sum(each for name, each in streams.items() if name.startswith("person "))
+            raise _too_many(f"this session has {STREAMS_MAX} live streams", "close a tab")
+    count = sum(each for name, each in streams.items() if name.startswith("user "))
     most = STREAMS_PERSON_MAX if count < STREAMS_ALL_MAX * 3 // 4 else STREAMS_SHARE
     if count >= STREAMS_ALL_MAX:
-        hint = "try again when others have closed theirs"
+        hint = "try again later"
         raise UnavailableError(f"all {STREAMS_ALL_MAX} live streams are in use", code="stream.full", hint=hint)
     if streams[names[0]] >= most:
-        raise _too_many(f"`{asked.person.name}` has {streams[names[0]]} live streams", "close one of yours")
-    return _Stream(asked.console, names, events)
+        raise _too_many(f"`{request.user.name}` has {streams[names[0]]} live streams", "close one")
+    return _Stream(request.console, names, events)
 
 
 def _too_many(detail: str, hint: str) -> HttpProblem:
@@ -184,12 +187,12 @@ def _too_many(detail: str, hint: str) -> HttpProblem:
 
 
 class _Stream(StreamingResponse):
-    """A stream: counted under these names from its making to its end, and closed with all that it reads from."""
+    """A stream. It counts under these names until it ends, and closes what it reads from."""
 
     def __init__(self, console: Console, names: Iterable[str], events: AsyncGenerator[bytes, None]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        self._told = _told(events)
-        super().__init__(self._told, media_type="text/event-stream", headers=headers)
+        self._events = _guarded(events)
+        super().__init__(self._events, media_type="text/event-stream", headers=headers)
         self._streams, self._names = console.streams, tuple(names)
         self._streams.update(self._names)
 
@@ -201,10 +204,11 @@ class _Stream(StreamingResponse):
             for each in self._names:
                 if not self._streams[each]:
                     del self._streams[each]
-            await self._told.aclose()
+            await self._events.aclose()
 
 
-async def _told(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+async def _guarded(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield the events; end quietly on an error that reconnecting may cure (Rule 5)."""
     async with aclosing(events):
         yield b"retry: 2000\n\n"
         try:
@@ -217,12 +221,12 @@ async def _told(events: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, No
 
 
 def _event(name: str, data: object, version: str | None = None) -> bytes:
-    told = b"" if version is None else f"id: {_line(version)}\n".encode()
-    return told + b"event: %b\ndata: %b\n\n" % (name.encode(), encode(data))
+    id_line = b"" if version is None else f"id: {_single_line(version)}\n".encode()
+    return id_line + b"event: %b\ndata: %b\n\n" % (name.encode(), encode(data))
 
 
-def _line(text: str) -> str:
-    """An id that ends no line; ids of entities hold no control characters, but the next release may differ."""
+def _single_line(text: str) -> str:
+    """An id without line breaks. Entity ids contain no control characters today."""
     return text.replace("\r", " ").replace("\n", " ")
 
 
@@ -230,16 +234,16 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/streams/fleet",
-        summary="Tells which kinds changed, live",
-        handler=fleet_stream,
+        summary="Stream the names of kinds that changed",
+        handler=changes_stream,
         media="text/event-stream",
     ),
     Endpoint(
         method="GET",
         path="/streams/entity/{entity:path}",
-        summary="Entries of an entity, live",
+        summary="Stream the entries of an entity",
         handler=entity_stream,
-        query=After,
+        query=StreamQuery,
         media="text/event-stream",
     ),
 )

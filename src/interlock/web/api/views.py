@@ -1,24 +1,19 @@
-"""What the interface answers with: every value that leaves it as JSON, and how it is made from ours.
+"""The JSON types of the API, and how they are built from values of the model.
 
-Rule 1: times are milliseconds since 1970, as everywhere; pages make words of them.
-Rule 2: what a chart calls sensitive is masked here, and only here, for whoever has no right to see it: the fields by
-name, and with them everything that may carry their values: payloads, effects, what guards read, and names that the
-chart computes: of timers, sends, targets and sources. A name that the chart writes as text is shown.
+Rule 1: times are milliseconds since 1970; the pages format them.
+Rule 2: everything sensitive is masked here, and only here, for users without the right `read:sensitive`
+(`trust.masking`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from interlock.compiler.checks.sites import written_names
 from interlock.model.chart import Chart
-from interlock.model.driver_events import TIMER_SOURCE
 from interlock.model.event import SCXML_PROCESSOR, Event
 from interlock.model.journal.entry import CREATE, Entry
 from interlock.model.journal.work import BUS_WORK, CHILD_WORK
@@ -27,20 +22,19 @@ from interlock.observe.sagas import SagaView
 from interlock.ports.store import EntityRow
 from interlock.ports.work import WorkRow
 from interlock.runtime.acceptance import Acceptance, Refused
+from interlock.trust.masking import MASK, ChartMask, is_sensitive
 from interlock.web.auth import User
 
-MASK = "•••"
 
-
-class Passed(Struct, frozen=True):
-    """A transition as the diagram knows it: the id of its source, and its number among that state's."""
+class TransitionView(Struct, frozen=True):
+    """A transition as the diagram identifies it: its source state and its number among that state's transitions."""
 
     source: str
     ordinal: int
 
 
 class EntryView(Struct, frozen=True):
-    """One entry of a journal. `own`: what else its event holds, when the driver or another entity brought it."""
+    """One entry of a journal. `reason_given`: by its sender. `platform`: fields of its event that the runtime set."""
 
     version: int
     time_ms: int
@@ -52,16 +46,16 @@ class EntryView(Struct, frozen=True):
     revision: str
     reason: str | None = None
     principal: str | None = None
-    said: str | None = None
+    reason_given: str | None = None
     trace: str | None = None
     data: Any = None
     effects: tuple[dict[str, Any], ...] = ()
     source: str | None = None
-    own: dict[str, Any] = {}
+    platform: dict[str, Any] = {}
 
 
 class WorkView(Struct, frozen=True):
-    """One piece of work: what, whose, how often it was tried, when it is next."""
+    """One effect, timer or message: its status, its attempts and its next time."""
 
     entity: str
     lane: str
@@ -90,7 +84,7 @@ class TimerView(Struct, frozen=True):
 
 
 class ChildView(Struct, frozen=True):
-    """An entity that an invoke began."""
+    """An entity that an invoke created."""
 
     entity: str
     invoke: str
@@ -99,8 +93,10 @@ class ChildView(Struct, frozen=True):
 
 
 class EntityView(Struct, frozen=True):
-    """An entity at a version: `latest` is the one it has now. `damage`: why its journal cannot be read. `far`: how many
-    entries would have to be replayed to tell what its last step changed. `work_more`: there is more than is listed.
+    """An entity at a version; `latest` is its newest version.
+
+    `damage`: why its journal cannot be read. `replay_distance`: how many entries must be replayed to compute what its
+    last step changed; None if that is known. `work_more`: `work` is not complete.
     """
 
     entity: str
@@ -118,7 +114,7 @@ class EntityView(Struct, frozen=True):
     time_ms: int
     now_ms: int
     entry: EntryView | None
-    took: tuple[Passed, ...] = ()
+    transitions: tuple[TransitionView, ...] = ()
     timers: tuple[TimerView, ...] = ()
     invokes: tuple[dict[str, Any], ...] = ()
     children: tuple[ChildView, ...] = ()
@@ -132,11 +128,11 @@ class EntityView(Struct, frozen=True):
     p95_ms: int | None = None
     masked: bool = False
     damage: str | None = None
-    far: int | None = None
+    replay_distance: int | None = None
 
 
 class RowView(Struct, frozen=True):
-    """One entity in a list. `entered_ms`: since when it is in the state that was asked for, else where it is."""
+    """One entity in a list. `entered_ms`: since when it is in the state of the filter, or in its configuration."""
 
     entity: str
     version: int
@@ -149,7 +145,7 @@ class RowView(Struct, frozen=True):
 
 
 class RowsView(Struct, frozen=True):
-    """A page of a list. `partial`: the walk ended at its bound, there may be more behind the cursor."""
+    """A page of a list. `partial`: the scan limit was reached, and there may be more after the cursor."""
 
     rows: tuple[RowView, ...]
     now_ms: int
@@ -158,7 +154,7 @@ class RowsView(Struct, frozen=True):
 
 
 def row_view(row: EntityRow) -> RowView:
-    """A row of a list."""
+    """Return a row of a list."""
     return RowView(
         row.entity,
         row.version,
@@ -171,72 +167,30 @@ def row_view(row: EntityRow) -> RowView:
     )
 
 
-class Hidden:
-    """What of a chart is hidden from a person: fields of the context, and every name that the chart computes."""
-
-    def __init__(self, chart: Chart) -> None:
-        self._chart = chart
-        found = (each.sensitive for each in chart.states if each.sensitive is not None)
-        self.fields = frozenset(name for each in found for name in each.fields)
-
-    @cached_property
-    def _written(self) -> frozenset[str]:
-        return written_names(self._chart)
-
-    def name(self, text: str) -> str:
-        """A name as it may be shown: itself when the chart writes it or the kernel made it up, else the mask."""
-        plain = _REPEATED.sub("", text)
-        return text if plain in self._written or _MADE_UP.fullmatch(plain) else MASK
-
-    def address(self, text: str) -> str:
-        """Where a send goes, as it may be shown: the entity is a name, a child is found by its place."""
-        word, slash, target = text.partition("/")
-        return f"{word}/{self.name(target)}" if word == "entity" and slash else text
-
-    def source(self, text: str) -> str:
-        """The source of an event: `timer/<name>/<version>` has the name of a timer in it."""
-        if not text.startswith(TIMER_SOURCE):
-            return text
-        name, _, version = text.removeprefix(TIMER_SOURCE).rpartition("/")
-        return f"{TIMER_SOURCE}{self.name(name)}/{version}"
+def mask_for(chart: Chart, user: User) -> ChartMask | None:
+    """Return the mask of a chart for a user; None if nothing is hidden from them."""
+    return None if "read:sensitive" in user.rights or not is_sensitive(chart) else ChartMask(chart)
 
 
-_MADE_UP = re.compile(r"send\.[0-9]+\.[0-9]+")
-"""The name that the kernel gives a timer whose author gave none."""
-
-_REPEATED = re.compile(r"(~[0-9]+\.[0-9]+)+$")
-"""What the kernel adds to the name of a timer when another timer has that name."""
+def masked_context(context: dict[str, Any], mask: ChartMask | None) -> dict[str, Any]:
+    """Return the context with its sensitive fields masked."""
+    return context if mask is None else mask.context(context)
 
 
-def masks(chart: Chart, person: User) -> Hidden | None:
-    """What is hidden from a person; None when nothing is."""
-    if "read:sensitive" in person.rights or all(each.sensitive is None for each in chart.states):
-        return None
-    return Hidden(chart)
-
-
-def masked_context(context: dict[str, Any], hidden: Hidden | None) -> dict[str, Any]:
-    """The context with hidden fields masked."""
-    if hidden is None:
-        return context
-    return {key: MASK if key in hidden.fields else value for key, value in context.items()}
-
-
-def masked_acceptances(found: tuple[Acceptance, ...], hidden: Hidden | None) -> tuple[Acceptance, ...]:
-    """Acceptances without what guards read."""
-    if hidden is None:
+def masked_acceptances(found: tuple[Acceptance, ...], mask: ChartMask | None) -> tuple[Acceptance, ...]:
+    """Return acceptances without the values that guards read."""
+    if mask is None:
         return found
-    blind = (tuple(Refused(one.state, one.guard, {}) for one in each.guards) for each in found)
-    return tuple(replace(each, guards=guards) for each, guards in zip(found, blind, strict=True))
+    return tuple(
+        replace(each, guards=tuple(Refused(one.state, one.guard, {}) for one in each.guards)) for each in found
+    )
 
 
-def entry_view(entry: Entry, hidden: Hidden | None, sees: Callable[[str], bool]) -> EntryView:
-    """An entry; who sent it by id, and the reason they gave. `sees`: whether its reader may see the kind of an entity;
-    a sender or parent that they may not see is not named.
-    """
-    view = _entry_view(entry, hidden)
+def entry_view(entry: Entry, mask: ChartMask | None, may_see: Callable[[str], bool]) -> EntryView:
+    """Return an entry. `may_see` tells whether the reader may see an entity; a hidden sender or parent is masked."""
+    view = _entry_view(entry, mask)
     sender = _sender(entry)
-    if sender is None or sees(sender):
+    if sender is None or may_see(sender):
         return view
     data = {**view.data, "parent": MASK} if isinstance(view.data, dict) and entry.event.name == CREATE else view.data
     return replace(
@@ -245,12 +199,14 @@ def entry_view(entry: Entry, hidden: Hidden | None, sees: Callable[[str], bool])
         principal=MASK if view.principal == sender else view.principal,
         data=data,
         source=MASK if sender in (view.source or "") else view.source,
-        own={key: MASK if isinstance(value, str) and sender in value else value for key, value in view.own.items()},
+        platform={
+            key: MASK if isinstance(value, str) and sender in value else value for key, value in view.platform.items()
+        },
     )
 
 
 def _sender(entry: Entry) -> str | None:
-    """The entity that sent an event, or invoked the one that it created; None for anybody else."""
+    """The entity that sent the event or invoked the created entity; None if the sender is not an entity."""
     event = entry.event
     if event.origin is not None and event.origintype == SCXML_PROCESSOR:
         return event.origin.removeprefix("#_scxml_")
@@ -262,20 +218,20 @@ def _sender(entry: Entry) -> str | None:
     return None
 
 
-def _entry_view(entry: Entry, hidden: Hidden | None) -> EntryView:
+def _entry_view(entry: Entry, mask: ChartMask | None) -> EntryView:
     event = entry.event
     principal = event.principal if isinstance(event.principal, dict) else {}
     data, effects = event.data, tuple(_effect(each) for each in entry.effects)
-    name, key, source, fields = event.name, entry.key, event.source, own_fields(event)
-    if hidden is not None:
+    name, key, source, platform = event.name, entry.key, event.source, platform_fields(event)
+    if mask is not None:
         data = None if data is None else MASK
         effects = tuple({**each, "payload": MASK} for each in effects)
-        source = None if source is None else hidden.source(source)
-        fields |= {"source": source} if source is not None else {}
-        if event.origin is not None or event.sendid is not None:  # an entity sent it, and may have computed its name
-            name = hidden.name(name)
-            fields |= {"sendid": hidden.name(event.sendid)} if event.sendid is not None else {}
-        if key.startswith(f"_{event.name}:"):  # the chart's `dedupe` made it of the payload
+        source = None if source is None else mask.source(source)
+        platform |= {"source": source} if source is not None else {}
+        if event.origin is not None or event.sendid is not None:  # an entity sent it and may have computed its name
+            name = mask.name(name)
+            platform |= {"sendid": mask.name(event.sendid)} if event.sendid is not None else {}
+        if key.startswith(f"_{event.name}:"):  # the chart's `dedupe` computed it from the payload
             key = MASK
     return EntryView(
         entry.version,
@@ -293,15 +249,17 @@ def _entry_view(entry: Entry, hidden: Hidden | None) -> EntryView:
         data,
         effects,
         source,
-        fields,
+        platform,
     )
 
 
-def own_fields(event: Event) -> dict[str, Any]:
-    """The fields of an event beside its name, payload, time and sender, as far as they are set."""
+_PLATFORM_FIELDS = ("type", "sendid", "origin", "origintype", "invokeid", "source", "last", "forwarded")
+
+
+def platform_fields(event: Event) -> dict[str, Any]:
+    """Return the fields of an event that the runtime sets, if they are not at their defaults."""
     plain = Event(event.name)
-    names = ("type", "sendid", "origin", "origintype", "invokeid", "source", "last", "forwarded")
-    return {each: getattr(event, each) for each in names if getattr(event, each) != getattr(plain, each)}
+    return {each: getattr(event, each) for each in _PLATFORM_FIELDS if getattr(event, each) != getattr(plain, each)}
 
 
 def _effect(effect: Any) -> dict[str, Any]:
@@ -309,10 +267,10 @@ def _effect(effect: Any) -> dict[str, Any]:
 
 
 def work_view(row: WorkRow, now_ms: int) -> WorkView:
-    """A piece of work, with what is becoming of it in one word."""
+    """Return a piece of work with its status."""
     body = row.work.body if isinstance(row.work.body, dict) else {}
     retry = body.get("retry")
-    tries = retry.get("max") if isinstance(retry, dict) else None
+    retries = retry.get("max") if isinstance(retry, dict) else None
     return WorkView(
         row.entity,
         row.work.place.lane,
@@ -322,7 +280,7 @@ def work_view(row: WorkRow, now_ms: int) -> WorkView:
         _status(row, now_ms),
         row.attempts,
         row.failures,
-        tries if isinstance(tries, int) else None,
+        retries if isinstance(retries, int) else None,
         row.next_ms,
         row.work.due_ms,
         row.owner,
@@ -338,38 +296,35 @@ def _status(row: WorkRow, now_ms: int) -> str:
     if row.cancelled:
         return "cancelled"
     if row.owner is not None and row.next_ms is not None and row.next_ms > now_ms:
-        return "in hand"
+        return "running"
     if row.failures:
         return "retry"
-    return "waiting"
+    return "pending"
 
 
-def masked_work(view: WorkView, hidden: Hidden | None) -> WorkView:
-    """A piece of work without its error, and without names that the chart computes.
-
-    Errors of handlers may quote what they were given.
-    """
-    if hidden is None:
+def masked_work(view: WorkView, mask: ChartMask | None) -> WorkView:
+    """Return a piece of work without its error, which may quote the input, and without computed names."""
+    if mask is None:
         return view
     name = view.name
     if view.lane == "outbox":
-        name = hidden.address(name)
+        name = mask.address(name)
     elif name not in (BUS_WORK, CHILD_WORK):
-        name = hidden.name(name)
+        name = mask.name(name)
     return replace(view, name=name, error=None if view.error is None else MASK)
 
 
-def timers_view(snapshot: Snapshot, hidden: Hidden | None) -> tuple[TimerView, ...]:
-    """The pending timers, soonest first."""
+def timers_view(snapshot: Snapshot, mask: ChartMask | None) -> tuple[TimerView, ...]:
+    """Return the pending timers, soonest first."""
 
-    def shown(text: str) -> str:
-        return text if hidden is None else hidden.name(text)
+    def masked(text: str) -> str:
+        return text if mask is None else mask.name(text)
 
-    found = (TimerView(shown(each.name), shown(each.event), each.due_ms, each.state) for each in snapshot.timers)
+    found = (TimerView(masked(each.name), masked(each.event), each.due_ms, each.state) for each in snapshot.timers)
     return tuple(sorted(found, key=lambda each: each.due_ms))
 
 
-def passed_view(chart: Chart, transitions: tuple[int, ...]) -> tuple[Passed, ...]:
-    """Transitions by their source and number there."""
+def transition_views(chart: Chart, transitions: tuple[int, ...]) -> tuple[TransitionView, ...]:
+    """Return transitions by their source state and number there."""
     sources = [(chart.states[chart.transitions[each].source], each) for each in transitions]
-    return tuple(Passed(state.id, state.transitions.index(each)) for state, each in sources)
+    return tuple(TransitionView(state.id, state.transitions.index(each)) for state, each in sources)

@@ -1,7 +1,7 @@
-"""Work that entries left: what waits, what is tried again, what has died, and a hand for the latter.
+"""Work that steps requested: effects, timers and messages; retry or drop dead letters; sagas.
 
-Rule: work is looked up kind by kind, among those that the caller may see. So neither a page that is short nor a cursor
-tells of work that is hidden, and nobody retries or drops what they may not see.
+Rule: work is read kind by kind, and only of kinds that the user may see. So neither a short page nor a cursor discloses
+hidden work, and no user retries or drops work that they may not see.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from interlock.ports.store import EntityQuery
 from interlock.ports.work import WorkPage, WorkQuery, WorkRow, WorkStore
 from interlock.runtime.request_checks import check_entity
 from interlock.runtime.worker.work_operations import Act, WorkOperations
-from interlock.web.api.views import WorkView, masked_work, masks, work_view
+from interlock.web.api.views import WorkView, mask_for, masked_work, work_view
 from interlock.web.http.endpoint import Endpoint, RequestContext
 
-SAGAS_MAX = 20
-"""Entities shown of one saga: the oldest."""
+SAGA_ENTITIES_MAX = 20
+"""Entities that are listed for one saga: those that have been in it longest."""
 
 Number = Annotated[int, Meta(ge=0, le=2**53)]
-"""A version or an ordinal: more than any store counts to, and no more than a browser can."""
+"""A version or an ordinal, within the integers of a browser."""
 
 
-class WorksQuery(Struct, frozen=True):
-    """Which work."""
+class WorkQueryParams(Struct, frozen=True):
+    """The filters of a list of work."""
 
     lane: Lane | None = None
     name: str | None = None
@@ -39,17 +39,17 @@ class WorksQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
-class WorksView(Struct, frozen=True):
-    """A page of work. `kept` False: this store keeps none."""
+class WorkListView(Struct, frozen=True):
+    """A page of work. `supported` is False if the store does not run effects."""
 
     rows: tuple[WorkView, ...]
     now_ms: int
-    kept: bool
+    supported: bool
     after: str | None = None
 
 
-class PlaceBody(Struct, frozen=True):
-    """Which piece of work, and why it is touched."""
+class WorkBody(Struct, frozen=True):
+    """The piece of work to retry or drop, and the reason for it."""
 
     entity: str
     lane: Lane
@@ -59,7 +59,7 @@ class PlaceBody(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """It was done."""
+    """The request was carried out."""
 
     done: bool
 
@@ -83,42 +83,42 @@ class SagaKind(Struct, frozen=True):
 
 
 class SagasView(Struct, frozen=True):
-    """All sagas of all charts here."""
+    """All sagas of all loaded charts."""
 
     sagas: tuple[SagaKind, ...]
     now_ms: int
 
 
-async def works(asked: RequestContext) -> WorksView:
-    """Work by lane, name, entity, and whether it has died."""
-    console, query = asked.console, asked.query
+async def list_work(request: RequestContext) -> WorkListView:
+    """Return work by lane, name and entity, and whether it is a dead letter."""
+    console, query = request.console, request.query
     now_ms = console.clock.now_ms()
     if not isinstance(console.store, WorkStore):
-        return WorksView((), now_ms, False)
-    kind = None if query.entity is None else check_entity(query.entity)
-    sees_all = "read:sensitive" in asked.person.rights
-    bound = msgspec.json.encode((query.lane, query.name, query.entity, query.dead, sees_all)).decode()
-    wanted = WorkQuery(
-        kind=kind,
-        lane=query.lane,
-        name=query.name,
-        entity=query.entity,
-        dead=query.dead,
-        after=console.unsealed(query.after, bound),
-        limit=query.limit,
+        return WorkListView((), now_ms, supported=False)
+    scope = msgspec.json.encode((query.lane, query.name, query.entity, query.dead, request.sees_everything)).decode()
+    page = await find_visible_work(
+        request,
+        WorkQuery(
+            kind=None if query.entity is None else check_entity(query.entity),
+            lane=query.lane,
+            name=query.name,
+            entity=query.entity,
+            dead=query.dead,
+            after=console.cursors.decrypt(query.after, scope),
+            limit=query.limit,
+        ),
     )
-    page = await seen_works(asked, wanted)
-    rows = tuple(_masked(asked, work_view(each, now_ms)) for each in page.rows)
-    return WorksView(rows, now_ms, True, console.sealed(page.after, bound))
+    rows = tuple(_masked(request, work_view(each, now_ms)) for each in page.rows)
+    return WorkListView(rows, now_ms, supported=True, after=console.cursors.encrypt(page.after, scope))
 
 
-async def seen_works(asked: RequestContext, query: WorkQuery) -> WorkPage:
-    """A page of the work of kinds that one may see; of one kind, if the query names one. The store keeps work."""
-    console, store = asked.console, asked.console.store
+async def find_visible_work(request: RequestContext, query: WorkQuery) -> WorkPage:
+    """Return a page of work of the kinds that the user may see, or of one kind. The store must support work."""
+    console, store = request.console, request.console.store
     assert isinstance(store, WorkStore)
-    if "read:sensitive" in asked.person.rights:
+    if request.sees_everything:
         return await store.works(query)
-    kinds = [each for each in console.seen_kinds(asked.person) if query.kind in (None, each)]
+    kinds = [each for each in console.visible_kinds(request.user) if query.kind in (None, each)]
     start, _, cursor = (query.after or "").partition("\n")
     rows: list[WorkRow] = []
     for kind in [each for each in kinds if each >= start]:
@@ -132,72 +132,79 @@ async def seen_works(asked: RequestContext, query: WorkQuery) -> WorkPage:
     return WorkPage(tuple(rows))
 
 
-def _masked(asked: RequestContext, view: WorkView) -> WorkView:
-    """Masked when any revision of its kind says so: a list does not know which one wrote the entity."""
-    kind = view.entity.partition("/")[0]
-    charts = asked.console.runtime.charts.revisions(kind).values()
-    found = (masks(each.chart, asked.person) for each in charts)
-    return masked_work(view, next((each for each in found if each is not None), None))
+def _masked(request: RequestContext, view: WorkView) -> WorkView:
+    """Mask work if any revision of its kind is sensitive: a list does not know the revision of an entity."""
+    charts = request.console.runtime.charts.revisions(view.entity.partition("/")[0]).values()
+    masks = (mask_for(each.chart, request.user) for each in charts)
+    return masked_work(view, next((each for each in masks if each is not None), None))
 
 
-async def retry(asked: RequestContext) -> Done:
-    """Let dead work be tried again, under its key."""
-    return await _acted(asked, "retry")
+async def retry_work(request: RequestContext) -> Done:
+    """Retry a dead letter with the same key."""
+    return await _act(request, "retry")
 
 
-async def drop(asked: RequestContext) -> Done:
-    """Forget dead work: its entity will never hear of it."""
-    return await _acted(asked, "drop")
+async def drop_work(request: RequestContext) -> Done:
+    """Drop a dead letter; its entity gets no result."""
+    return await _act(request, "drop")
 
 
-async def _acted(asked: RequestContext, act: Act) -> Done:
-    body, console = asked.body, asked.console
-    console.check_kind(asked.person, check_entity(body.entity))
-    desk = WorkOperations(console.store, console.clock)
-    row = await desk.at(body.entity, WorkId(body.lane, body.version, body.ordinal))
-    await desk.act(act, row, principal=asked.person.name, why=body.reason)
+async def _act(request: RequestContext, act: Act) -> Done:
+    body, console = request.body, request.console
+    console.check_kind(request.user, check_entity(body.entity))
+    operations = WorkOperations(console.store, console.clock)
+    row = await operations.at(body.entity, WorkId(body.lane, body.version, body.ordinal))
+    await operations.act(act, row, principal=request.user.name, why=body.reason)
     return Done(True)
 
 
-async def saga_list(asked: RequestContext) -> SagasView:
-    """Every saga, with the entities that have been in it longest."""
-    console = asked.console
+async def list_sagas(request: RequestContext) -> SagasView:
+    """Return every saga, with the entities that have been in it longest."""
+    console = request.console
     found = []
-    for kind in (each for each in console.kinds() if console.may_see(asked.person, each)):
+    for kind in (each for each in console.kinds() if request.may_see(each)):
         for saga in sagas(console.kernel(kind).chart):
-            page = await console.store.find(EntityQuery(kind=kind, state=saga.state.id, limit=SAGAS_MAX))
+            query = EntityQuery(kind=kind, state=saga.state.id, limit=SAGA_ENTITIES_MAX)
+            page = await console.store.find(query)
             entities = [
-                SagaEntity(row.entity, row.entered_ms, await _saga_views(asked, row.entity)) for row in page.rows
+                SagaEntity(each.entity, each.entered_ms, await _saga_views(request, each.entity)) for each in page.rows
             ]
             found.append(SagaKind(kind, saga.state.id, saga.steps, tuple(entities), page.after is not None))
     return SagasView(tuple(found), console.clock.now_ms())
 
 
-async def _saga_views(asked: RequestContext, entity: str) -> tuple[SagaView, ...]:
-    runtime = asked.console.runtime
+async def _saga_views(request: RequestContext, entity: str) -> tuple[SagaView, ...]:
+    runtime = request.console.runtime
     snapshot = await runtime.state(entity)
     return saga_views(runtime.charts.of(snapshot), snapshot)
 
 
 ENDPOINTS = (
-    Endpoint(method="GET", path="/works", summary="Work", handler=works, query=WorksQuery, answer=WorksView),
+    Endpoint(
+        method="GET",
+        path="/work",
+        summary="List effects, timers and messages",
+        handler=list_work,
+        query=WorkQueryParams,
+        answer=WorkListView,
+    ),
     Endpoint(
         method="POST",
-        path="/works/retry",
-        summary="Let dead work be tried again",
-        handler=retry,
+        path="/work/retry",
+        summary="Retry a dead letter",
+        handler=retry_work,
         right="operate",
-        body=PlaceBody,
+        body=WorkBody,
         answer=Done,
     ),
     Endpoint(
         method="POST",
-        path="/works/drop",
-        summary="Forget dead work",
-        handler=drop,
+        path="/work/drop",
+        summary="Drop a dead letter",
+        handler=drop_work,
         right="operate",
-        body=PlaceBody,
+        body=WorkBody,
         answer=Done,
     ),
-    Endpoint(method="GET", path="/sagas", summary="Sagas and those in them", handler=saga_list, answer=SagasView),
+    Endpoint(method="GET", path="/sagas", summary="List sagas", handler=list_sagas, answer=SagasView),
 )

@@ -43,8 +43,8 @@ from interlock.model.limits import (
     HTTP_UNREAD_BYTES_MAX,
     LOG_REPEAT_MS,
 )
-from interlock.web.errors import HttpProblem, problem_of
 from interlock.web.http.endpoint import TRUST_EXTENSION
+from interlock.web.http.errors import HttpProblem, problem_of
 
 PIECE_BYTES = 16_384
 """Bytes that the parser is given at once: a head is checked between two pieces. asyncio reads up to 256 KiB."""

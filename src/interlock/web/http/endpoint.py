@@ -1,11 +1,11 @@
-"""An endpoint: one row of the table from which both the routes and the OpenAPI document are made, so they agree.
+"""Endpoints: one table row per endpoint gives both its route and its part of the OpenAPI document.
 
-Rule 1: what an endpoint takes and gives are msgspec types. A request that does not fit is a problem with its place, and
-the endpoint never sees it.
-Rule 2: a request by cookie carries the login's token, too: a browser sends a cookie to every port of a host, and the
-server of another port must not be able to use it. A write by cookie also carries our own Origin. A request by API key
-needs neither, because no browser adds a key by itself.
-Rule 3: a body is read after its sender is known, and where none need be known it is short.
+Rule 1: query, body and result of an endpoint are msgspec types. A request that does not match is answered with a
+problem that names the place; the handler is not called.
+Rule 2: a request with a session cookie must also carry the session's CSRF token: browsers send a cookie to every port
+of a host, and the server on another port must not be able to use it. A write with a cookie must carry our own Origin,
+too. A request with an API key needs neither, because no browser adds a key by itself.
+Rule 3: the body is read after the caller is authenticated; where no authentication is needed, it is short.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from starlette.types import Receive, Scope, Send
 
 from interlock.errors import DeniedError, UsageError
 from interlock.model.limits import HTTP_LOGIN_BYTES_MAX
-from interlock.web.auth import Login, User
-from interlock.web.console import Console
-from interlock.web.errors import HttpProblem, is_withheld, problem_of, problem_response
+from interlock.trust.disclosure import is_withheld
+from interlock.web.auth import Session, User
+from interlock.web.http.console import Console
+from interlock.web.http.errors import HttpProblem, problem_of, problem_response
 
 BASE = "/api/v1"
 CSRF_HEADER = "x-interlock-csrf"
 TRUST_EXTENSION = "interlock.trust"
-"""The ASGI extension by which a server is told that a connection has shown a valid key or login."""
+"""The ASGI extension that tells the server that a connection has shown a valid key or session."""
 
 _log = logging.getLogger("interlock.web")
 
@@ -40,25 +41,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """A request, once it is known who asks and that it has the right shape."""
+    """A request that is authenticated, authorized and decoded. `session` is None for a request with an API key."""
 
     console: Console
-    request: Request
-    person: User
-    login: Login | None
+    http: Request
+    user: User
+    session: Session | None
     query: Any
     body: Any
 
+    @property
+    def sees_everything(self) -> bool:
+        """Whether nothing is hidden from the user."""
+        return "read:sensitive" in self.user.rights
+
     def path(self, name: str) -> str:
-        """A part of the path."""
-        return str(self.request.path_params[name])
+        """A parameter of the path."""
+        return str(self.http.path_params[name])
 
     def may_see(self, kind: str) -> bool:
-        """Whether the caller may see a kind."""
-        return self.console.may_see(self.person, kind)
+        """Whether the user may see a kind."""
+        return self.console.may_see(self.user, kind)
 
     def may_see_entity(self, entity: str) -> bool:
-        """Whether the caller may see the kind of an entity."""
+        """Whether the user may see the kind of an entity."""
         return self.may_see(entity.partition("/")[0])
 
 
@@ -67,9 +73,9 @@ Handler = Callable[[RequestContext], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One thing that can be asked for. `right` None: nobody need be logged in. `answer` None: the handler responds.
+    """One endpoint. With `right=None` it needs no authentication. With `answer=None` the handler returns a response.
 
-    `keeps`: a POST that changes nothing in the store, so that a console that only shows offers it, too.
+    `read_only`: a POST that changes nothing in the store, so a read-only console offers it, too.
     """
 
     method: str
@@ -81,16 +87,16 @@ class Endpoint:
     query: Any = None
     body: Any = None
     media: str = "application/json"
-    keeps: bool = False
+    read_only: bool = False
 
     @property
     def is_write(self) -> bool:
-        """Whether it changes anything."""
+        """Whether the method is not GET."""
         return self.method != "GET"
 
 
 class EndpointApp:
-    """An endpoint as an ASGI application of its own: nothing stands between the shield and it."""
+    """An endpoint as an ASGI application. It turns every error into a response."""
 
     def __init__(self, console: Console, endpoint: Endpoint) -> None:
         self._console = console
@@ -99,7 +105,7 @@ class EndpointApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            answer = await _answered(self._console, self._endpoint, Request(scope, receive))
+            answer = await _handle(self._console, self._endpoint, Request(scope, receive))
         except Exception as error:  # noqa: BLE001 - the edge: every error becomes a response
             status, body = problem_of(error)
             if body["code"] == "internal":
@@ -116,117 +122,117 @@ class EndpointApp:
 
 
 def route(console: Console, endpoint: Endpoint) -> Route:
-    """The route of an endpoint."""
+    """Return the route of an endpoint."""
     return Route(BASE + endpoint.path, EndpointApp(console, endpoint), methods=[endpoint.method])
 
 
-async def _answered(console: Console, endpoint: Endpoint, request: Request) -> Response | bytes:
-    """What the handler responds, or the JSON of what it gives."""
-    person, login = _asker(console, endpoint, request)
-    if endpoint.is_write and console.read_only and not endpoint.keeps:
-        raise DeniedError("this console only shows", code="console.read_only", hint="start it without --read-only")
-    asked = RequestContext(
+async def _handle(console: Console, endpoint: Endpoint, http: Request) -> Response | bytes:
+    """Return the handler's response, or its result as JSON."""
+    user, session = _authorize(console, endpoint, http)
+    if endpoint.is_write and console.read_only and not endpoint.read_only:
+        raise DeniedError("read-only console", code="console.read_only", hint="start it without --read-only")
+    request = RequestContext(
         console=console,
-        request=request,
-        person=person,
-        login=login,
-        query=None if endpoint.query is None else _query(request, endpoint.query),
-        body=None if endpoint.body is None else _decoded(await _body(request, endpoint), endpoint.body),
+        http=http,
+        user=user,
+        session=session,
+        query=None if endpoint.query is None else _decode_query(http, endpoint.query),
+        body=None if endpoint.body is None else _decode_body(await _read_body(http, endpoint), endpoint.body),
     )
-    answer = await endpoint.handler(asked)
+    answer = await endpoint.handler(request)
     return answer if isinstance(answer, Response) else msgspec.json.encode(answer)
 
 
-async def _body(request: Request, endpoint: Endpoint) -> bytes:
-    """The body, whose length the shield bounds. Raises HttpProblem when it is cut short, or too long for a login."""
+async def _read_body(http: Request, endpoint: Endpoint) -> bytes:
+    """Return the body, whose size the middleware limits. Raises HttpProblem if it is incomplete or too large."""
     pieces, size = [], 0
     while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":  # nobody hears the answer, and it is no bug that could be looked for
-            raise HttpProblem(400, "Cut short", "the body did not come whole", code="body.cut")
+        message = await http.receive()
+        if message["type"] == "http.disconnect":
+            raise HttpProblem(400, "Incomplete body", "the connection closed before the body ended", code="body.cut")
         piece = message.get("body", b"")
         size += len(piece)
         if endpoint.right is None and size > HTTP_LOGIN_BYTES_MAX:
-            detail = f"a body may have {HTTP_LOGIN_BYTES_MAX:,} bytes here"
-            raise HttpProblem(413, "Too long", detail, code="body.size")
+            detail = f"the body of this request is limited to {HTTP_LOGIN_BYTES_MAX:,} bytes"
+            raise HttpProblem(413, "Body too large", detail, code="body.size")
         pieces.append(piece)
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-NOBODY = User(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())
+ANONYMOUS = User(principal={"id": "", "kind": "user", "roles": []}, rights=frozenset())
 
 
-def _asker(console: Console, endpoint: Endpoint, request: Request) -> tuple[User, Login | None]:
-    """Who asks. Raises HttpProblem when nobody known does, DeniedError when they may not."""
-    login = _cookie_login(console, request)
-    if endpoint.is_write and (login is not None or endpoint.right is None):
-        _check_origin(console, request)
-    person, used = identified(console, request)
+def _authorize(console: Console, endpoint: Endpoint, http: Request) -> tuple[User, Session | None]:
+    """Return the user who sent the request. Raises HttpProblem if there is none, DeniedError if a right is missing."""
+    cookie_session = _cookie_session(console, http)
+    if endpoint.is_write and (cookie_session is not None or endpoint.right is None):
+        _check_origin(console, http)
+    user, session = authenticate(console, http)
     if endpoint.right is None:
-        return person or NOBODY, used
-    if endpoint.is_write and login is not None and used is None:
-        raise DeniedError("the request does not carry the token of its login", code="csrf.token")
-    if person is None:
-        hint = "log in with a key, or open the link that `interlock serve` printed"
-        raise HttpProblem(401, "Who are you?", "this needs a login or an API key", code="login.missing", hint=hint)
-    server = request.scope.get("extensions", {}).get(TRUST_EXTENSION)
+        return user or ANONYMOUS, session
+    if endpoint.is_write and cookie_session is not None and session is None:
+        raise DeniedError("the CSRF token is missing or invalid", code="csrf.token")
+    if user is None:
+        hint = "sign in with a key, or open the link that `interlock serve` printed"
+        raise HttpProblem(401, "Sign in", "a session or an API key is required", code="login.missing", hint=hint)
+    server = http.scope.get("extensions", {}).get(TRUST_EXTENSION)
     if server is not None:
         server["trust"]()
-    if endpoint.right not in person.rights:
-        raise DeniedError(f"`{person.name}` has no right to {endpoint.right}", code="right.missing")
-    return person, used
+    if endpoint.right not in user.rights:
+        raise DeniedError(f"`{user.name}` lacks the right `{endpoint.right}`", code="right.missing")
+    return user, session
 
 
-def identified(console: Console, request: Request, *, uses: bool = True) -> tuple[User | None, Login | None]:
-    """The person of a key, or of a cookie with its token; and the login, if it was by cookie.
+def authenticate(console: Console, http: Request, *, touch: bool = True) -> tuple[User | None, Session | None]:
+    """Return the user of an API key, or the user and session of a cookie with its CSRF token.
 
-    `uses` False: the login is not used by this; a stream that goes on by itself does not keep it alive.
+    `touch=False` does not count as use of the session: an open stream does not keep it alive.
     """
-    key = _bearer(request)
+    key = _bearer_key(http)
     if key:
         return console.access.by_key(key), None
-    login = _cookie_login(console, request)
-    token = request.headers.get(CSRF_HEADER, "").encode()
-    if login is None or not hmac.compare_digest(token, login.csrf.encode()):
+    session = _cookie_session(console, http)
+    token = http.headers.get(CSRF_HEADER, "").encode()
+    if session is None or not hmac.compare_digest(token, session.csrf.encode()):
         return None, None
-    if uses:
-        console.access.use(login)
-    return login.person, login
+    if touch:
+        console.access.touch(session)
+    return session.user, session
 
 
-def _bearer(request: Request) -> str:
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+def _bearer_key(http: Request) -> str:
+    scheme, _, key = http.headers.get("authorization", "").partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""
 
 
-def _cookie_login(console: Console, request: Request) -> Login | None:
-    """The login that a cookie names. It proves nothing without the token."""
-    cookie = None if _bearer(request) else request.cookies.get(console.cookie)
+def _cookie_session(console: Console, http: Request) -> Session | None:
+    """The session that a cookie names. It proves nothing without the CSRF token."""
+    cookie = None if _bearer_key(http) else http.cookies.get(console.cookie)
     return None if cookie is None else console.access.by_cookie(cookie)
 
 
-def _check_origin(console: Console, request: Request) -> None:
-    """A browser says where a write comes from; a page of another site cannot say that it is ours."""
-    if request.headers.get("origin") not in console.origins:
+def _check_origin(console: Console, http: Request) -> None:
+    """Check that a browser sent the write from one of our own pages."""
+    if http.headers.get("origin") not in console.origins:
         raise DeniedError("the request comes from another site", code="origin.foreign")
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise UsageError("a write carries JSON", code="body.type", hint="Content-Type: application/json")
+    if http.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise UsageError("expected a JSON body", code="body.type", hint="Content-Type: application/json")
 
 
-def _query(request: Request, shape: type[T]) -> T:
-    given = {key: value for key, value in request.query_params.items() if value != ""}
-    texts = (value for key, value in given.items() if key != "after")  # a cursor is looked at by whoever gave it
-    if any("\0" in value for value in texts):  # PostgreSQL takes no such text, not even in a question
-        raise _malformed("query", "it has a NUL character in it")
-    return _checked(lambda: msgspec.convert(given, shape, strict=False), "query")
+def _decode_query(http: Request, shape: type[T]) -> T:
+    given = {key: value for key, value in http.query_params.items() if value != ""}
+    texts = (value for key, value in given.items() if key != "after")  # cursors have a check of their own
+    if any("\0" in value for value in texts):  # PostgreSQL accepts no such text, not even in a query
+        raise _malformed("query", "it contains a NUL character")
+    return _decode(lambda: msgspec.convert(given, shape, strict=False), "query")
 
 
-def _decoded(body: bytes, shape: type[T]) -> T:
-    return _checked(lambda: msgspec.json.decode(body or b"null", type=shape), "body")
+def _decode_body(body: bytes, shape: type[T]) -> T:
+    return _decode(lambda: msgspec.json.decode(body or b"null", type=shape), "body")
 
 
-def _checked(decode: Callable[[], T], what: str) -> T:
+def _decode(decode: Callable[[], T], what: str) -> T:
     try:
         return decode()
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -234,6 +240,5 @@ def _checked(decode: Callable[[], T], what: str) -> T:
 
 
 def _malformed(what: str, why: str) -> HttpProblem:
-    """The error for a query or a body of another shape. Stores use `query.malformed` too, and say more than this."""
-    detail = f"the {what} does not read: {why}"
-    return HttpProblem(400, "The request is wrong", detail, code=f"{what}.malformed")
+    """The error for a query or a body of the wrong type. Stores raise `query.malformed` too, with more detail."""
+    return HttpProblem(400, "Invalid request", f"invalid {what}: {why}", code=f"{what}.malformed")

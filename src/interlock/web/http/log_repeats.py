@@ -1,7 +1,6 @@
-"""A filter for loggers: the same kind of trouble is logged once in a while, with a count of what was left out.
+"""A logging filter that limits repeated records, so that clients cannot fill the disk by causing errors.
 
-A kind is the level, the constant text of the message and the class of the exception. Whoever can make a server log
-could otherwise fill its disk.
+Records are alike if they have the same level, constant message, exception class and endpoint.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from contextlib import contextmanager
 
 from interlock.model.limits import LOG_REPEAT_MS
 
-KINDS_MAX = 1_000
-"""Kinds that are remembered: messages are constants, so there are few; one that is not must not fill the memory."""
+RECORDS_MAX = 1_000
+"""Distinct records that are remembered. Messages are constants, so there are few; the limit protects the memory."""
 
 
-class Repeats(logging.Filter):
-    """Passes one record of each kind in ten seconds; `repeated` of the next one says how many were left out."""
+class RepeatFilter(logging.Filter):
+    """Passes one of several like records in ten seconds; `repeated` of the next one counts the suppressed ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,14 +25,14 @@ class Repeats(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to log this record."""
         error = record.exc_info[0] if record.exc_info else None
-        kind = (record.levelno, str(record.msg), error, getattr(record, "endpoint", None))
-        since, repeated = self._seen.get(kind, (None, 0))
+        key = (record.levelno, str(record.msg), error, getattr(record, "endpoint", None))
+        since, repeated = self._seen.get(key, (None, 0))
         if since is not None and 0 <= record.created - since < LOG_REPEAT_MS / 1000:
-            self._seen[kind] = (since, repeated + 1)
+            self._seen[key] = (since, repeated + 1)
             return False
-        if len(self._seen) >= KINDS_MAX:
+        if len(self._seen) >= RECORDS_MAX:
             self._seen.clear()
-        self._seen[kind] = (record.created, 0)
+        self._seen[key] = (record.created, 0)
         if repeated:
             record.repeated = repeated
         return True
@@ -41,12 +40,12 @@ class Repeats(logging.Filter):
 
 @contextmanager
 def limited_logs(names: Iterable[str]) -> Iterator[None]:
-    """Limit these loggers while the block runs."""
-    loggers, repeats = [logging.getLogger(each) for each in names], Repeats()
+    """Apply the filter to these loggers within the block."""
+    loggers, repeat_filter = [logging.getLogger(each) for each in names], RepeatFilter()
     for each in loggers:
-        each.addFilter(repeats)
+        each.addFilter(repeat_filter)
     try:
         yield
     finally:
         for each in loggers:
-            each.removeFilter(repeats)
+            each.removeFilter(repeat_filter)

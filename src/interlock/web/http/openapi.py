@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of endpoints: what it says is what the server does."""
+"""The OpenAPI 3.1 document, generated from the endpoint table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REFERENCE = "#/components/schemas/{name}"
 
 PROBLEM = {
     "type": "object",
-    "description": "RFC 9457, with the error's stable code and, where it is known, the cure.",
+    "description": "RFC 9457, with the stable code of the error and, if known, a hint.",
     "properties": {
         "type": {"type": "string"},
         "title": {"type": "string"},
@@ -30,7 +30,7 @@ PROBLEM = {
 
 
 def document(endpoints: Iterable[Endpoint], *, version: str) -> dict[str, Any]:
-    """The document of these endpoints."""
+    """Return the document for these endpoints."""
     table = tuple(endpoints)
     shapes = [shape for each in table for shape in (each.answer, each.body) if shape is not None]
     references, components = msgspec.json.schema_components(shapes, ref_template=_REFERENCE)
@@ -44,8 +44,8 @@ def document(endpoints: Iterable[Endpoint], *, version: str) -> dict[str, Any]:
         "info": {
             "title": "Interlock",
             "version": version,
-            "description": "Entities of charts on a store: look, send, look after. "
-            "Names of entities are `kind/id` and stand unescaped at the end of a path.",
+            "description": "Read and operate the entities of a store. "
+            "The name of an entity is `kind/id`; it is the unescaped end of a path.",
         },
         "paths": paths,
         "components": {
@@ -56,13 +56,13 @@ def document(endpoints: Iterable[Endpoint], *, version: str) -> dict[str, Any]:
                     "type": "apiKey",
                     "in": "cookie",
                     "name": "interlock",
-                    "description": "For pages; programs use a key. `__Host-interlock` by https, else with the port.",
+                    "description": "For browsers. `__Host-interlock` with https, else with the port in its name.",
                 },
                 "token": {
                     "type": "apiKey",
                     "in": "header",
                     "name": CSRF_HEADER,
-                    "description": "`csrf` of the answer to the login. A cookie without it is not a login.",
+                    "description": "`csrf` of the response to the sign-in. The cookie is not valid without it.",
                 },
             },
         },
@@ -73,14 +73,14 @@ def document(endpoints: Iterable[Endpoint], *, version: str) -> dict[str, Any]:
 def _operation(endpoint: Endpoint, schemas: dict[int, Any]) -> dict[str, Any]:
     answer = {"schema": schemas[id(endpoint.answer)]} if endpoint.answer is not None else {}
     problem = {
-        "description": "What went wrong, and the cure",
+        "description": "The error, and how to fix it",
         "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
         "operationId": f"{endpoint.method.lower()}_{re.sub(r'[^a-z]+', '_', endpoint.path.lower()).strip('_')}",
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
-        "responses": {"200": {"description": "The answer", "content": {endpoint.media: answer}}, "default": problem},
+        "responses": {"200": {"description": "The result", "content": {endpoint.media: answer}}, "default": problem},
     }
     if endpoint.body is not None:
         schema = schemas[id(endpoint.body)]
@@ -88,7 +88,7 @@ def _operation(endpoint: Endpoint, schemas: dict[int, Any]) -> dict[str, Any]:
     if endpoint.right is None:
         operation["security"] = []
     else:
-        operation["description"] = f"Needs the right `{endpoint.right}`."
+        operation["description"] = f"Requires the right `{endpoint.right}`."
     return operation
 
 

@@ -1,36 +1,36 @@
-// Talking to the server: requests with their problems, the login, and live streams.
+// The HTTP API: requests and their problems, the session, and live streams.
 
-import {attrs, change, fill, h, onLeave, render, toast, trouble} from "/static/elements.js";
+import {attrs, change, fill, h, onLeave, render, toast} from "/static/dom.js";
 
 const BASE = "/api/v1/";
 const TOKEN = "interlock-token";
 const RETRY_MS = 2000;
 export let me = null;
-let token = kept();
+let token = storedToken();
 
-// The cookie alone opens nothing: every request carries the login's token, too. A browser sends a cookie to every port
-// of this host, but shows what is stored here to no other port.
-function kept() {
+// The cookie alone is not valid: every request carries the CSRF token of the session, too. A browser sends a cookie to
+// every port of this host, but shares local storage with no other port.
+function storedToken() {
   try {
     return localStorage.getItem(TOKEN) || "";
   } catch {
-    return ""; // nothing may be stored: the login then lasts as long as this page
+    return ""; // storage is disabled: the session lasts as long as this page
   }
 }
 
-function keep(value) {
+function storeToken(value) {
   token = value;
   try {
     if (value) localStorage.setItem(TOKEN, value);
     else localStorage.removeItem(TOKEN);
   } catch {
-    /* not allowed to remember: then not */
+    /* storage is disabled: the session lasts as long as this page */
   }
 }
 
-const signed = (headers = {}) => ({...headers, "X-Interlock-CSRF": token});
+const withToken = (headers = {}) => ({...headers, "X-Interlock-CSRF": token});
 
-/** A problem as the server tells it. */
+/** A problem document of the server. */
 export class Problem extends Error {
   constructor(status, body) {
     super(body.detail || body.title);
@@ -38,44 +38,44 @@ export class Problem extends Error {
   }
 }
 
-async function asked(path, options = {}) {
+async function request(path, options = {}) {
   let response;
   try {
-    response = await fetch(BASE + path, {...options, headers: signed(options.headers)});
+    response = await fetch(BASE + path, {...options, headers: withToken(options.headers)});
   } catch {
-    throw new Problem(0, {title: "No connection", detail: "The server does not answer.", hint: "Is it still running?"});
+    throw new Problem(0, {title: "Server unreachable", detail: "The server did not respond.", hint: "Check that it is running."});
   }
   if (response.ok) return response;
-  let body = {title: response.statusText || "Problem", detail: `The server answered ${response.status}.`};
+  let body = {title: response.statusText || "Error", detail: `The server responded with status ${response.status}.`};
   try {
     body = await response.json();
   } catch {
-    /* not ours: what stands above will do */
+    /* not a problem document, perhaps from a proxy */
   }
   if (response.status === 401 && me) {
     me = null;
-    await logIn();
-    if (!options.method) return asked(path, options);
-    // Who has logged in now may be somebody else.
-    toast("Nothing was sent: the login was over.", "bad");
+    await signIn();
+    if (!options.method) return request(path, options);
+    // Another user may have signed in now, so a write is not repeated.
+    toast("Not sent: session expired", "bad");
   }
   throw new Problem(response.status, body);
 }
 
-export const get = async (path) => (await asked(path)).json();
-export const text = async (path) => (await asked(path)).text();
+export const get = async (path) => (await request(path)).json();
+export const text = async (path) => (await request(path)).text();
 
 export async function post(path, body = {}) {
   const headers = {"Content-Type": "application/json"};
-  return (await asked(path, {method: "POST", headers, body: JSON.stringify(body)})).json();
+  return (await request(path, {method: "POST", headers, body: JSON.stringify(body)})).json();
 }
 
 async function exchange(secret) {
   me = await post("login", {secret});
-  keep(me.csrf);
+  storeToken(me.csrf);
 }
 
-/** A query from the fields that are set. */
+/** A query string of the fields that are set. */
 export function query(fields) {
   const set = Object.entries(fields).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return set.length ? `?${new URLSearchParams(set)}` : "";
@@ -83,8 +83,8 @@ export function query(fields) {
 
 export const may = (right) => me !== null && me.rights.includes(right) && !(me.read_only && !right.startsWith("read"));
 
-/** Know who we are: by the link, by a login of before, or by asking. */
-export async function begin() {
+/** Find out who the user is: by the sign-in link, by a stored session, or by asking for a key. */
+export async function authenticate() {
   const link = /^#login=(\w+)$/.exec(location.hash);
   if (link) {
     history.replaceState(null, "", location.pathname + location.search);
@@ -92,21 +92,21 @@ export async function begin() {
       await exchange(link[1]);
       return;
     } catch {
-      /* spent: an earlier login may still be good */
+      /* the link was used before; a stored session may still be valid */
     }
   }
   try {
     me = await get("me");
   } catch (problem) {
     if (problem.status !== 401) throw problem;
-    await logIn();
+    await signIn();
   }
 }
 
-/** Go on with a login that another tab has made since; else ask for a key until one is right. */
-async function logIn() {
-  if (kept() && kept() !== token) {
-    token = kept();
+/** Use the session that another tab has started since; else ask for a key until one is valid. */
+async function signIn() {
+  if (storedToken() && storedToken() !== token) {
+    token = storedToken();
     try {
       me = await get("me");
       return render();
@@ -114,10 +114,10 @@ async function logIn() {
       if (problem.status !== 401) throw problem;
     }
   }
-  return ask();
+  return askForKey();
 }
 
-function ask() {
+function askForKey() {
   return new Promise((done) => {
     const field = h("input", attrs({
       type: "password",
@@ -126,23 +126,26 @@ function ask() {
       required: true,
       id: "key",
     }));
-    const note = h(
+    const error = h("div");
+    const help = h(
       "p.muted",
       "Or open the link that ",
       h("code", "interlock serve"),
-      " printed. It works once; start it again for a new one.",
+      " printed. It works once; restart the server for a new link.",
     );
     const form = h(
       "form.card.login",
       attrs({onsubmit: submit}),
-      h("h1", "Who are you?"),
+      h("h1", "Sign in"),
       h("label", attrs({for: "key"}), "API key"),
       field,
-      h("button.primary", "Log in"),
-      note,
+      error,
+      h("button.primary", "Sign in"),
+      help,
     );
-    // Nothing behind a dialog can be reached.
+    // An open dialog would cover the form.
     for (const each of document.querySelectorAll("dialog[open]")) each.close();
+    document.title = "Sign in · Interlock";
     fill(document.getElementById("main"), form);
     field.focus();
     async function submit(event) {
@@ -152,20 +155,20 @@ function ask() {
         await render();
         done();
       } catch (problem) {
-        fill(note, trouble(problem));
+        fill(error, h("div.note.bad", attrs({role: "alert"}), h("p", h("b", problem.title)), h("p", problem.detail)));
         field.select();
       }
     }
   });
 }
 
-export async function logOut() {
+export async function signOut() {
   await post("logout");
-  keep("");
+  storeToken("");
   location.assign("/");
 }
 
-/** The events of a response that is a stream; read by fetch, because an EventSource cannot carry the token. */
+/** The events of a stream, read with fetch: an EventSource cannot send the token. */
 async function* events(body) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
@@ -186,7 +189,7 @@ async function* events(body) {
   }
 }
 
-/** A stream for as long as the page is shown; closed while the tab is hidden, polled for when it fails. */
+/** Follow a stream while the page is shown; it is closed while the tab is hidden and replaced by polling if it fails. */
 export function live(inside, path, handlers, poll) {
   let stream = null;
   let timer = null;
@@ -200,12 +203,12 @@ export function live(inside, path, handlers, poll) {
     const mine = (stream = new AbortController());
     let again = true;
     try {
-      const headers = signed(last ? {"Last-Event-ID": last} : {});
+      const headers = withToken(last ? {"Last-Event-ID": last} : {});
       const response = await fetch(BASE + path, {headers, signal: mine.signal, cache: "no-store"});
-      again = response.ok; // a refusal would be the same the next time; polling finds out what to do
+      again = response.ok; // a refused stream is not retried; polling shows the reason
       if (again) await follow(response.body, mine);
     } catch {
-      /* no connection, or closed by this page */
+      /* the server is unreachable, or this page closed the stream */
     }
     if (stream !== mine) return;
     stream = null;

@@ -1,15 +1,16 @@
-// The drawing of a chart: the server's own, coloured by classes. Nothing in it is moved or measured here.
+// The drawing of a chart: the SVG of the server, coloured by classes. The layout is not changed here.
 
 import {text} from "/static/api.js";
-import {attrs, h} from "/static/elements.js";
-import {number, short} from "/static/words.js";
+import {attrs, h} from "/static/dom.js";
+import {number, short} from "/static/format.js";
 
+/** The smallest scale at which labels are readable, and the width of half a page in pixels. */
 const READABLE = 0.72;
-const HALF = 640;
+const HALF_PAGE = 640;
 const drawings = new Map();
 let count = 0;
 
-/** A state's name as part of an id: letters, digits and hyphens stand, every other byte is `_hh`. */
+/** The name of a state as part of an id: letters, digits and hyphens stay, every other byte becomes `_hh`. */
 function encoded(name) {
   let out = "";
   for (const byte of new TextEncoder().encode(name)) {
@@ -19,8 +20,8 @@ function encoded(name) {
   return out;
 }
 
-/** The drawing as nodes. It is our own renderer's; what could act in a page is taken out all the same. */
-async function drawn(path) {
+/** The drawing as nodes. Our own renderer made it; active content is removed all the same. */
+async function loadDrawing(path) {
   if (!drawings.has(path)) drawings.set(path, text(path));
   let source;
   try {
@@ -30,7 +31,7 @@ async function drawn(path) {
     throw problem;
   }
   const parsed = new DOMParser().parseFromString(source, "image/svg+xml").documentElement;
-  if (parsed.nodeName !== "svg") throw new Error("the drawing does not read");
+  if (parsed.nodeName !== "svg") throw new Error("The drawing is not valid SVG.");
   for (const node of [...parsed.querySelectorAll("script, style, foreignObject, a, image, use")]) node.remove();
   for (const node of parsed.querySelectorAll("*")) {
     for (const each of [...node.attributes])
@@ -40,9 +41,9 @@ async function drawn(path) {
 }
 
 class Diagram extends HTMLElement {
-  /** Show a drawing; `label` names it, `pick(state)` makes its states buttons. */
+  /** Show a drawing. `label` names it; with `pick(state)` its states are buttons. */
   async show(path, {label, states, pick} = {}) {
-    const svg = await drawn(path);
+    const svg = await loadDrawing(path);
     this.mark = `d${++count}-`;
     for (const node of svg.querySelectorAll("[id]")) node.id = this.mark + node.id;
     svg.removeAttribute("aria-labelledby");
@@ -59,9 +60,9 @@ class Diagram extends HTMLElement {
       this.canvas,
       h(
         "div.zoom",
-        zoom("Smaller", "−", () => this.scaled(this.scale / 1.25)),
-        zoom("Fit", "⤢", () => this.fit(0)),
-        zoom("Larger", "+", () => this.scaled(this.scale * 1.25)),
+        zoom("Zoom out", "−", () => this.scaled(this.scale / 1.25)),
+        zoom("Fit to width", "⤢", () => this.fit(0)),
+        zoom("Zoom in", "+", () => this.scaled(this.scale * 1.25)),
       ),
     );
     this.svg = svg;
@@ -74,12 +75,12 @@ class Diagram extends HTMLElement {
     if (pick) this.listen(pick);
   }
 
-  /** Whether half of a page is too narrow for it to be read as a whole. */
+  /** Whether half of the page is too narrow to read it as a whole. */
   get isWide() {
-    return this.natural * READABLE > HALF;
+    return this.natural * READABLE > HALF_PAGE;
   }
 
-  /** As wide as there is room for, but never so small that it cannot be read. */
+  /** Fit the width, but not below the scale `least`. */
   fit(least) {
     const room = this.canvas.clientWidth - 16;
     if (room > 0) this.scaled(Math.min(1.1, Math.max(least, room / this.natural)), least > 0);
@@ -89,18 +90,18 @@ class Diagram extends HTMLElement {
     this.fixed = !byItself;
     this.scale = Math.min(3, Math.max(0.1, scale));
     this.svg.setAttribute("width", Math.round(this.natural * this.scale));
-    if (byItself) this.follow();
+    if (byItself) this.scrollToActive();
   }
 
-  /** Bring what is lit into sight, inside the frame only: the page itself does not move. */
-  follow() {
-    const lit = [...this.querySelectorAll(".on")].pop() || (this.nodes && this.nodes.values().next().value);
-    if (!lit || !lit.getBoundingClientRect) return;
-    const [seen, frame] = [lit.getBoundingClientRect(), this.canvas.getBoundingClientRect()];
-    if (seen.top < frame.top || seen.bottom > frame.bottom)
-      this.canvas.scrollTop += (seen.top + seen.bottom - frame.top - frame.bottom) / 2;
-    if (seen.left < frame.left || seen.right > frame.right)
-      this.canvas.scrollLeft += (seen.left + seen.right - frame.left - frame.right) / 2;
+  /** Scroll to the active state within the frame; the page itself does not scroll. */
+  scrollToActive() {
+    const active = [...this.querySelectorAll(".on")].pop() || (this.nodes && this.nodes.values().next().value);
+    if (!active || !active.getBoundingClientRect) return;
+    const [box, frame] = [active.getBoundingClientRect(), this.canvas.getBoundingClientRect()];
+    if (box.top < frame.top || box.bottom > frame.bottom)
+      this.canvas.scrollTop += (box.top + box.bottom - frame.top - frame.bottom) / 2;
+    if (box.left < frame.left || box.right > frame.right)
+      this.canvas.scrollLeft += (box.left + box.right - frame.left - frame.right) / 2;
   }
 
   part(letter, name, rest = "") {
@@ -136,28 +137,28 @@ class Diagram extends HTMLElement {
     }
   }
 
-  /** Light what is active, what was taken last, and where the entity has been. */
-  light({active = [], took = [], visited = []}) {
+  /** Highlight the active states, the last transitions, and the states that were visited before. */
+  highlight({active = [], transitions = [], visited = []}) {
     const on = new Set(active);
-    const been = new Set(visited);
+    const before = new Set(visited);
     for (const [state, node] of this.nodes) {
       node.classList.toggle("on", on.has(state));
-      node.classList.toggle("been", been.has(state) && !on.has(state));
+      node.classList.toggle("visited", before.has(state) && !on.has(state));
     }
-    for (const node of this.querySelectorAll(".took")) node.classList.remove("took");
-    for (const {source, ordinal} of took) {
+    for (const node of this.querySelectorAll(".fired")) node.classList.remove("fired");
+    for (const {source, ordinal} of transitions) {
       const name = `${this.mark}t-${encoded(source)}-${ordinal}`;
       const text = this.querySelector(`[id="${name}"]`);
-      if (text) text.classList.add("took");
+      if (text) text.classList.add("fired");
       for (const wire of this.querySelectorAll("[data-transitions]")) {
-        if (wire.dataset.transitions.split(" ").some((each) => this.mark + each === name)) wire.classList.add("took");
+        if (wire.dataset.transitions.split(" ").some((each) => this.mark + each === name)) wire.classList.add("fired");
       }
     }
-    this.follow();
+    this.scrollToActive();
   }
 
-  /** Counts in the badge slots, heat by share, a sign where some are stuck. */
-  heat(states) {
+  /** Show the number of entities in each state, as badge and colour, and a warning where some are stuck. */
+  showPopulation(states) {
     const atoms = states.filter((each) => !["compound", "parallel", "ended"].includes(each.type));
     const most = Math.max(1, ...atoms.map((each) => each.entities));
     for (const each of states) {
@@ -190,7 +191,7 @@ class Diagram extends HTMLElement {
 
 customElements.define("il-diagram", Diagram);
 
-/** A drawing in a frame that scrolls. */
+/** A drawing in a scrolling frame. */
 export async function diagram(path, options) {
   const node = document.createElement("il-diagram");
   await node.show(path, options);

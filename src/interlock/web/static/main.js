@@ -1,63 +1,63 @@
-// The frame around all pages: the head, the keys, the theme; then whatever the address names.
+// The frame of all pages: header, keyboard shortcuts, theme; then the page of the address.
 
-import {begin, get, logOut, me} from "/static/api.js";
-import {attrs, change, fill, go, h, later, render, trouble} from "/static/elements.js";
-import {dialog} from "/static/parts.js";
-import {entityPath, kindPath} from "/static/words.js";
-import "/static/page_fleet.js";
-import "/static/page_kind.js";
-import "/static/page_entity.js";
-import "/static/page_work.js";
-import "/static/page_audit.js";
-import "/static/page_bulk.js";
-import "/static/page_lab.js";
+import {authenticate, get, me, signOut} from "/static/api.js";
+import {attrs, change, debounce, errorCard, fill, go, h, render} from "/static/dom.js";
+import {dialog} from "/static/components.js";
+import {entityPath, kindPath} from "/static/format.js";
+import "/static/pages/overview.js";
+import "/static/pages/kind.js";
+import "/static/pages/entity.js";
+import "/static/pages/work.js";
+import "/static/pages/audit.js";
+import "/static/pages/bulk.js";
+import "/static/pages/simulator.js";
 
 const LINKS = [
-  ["/", "Fleet"],
+  ["/", "Overview"],
   ["/effects", "Effects"],
   ["/sagas", "Sagas"],
-  ["/bulk", "Bulk"],
+  ["/bulk", "Bulk send"],
   ["/audit", "Audit"],
-  ["/lab", "Lab"],
+  ["/simulator", "Simulator"],
 ];
 const KEYS = [
-  ["/", "search"],
-  ["g f", "fleet"],
-  ["g e", "effects"],
-  ["g s", "sagas"],
-  ["g b", "bulk"],
-  ["g a", "audit"],
-  ["g l", "lab"],
-  ["j k", "next and previous row"],
-  ["← →", "version before and after"],
-  ["e", "send an event"],
-  ["t", "theme"],
-  ["?", "this help"],
+  ["/", "Search"],
+  ["g o", "Overview"],
+  ["g e", "Effects"],
+  ["g s", "Sagas"],
+  ["g b", "Bulk send"],
+  ["g a", "Audit"],
+  ["g m", "Simulator"],
+  ["j k", "Next and previous row"],
+  ["← →", "Previous and next version"],
+  ["e", "Send an event"],
+  ["t", "Light or dark theme"],
+  ["?", "Keyboard shortcuts"],
 ];
 
-function theme() {
-  const now =
+function switchTheme() {
+  const current =
     document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = current === "dark" ? "light" : "dark";
   try {
     localStorage.setItem("theme", document.documentElement.dataset.theme);
   } catch {
-    /* not allowed to remember: then not */
+    /* storage is disabled: the theme lasts as long as this page */
   }
 }
 
-function head() {
+function showHeader() {
   const found = h("ul", attrs({id: "found", role: "listbox", hidden: true}));
   const field = h("input", attrs({
     id: "search",
     type: "search",
     placeholder: "Search by id",
-    "aria-label": "Search entities by the beginning of their id",
+    "aria-label": "Search entities by id prefix",
     autocomplete: "off",
     "aria-controls": "found",
   }));
-  const look = later(140, () => search(field, found));
-  field.addEventListener("input", look);
+  const searchSoon = debounce(140, () => search(field, found));
+  field.addEventListener("input", searchSoon);
   field.addEventListener("keydown", (event) => {
     const rows = [...found.querySelectorAll("a")];
     if (event.key === "ArrowDown" && rows.length) rows[0].focus();
@@ -89,7 +89,7 @@ function head() {
     document.getElementById("top"),
     h(
       "a.brand",
-      attrs({href: "/", "aria-label": "Interlock, fleet"}),
+      attrs({href: "/", "aria-label": "Interlock, overview"}),
       h(
         "svg",
         attrs({viewBox: "0 0 32 32", width: 20, height: 20, "aria-hidden": "true"}),
@@ -105,9 +105,9 @@ function head() {
     ),
     h("div.search", field, found),
     h("span.live", attrs({id: "live", role: "img", "aria-label": "Live updates", "data-state": "none"})),
-    me.read_only && h("span.pill", "read only"),
-    h("button.quiet", attrs({"aria-label": "Switch between light and dark", title: "Theme (t)", onclick: theme}), "◐"),
-    h("button.quiet.who", attrs({title: "Who you are", onclick: person}), me.id),
+    me.read_only && h("span.pill", "read-only"),
+    h("button.quiet", attrs({"aria-label": "Switch between light and dark theme", title: "Theme (t)", onclick: switchTheme}), "◐"),
+    h("button.quiet.who", attrs({title: "Account", onclick: showAccount}), me.id),
   );
 }
 
@@ -115,13 +115,13 @@ async function search(field, found) {
   const wanted = field.value.trim();
   if (!wanted) return change(found, {hidden: true});
   const {kinds} = await get("kinds");
-  const [named, own] = wanted.includes("/")
+  const [kind, prefix] = wanted.includes("/")
     ? [wanted.split("/")[0], wanted.slice(wanted.indexOf("/") + 1)]
     : [null, wanted];
   const pages = await Promise.all(
     kinds
-      .filter((each) => each.chart && (!named || each.kind === named))
-      .map((each) => get(`kinds/${encodeURIComponent(each.kind)}/entities?limit=6&q=${encodeURIComponent(own)}`)),
+      .filter((each) => each.chart && (!kind || each.kind === kind))
+      .map((each) => get(`kinds/${encodeURIComponent(each.kind)}/entities?limit=6&q=${encodeURIComponent(prefix)}`)),
   );
   if (field.value.trim() !== wanted) return null;
   const rows = pages.flatMap((each) => each.rows).slice(0, 8);
@@ -139,36 +139,36 @@ async function search(field, found) {
   for (const each of kinds)
     if (each.kind.startsWith(wanted))
       links.push(h("li", h("a", attrs({href: kindPath(each.kind)}), each.kind, h("span.muted", " kind"))));
-  fill(found, links.length ? links : h("li.muted", "Nothing begins like that."));
+  fill(found, links.length ? links : h("li.muted", "No matches"));
   return change(found, {hidden: false});
 }
 
-function person() {
+function showAccount() {
   dialog(
-    me.id,
+    `Account: ${me.id}`,
     h("p", "Roles: ", me.roles.join(", ") || "none"),
     h("p", "Rights: ", me.rights.join(", ") || "none"),
-    h("footer", h("button", attrs({onclick: logOut}), "Log out")),
+    h("footer", h("button", attrs({onclick: signOut, "data-testid": "sign-out"}), "Sign out")),
   );
 }
 
-let before = "";
+let prefix = "";
 addEventListener("keydown", (event) => {
   const typing = event.target.closest && event.target.closest("input, textarea, select, dialog");
   if (event.key === "Escape") document.getElementById("found").hidden = true;
   if (event.metaKey || event.ctrlKey) {
     if (event.key !== "k") return;
   } else if (typing || event.altKey) return;
-  const pair = before + event.key;
-  before = event.key === "g" ? "g" : "";
-  const pages = {gf: "/", ge: "/effects", gs: "/sagas", ga: "/audit", gb: "/bulk", gl: "/lab"};
+  const pair = prefix + event.key;
+  prefix = event.key === "g" ? "g" : "";
+  const pages = {go: "/", ge: "/effects", gs: "/sagas", ga: "/audit", gb: "/bulk", gm: "/simulator"};
   if (pages[pair]) go(pages[pair]);
   else if (event.key === "/" || (event.key === "k" && (event.metaKey || event.ctrlKey)))
     document.getElementById("search").focus();
-  else if (event.key === "t") theme();
+  else if (event.key === "t") switchTheme();
   else if (event.key === "?")
     dialog(
-      "Keys",
+      "Keyboard shortcuts",
       h(
         "dl.keys",
         KEYS.map(([key, what]) => [h("dt", h("kbd", key)), h("dd", what)]),
@@ -187,16 +187,16 @@ function nextRow(by) {
 }
 
 try {
-  const kept = localStorage.getItem("theme");
-  if (kept === "dark" || kept === "light") document.documentElement.dataset.theme = kept;
+  const stored = localStorage.getItem("theme");
+  if (stored === "dark" || stored === "light") document.documentElement.dataset.theme = stored;
 } catch {
-  /* not allowed to remember: then not */
+  /* storage is disabled: the theme lasts as long as this page */
 }
 
 try {
-  await begin();
-  head();
+  await authenticate();
+  showHeader();
   await render();
 } catch (problem) {
-  fill(document.getElementById("main"), trouble(problem));
+  fill(document.getElementById("main"), errorCard(problem));
 }

@@ -9,15 +9,15 @@ import pytest
 import interlock
 from interlock.assemble.charts import BoundChart
 from interlock.model.limits import LAB_BYTES_MAX, LAB_RUNNING_MAX, LAB_WAITING_MAX, LAB_WAITING_PERSON_MAX
-from interlock.web.api.simulation import STEPS_MAX, TURNS_MAX
-from interlock.web.simulation_queue import LabQueue
+from interlock.web.api.simulation import ACT_STEPS_MAX, STEPS_MAX
+from interlock.web.http.console import SimulationQueue
 from tests.tidy.tracked import ROOT
 from tests.unit.web.consoles import KEY, Client, opened, some_orders
 
 
 async def played(client: Client, *acts: dict[str, Any], context: Any = None) -> Any:
     """Gives a play of these acts."""
-    response = await client.post("kinds/order/lab", {"acts": acts, "context": context or {"amount": 10}})
+    response = await client.post("kinds/order/simulate", {"acts": acts, "context": context or {"amount": 10}})
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -69,9 +69,9 @@ async def test_an_act_that_cannot_be_done_is_told_and_the_play_goes_on() -> None
 async def test_a_play_is_bounded() -> None:
     """So many acts and no more, and time does not run for centuries."""
     async with opened() as client:
-        many = await client.post("kinds/order/lab", {"acts": [{"advance_ms": 1}] * 201, "context": {"amount": 1}})
-        far = await client.post("kinds/order/lab", {"acts": [{"advance_ms": 10**15}], "context": {"amount": 1}})
-        wrong = await client.post("kinds/order/lab", {"context": {"amount": 0}})
+        many = await client.post("kinds/order/simulate", {"acts": [{"advance_ms": 1}] * 201, "context": {"amount": 1}})
+        far = await client.post("kinds/order/simulate", {"acts": [{"advance_ms": 10**15}], "context": {"amount": 1}})
+        wrong = await client.post("kinds/order/simulate", {"context": {"amount": 0}})
 
     assert ["body.malformed", "body.malformed", "context.refused"] == [
         each.json()["code"] for each in (many, far, wrong)
@@ -90,12 +90,12 @@ states:
 async def test_a_play_whose_timers_never_rest_has_an_end() -> None:
     """A year of ticks would hold up everybody who asks this server for anything."""
     async with opened(charts=(interlock.loads(CLOCK),)) as client:
-        far = (await client.post("kinds/clock/lab", {"acts": [{"advance_ms": 31_536_000_000}]})).json()
-        often = (await client.post("kinds/clock/lab", {"acts": [{"advance_ms": 60_000}] * 200})).json()
+        far = (await client.post("kinds/clock/simulate", {"acts": [{"advance_ms": 31_536_000_000}]})).json()
+        often = (await client.post("kinds/clock/simulate", {"acts": [{"advance_ms": 60_000}] * 200})).json()
 
     turns = [len(each["turns"]) for each in (far, often)]
     assert ["steps" in each["problem"] for each in (far, often)] == [True, True]
-    assert (STEPS_MAX + 1, True) == (turns[0], TURNS_MAX <= turns[1] < TURNS_MAX + 100)
+    assert (ACT_STEPS_MAX + 1, True) == (turns[0], STEPS_MAX <= turns[1] < STEPS_MAX + 100)
 
 
 GROWING = """
@@ -113,8 +113,8 @@ async def test_what_a_play_tells_is_bounded() -> None:
     """Each step tells the whole context, so that a short request could lead to an answer of any length."""
     act = {"event": "add", "payload": "x" * 1_000}
     async with opened(charts=(interlock.loads(GROWING),)) as client:
-        response = await client.post("kinds/pile/lab", {"acts": [act] * 200})
-        short = await client.post("kinds/pile/lab", {"acts": [act] * 20})
+        response = await client.post("kinds/pile/simulate", {"acts": [act] * 200})
+        short = await client.post("kinds/pile/simulate", {"acts": [act] * 20})
 
     view = response.json()
     assert (200, 200, None) == (response.status_code, short.status_code, short.json()["problem"])
@@ -128,10 +128,10 @@ async def test_few_plays_go_on_at_once_and_a_person_has_a_part_of_those_that_wai
     by_key = {"Authorization": f"Bearer {KEY}"}
     async with opened() as client:
         acts = {"acts": [{"advance_ms": 1}] * 50, "context": {"amount": 10}}
-        mine = [client.post("kinds/order/lab", acts) for _ in range(20)]
-        theirs = [client.post("kinds/order/lab", acts, by_key) for _ in range(2)]
+        mine = [client.post("kinds/order/simulate", acts) for _ in range(20)]
+        theirs = [client.post("kinds/order/simulate", acts, by_key) for _ in range(2)]
         answers = await asyncio.gather(*mine, *theirs)
-        again = await client.post("kinds/order/lab", acts)
+        again = await client.post("kinds/order/simulate", acts)
 
     statuses = [each.status_code for each in answers]
     assert [200] * LAB_WAITING_PERSON_MAX + [429] * (20 - LAB_WAITING_PERSON_MAX) == sorted(statuses[:20])
@@ -143,7 +143,7 @@ async def test_few_plays_go_on_at_once_and_a_person_has_a_part_of_those_that_wai
 
 async def test_a_queue_that_is_full_tells_everybody_to_come_later() -> None:
     """However few each of them has; a wait that is given up leaves its place."""
-    queue = LabQueue()
+    queue = SimulationQueue()
     going = asyncio.Event()
     running = 0
 
@@ -184,7 +184,7 @@ async def test_a_saga_shows_what_is_done_what_runs_and_what_waits() -> None:
         key = await pending(client, acts)
         acts.append({"done": key, "result": "10.0.0.7"})
         acts.append({"failed": await pending(client, acts)})
-        back = await client.post("kinds/vm/lab", {"acts": acts, "context": {"image": "debian"}})
+        back = await client.post("kinds/vm/simulate", {"acts": acts, "context": {"image": "debian"}})
 
     setup = next(each for each in listed["sagas"] if each["state"] == "setup")
     (saga,) = setup["entities"][0]["sagas"]
@@ -207,7 +207,7 @@ async def test_a_step_of_a_saga_that_was_passed_over_does_not_wait() -> None:
 
 async def pending(client: Client, acts: list[dict[str, Any]]) -> str:
     """Gives the key of the effect that a play waits for."""
-    view = (await client.post("kinds/vm/lab", {"acts": acts, "context": {"image": "debian"}})).json()
+    view = (await client.post("kinds/vm/simulate", {"acts": acts, "context": {"image": "debian"}})).json()
     key: str = view["pending"][0]["key"]
     return key
 
@@ -219,12 +219,12 @@ async def test_a_dead_letter_is_listed_retried_and_dropped(tmp_path: Path) -> No
         row = await died(client)
         by_error = await client.json("kinds/order/entities?error=send_receipt")
         place = {each: row[each] for each in ("entity", "lane", "version", "ordinal")}
-        silent = await client.post("works/retry", place)
-        retried = await client.post("works/retry", {**place, "reason": "the mailbox is back"})
+        silent = await client.post("work/retry", place)
+        retried = await client.post("work/retry", {**place, "reason": "the mailbox is back"})
         row = await died(client)
-        dropped = await client.post("works/drop", {**place, "reason": "it never will be"})
-        again = await client.post("works/drop", {**place, "reason": "it never will be"})
-        left = await client.json("works?dead=true")
+        dropped = await client.post("work/drop", {**place, "reason": "it never will be"})
+        again = await client.post("work/drop", {**place, "reason": "it never will be"})
+        left = await client.json("work?dead=true")
 
     assert ["order/A-2"] == [each["entity"] for each in by_error["rows"]]
     assert ("body.malformed", 200, 200, "work.unknown") == (
@@ -236,7 +236,7 @@ async def test_a_dead_letter_is_listed_retried_and_dropped(tmp_path: Path) -> No
 async def died(client: Client) -> Any:
     """Gives the dead letter, once there is one."""
     for _ in range(2_000):
-        rows = (await client.json("works?dead=true"))["rows"]
+        rows = (await client.json("work?dead=true"))["rows"]
         if rows:
             return rows[0]
         advance = getattr(client.runtime.clock, "advance", None)
@@ -249,10 +249,10 @@ async def test_work_that_is_no_dead_letter_is_left_alone(tmp_path: Path) -> None
     """Dropped in somebody's hand, a deed would be done and nobody told."""
     async with opened(f"sqlite:///{tmp_path}/o.db") as client:
         await some_orders(client)
-        row = (await client.json("works"))["rows"][0]
+        row = (await client.json("work"))["rows"][0]
         place = {each: row[each] for each in ("entity", "lane", "version", "ordinal")}
-        answers = [await client.post(f"works/{act}", {**place, "reason": "why not"}) for act in ("drop", "retry")]
-        left = (await client.json("works"))["rows"]
+        answers = [await client.post(f"work/{act}", {**place, "reason": "why not"}) for act in ("drop", "retry")]
+        left = (await client.json("work"))["rows"]
 
     assert [(422, "work.alive")] * 2 == [(each.status_code, each.json()["code"]) for each in answers]
     assert place in [{name: each[name] for name in place} for each in left]

@@ -9,9 +9,9 @@ import interlock
 from interlock.model.limits import STREAMS_MAX
 from interlock.testing.clock import VirtualClock
 from interlock.web.api import streams as live
-from interlock.web.api.streams import BEHIND_MAX, FLEET_MS, HEARTBEAT_MS
+from interlock.web.api.streams import BEHIND_MAX, CHANGES_MS, HEARTBEAT_MS
 from interlock.web.app import application
-from interlock.web.auth import IDLE_MS, LIFE_MS, Authentication, key_digest
+from interlock.web.auth import SESSION_IDLE_MS_MAX, SESSION_MS_MAX, Authentication, key_digest
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.web.consoles import KEY, ORDER, Stream, opened, order, person, some_orders
 
@@ -80,9 +80,9 @@ async def test_the_fleet_tells_which_kinds_changed_and_not_how_often() -> None:
         await stream.until("event: hello")
         for number in range(20):
             await client.runtime.create(f"order/X-{number}", {"amount": 1})
-        await clock.advance(FLEET_MS + 1)
+        await clock.advance(CHANGES_MS + 1)
         text = await stream.until("event: changed")
-        await clock.advance(FLEET_MS + 1)
+        await clock.advance(CHANGES_MS + 1)
         await stream.close()
 
     assert 'data: {"kinds":["order"]}' in text
@@ -109,7 +109,7 @@ async def test_a_stream_ends_soon_after_its_login() -> None:
         await some_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
-        clock.time_ms += LIFE_MS
+        clock.time_ms += SESSION_MS_MAX
         await clock.advance(HEARTBEAT_MS + 1)
         text = await stream.end()
 
@@ -123,7 +123,7 @@ async def test_an_open_stream_does_not_keep_its_login_alive() -> None:
         await some_orders(client)
         stream = Stream(client, "streams/entity/order/A-1")
         await stream.until("event: hello")
-        await clock.advance(IDLE_MS + HEARTBEAT_MS + 1)
+        await clock.advance(SESSION_IDLE_MS_MAX + HEARTBEAT_MS + 1)
         await stream.end()
         response = await client.get("kinds")
 
@@ -246,7 +246,7 @@ async def test_the_fleet_tells_nothing_of_kinds_that_are_hidden() -> None:
         await stream.until("event: hello")
         await client.runtime.create("fraud/1", {"amount": 1})
         await client.runtime.create("order/1", {"amount": 1})
-        await clock.advance(FLEET_MS + 1)
+        await clock.advance(CHANGES_MS + 1)
         text = await stream.until("event: changed")
         await stream.close()
 
@@ -270,7 +270,7 @@ async def test_the_store_is_looked_at_once_for_all_streams(monkeypatch: pytest.M
         for each in streams:
             await each.until("event: hello")
         await client.runtime.create("order/1", {"amount": 1})
-        await clock.advance(FLEET_MS + 1)
+        await clock.advance(CHANGES_MS + 1)
         for each in streams:
             await each.until("event: changed")
             await each.close()
@@ -289,7 +289,7 @@ async def test_a_store_that_is_away_ends_a_stream_and_nothing_else(monkeypatch: 
         stream = Stream(client, "streams/fleet")
         await stream.until("event: hello")
         monkeypatch.setattr(client.runtime.store, "counts", away)
-        await clock.advance(FLEET_MS + 1)
+        await clock.advance(CHANGES_MS + 1)
         text = await stream.end()
 
     assert "disk" not in text

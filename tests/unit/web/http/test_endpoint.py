@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from interlock.web.server import bound
+from interlock.web.server import bind_socket
 from tests.support.eventually import PATIENCE_SECONDS
 from tests.unit.web.consoles import KEY, Client, opened, some_orders
 
@@ -73,7 +73,7 @@ async def test_a_response_does_not_wait_for_the_client_to_acknowledge_its_head()
         found.set_result(taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
         writer.close()
 
-    listening = bound("127.0.0.1", 0)
+    listening = bind_socket("127.0.0.1", 0)
     async with await asyncio.start_server(accepted, sock=listening):
         with socket.create_connection(listening.getsockname()):
             is_set = await asyncio.wait_for(found, PATIENCE_SECONDS)

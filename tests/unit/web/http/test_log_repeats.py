@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from interlock.model.limits import LOG_REPEAT_MS
-from interlock.web.http.log_repeats import KINDS_MAX, Repeats, limited_logs
+from interlock.web.http.log_repeats import RECORDS_MAX, RepeatFilter, limited_logs
 
 
 def record(text: str, created: float, **facts: object) -> logging.LogRecord:
@@ -15,7 +15,7 @@ def record(text: str, created: float, **facts: object) -> logging.LogRecord:
 
 def test_one_of_a_kind_is_logged_and_the_next_says_how_many_were_left_out() -> None:
     """A thousand lines would say no more."""
-    repeats = Repeats()
+    repeats = RepeatFilter()
     later = LOG_REPEAT_MS / 1000
     many = [record("full", number / 1000) for number in range(1_000)]
     again = record("full", later)
@@ -26,14 +26,14 @@ def test_one_of_a_kind_is_logged_and_the_next_says_how_many_were_left_out() -> N
 
 def test_other_kinds_are_logged_at_once() -> None:
     """By text, by exception, and by the endpoint that failed."""
-    repeats = Repeats()
+    repeats = RepeatFilter()
     failure = (ValueError, ValueError("x"), None)
     kinds = [
         record("full", 0),
         record("lost", 0),
         record("full", 0, exc_info=failure),
         record("full", 0, endpoint="/kinds"),
-        record("full", 0, endpoint="/works"),
+        record("full", 0, endpoint="/work"),
     ]
 
     assert [True] * 5 == [repeats.filter(each) for each in kinds]
@@ -41,18 +41,18 @@ def test_other_kinds_are_logged_at_once() -> None:
 
 def test_a_clock_that_went_back_silences_nothing() -> None:
     """What was logged in the future is no reason to be silent now."""
-    repeats = Repeats()
+    repeats = RepeatFilter()
 
     assert [True, True] == [repeats.filter(record("full", created)) for created in (1_000.0, 1.0)]
 
 
 def test_what_is_remembered_is_bounded() -> None:
     """Messages that are not constants do not fill the memory."""
-    repeats = Repeats()
-    for number in range(3 * KINDS_MAX):
+    repeats = RepeatFilter()
+    for number in range(3 * RECORDS_MAX):
         repeats.filter(record(f"number {number}", 0))
 
-    assert len(repeats._seen) <= KINDS_MAX
+    assert len(repeats._seen) <= RECORDS_MAX
 
 
 def test_loggers_are_limited_inside_only(caplog: pytest.LogCaptureFixture) -> None:

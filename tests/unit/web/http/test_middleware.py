@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.errors import UsageError
-from interlock.web.app import application, checked_origin
+from interlock.web.app import application, normalize_origin
 from interlock.web.http.middleware import BODY_BYTES_MAX
 from tests.unit.web.consoles import ORIGIN, opened
 
@@ -74,7 +74,7 @@ async def test_no_problem_is_kept_by_what_stands_between() -> None:
 )
 def test_an_origin_is_known_as_browsers_write_it(text: str, origin: str) -> None:
     """They leave out the port that a scheme has anyway, in the origin and in the host."""
-    assert origin == checked_origin(text)
+    assert origin == normalize_origin(text)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_origin_is_known_as_browsers_write_it(text: str, origin: str) -> None
 def test_an_origin_that_no_browser_sends_is_refused(text: str) -> None:
     """Else the server would start and refuse everybody."""
     with pytest.raises(UsageError) as caught:
-        checked_origin(text)
+        normalize_origin(text)
 
     assert "serve.origin" == caught.value.code
 

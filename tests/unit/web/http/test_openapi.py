@@ -50,7 +50,7 @@ async def test_answers_are_as_the_document_says() -> None:
             ("entity/{entity}", "entity/order/A-2"),
             ("journal/{entity}", "journal/order/A-2"),
             ("accepted/{entity}", "accepted/order/A-2"),
-            ("works", "works"),
+            ("work", "work"),
             ("sagas", "sagas"),
             ("refusals", "refusals"),
             ("jobs", "jobs"),
@@ -62,8 +62,8 @@ async def test_answers_are_as_the_document_says() -> None:
         rejected = await client.post("send/order/A-1", {"event": "payment.confirmed", "payload": {"id": "p"}})
         check("send/{entity}", rejected.json(), "post", "default")
         check("kinds/{kind}", (await client.get("kinds/none")).json(), "get", "default")
-        played = await client.post("kinds/order/lab", {"context": {"amount": 3}})
-        check("kinds/{kind}/lab", played.json(), "post")
+        played = await client.post("kinds/order/simulate", {"context": {"amount": 3}})
+        check("kinds/{kind}/simulate", played.json(), "post")
 
     assert [] == wrong
 

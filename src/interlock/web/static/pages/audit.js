@@ -1,15 +1,15 @@
-// Audit: who was refused, and whether every chain still holds.
+// Audit: journal integrity and refused events.
 
 import {get, may, post, query} from "/static/api.js";
-import {attrs, fill, h, keepQuery, later, onLeave, page} from "/static/elements.js";
-import {entityLink, more, num, problemNote, REASONS, row, table, time} from "/static/parts.js";
-import {entityPath, entry, many, number} from "/static/words.js";
+import {attrs, fill, h, updateQuery, debounce, onLeave, page} from "/static/dom.js";
+import {entityLink, more, num, problemNote, REASONS, row, table, time} from "/static/components.js";
+import {entityPath, lookup, quantity, number} from "/static/format.js";
 
 page("/audit", async (main, _, given) => {
   document.title = "Audit · Interlock";
   const filter = {principal: given.get("principal") || ""};
   const body = h("div");
-  const chains = h("div", attrs({"aria-live": "polite"}));
+  const integrity = h("div", attrs({"aria-live": "polite"}));
   let rows = [];
   let watching = null;
   onLeave(main, () => clearTimeout(watching));
@@ -18,9 +18,9 @@ page("/audit", async (main, _, given) => {
     rows = before ? [...rows, ...found.rows] : found.rows;
     fill(
       body,
-      found.kept
+      found.supported
         ? table(
-            "Refusals",
+            "Refused events",
             [["No", "num"], "Time", "Outcome", "Event", "Entity", ["By", ""], "Reason"],
             rows.map((each) =>
               row(
@@ -35,20 +35,20 @@ page("/audit", async (main, _, given) => {
                 h("b", each.event),
                 each.entity.includes("/") ? entityLink(each.entity) : "",
                 each.principal || "",
-                [h("code", each.reason), h("span.muted", ` ${entry(REASONS, each.reason) || ""}`)],
+                [h("code", each.reason), h("span.muted", ` ${lookup(REASONS, each.reason) || ""}`)],
               ),
             ),
-            "Nobody was refused.",
+            "No refused events",
           )
-        : h("p.empty", "This store does not give refusals back."),
+        : h("p.empty", "This store does not record refused events"),
       more(found.before, () => load(found.before)),
     );
   }
-  async function begin(entity) {
+  async function startVerify(entity) {
     try {
       watch(await post("verify", entity ? {entity} : {}));
     } catch (problem) {
-      fill(chains, problemNote(problem));
+      fill(integrity, problemNote(problem));
     }
   }
   async function watch(job) {
@@ -57,10 +57,10 @@ page("/audit", async (main, _, given) => {
     else if (!job.problems.length) {
       const proof = await get("refusals/proof").catch(() => null);
       if (proof)
-        chains.append(
+        integrity.append(
           proof.holds
-            ? h("p.good", proof.linked === null ? "✓ All refusals are linked" : `✓ ${many(proof.linked, "refusal")} linked`)
-            : h("p.bad", `✗ The chain of refusals is broken${proof.broken === null ? "" : ` at number ${proof.broken}`}.`),
+            ? h("p.good", proof.linked === null ? "✓ Refused events verified" : `✓ ${quantity(proof.linked, "refused event")} verified`)
+            : h("p.bad", `✗ The chain of refused events is broken${proof.broken === null ? "" : ` at number ${proof.broken}`}`),
         );
     }
   }
@@ -68,20 +68,20 @@ page("/audit", async (main, _, given) => {
     const bad = job.problems;
     const state =
       job.status === "running"
-        ? h("p", h("span.spin"), ` ${number(job.seen)} entities…`)
+        ? h("p", h("span.spin"), ` ${number(job.seen)} entities verified…`)
         : bad.length
           ? h(
               "p.bad",
-              `✗ ${many(bad.length, "entity has a problem", "entities have problems")} among ${number(job.seen)}.`,
+              `✗ ${quantity(bad.length, "entity has a problem", "entities have problems")} (${number(job.seen)} verified)`,
             )
           : job.error || job.advice || job.status !== "done"
-            ? problemNote({detail: job.error || job.advice || `It was ${job.status}.`})
+            ? problemNote({detail: job.error || job.advice || `The job was ${job.status}.`})
             : h(
                 "p.good",
-                `✓ ${many(job.seen, "entity", "entities")}: every entry is linked, and replays to what is stored.`,
+                `✓ ${quantity(job.seen, "entity", "entities")} verified: hash chains intact, replay matches`,
               );
     fill(
-      chains,
+      integrity,
       state,
       job.ended_ms !== null && h("p.muted", `${job.what}, by ${job.who}, `, time(job.ended_ms)),
       bad.map((each) =>
@@ -89,14 +89,14 @@ page("/audit", async (main, _, given) => {
           "div.broken",
           attrs({role: "alert"}),
           h("p", entityLink(each.entity), " ", h("code", each.code)),
-          links(each),
+          chain(each),
           h("p", each.message),
         ),
       ),
     );
   }
-  const changed = later(200, async () => {
-    keepQuery(filter);
+  const changed = debounce(200, async () => {
+    updateQuery(filter);
     await load(null);
   });
   const who = h("input", attrs({
@@ -108,33 +108,33 @@ page("/audit", async (main, _, given) => {
       changed();
     },
   }));
-  const one = h("input", attrs({id: "audit-one", placeholder: "order/A-1, or empty for all", autocomplete: "off", size: 26}));
+  const one = h("input", attrs({id: "audit-one", placeholder: "order/A-1 (empty: all)", autocomplete: "off", size: 26}));
   fill(
     main,
     h("div.title", h("h1", "Audit")),
     h(
       "section.card",
-      h("h2", "Chains"),
+      h("h2", "Journal integrity"),
       h(
         "p.muted",
-        "Each entry holds a hash over the one before. Verifying follows every link, does every step again, and compares.",
+        "Each entry contains a hash of the previous one. Verification checks every hash, replays every step and compares the results.",
       ),
       h(
         "form.filters",
         attrs({
           onsubmit: (event) => {
             event.preventDefault();
-            begin(one.value.trim());
+            startVerify(one.value.trim());
           },
         }),
         h("div.field", h("label", attrs({for: "audit-one"}), "Entity"), one),
-        h("button.primary", attrs({disabled: !may("read:audit")}), "Verify"),
+        h("button.primary", attrs({disabled: !may("read:audit"), "data-testid": "verify"}), "Verify"),
       ),
-      chains,
+      integrity,
     ),
     h(
       "section.card",
-      h("h2", "Refusals"),
+      h("h2", "Refused events"),
       h(
         "form.filters",
         attrs({onsubmit: (event) => event.preventDefault()}),
@@ -148,8 +148,8 @@ page("/audit", async (main, _, given) => {
   if (last) watch(last);
 });
 
-/** The links up to the bad one, and that one. */
-function links(bad) {
+/** The last valid versions and the corrupt one. */
+function chain(bad) {
   const first = Math.max(1, bad.version - 4);
   const good = Array.from({length: bad.version - first}, (_, at) => first + at);
   return h(
@@ -158,6 +158,6 @@ function links(bad) {
     first > 1 && h("li.gap", "…"),
     good.map((version) => h("li.ok", h("a", attrs({href: `${entityPath(bad.entity)}?version=${version}`}), version))),
     h("li.bad", attrs({"data-version": bad.version}), `✗ ${bad.version}`),
-    h("li.gap", "unproven"),
+    h("li.gap", "not verified"),
   );
 }

@@ -1,26 +1,26 @@
-// Parts that several pages share: tables, ages, sparklines, JSON and its differences, forms from schemas, dialogs.
+// Shared components: tables, ages, sparklines, JSON differences, forms from schemas, dialogs.
 
 import {post} from "/static/api.js";
-import {attrs, change, fill, h, shown, toast} from "/static/elements.js";
-import {clock, entityPath, entry, iso, number, span} from "/static/words.js";
+import {asText, attrs, change, fill, h, toast} from "/static/dom.js";
+import {clock, duration, entityPath, iso, lookup, number} from "/static/format.js";
 
-/** A duration that goes on counting: since a time, or until one. */
+/** A duration that is updated every second: since a time, or until one. */
 class Age extends HTMLElement {
   connectedCallback() {
-    this.timer = setInterval(() => this.tell(), 1000);
-    this.tell();
+    this.timer = setInterval(() => this.update(), 1000);
+    this.update();
   }
   disconnectedCallback() {
     clearInterval(this.timer);
   }
-  tell() {
+  update() {
     const since = Number(this.getAttribute("since"));
     const until = Number(this.getAttribute("until"));
     const text = since
-      ? span(Date.now() - since)
+      ? duration(Date.now() - since)
       : until > Date.now()
-        ? `in ${span(until - Date.now())}`
-        : `${span(Date.now() - until)} late`;
+        ? `in ${duration(until - Date.now())}`
+        : `overdue by ${duration(Date.now() - until)}`;
     if (text !== this.textContent) this.textContent = text;
   }
 }
@@ -31,11 +31,11 @@ export const until = (ms) => h("il-age", attrs({until: ms, title: iso(ms)}));
 export const time = (ms) => h("time", attrs({datetime: iso(ms), title: iso(ms)}), clock(ms));
 export const entityLink = (name) => h("a.mono", attrs({href: entityPath(name)}), name);
 
-/** State names, as small marks. */
+/** State names as labels. */
 export const states = (names) => names.map((each) => h("span.state", each));
 
-/** A list of which the first are shown and the rest is folded away. */
-export function folded(items, one, more = `${one}s`, limit = 8) {
+/** A list whose first items are shown; the others are folded. */
+export function foldedList(items, one, more = `${one}s`, limit = 8) {
   if (items.length <= limit + 1) return h("ul.plain", items);
   return h(
     "div",
@@ -44,9 +44,11 @@ export function folded(items, one, more = `${one}s`, limit = 8) {
   );
 }
 
-// A table: heads (a text, or [text, class]) and rows of cells. In a narrow window the cells of a `flow` follow each
-// other like words, those under a head with a class after its text; others stay columns.
-export function table(label, heads, rows, empty = "Nothing here.", shape = "flow") {
+/**
+ * A table with headings (a text, or [text, class]) and rows. In a narrow window the cells of a `flow` table wrap like
+ * words, those of a heading with a class after its text; other tables keep their columns.
+ */
+export function table(label, heads, rows, empty = "None", shape = "flow") {
   if (!rows.length) return h("p.empty", empty);
   for (const one of rows)
     heads.forEach((each, at) => Array.isArray(each) && each[0] && change(one.cells[at], {"data-label": each[0]}));
@@ -63,7 +65,7 @@ export const row = (...cells) =>
   );
 export const num = (value) => h("td.num", value);
 
-/** What each minute of the last hour brought, a bar each. */
+/** The steps of the last hour, one bar per minute. */
 export function spark(minutes, nowMs) {
   const [wide, high] = [150, 24];
   const last = Math.floor(nowMs / 60000);
@@ -75,7 +77,7 @@ export function spark(minutes, nowMs) {
     return `M${(at + 0.5) * 2.5} ${high}v-${tall.toFixed(1)}`;
   });
   const sum = values.reduce((one, other) => one + other, 0);
-  const told = `${number(sum)} steps in the last hour`;
+  const label = `${number(sum)} steps in the last hour`;
   return h(
     "svg.spark",
     attrs({
@@ -83,14 +85,14 @@ export function spark(minutes, nowMs) {
       width: wide,
       height: high,
       role: "img",
-      "aria-label": told,
+      "aria-label": label,
     }),
-    h("title", told),
+    h("title", label),
     h("path", attrs({d: bars.join("")})),
   );
 }
 
-/** Steps a second over the last whole minutes. */
+/** Steps per second over the last minutes. */
 export function rate(minutes, nowMs) {
   const from = Math.floor(nowMs / 60000) * 60000 - 60000;
   const found = minutes.filter((each) => each.minute_ms >= from).reduce((sum, each) => sum + each.steps, 0);
@@ -105,41 +107,41 @@ export function json(value) {
   return h("pre.json", JSON.stringify(value, null, 2));
 }
 
-const said = (value) => (value === undefined ? "" : JSON.stringify(value));
+const inline = (value) => (value === undefined ? "" : JSON.stringify(value));
 
-/** A context, with what changed since the version before marked by sign and colour. */
+/** A context; changes since the previous version are marked by sign and colour. */
 export function contextDiff(before, after) {
   const keys = [...new Set([...Object.keys(before || {}), ...Object.keys(after)])].filter(
     (each) => !each.startsWith("saga_"),
   );
-  if (!keys.length) return h("p.empty", "No context.");
+  if (!keys.length) return h("p.empty", "No context");
   const lines = [];
   for (const key of keys) {
-    const was = before ? said(before[key]) : said(after[key]);
-    const now = said(after[key]);
-    if (was === now) lines.push(h("div.same", h("span.sign", " "), h("b", key), " ", cut(now)));
+    const old = before ? inline(before[key]) : inline(after[key]);
+    const now = inline(after[key]);
+    if (old === now) lines.push(h("div.same", h("span.sign", " "), h("b", key), " ", shorten(now)));
     else {
-      if (was) lines.push(h("div.minus", h("span.sign", "−"), h("b", key), " ", cut(was)));
-      if (now) lines.push(h("div.plus", h("span.sign", "+"), h("b", key), " ", cut(now)));
+      if (old) lines.push(h("div.minus", h("span.sign", "−"), h("b", key), " ", shorten(old)));
+      if (now) lines.push(h("div.plus", h("span.sign", "+"), h("b", key), " ", shorten(now)));
     }
   }
   return h("div.diff", lines);
 }
 
-const cut = (text) => (text.length > 400 ? `${text.slice(0, 400)}…` : text);
+const shorten = (text) => (text.length > 400 ? `${text.slice(0, 400)}…` : text);
 
 // Forms
 
 let fields = 0;
 
-/** Fields for a schema: `node`, and `value()` that gives what was typed or throws what is wrong with it. */
+/** A form for a schema: its `node`, and `value()`, which returns the input or throws an error about it. */
 export function schemaForm(schema) {
   const listed = schema && schema.properties ? Object.entries(schema.properties) : null;
-  if (schema && listed && !listed.length) return {node: h("p.muted", "No payload."), value: () => null};
+  if (schema && listed && !listed.length) return {node: h("p.muted", "No payload"), value: () => null};
   if (!listed) {
     const id = `f${++fields}`;
     const area = h("textarea", attrs({id, rows: 3, spellcheck: "false", placeholder: '{"id": "p-1"}'}));
-    const node = h("div.field", h("label", attrs({for: id}), "Payload, as JSON (may stay empty)"), area);
+    const node = h("div.field", h("label", attrs({for: id}), "Payload as JSON (optional)"), area);
     return {node, value: () => (area.value.trim() ? parsed(area.value, "The payload") : null)};
   }
   const required = new Set(schema.required || []);
@@ -165,7 +167,7 @@ function parsed(text, what) {
   try {
     return JSON.parse(text);
   } catch {
-    throw new Error(`${what} is not JSON.`);
+    throw new Error(`${what} is not valid JSON.`);
   }
 }
 
@@ -188,7 +190,7 @@ function control(name, shape, required) {
       "select",
       attrs({id}),
       !required && h("option", attrs({value: ""}), "—"),
-      shape.enum.map((each) => h("option", attrs({value: JSON.stringify(each)}), shown(each))),
+      shape.enum.map((each) => h("option", attrs({value: JSON.stringify(each)}), asText(each))),
     );
     if (preset !== "") input.value = JSON.stringify(preset);
     value = () => (input.value === "" ? undefined : JSON.parse(input.value));
@@ -227,11 +229,11 @@ function control(name, shape, required) {
   return {node: h("div.field", label, input, note), value};
 }
 
-/** What an effect is called, as text: its payload is data, and may hold anything. */
+/** The name of an effect as text: its payload may contain anything. */
 export const effectName = ({payload, type}) =>
-  shown((payload && (payload.name || payload.src || payload.event || payload.type)) || type);
+  asText((payload && (payload.name || payload.src || payload.event || payload.type)) || type);
 
-/** A dialog with a title; closing it takes it away. */
+/** A dialog with a title; closing removes it. */
 export function dialog(title, ...content) {
   const node = h(
     "dialog",
@@ -250,8 +252,8 @@ export function dialog(title, ...content) {
   return node;
 }
 
-/** Ask for a reason, then do it. */
-export function confirmed(title, text, label, act) {
+/** Ask for a reason, then call `act(reason)`. */
+export function confirmDialog(title, text, label, act) {
   const reason = h("input", attrs({id: "reason", required: true, maxlength: 500, autocomplete: "off"}));
   const note = h("div");
   const form = h(
@@ -276,33 +278,75 @@ export function confirmed(title, text, label, act) {
   reason.focus();
 }
 
-/** Why an event was refused, or changed nothing. */
-export const REASONS = {
-  no_transition: "No transition of the active states takes it.",
-  no_content: "It is taken, and changes nothing.",
-  guard: "A guard said no.",
-  roles: "The roles of its sender may not send it.",
-  permit: "A policy says no to its sender.",
-  undeclared: "The chart declares no such event.",
-  payload: "Its payload is refused.",
-  failed: "Its step failed.",
-  ended: "The entity has ended.",
+/** The statuses of work: sign, text and colour. */
+export const WORK_STATUSES = {
+  dead: ["✗", "dead letter", "bad"],
+  cancelled: ["∅", "cancelled", "muted"],
+  running: ["●", "running", "good"],
+  expired: ["!", "lease expired", "warn"],
+  retry: ["↻", "retrying", "warn"],
+  pending: ["○", "pending", "muted"],
+  scheduled: ["○", "scheduled", "muted"],
+  waiting_child: ["○", "waiting for child", "muted"],
+  queued: ["○", "queued", "muted"],
 };
 
-/** A problem in a few lines; a refusal with the guards that said no and what they read. */
+/** The phases of a saga as text. */
+export const SAGA_PHASES = {forward: "running", compensation: "compensating", blocked: "blocked"};
+
+const STEP_STATUSES = {
+  done: ["✓", "done"],
+  running: ["●", "running"],
+  waiting: ["○", "pending"],
+  compensating: ["↩", "compensating"],
+  clear: ["∅", "nothing to compensate"],
+  skipped: ["∅", "skipped"],
+};
+
+/** The steps of a saga with their statuses. */
+export function sagaSteps(saga) {
+  return h(
+    "ol.steps",
+    saga.steps.map((each) => {
+      const [sign, text] = STEP_STATUSES[each.status];
+      return h(
+        "li",
+        attrs({class: each.status}),
+        h("span", attrs({"aria-hidden": "true"}), sign),
+        h("b", each.id),
+        h("small", text),
+      );
+    }),
+  );
+}
+
+/** Why an event was refused or changed nothing, by reason. */
+export const REASONS = {
+  no_transition: "No active state accepts it",
+  no_content: "Accepted; nothing changed",
+  guard: "A guard is false",
+  roles: "Sender lacks a required role",
+  permit: "The policy of the event refuses the sender",
+  undeclared: "The chart does not declare this event",
+  payload: "Invalid payload",
+  failed: "The step failed",
+  ended: "The entity has ended",
+};
+
+/** A problem in a few lines; for a refused event also the guards that are false and the values they read. */
 export function problemNote(problem) {
   const receipt = problem.receipt;
   const lines = [
     h(
       "p",
-      h("b", `✗ ${receipt ? receipt.outcome : problem.title || "Problem"}`),
+      h("b", `✗ ${receipt ? receipt.outcome : problem.title || "Error"}`),
       " ",
       problem.detail || problem.message,
     ),
   ];
   if (receipt) {
-    const why = entry(REASONS, receipt.reason);
-    if (why) lines.push(h("p", why));
+    const reason = lookup(REASONS, receipt.reason);
+    if (reason) lines.push(h("p", reason));
     for (const each of receipt.guards) lines.push(guardNote(each));
     for (const each of receipt.faults) lines.push(h("p", each));
   }
@@ -310,20 +354,20 @@ export function problemNote(problem) {
   return h("div.note.bad", attrs({role: "alert"}), lines);
 }
 
-/** A guard that said no: as it is written, and the values it read. */
+/** A guard that is false, and the values it read. */
 export function guardNote({guard, values, error}) {
   const read = Object.entries(values || {});
   return h(
     "div.guard",
     h("code", guard || "(no guard)"),
     read.length > 0 && h("span.muted", " with "),
-    read.map(([key, value], at) => [at > 0 && ", ", h("code", `${key} = ${said(value)}`)]),
+    read.map(([key, value], at) => [at > 0 && ", ", h("code", `${key} = ${inline(value)}`)]),
     error && h("span.bad", " failed: ", error),
   );
 }
 
-/** Events with a button each, and for those that are not accepted the reason. */
-export function eventList(list, press, closed = () => false) {
+/** Events with a button each; for those that are not accepted, the reason. */
+export function eventList(list, onPress, isDisabled = () => false) {
   return h(
     "ul.events",
     list.map((each) =>
@@ -332,32 +376,32 @@ export function eventList(list, press, closed = () => false) {
         attrs({class: each.accepted ? "yes" : "no"}),
         h(
           "button",
-          attrs({class: each.accepted ? "" : "quiet", disabled: closed(each), onclick: () => press(each)}),
+          attrs({class: each.accepted ? "" : "quiet", disabled: isDisabled(each), onclick: () => onPress(each)}),
           each.accepted ? "✓ " : "✗ ",
           each.event,
         ),
-        each.accepted ? each.targets.length > 0 && h("span.muted", `→ ${each.targets.join(", ")}`) : why(each),
+        each.accepted ? each.targets.length > 0 && h("span.muted", `→ ${each.targets.join(", ")}`) : refusalReason(each),
       ),
     ),
   );
 }
 
-function why(each) {
+function refusalReason(each) {
   if (each.why === "guard") return h("div.why", each.guards.map(guardNote));
   if (each.why === "roles")
     return h(
       "span.muted",
-      each.roles && each.roles.length ? `needs the role ${each.roles.join(" or ")}` : "no role may send it",
+      each.roles && each.roles.length ? `requires the role ${each.roles.join(" or ")}` : "no role may send it",
     );
   if (each.why === "elsewhere")
-    return h("span.muted", each.states.length ? `accepted in ${each.states.join(", ")}` : "accepted in no state");
-  return h("span.muted", "it has ended");
+    return h("span.muted", each.states.length ? `accepted in ${each.states.join(", ")}` : "not accepted in any state");
+  return h("span.muted", "ended");
 }
 
-/** Send an event to an entity, by a form made of its schema. */
+/** A dialog that sends an event to an entity. */
 export function sendForm(entity, acceptance, version, done) {
   const form = schemaForm(acceptance.payload);
-  const reason = h("input", attrs({id: "reason", maxlength: 500, autocomplete: "off", placeholder: "Kept with the entry"}));
+  const reason = h("input", attrs({id: "reason", maxlength: 500, autocomplete: "off", placeholder: "Stored with the entry"}));
   const note = h("div", attrs({"aria-live": "polite"}));
   const key = `console/${crypto.randomUUID ? crypto.randomUUID() : Date.now().toString(36) + Math.random().toString(36).slice(2)}`;
   async function act(event, dry) {
@@ -375,7 +419,7 @@ export function sendForm(entity, acceptance, version, done) {
           note,
           h(
             "div.note.good",
-            h("p", h("b", `✓ would be ${receipt.outcome}`), where && ` → ${where}`),
+            h("p", h("b", `✓ Would be ${receipt.outcome}`), where && ` → ${where}`),
             receipt.effects.length > 0 && h("p.muted", `Effects: ${receipt.effects.join(", ")}`),
           ),
         );
@@ -388,22 +432,22 @@ export function sendForm(entity, acceptance, version, done) {
       fill(note, problemNote(problem));
     }
   }
-  const leads = acceptance.targets.length
+  const result = acceptance.targets.length
     ? `→ ${acceptance.targets.join(", ")}`
     : acceptance.accepted
-      ? "Stays where it is."
-      : "Not accepted as things stand.";
+      ? "No state change"
+      : "Not accepted now";
   const node = h(
     "form",
     attrs({onsubmit: (event) => act(event, false)}),
-    h("p.muted", leads),
+    h("p.muted", result),
     acceptance.description && h("p", acceptance.description),
     form.node,
     h("div.field", h("label", attrs({for: "reason"}), "Reason"), reason),
     note,
     h(
       "footer",
-      h("button", attrs({type: "button", onclick: (event) => act(event, true)}), "Rehearse"),
+      h("button", attrs({type: "button", onclick: (event) => act(event, true), "data-testid": "dry-run"}), "Dry run"),
       h("button.primary", `Send ${acceptance.event}`),
     ),
   );
@@ -421,7 +465,7 @@ export async function copy(text, what) {
   }
 }
 
-/** Links to the next page of a list. */
+/** A button that loads the next page of a list. */
 export function more(after, follow) {
   return after ? h("p.more", h("button", attrs({onclick: follow}), "Show more")) : null;
 }

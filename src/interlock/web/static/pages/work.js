@@ -1,10 +1,9 @@
 // Effects, dead letters and sagas.
 
 import {get, may, post, query} from "/static/api.js";
-import {attrs, fill, h, keepQuery, later, page, toast} from "/static/elements.js";
-import {steps} from "/static/page_entity.js";
-import {age, confirmed, entityLink, json, more, num, row, table, until} from "/static/parts.js";
-import {kindPath} from "/static/words.js";
+import {attrs, fill, h, updateQuery, debounce, page, toast} from "/static/dom.js";
+import {SAGA_PHASES, WORK_STATUSES, age, confirmDialog, entityLink, json, more, num, row, sagaSteps, table, until} from "/static/components.js";
+import {kindPath} from "/static/format.js";
 
 page("/effects", async (main, _, given) => {
   document.title = "Effects · Interlock";
@@ -17,37 +16,30 @@ page("/effects", async (main, _, given) => {
   const body = h("div");
   let rows = [];
   async function load(after) {
-    const found = await get(`works${query({...filter, after})}`);
+    const found = await get(`work${query({...filter, after})}`);
     rows = after ? [...rows, ...found.rows] : found.rows;
     fill(
       body,
-      found.kept
+      found.supported
         ? table(
             "Work",
-            ["Status", "Lane", "What", "Entity", ["Tries", "num"], "When", "Error", ""],
+            ["Status", "Type", "Handler", "Entity", ["Attempts", "num"], "Due", "Error", ""],
             rows.map(line),
-            filter.dead === "true" ? "No dead letters." : "No effect, timer or message waits here.",
+            filter.dead === "true" ? "No dead letters" : "No pending work",
           )
-        : h("p.empty", "This store keeps no work: effects are not performed from it."),
+        : h("p.empty", "This store does not run effects"),
       more(found.after, () => load(found.after)),
     );
   }
-  const words = {
-    dead: ["✗", "bad"],
-    retry: ["↻", "warn"],
-    "in hand": ["●", "good"],
-    waiting: ["○", "muted"],
-    cancelled: ["∅", "muted"],
-  };
   function line(each) {
-    const [sign, tone] = words[each.status];
-    const act = (what, label, text) =>
+    const [sign, text, tone] = WORK_STATUSES[each.status];
+    const act = (what, label, explanation) =>
       h(
         "button",
         attrs({
           onclick: () =>
-            confirmed(`${label} ${each.name}`, text, label, async (reason) => {
-              await post(`works/${what}`, {
+            confirmDialog(`${label} ${each.name}`, explanation, label, async (reason) => {
+              await post(`work/${what}`, {
                 entity: each.entity,
                 lane: each.lane,
                 version: each.version,
@@ -61,12 +53,12 @@ page("/effects", async (main, _, given) => {
         label,
       );
     return row(
-      h("span", attrs({class: tone}), `${sign} ${each.status}`),
+      h("span", attrs({class: tone}), `${sign} ${text}`),
       h("span.kind", each.lane),
       h("b.mono", each.name),
       entityLink(each.entity),
       num(`${each.attempts}${each.retries ? ` / ${each.retries}` : ""}`),
-      each.dead_ms ? ["died ", age(each.dead_ms), " ago"] : each.next_ms ? until(each.next_ms) : "—",
+      each.dead_ms ? ["failed ", age(each.dead_ms), " ago"] : each.next_ms ? until(each.next_ms) : "—",
       each.error === null
         ? ""
         : h(
@@ -78,13 +70,13 @@ page("/effects", async (main, _, given) => {
         "td.acts",
         may("operate") &&
           each.status === "dead" &&
-          act("retry", "Retry", "It is tried again under its key, from its first attempt."),
-        may("operate") && each.status === "dead" && act("drop", "Drop", "Its entity will never hear of it."),
+          act("retry", "Retry", "Retries with the same key, from the first attempt."),
+        may("operate") && each.status === "dead" && act("drop", "Drop", "The entity gets no result."),
       ),
     );
   }
-  const changed = later(200, async () => {
-    keepQuery(filter);
+  const changed = debounce(200, async () => {
+    updateQuery(filter);
     await load(null);
   });
   const choice = (name, label, choices) => {
@@ -123,16 +115,16 @@ page("/effects", async (main, _, given) => {
       choice("dead", "Show", [
         ["", "all"],
         ["true", "dead letters"],
-        ["false", "living"],
+        ["false", "active"],
       ]),
-      choice("lane", "Lane", [
+      choice("lane", "Type", [
         ["", "any"],
         ["effect", "effect"],
         ["timer", "timer"],
         ["outbox", "outbox"],
         ["message", "message"],
       ]),
-      typed("name", "Name"),
+      typed("name", "Handler"),
       typed("entity", "Entity"),
     ),
     h("section.card", body),
@@ -140,6 +132,7 @@ page("/effects", async (main, _, given) => {
   await load(null);
 });
 
+/** Phases in the order of the table. */
 const PHASES = ["blocked", "compensation", "forward"];
 
 page("/sagas", async (main) => {
@@ -158,20 +151,20 @@ page("/sagas", async (main) => {
               ` / ${each.state} `,
               h("small.muted", each.steps.join(" → ")),
             ),
-            plans(each),
+            sagaTable(each),
             each.more &&
               h(
                 "p.more",
-                h("a", attrs({href: kindPath(each.kind, `/entities?state=${encodeURIComponent(each.state)}`)}), "All of them"),
+                h("a", attrs({href: kindPath(each.kind, `/entities?state=${encodeURIComponent(each.state)}`)}), "Show all"),
               ),
           ),
         )
-      : h("section.card", h("p.empty", "No chart here has a saga.")),
+      : h("section.card", h("p.empty", "No sagas defined")),
   );
 });
 
-/** Those in a saga, and how far each has come; first those that do not go forward. */
-function plans({state, entities}) {
+/** The entities in a saga with their steps, compensating and blocked ones first. */
+function sagaTable({state, entities}) {
   const listed = entities
     .map((each) => [each, each.sagas.find((saga) => saga.state === state)])
     .filter(([, saga]) => saga)
@@ -179,10 +172,10 @@ function plans({state, entities}) {
     .map(([each, saga]) =>
       row(
         entityLink(each.entity),
-        h("span.pill", attrs({class: saga.phase === "forward" ? "good" : "bad"}), saga.phase),
+        h("span.pill", attrs({class: saga.phase === "forward" ? "good" : "bad"}), SAGA_PHASES[saga.phase]),
         num(age(each.entered_ms)),
-        steps(saga),
+        sagaSteps(saga),
       ),
     );
-  return table(`In ${state}`, ["Entity", "Phase", ["In it for", "num"], "Steps"], listed, "Nobody is in it.");
+  return table(`Entities in ${state}`, ["Entity", "Phase", ["Duration", "num"], "Steps"], listed, "No active sagas");
 }

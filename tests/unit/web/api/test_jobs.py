@@ -10,6 +10,7 @@ import httpx
 
 from interlock.errors import UnavailableError
 from interlock.model.limits import JOBS_OPEN_PERSON_MAX, JOBS_RUNNING_MAX, JOBS_RUNNING_PERSON_MAX
+from interlock.operate.jobs.job import BULK_ADVICE
 from interlock.ports.clock import SystemClock
 from interlock.testing.clock import VirtualClock
 from interlock.web.app import application
@@ -87,7 +88,7 @@ async def test_a_bulk_sends_to_each_of_its_filter_once() -> None:
         paid = await client.json("entity/order/A-2")
 
     assert {"applied": 3} == job["outcomes"]
-    assert ("season is over", f"_bulk/{job['id']}/order/A-1") == (entry["said"], entry["key"])
+    assert ("season is over", f"_bulk/{job['id']}/order/A-1") == (entry["reason_given"], entry["key"])
     assert ["paid"] == paid["configuration"]
 
 
@@ -128,7 +129,7 @@ async def test_a_bulk_that_is_not_sure_of_itself_does_not_begin() -> None:
 
 async def test_a_large_bulk_is_confirmed_by_its_number(monkeypatch: Any) -> None:
     """Above the bound the number must be typed, and be right."""
-    monkeypatch.setattr("interlock.web.api.audit.COUNT_ASKED", 1)
+    monkeypatch.setattr("interlock.web.api.jobs.CONFIRM_ABOVE", 1)
     async with opened(clock=SystemClock()) as client:
         await some_orders(client)
         body = await rehearsed(client, CANCEL)
@@ -258,7 +259,7 @@ async def test_a_bulk_is_interrupted_when_its_store_stays_away(monkeypatch: Any)
         ended = await client.ended(job)
 
     assert ("interrupted", 0, None) == (stopped["status"], stopped["seen"], stopped["ended_ms"])
-    assert "not given it again" in stopped["advice"]
+    assert stopped["advice"] == BULK_ADVICE
     assert ("done", {"applied": 3}) == (ended["status"], ended["outcomes"])
 
 
@@ -360,7 +361,7 @@ async def test_a_job_of_others_is_not_there_for_whom_something_may_be_hidden_fro
     async with opened(who=person(rights=("read", "bulk"))) as client:
         await some_orders(client)
         mine = await client.job("bulk", CANCEL)
-        other = await client.console.jobs.begin_verify("eve", None, may_see=lambda _: True)
+        other = await client.console.jobs.start_verify("eve", None, may_see=lambda _: True)
         listed = await client.json("jobs")
         answers = [await client.get(f"jobs/{other.id}"), await client.post(f"jobs/{other.id}/cancel")]
 

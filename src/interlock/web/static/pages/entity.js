@@ -1,10 +1,12 @@
-// Entity: the drawing lit, the slider through its versions, what it accepts and waits for, its journal.
+// Entity: the diagram, the version slider, accepted events, pending work, the journal.
 
 import {get, live, may, post} from "/static/api.js";
-import {attrs, change, fill, h, keepQuery, later, onLeave, page, toast} from "/static/elements.js";
-import {asCurl, asTest} from "/static/copying.js";
+import {attrs, change, fill, h, updateQuery, debounce, onLeave, page, toast} from "/static/dom.js";
+import {asCurl, asTest} from "/static/export.js";
 import {diagram} from "/static/diagram.js";
 import {
+  SAGA_PHASES,
+  WORK_STATUSES,
   age,
   contextDiff,
   copy,
@@ -12,26 +14,27 @@ import {
   effectName,
   entityLink,
   eventList,
-  folded,
+  foldedList,
   json,
   problemNote,
   row,
+  sagaSteps,
   sendForm,
   states,
   table,
   time,
   until,
-} from "/static/parts.js";
-import {apiPath, bound, kindPath, many, revision, span} from "/static/words.js";
+} from "/static/components.js";
+import {apiPath, kindPath, limit, number, quantity, revision} from "/static/format.js";
 
-/** Rows of the journal that are shown at first, and with each step back: what is not shown costs nothing. */
+/** Rows of the journal that are shown at first and added with each click. */
 const ROWS = 100;
 
 page("/e/(.+)", async (main, [entity], given) => {
   document.title = `${entity} · Interlock`;
   const path = apiPath(entity);
   const versions = new Map();
-  const asked = Number(given.get("version")) || null;
+  const requested = Number(given.get("version")) || null;
   let latest = await get(`entity/${path}`);
   let shown = latest;
   let entries = [];
@@ -43,11 +46,11 @@ page("/e/(.+)", async (main, [entity], given) => {
   const chart = await diagram(
     `kinds/${encodeURIComponent(latest.kind)}/chart.svg?revision=${encodeURIComponent(latest.revision)}`,
     {label: `Chart of ${latest.kind}`, states: detail ? detail.kind.states.map((each) => each.id) : []},
-  ).catch((problem) => h("p.empty", problem.detail || "No drawing."));
+  ).catch((problem) => h("p.empty", problem.detail || "No diagram"));
   const head = h("div");
-  const story = h("div.story", attrs({"aria-live": "polite"}));
+  const details = h("div.story", attrs({"aria-live": "polite"}));
   const accepted = h("section.card");
-  const waiting = h("section.card");
+  const pending = h("section.card");
   const saga = h("div");
   const journal = h("section.card");
   const slider = h("input", attrs({
@@ -58,10 +61,10 @@ page("/e/(.+)", async (main, [entity], given) => {
     step: 1,
     id: "slider",
     "aria-label": "Version",
-    oninput: () => travel(Number(slider.value)),
+    oninput: () => showVersion(Number(slider.value)),
   }));
-  const place = h("output", attrs({for: "slider"}));
-  const liveButton = h("button.quiet", attrs({onclick: () => travel(latest.latest), title: "Back to now"}), "live");
+  const position = h("output", attrs({for: "slider"}));
+  const latestButton = h("button.quiet", attrs({onclick: () => showVersion(latest.latest), title: "Show the latest version"}), "Latest");
   const state = {filter: "all", text: "", rows: ROWS};
 
   const fetchVersion = async (version) => {
@@ -70,7 +73,7 @@ page("/e/(.+)", async (main, [entity], given) => {
     return versions.get(version);
   };
   let wanted = latest.latest;
-  const load = later(50, async () => {
+  const load = debounce(50, async () => {
     const version = wanted;
     try {
       const found = await fetchVersion(version);
@@ -81,30 +84,30 @@ page("/e/(.+)", async (main, [entity], given) => {
       toast(problem.detail || problem.message, "bad");
     }
   });
-  function travel(version) {
+  function showVersion(version) {
     wanted = Math.min(Math.max(1, version), latest.latest);
     slider.value = wanted;
     mark();
-    keepQuery({version: wanted === latest.latest ? null : wanted});
+    updateQuery({version: wanted === latest.latest ? null : wanted});
     load();
   }
   function mark() {
-    fill(place, "version ", h("b", wanted), ` of ${latest.latest}`);
-    change(liveButton, {"aria-pressed": wanted === latest.latest ? "true" : "false"});
+    fill(position, "version ", h("b", wanted), ` of ${latest.latest}`);
+    change(latestButton, {"aria-pressed": wanted === latest.latest ? "true" : "false"});
     change(slider, {max: latest.latest, "aria-valuetext": `version ${wanted} of ${latest.latest}`});
   }
-  const isNow = () => shown.version === latest.latest;
+  const isLatest = () => shown.version === latest.latest;
 
   function show() {
     const visited = entries.filter((each) => each.version <= shown.version).flatMap((each) => each.after);
-    if (chart.light) chart.light({active: shown.active, took: shown.took, visited});
+    if (chart.highlight) chart.highlight({active: shown.active, transitions: shown.transitions, visited});
     fill(
       head,
       h(
         "div.title",
         h(
           "h1",
-          h("a.crumb", attrs({href: "/"}), "Fleet"),
+          h("a.crumb", attrs({href: "/"}), "Overview"),
           " / ",
           h("a.crumb", attrs({href: kindPath(shown.kind)}), shown.kind),
           " / ",
@@ -113,10 +116,10 @@ page("/e/(.+)", async (main, [entity], given) => {
         h(
           "div.actions",
           may("send") &&
-            isNow() &&
+            isLatest() &&
             !shown.ended &&
-            h("button.primary", attrs({onclick: choose, title: "Send an event (e)"}), "Send…"),
-          h("button", attrs({onclick: verify}), "Verify chain"),
+            h("button.primary", attrs({onclick: chooseEvent, title: "Send an event (e)"}), "Send event…"),
+          h("button", attrs({onclick: verify}), "Verify journal"),
         ),
       ),
       h(
@@ -126,20 +129,20 @@ page("/e/(.+)", async (main, [entity], given) => {
           h(
             "span",
             "for ",
-            isNow() ? age(shown.since_ms) : "—",
-            shown.p95_ms && isNow() ? h("span.muted", ` (p95 ≤ ${bound(shown.p95_ms)})`) : null,
+            isLatest() ? age(shown.since_ms) : "—",
+            shown.p95_ms && isLatest() ? h("span.muted", ` (p95 ≤ ${limit(shown.p95_ms)})`) : null,
           ),
         h("span", "version ", h("b", shown.version)),
         h("span", "revision ", revision(shown.revision)),
         shown.ended && h("span.pill", `ended: ${shown.ended}`),
         shown.parent && h("span", "child of ", entityLink(shown.parent)),
-        shown.damage && h("a.bad", attrs({href: "/audit"}), "✗ chain broken"),
+        shown.damage && h("a.bad", attrs({href: "/audit"}), "✗ journal corrupt"),
         shown.masked && h("span.pill", "masked"),
       ),
     );
     const entry = shown.entry;
     fill(
-      story,
+      details,
       entry
         ? [
             h("h3", entry.event),
@@ -147,27 +150,27 @@ page("/e/(.+)", async (main, [entity], given) => {
               "p.muted",
               time(entry.time_ms),
               entry.principal ? [" by ", h("b", entry.principal)] : "",
-              entry.said && ` “${entry.said}”`,
+              entry.reason_given && ` “${entry.reason_given}”`,
               ` · ${entry.outcome}`,
               entry.reason && ` (${entry.reason})`,
             ),
             entry.data !== null && entry.event !== "create" && h("details", h("summary", "Payload"), json(entry.data)),
           ]
         : shown.damage
-          ? problemNote({title: "Damaged", detail: shown.damage})
-          : h("p.muted", "The journal of this version is archived."),
+          ? problemNote({title: "Journal corrupt", detail: shown.damage})
+          : h("p.muted", "The journal of this version is archived"),
       h("h4", "Context"),
-      shown.far !== null &&
+      shown.replay_distance !== null &&
         h(
           "p.muted",
-          "What this step changed is not worked out by itself in a long journal. ",
-          h("button.link", attrs({onclick: reach}), `Replay ${many(shown.far, "entry", "entries")}`),
+          "Changes are not computed automatically for long journals. ",
+          h("button.link", attrs({onclick: computeChanges, "data-testid": "replay"}), `Replay ${quantity(shown.replay_distance, "entry", "entries")}`),
         ),
       contextDiff(shown.context_before, shown.context),
       entry &&
         entry.effects.length > 0 && [
           h("h4", "Effects"),
-          folded(
+          foldedList(
             entry.effects.map((each) => h("li", h("span.kind", each.type), " ", effectName(each))),
             "effect",
           ),
@@ -184,26 +187,26 @@ page("/e/(.+)", async (main, [entity], given) => {
             "Saga ",
             h("span.mono", each.state),
             " ",
-            h("span.pill", attrs({class: each.phase === "forward" ? "good" : "bad"}), each.phase),
+            h("span.pill", attrs({class: each.phase === "forward" ? "good" : "bad"}), SAGA_PHASES[each.phase]),
           ),
-          steps(each),
+          sagaSteps(each),
         ),
       ),
     );
-    fill(accepted, h("h2", "Accepted now"), acceptedList());
-    fill(waiting, h("h2", "Waiting for"), waitingList());
+    fill(accepted, h("h2", "Accepted events"), acceptedList());
+    fill(pending, h("h2", "Pending"), pendingList());
     showJournal();
     mark();
   }
 
   function acceptedList() {
-    if (!isNow())
+    if (!isLatest())
       return h(
         "p.empty",
-        "Shown for the present only. ",
-        h("button.link", attrs({onclick: () => travel(latest.latest)}), "Go there"),
+        "Latest version only. ",
+        h("button.link", attrs({onclick: () => showVersion(latest.latest)}), "Show latest"),
       );
-    if (shown.ended) return h("p.empty", "It has ended: no event is accepted any more.");
+    if (shown.ended) return h("p.empty", "None (ended)");
     return eventList(
       shown.accepted,
       (each) => sendForm(entity, each, latest.latest, refresh),
@@ -211,7 +214,7 @@ page("/e/(.+)", async (main, [entity], given) => {
     );
   }
 
-  function waitingList() {
+  function pendingList() {
     const rows = [
       ...shown.timers.map((each) =>
         h(
@@ -220,14 +223,14 @@ page("/e/(.+)", async (main, [entity], given) => {
           " ",
           h("b", each.event),
           " ",
-          isNow() ? until(each.due_ms) : time(each.due_ms),
+          isLatest() ? until(each.due_ms) : time(each.due_ms),
         ),
       ),
       ...shown.work
         .filter((each) => each.lane !== "timer")
         .map((each) => h("li", h("span.kind", each.lane), " ", h("b", each.name), " ", workNote(each))),
     ];
-    const began = shown.children.map((each) =>
+    const children = shown.children.map((each) =>
       h(
         "li",
         h("span.kind", "child"),
@@ -235,16 +238,16 @@ page("/e/(.+)", async (main, [entity], given) => {
         entityLink(each.entity),
         " ",
         states(each.configuration),
-        each.ended && h("span.muted", ` ended ${each.ended}`),
+        each.ended && h("span.muted", ` ended: ${each.ended}`),
       ),
     );
-    if (!rows.length && !began.length)
-      return h("p.empty", shown.ended ? "Nothing: it has ended." : isNow() ? "Nothing but events." : "—");
+    if (!rows.length && !children.length)
+      return h("p.empty", shown.ended ? "None (ended)" : isLatest() ? "Waiting for an event" : "—");
     return [
-      began.length > 0 && folded(began, "child", "children"),
-      rows.length > 0 && folded(rows, "other", "others"),
+      children.length > 0 && foldedList(children, "child", "children"),
+      rows.length > 0 && foldedList(rows, "item"),
       shown.work_more &&
-        h("p.more", h("a", attrs({href: `/effects?entity=${encodeURIComponent(entity)}`}), "All work of this entity")),
+        h("p.more", h("a", attrs({href: `/effects?entity=${encodeURIComponent(entity)}`}), "Show all work of this entity")),
     ];
   }
 
@@ -264,7 +267,8 @@ page("/e/(.+)", async (main, [entity], given) => {
           (!wantedText || JSON.stringify(each).toLowerCase().includes(wantedText)),
       )
       .reverse();
-    const chips = ["all", ...Object.keys(kinds)].map((each) =>
+    const labels = {all: "All", applied: "Applied", ignored: "Ignored", effects: "Effects", timers: "Timers", failed: "Errors"};
+    const chips = Object.entries(labels).map(([each, label]) =>
       h(
         "button.chip",
         attrs({
@@ -274,13 +278,13 @@ page("/e/(.+)", async (main, [entity], given) => {
             showJournal();
           },
         }),
-        each,
+        label,
       ),
     );
     const box = h("input", attrs({
       type: "search",
       "aria-label": "Filter the journal",
-      placeholder: "filter…",
+      placeholder: "Filter",
       value: state.text,
     }));
     box.addEventListener("input", () => {
@@ -296,50 +300,50 @@ page("/e/(.+)", async (main, [entity], given) => {
         h("div.chips", chips),
         box,
         h("span.grow"),
-        h("button.quiet", attrs({onclick: () => copy(asTest(latest.kind, entity, entries), "Test")}), "copy as test"),
-        h("button.quiet", attrs({onclick: () => copy(asCurl(entity), "curl")}), "copy as curl"),
+        h("button.quiet", attrs({onclick: () => copy(asTest(latest.kind, entity, entries), "Test"), "data-testid": "copy-as-test"}), "Copy as test"),
+        h("button.quiet", attrs({onclick: () => copy(asCurl(entity), "curl command")}), "Copy as curl"),
       ),
       page.archived && h("p.muted", page.archived),
       page.damage &&
         problemNote({
-          title: "The chain is broken",
+          title: "Journal corrupt",
           detail: page.damage.message,
-          hint: `Entries up to version ${page.damage.version - 1} are proven.`,
+          hint: `Entries up to version ${page.damage.version - 1} are verified.`,
         }),
       table(
         "Journal",
         [["Version", "num"], "Time", "Event", "From → to", ["By", ""], ["Effects", ""]],
-        found.slice(0, state.rows).map(line),
-        "No entry matches.",
+        found.slice(0, state.rows).map(journalRow),
+        "No matching entries",
       ),
       found.length > state.rows
         ? h(
             "p.more",
-            h("button", attrs({onclick: further}), "Earlier entries"),
-            h("span.muted", ` ${many(found.length - state.rows, "more")} here`),
+            h("button", attrs({onclick: showMore, "data-testid": "older-entries"}), "Older entries"),
+            h("span.muted", ` ${number(found.length - state.rows)} more loaded`),
           )
-        : older && h("p.more", h("button", attrs({onclick: earlier}), "Earlier entries")),
+        : older && h("p.more", h("button", attrs({onclick: loadOlder, "data-testid": "older-entries"}), "Older entries")),
     );
   }
 
-  function line(each) {
+  function journalRow(each) {
     const node = row(
       h(
         "td.num",
         h(
           "button.link",
-          attrs({onclick: () => travel(each.version), "aria-label": `Go to version ${each.version}`}),
+          attrs({onclick: () => showVersion(each.version), "aria-label": `Go to version ${each.version}`}),
           each.version,
         ),
       ),
       time(each.time_ms),
       [h("b", each.event), each.outcome !== "applied" && h("span.muted", ` ${each.outcome}`)],
       each.before.join() === each.after.join()
-        ? h("span.muted", "stays")
+        ? h("span.muted", "no change")
         : [states(each.before), " → ", states(each.after)],
       [
         each.principal || (each.source && h("span.muted", each.source.split("/")[0])),
-        each.said && h("span.muted", ` “${each.said}”`),
+        each.reason_given && h("span.muted", ` “${each.reason_given}”`),
       ],
       effectNames(each.effects.filter((one) => one.type === "call" || one.type === "invoke").map(effectName)),
     );
@@ -348,15 +352,15 @@ page("/e/(.+)", async (main, [entity], given) => {
     return node;
   }
 
-  function further() {
+  function showMore() {
     state.rows += ROWS;
     showJournal();
   }
 
-  async function reach() {
+  async function computeChanges() {
     const version = shown.version;
     try {
-      const found = await get(`entity/${path}?far=true&version=${version}`);
+      const found = await get(`entity/${path}?replay=true&version=${version}`);
       if (version === latest.version) latest = found;
       else versions.set(version, found);
       if (version === wanted) shown = found;
@@ -366,7 +370,7 @@ page("/e/(.+)", async (main, [entity], given) => {
     }
   }
 
-  async function earlier() {
+  async function loadOlder() {
     const found = await get(`journal/${path}?before=${entries[0].version}&limit=100`);
     entries = [...found.entries, ...entries];
     state.rows += ROWS;
@@ -375,7 +379,7 @@ page("/e/(.+)", async (main, [entity], given) => {
   }
 
   async function refresh() {
-    const follow = wanted === latest.latest;
+    const isFollowing = wanted === latest.latest;
     const last = entries.length ? entries[entries.length - 1].version : 0;
     const [now, more] = await Promise.all([get(`entity/${path}`), get(`journal/${path}?after=${last}&limit=100`)]);
     const known = entries.length ? entries[entries.length - 1].version : 0;
@@ -383,11 +387,11 @@ page("/e/(.+)", async (main, [entity], given) => {
     const fresh = more.entries.filter((each) => each.version > known);
     const reached = fresh.length ? fresh[fresh.length - 1].version : known;
     if (now.latest - reached > 0) {
-      // Too much came at once: what lies between is read again when somebody goes back to it.
+      // More entries than one page arrived: load the last ones; older ones are loaded on demand.
       entries = (await get(`journal/${path}?limit=100`)).entries;
       older = entries.length > 0 && entries[0].version > 1;
     } else entries = [...entries, ...fresh];
-    if (follow) {
+    if (isFollowing) {
       wanted = now.latest;
       shown = now;
       slider.max = now.latest;
@@ -396,7 +400,7 @@ page("/e/(.+)", async (main, [entity], given) => {
     show();
   }
 
-  function choose() {
+  function chooseEvent() {
     const list = latest.accepted.filter((each) => each.why !== "roles");
     const box = dialog(
       "Send an event",
@@ -416,12 +420,12 @@ page("/e/(.+)", async (main, [entity], given) => {
       }
       const [bad] = job.problems;
       dialog(
-        "Chain",
+        "Journal integrity",
         bad
           ? problemNote({
-              title: `Broken at version ${bad.version}`,
+              title: `Corrupt at version ${bad.version}`,
               detail: bad.message,
-              hint: `${many(bad.proven, "entry", "entries")} before it are proven.`,
+              hint: `${quantity(bad.proven, "entry", "entries")} before it verified.`,
             })
           : h(
               "div.note.good",
@@ -429,10 +433,10 @@ page("/e/(.+)", async (main, [entity], given) => {
                 "p",
                 h(
                   "b",
-                  `✓ ${many(job.samples.length ? job.samples[0].entries : 0, "entry", "entries")} linked and replayed`,
+                  `✓ ${quantity(job.samples.length ? job.samples[0].entries : 0, "entry", "entries")} verified`,
                 ),
               ),
-              job.samples.length > 0 && h("p.muted", "head ", h("code", job.samples[0].head)),
+              job.samples.length > 0 && h("p.muted", "Last hash ", h("code", job.samples[0].head)),
             ),
       );
     } catch (problem) {
@@ -440,16 +444,16 @@ page("/e/(.+)", async (main, [entity], given) => {
     }
   }
 
-  const keys = (event) => {
+  const onKey = (event) => {
     if (event.target.closest && event.target.closest("input, textarea, select, dialog, il-diagram")) return;
-    if (event.key === "ArrowLeft") travel(wanted - 1);
-    else if (event.key === "ArrowRight") travel(wanted + 1);
-    else if (event.key === "e" && may("send") && !latest.ended) choose();
+    if (event.key === "ArrowLeft") showVersion(wanted - 1);
+    else if (event.key === "ArrowRight") showVersion(wanted + 1);
+    else if (event.key === "e" && may("send") && !latest.ended) chooseEvent();
     else return;
     event.preventDefault();
   };
-  addEventListener("keydown", keys);
-  onLeave(main, () => removeEventListener("keydown", keys));
+  addEventListener("keydown", onKey);
+  onLeave(main, () => removeEventListener("keydown", onKey));
 
   fill(
     main,
@@ -463,22 +467,22 @@ page("/e/(.+)", async (main, [entity], given) => {
           "section.card",
           h(
             "div.slider",
-            h("button.quiet", attrs({"aria-label": "Version before", onclick: () => travel(wanted - 1)}), "◀"),
+            h("button.quiet", attrs({"aria-label": "Previous version", title: "Previous version (←)", onclick: () => showVersion(wanted - 1)}), "◀"),
             slider,
-            h("button.quiet", attrs({"aria-label": "Version after", onclick: () => travel(wanted + 1)}), "▶"),
+            h("button.quiet", attrs({"aria-label": "Next version", title: "Next version (→)", onclick: () => showVersion(wanted + 1)}), "▶"),
           ),
-          h("div.slider", place, h("span.grow"), liveButton),
-          story,
+          h("div.slider", position, h("span.grow"), latestButton),
+          details,
         ),
         saga,
         accepted,
-        waiting,
+        pending,
       ),
     ),
     journal,
   );
   show();
-  if (asked && asked !== latest.latest) travel(asked);
+  if (requested && requested !== latest.latest) showVersion(requested);
   live(
     main,
     `streams/entity/${path}?after=${latest.latest}`,
@@ -487,34 +491,19 @@ page("/e/(.+)", async (main, [entity], given) => {
   );
 });
 
-export function steps(saga) {
-  const signs = {done: "✓", running: "●", waiting: "○", compensating: "↩", clear: "∅", skipped: "∅"};
-  return h(
-    "ol.steps",
-    saga.steps.map((each) =>
-      h(
-        "li",
-        attrs({class: each.status}),
-        h("span", attrs({"aria-hidden": "true"}), signs[each.status]),
-        h("b", each.id),
-        h("small", each.status),
-      ),
-    ),
-  );
-}
-
 function workNote(each) {
-  if (each.status === "dead") return h("span.bad", `✗ dead after ${many(each.attempts, "attempt")}`);
+  if (each.status === "dead") return h("span.bad", `✗ dead letter after ${quantity(each.attempts, "attempt")}`);
   if (each.status === "retry")
     return h(
       "span.warn",
-      `↻ ${each.failures}${each.retries ? `/${each.retries}` : ""}, next `,
+      `↻ retry ${each.failures}${each.retries ? ` of ${each.retries}` : ""} `,
       each.next_ms ? until(each.next_ms) : "soon",
     );
-  if (each.status === "in hand") return h("span.muted", `● with ${each.owner}`);
-  if (each.status === "cancelled") return h("span.muted", "called off");
-  return h("span.muted", each.next_ms ? "due " : "waiting for something else", each.next_ms ? time(each.next_ms) : "");
+  if (each.status === "running") return h("span.muted", `● running on ${each.owner}`);
+  if (each.status === "expired") return h("span.warn", `! lease of ${each.owner} expired`);
+  const [, text] = WORK_STATUSES[each.status];
+  return h("span.muted", text, each.next_ms ? [", due ", time(each.next_ms)] : "");
 }
 
 const effectNames = (names) =>
-  names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${many(names.length - 3, "other")}` : names.join(", ");
+  names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${number(names.length - 3)} more` : names.join(", ");

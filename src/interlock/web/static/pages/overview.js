@@ -1,38 +1,38 @@
-// Fleet: a card for each kind.
+// Overview: a card for each kind.
 
 import {get, live} from "/static/api.js";
-import {attrs, fill, h, page} from "/static/elements.js";
-import {rate, spark} from "/static/parts.js";
-import {isOver, kindPath, many, number, revision, short, stateName} from "/static/words.js";
+import {attrs, fill, h, page} from "/static/dom.js";
+import {rate, spark} from "/static/components.js";
+import {isEnded, kindPath, quantity, number, revision, short, stateName} from "/static/format.js";
 
 page("/", async (main) => {
-  document.title = "Fleet · Interlock";
+  document.title = "Overview · Interlock";
   const head = h("div");
   const cards = h("div.cards");
   async function show() {
-    const fleet = await get("kinds");
-    const total = fleet.kinds.reduce((sum, each) => sum + each.entities, 0);
-    const stuck = fleet.kinds.reduce((sum, each) => sum + each.stuck, 0);
-    const open = fleet.kinds.some((each) => each.stuck_more);
+    const overview = await get("kinds");
+    const total = overview.kinds.reduce((sum, each) => sum + each.entities, 0);
+    const stuck = overview.kinds.reduce((sum, each) => sum + each.stuck, 0);
+    const isOpen = overview.kinds.some((each) => each.stuck_more);
     fill(
       head,
-      h("h1", "Fleet"),
+      h("h1", "Overview"),
       h(
         "p.facts",
-        h("span", many(total, "entity", "entities")),
-        h("span", many(fleet.kinds.length, "kind")),
-        stuck > 0 ? h("span.bad", `⚠ ${number(stuck)}${open ? "+" : ""} stuck`) : h("span.good", "✓ nothing stuck"),
-        fleet.interrupted > 0 &&
-          h("a.bad", attrs({href: "/bulk"}), `⚠ ${many(fleet.interrupted, "job")} interrupted`),
-        fleet.dead > 0 &&
-          h("a.bad", attrs({href: "/effects?dead=true"}), `✗ ${many(fleet.dead, "dead letter")}${fleet.dead_more ? "+" : ""}`),
+        h("span", quantity(total, "entity", "entities")),
+        h("span", quantity(overview.kinds.length, "kind")),
+        stuck > 0 ? h("span.bad", `⚠ ${number(stuck)}${isOpen ? "+" : ""} stuck`) : h("span.good", "✓ none stuck"),
+        overview.interrupted > 0 &&
+          h("a.bad", attrs({href: "/bulk"}), `⚠ ${quantity(overview.interrupted, "job")} interrupted`),
+        overview.dead > 0 &&
+          h("a.bad", attrs({href: "/effects?dead=true"}), `✗ ${quantity(overview.dead, "dead letter")}${overview.dead_more ? "+" : ""}`),
       ),
     );
     fill(
       cards,
-      fleet.kinds.length
-        ? fleet.kinds.map((each) => card(each, fleet.now_ms))
-        : h("p.empty", "No chart and no entity. Start with: interlock create"),
+      overview.kinds.length
+        ? overview.kinds.map((each) => card(each, overview.now_ms))
+        : h("p.empty", "No entities yet. Create one: ", h("code", "interlock create")),
     );
   }
   await show();
@@ -45,20 +45,20 @@ function card(kind, nowMs) {
     return h(
       "section.card.kind",
       h("h2", kind.kind),
-      h("p.muted", "There are entities, but this server has no chart of them. Start it with --chart."),
+      h("p.muted", "Chart not loaded. Start the server with ", h("code", "--chart"), " to see its entities."),
     );
   }
   const tops = kind.states.filter((each) => each.depth === 1 && each.entities);
   tops.sort((one, other) => other.entities - one.entities);
-  const ended = tops.filter(isOver);
-  const shown = tops.filter((each) => !isOver(each));
+  const ended = tops.filter(isEnded);
+  const shown = tops.filter((each) => !isEnded(each));
   const sum = Math.max(
     1,
     shown.reduce((all, each) => all + each.entities, 0),
   );
   const bar = h(
     "div.bar",
-    attrs({role: "img", "aria-label": shown.map((each) => `${each.id} ${each.entities}`).join(", ") || "nobody"}),
+    attrs({role: "img", "aria-label": shown.map((each) => `${each.id} ${each.entities}`).join(", ") || "no active entities"}),
     shown.map((each, at) =>
       h("i", attrs({
         class: `tone-${at % 8}`,
@@ -99,12 +99,12 @@ function card(kind, nowMs) {
             ),
           ),
         ),
-      shown.length > 5 && h("li.muted", `and ${many(shown.length - 5, "other state")}`),
+      shown.length > 5 && h("li.muted", `+ ${quantity(shown.length - 5, "more state")}`),
     ),
     ended.length > 0 &&
       h(
         "p.muted.ended",
-        "ended: ",
+        "Ended: ",
         ended.map((each, at) => [
           at > 0 && ", ",
           h(
@@ -121,7 +121,7 @@ function card(kind, nowMs) {
       spark(kind.minutes, nowMs),
       h("span.muted", h("b", rate(kind.minutes, nowMs)), " steps/s"),
       kind.revisions.filter((each) => each.entities).length > 1 &&
-        h("span.muted", many(kind.revisions.filter((each) => each.entities).length, "revision"), " live"),
+        h("span.muted", quantity(kind.revisions.filter((each) => each.entities).length, "revision"), " in use"),
     ),
   );
 }

@@ -1,4 +1,4 @@
-// Numbers and times as people read them.
+// Numbers, times and names as text.
 
 const UNITS = [
   [86400000, "d"],
@@ -7,8 +7,8 @@ const UNITS = [
   [1000, "s"],
 ];
 
-/** How long: its two largest units, `2d 4h`, `12m 41s`, `80ms`. */
-export function span(ms) {
+/** A duration in its two largest units: `2d 4h`, `12m 41s`, `80ms`. */
+export function duration(ms) {
   if (ms === null || ms === undefined) return "—";
   if (ms < 0) ms = 0;
   if (ms < 1000) return `${Math.round(ms)}ms`;
@@ -25,31 +25,32 @@ export function span(ms) {
   return parts.join(" ");
 }
 
-/** A bound, in one unit: `10m`, `6h`, `7d`. */
-export function bound(ms) {
+/** A limit in one unit: `10m`, `6h`, `7d`. */
+export function limit(ms) {
   if (ms === null || ms === undefined) return "—";
   for (const [size, unit] of UNITS) if (ms >= size && ms % size === 0) return `${ms / size}${unit}`;
-  return span(ms);
+  return duration(ms);
 }
 
 const whole = new Intl.NumberFormat("en");
 export const number = (value) => whole.format(value);
 
-/** A number in little room: `812`, `100k`, `2.0M`. */
+/** A short number: `812`, `100k`, `2.0M`. */
 export function short(value) {
   if (value < 10000) return number(value);
   if (value < 999500) return `${Math.round(value / 1000)}k`;
   return `${(value / 1e6).toFixed(value < 99.5e6 ? 1 : 0)}M`;
 }
 
-/** What a table of ours has under a name that may come from data; undefined for `constructor` and the like. */
-export const entry = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
+/** Look up a name that may come from data; undefined for `constructor` and the like. */
+export const lookup = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
 
-export function many(count, one, more = `${one}s`) {
-  return `${number(count)} ${count === 1 ? one : more}`;
+/** A count with its noun. */
+export function quantity(total, one, more = `${one}s`) {
+  return `${number(total)} ${total === 1 ? one : more}`;
 }
 
-/** A time of day, with the date when it is not today's. */
+/** A time of day, with the date if it is not today. */
 export function clock(ms, now = Date.now()) {
   const time = new Date(ms);
   const day = time.toDateString() === new Date(now).toDateString() ? "" : `${date(ms)} `;
@@ -59,16 +60,16 @@ export function clock(ms, now = Date.now()) {
 export const date = (ms) => new Date(ms).toISOString().slice(0, 10);
 export const iso = (ms) => new Date(ms).toISOString();
 
-/** Whether those in a state have ended: in a final one, or in none at all. */
-export const isOver = (state) => state.type === "final" || state.type === "ended";
+/** Whether the entities in a state have ended. */
+export const isEnded = (state) => state.type === "final" || state.type === "ended";
 
-/** A state in a table of states; what is no state of the chart says so. */
+/** The name of a state in a table; entities that ended without a final state have a state such as `:cancelled`. */
 export function stateName(state) {
-  if (state.type === "ended") return `${state.id.slice(1)} (no final state)`;
-  return state.type === "gone" ? `${state.id} (gone)` : state.id.split(".").pop();
+  if (state.type === "ended") return state.id.slice(1);
+  return state.type === "gone" || state.type === "removed" ? `${state.id} (removed)` : state.id.split(".").pop();
 }
 
-/** A label of a revision: `3.1.0`, and the hash only when it has none. */
+/** The label of a revision, such as `3.1.0`; its hash if it has none. */
 export const revision = (text) => (text ? text.split("+")[0] || text : "—");
 
 export const entityPath = (name) => `/e/${name.split("/").map(encodeURIComponent).join("/")}`;

@@ -9,16 +9,17 @@ import pytest
 import interlock
 from interlock.errors import ConflictError, UsageError
 from interlock.model.keys import OwnKey, bulk_key
+from interlock.operate.jobs import walk
+from interlock.operate.jobs.job import ALREADY_APPLIED, BULK_ADVICE, VERIFY_ADVICE
+from interlock.operate.jobs.store import OWNER_TIMEOUT_MS
+from interlock.operate.jobs.walk import SAVE_INTERVAL_MS
 from interlock.ports.clock import SystemClock
 from interlock.ports.store import EntityQuery
 from interlock.runtime.builtin_charts import JOB, JOB_KIND
-from interlock.web.jobs import walk
-from interlock.web.jobs.store import SILENT_MS
-from interlock.web.jobs.walk import NOTE_MS
 from tests.support.eventually import PATIENCE_SECONDS, eventually
 from tests.support.postgres_server import store_or_skip
+from tests.unit.web.api.test_jobs import CANCEL, rehearsed
 from tests.unit.web.consoles import ORDER, Client, opened, order, person, some_orders
-from tests.unit.web.jobs.test_runner import CANCEL, rehearsed
 
 
 class ShiftedClock(SystemClock):
@@ -91,7 +92,7 @@ async def test_a_bulk_whose_server_ended_says_how_far_it_came_and_goes_on(
     assert [(job, "interrupted", 2, "season is over")] == [
         (each["id"], each["status"], each["seen"], each["reason"]) for each in listed
     ]
-    assert "whoever has the event already is not given it again" in listed[0]["advice"]
+    assert listed[0]["advice"] == BULK_ADVICE
     assert ("running", None) == (resumed["status"], resumed["advice"])
     assert ("done", 5, {"applied": 5}) == (ended["status"], ended["seen"], ended["outcomes"])
     assert ({"unpaid": 5}, ONCE, True) == (ended["states"], taken, proof.replayed)
@@ -104,8 +105,8 @@ async def test_what_was_sent_and_not_yet_noted_is_asked_again_and_not_given_twic
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock()) as client:
         job, _ = await begun(client, monkeypatch)
-        monkeypatch.setattr(client.console.jobs._records, "note", vanished)
-    async with opened(url, clock=ShiftedClock(SILENT_MS)) as client:
+        monkeypatch.setattr(client.console.jobs._store, "save_progress", vanished)
+    async with opened(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as client:
         found = await client.json(f"jobs/{job}")
         await client.post(f"jobs/{job}/resume")
         ended = await client.ended(job)
@@ -113,7 +114,7 @@ async def test_what_was_sent_and_not_yet_noted_is_asked_again_and_not_given_twic
 
     assert ("interrupted", 2, {"applied": 2}) == (found["status"], found["seen"], found["outcomes"])
     assert (5, {"applied": 5}) == (ended["seen"], ended["outcomes"])
-    assert ["it had it already"] * 2 + [None] * 3 == [each["reason"] for each in ended["samples"]]
+    assert [ALREADY_APPLIED] * 2 + [None] * 3 == [each["reason"] for each in ended["samples"]]
     assert ONCE == taken
 
 
@@ -124,8 +125,8 @@ async def test_what_a_server_of_an_earlier_release_sent_is_not_given_again(tmp_p
         patch.setattr(walk, "bulk_key", former_key)
         async with opened(url, clock=ShiftedClock()) as client:
             job, _ = await begun(client, patch)
-            patch.setattr(client.console.jobs._records, "note", vanished)
-    async with opened(url, clock=ShiftedClock(SILENT_MS)) as client:
+            patch.setattr(client.console.jobs._store, "save_progress", vanished)
+    async with opened(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as client:
         found = await client.json(f"jobs/{job}")
         await client.post(f"jobs/{job}/resume")
         ended = await client.ended(job)
@@ -156,7 +157,7 @@ async def test_a_job_that_a_wrong_clock_noted_last_can_be_resumed(tmp_path: Path
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock(86_400_000)) as client:
         job, _ = await begun(client, monkeypatch)
-        monkeypatch.setattr(client.console.jobs._records, "note", vanished)
+        monkeypatch.setattr(client.console.jobs._store, "save_progress", vanished)
     async with opened(url, clock=ShiftedClock()) as client:
         found = await client.json(f"jobs/{job}")
         await client.post(f"jobs/{job}/resume")
@@ -186,18 +187,17 @@ async def test_a_job_whose_server_may_still_be_there_is_left_to_it(tmp_path: Pat
         refused = await other.post(f"jobs/{job}/resume")
 
     assert ("running", 409, "job.elsewhere") == (seen["status"], refused.status_code, refused.json()["code"])
-    assert "wait half a minute" in refused.json()["hint"]
 
 
 async def test_a_server_that_was_taken_for_dead_stops_when_it_comes_back(tmp_path: Path, monkeypatch: Any) -> None:
     """Its notes are refused: whoever resumed the job is its owner now."""
     url = f"sqlite:///{tmp_path}/o.db"
     clock = ShiftedClock()
-    async with opened(url, clock=clock) as client, opened(url, clock=ShiftedClock(SILENT_MS)) as other:
+    async with opened(url, clock=clock) as client, opened(url, clock=ShiftedClock(OWNER_TIMEOUT_MS)) as other:
         job, gate = await begun(client, monkeypatch)
         resumed = (await other.post(f"jobs/{job}/resume")).json()
         ended = await other.ended(job)
-        clock.ahead_ms = NOTE_MS
+        clock.ahead_ms = SAVE_INTERVAL_MS
         gate.opened.set()
         told = await client.ended(job)
         taken = await cancelled(other)
@@ -214,14 +214,14 @@ async def test_of_two_servers_that_resume_a_job_one_gets_it(tmp_path: Path, monk
     async with opened(url, clock=ShiftedClock()) as client:
         job, _ = await begun(client, monkeypatch)
     async with opened(url, clock=ShiftedClock()) as one, opened(url, clock=ShiftedClock()) as other:
-        looked = await other.console.jobs._records.get(job)
+        looked = await other.console.jobs._store.get(job)
 
         async def before(name: str) -> Any:
             return looked
 
         await one.post(f"jobs/{job}/resume")
         with monkeypatch.context() as patch:
-            patch.setattr(other.console.jobs._records, "get", before)
+            patch.setattr(other.console.jobs._store, "get", before)
             with pytest.raises(ConflictError):
                 await other.console.jobs.resume(job, **who)
         ended = await one.ended(job)
@@ -238,7 +238,7 @@ async def test_a_job_is_steered_from_another_server(tmp_path: Path, monkeypatch:
     async with opened(url, clock=clock) as client, opened(url, clock=ShiftedClock()) as other:
         job, gate = await begun(client, monkeypatch)
         steered = (await other.post(f"jobs/{job}/{act}")).json()
-        clock.ahead_ms = NOTE_MS
+        clock.ahead_ms = SAVE_INTERVAL_MS
         gate.opened.set()
         there = await until(client, job, status)
         taken = await cancelled(other)
@@ -264,7 +264,7 @@ async def test_a_paused_job_is_still_paused_after_a_restart(tmp_path: Path, monk
         job, gate = await begun(client, monkeypatch)
         await client.post(f"jobs/{job}/pause")
         gate.opened.set()
-    async with opened(url, clock=ShiftedClock(2 * SILENT_MS)) as client:
+    async with opened(url, clock=ShiftedClock(2 * OWNER_TIMEOUT_MS)) as client:
         resting = await client.json(f"jobs/{job}")
         await client.post(f"jobs/{job}/resume")
         ended = await client.ended(job)
@@ -281,7 +281,7 @@ async def test_a_job_that_rests_here_goes_on_here(monkeypatch: Any) -> None:
     async with opened(clock=clock) as client:
         job, gate = await begun(client, monkeypatch)
         paused = (await client.post(f"jobs/{job}/pause")).json()
-        clock.ahead_ms = NOTE_MS
+        clock.ahead_ms = SAVE_INTERVAL_MS
         gate.opened.set()
         for _ in range(50):
             await asyncio.sleep(0)
@@ -348,14 +348,14 @@ async def test_an_interrupted_check_begins_anew(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/o.db"
     async with opened(url, clock=ShiftedClock()) as client:
         await some_orders(client)
-        job = await client.console.jobs.begin_verify("ada", None, may_see=lambda _: True)
+        job = await client.console.jobs.start_verify("ada", None, may_see=lambda _: True)
     async with opened(url, clock=ShiftedClock()) as client:
         found = await client.json(f"jobs/{job.id}")
         await client.post(f"jobs/{job.id}/resume")
         ended = await client.ended(job.id)
 
     assert "interrupted" == found["status"]
-    assert "begins anew" in found["advice"]
+    assert found["advice"] == VERIFY_ADVICE
     assert ("done", 3, {"proven": 3}) == (ended["status"], ended["seen"], ended["outcomes"])
 
 
@@ -383,7 +383,7 @@ async def test_a_console_that_only_shows_keeps_no_job(tmp_path: Path) -> None:
         job = await client.job("verify", {})
         kinds = await client.runtime.store.kinds()
 
-    assert (False, {"proven": 3}, ("order",)) == (job["kept"], job["outcomes"], kinds)
+    assert (False, {"proven": 3}, ("order",)) == (job["stored"], job["outcomes"], kinds)
 
 
 async def test_jobs_are_no_kind_of_the_fleet_and_nobody_else_writes_them() -> None:
@@ -432,7 +432,7 @@ def test_the_chart_of_jobs_has_no_findings() -> None:
 
 async def test_a_page_that_is_too_long_to_be_noted_is_made_shorter(monkeypatch: Any) -> None:
     """However short: each entity is still asked once."""
-    monkeypatch.setattr(walk, "LISTED_BYTES_MAX", 90)
+    monkeypatch.setattr(walk, "PAGE_BYTES_MAX", 90)
     async with opened(clock=ShiftedClock()) as client:
         job, gate = await begun(client, monkeypatch)
         gate.opened.set()
@@ -449,14 +449,14 @@ async def test_an_end_is_told_once_it_is_kept(monkeypatch: Any) -> None:
     """Whoever hears that a job is done hears the same from any other server."""
     async with opened(clock=ShiftedClock()) as client:
         job, gate = await begun(client, monkeypatch)
-        real, keeping, kept = client.console.jobs._records.note, asyncio.Event(), asyncio.Event()
+        real, keeping, kept = client.console.jobs._store.save_progress, asyncio.Event(), asyncio.Event()
 
         async def slow(*given: Any, **named: Any) -> None:
             keeping.set()
             await kept.wait()
             await real(*given, **named)
 
-        monkeypatch.setattr(client.console.jobs._records, "note", slow)
+        monkeypatch.setattr(client.console.jobs._store, "save_progress", slow)
         gate.opened.set()
         async with asyncio.timeout(PATIENCE_SECONDS):
             await keeping.wait()
@@ -477,9 +477,9 @@ async def test_an_end_that_cannot_be_kept_leaves_the_job_to_be_resumed(monkeypat
     async with opened(clock=clock) as client:
         job, _ = await begun(client, monkeypatch)
         with monkeypatch.context() as patch:
-            patch.setattr(client.console.jobs._records, "note", broken)
+            patch.setattr(client.console.jobs._store, "save_progress", broken)
             await client.post(f"jobs/{job}/cancel")
-        clock.ahead_ms = SILENT_MS
+        clock.ahead_ms = OWNER_TIMEOUT_MS
         found = await client.json(f"jobs/{job}")
 
     assert "interrupted" == found["status"]

@@ -1,8 +1,8 @@
-// Lab: a chart played without a store. What was done is kept in the page; the server plays it anew each time.
+// Simulator: a chart without a store. The page stores the acts; the server repeats the simulation each time.
 
 import {get, post} from "/static/api.js";
-import {attrs, fill, h, page, shown} from "/static/elements.js";
-import {asTest} from "/static/copying.js";
+import {asText, attrs, fill, h, page} from "/static/dom.js";
+import {asTest} from "/static/export.js";
 import {diagram} from "/static/diagram.js";
 import {
   contextDiff,
@@ -17,39 +17,39 @@ import {
   schemaForm,
   states,
   table,
-} from "/static/parts.js";
-import {title} from "/static/page_kind.js";
-import {kindPath, span} from "/static/words.js";
+} from "/static/components.js";
+import {title} from "/static/pages/kind.js";
+import {duration, kindPath} from "/static/format.js";
 
-page("/lab", async (main) => {
-  document.title = "Lab · Interlock";
+page("/simulator", async (main) => {
+  document.title = "Simulator · Interlock";
   const {kinds} = await get("kinds");
   const known = kinds.filter((each) => each.chart);
   fill(
     main,
-    h("div.title", h("h1", "Lab")),
+    h("div.title", h("h1", "Simulator")),
     h(
       "section.card",
-      h("p.muted", "Play a chart without a store: click events, move the clock, answer effects."),
+      h("p.muted", "Simulate a chart without a store: send events, advance the clock, complete effects."),
       table(
         "Charts",
         ["Chart", ["States", "num"], ["Revision", ""]],
         known.map((each) =>
           row(
-            h("a.row", attrs({href: kindPath(each.kind, "/lab")}), each.kind),
+            h("a.row", attrs({href: kindPath(each.kind, "/simulate")}), each.kind),
             num(each.states.length),
             h("span.mono", each.revision),
           ),
         ),
-        "No chart is here.",
+        "No charts loaded",
         "",
       ),
     ),
   );
 });
 
-page("/k/([^/]+)/lab", async (main, [kind]) => {
-  document.title = `${kind} lab · Interlock`;
+page("/k/([^/]+)/simulate", async (main, [kind]) => {
+  document.title = `${kind} simulator · Interlock`;
   const detail = await get(`kinds/${encodeURIComponent(kind)}`);
   const picture = await diagram(`kinds/${encodeURIComponent(kind)}/chart.svg`, {
     label: `Chart of ${kind}`,
@@ -60,21 +60,21 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
   let acts = [];
   let context = null;
   let view = null;
-  async function play() {
+  async function simulate() {
     try {
-      view = await post(`kinds/${encodeURIComponent(kind)}/lab`, {acts, context});
+      view = await post(`kinds/${encodeURIComponent(kind)}/simulate`, {acts, context});
       show();
     } catch (problem) {
       acts = acts.slice(0, -1);
-      if (!view) begin(problem);
-      else fill(side, problemNote(problem), h("button", attrs({onclick: play}), "Go on"));
+      if (!view) askForContext(problem);
+      else fill(side, problemNote(problem), h("button", attrs({onclick: simulate}), "Continue"));
     }
   }
   const act = (one) => {
     acts = [...acts, one];
-    return play();
+    return simulate();
   };
-  function begin(problem) {
+  function askForContext(problem) {
     const form = schemaForm(detail.context);
     fill(
       side,
@@ -85,17 +85,17 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
             event.preventDefault();
             context = form.value();
             acts = [];
-            play();
+            simulate();
           },
         }),
-        h("h2", "Begin with"),
+        h("h2", "Initial context"),
         form.node,
         problem && context && problemNote(problem),
-        h("footer", h("button.primary", "Begin")),
+        h("footer", h("button.primary", attrs({"data-testid": "start"}), "Start")),
       ),
     );
   }
-  function give(each) {
+  function send(each) {
     if (!each.payload || !Object.keys(each.payload.properties || {}).length)
       return act({event: each.event, payload: null});
     const form = schemaForm(each.payload);
@@ -126,12 +126,12 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
   function show() {
     const last = view.turns[view.turns.length - 1];
     const before = view.turns.length > 1 ? view.turns[view.turns.length - 2].context : null;
-    picture.light({active: view.active, took: last.took, visited: view.turns.flatMap((each) => each.after)});
+    picture.highlight({active: view.active, transitions: last.transitions, visited: view.turns.flatMap((each) => each.after)});
     fill(
       side,
       h(
         "section.card",
-        h("h2", h("span.now", "● ", view.configuration.join(", ")), h("small.muted", ` at ${span(view.time_ms)}`)),
+        h("h2", h("span.now", "● ", view.configuration.join(", ")), h("small.muted", ` at ${duration(view.time_ms)}`)),
         view.problem && problemNote({detail: view.problem}),
         last.outcome !== "applied" &&
           h(
@@ -141,7 +141,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
             last.faults.map((each) => h("p", each)),
           ),
         h("h4", "Events"),
-        view.ended ? h("p.empty", `It has ended: ${view.ended}.`) : eventList(view.accepted, give),
+        view.ended ? h("p.empty", `Ended: ${view.ended}`) : eventList(view.accepted, send),
         view.timers.length > 0 && [
           h("h4", "Timers"),
           h(
@@ -154,13 +154,13 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
                   attrs({onclick: () => act({advance_ms: Math.max(0, each.due_ms - view.time_ms)})}),
                   `▶ ${each.event}`,
                 ),
-                h("span.muted", ` in ${span(each.due_ms - view.time_ms)}`),
+                h("span.muted", ` in ${duration(each.due_ms - view.time_ms)}`),
               ),
             ),
           ),
         ],
         view.pending.length > 0 && [
-          h("h4", "Effects to answer"),
+          h("h4", "Pending effects"),
           h(
             "ul.plain",
             view.pending.map((each) =>
@@ -170,8 +170,8 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
                 " ",
                 h("b", each.name || each.type),
                 " ",
-                h("button.quiet", attrs({onclick: () => answer(each)}), "✓ done"),
-                h("button.quiet", attrs({onclick: () => act({failed: each.key})}), "✗ fails"),
+                h("button.quiet", attrs({onclick: () => complete(each)}), "✓ Complete"),
+                h("button.quiet", attrs({onclick: () => act({failed: each.key})}), "✗ Fail"),
               ),
             ),
           ),
@@ -183,31 +183,32 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
           h(
             "button.quiet",
             attrs({
+              "data-testid": "undo",
               disabled: !acts.length,
               onclick: () => {
                 acts = acts.slice(0, -1);
-                play();
+                simulate();
               },
             }),
-            "↶ back",
+            "↶ Undo",
           ),
           h(
             "button.quiet",
             attrs({
               onclick: () => {
                 view = null;
-                begin();
+                askForContext();
               },
             }),
-            "start again",
+            "Start again",
           ),
-          h("button.quiet", attrs({onclick: () => copy(asTest(kind, `${kind}/lab`, view.turns), "Test")}), "copy as test"),
+          h("button.quiet", attrs({onclick: () => copy(asTest(kind, `${kind}/lab`, view.turns), "Test")}), "Copy as test"),
         ),
       ),
     );
     fill(
       turns,
-      h("h2", "What happened"),
+      h("h2", "Steps"),
       table(
         "Steps",
         [["At", ""], "Event", "Outcome", "From → to", ["Effects", ""]],
@@ -216,7 +217,7 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
           .reverse()
           .map((each) =>
             row(
-              span(each.time_ms),
+              duration(each.time_ms),
               h("b", each.event),
               each.outcome === "applied" ? "applied" : h("span.bad", `✗ ${each.outcome} ${each.reason || ""}`),
               [states(each.before), " → ", states(each.after)],
@@ -226,10 +227,10 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
       ),
     );
   }
-  function answer(each) {
+  function complete(each) {
     const form = schemaForm(null);
     const box = dialog(
-      `Result of ${shown(each.name)}`,
+      `Result of ${asText(each.name)}`,
       h(
         "form",
         attrs({
@@ -241,17 +242,17 @@ page("/k/([^/]+)/lab", async (main, [kind]) => {
           },
         }),
         form.node,
-        h("footer", h("button.primary", "Answer")),
+        h("footer", h("button.primary", "Complete")),
       ),
     );
   }
   fill(
     main,
-    title(kind, "/lab"),
+    title(kind, "/simulate"),
     h("div.split", h("section.card.picture", attrs({"aria-label": "Diagram"}), picture), side),
     turns,
   );
-  fill(turns, h("h2", "What happened"), h("p.empty", "Nothing yet. What is done here is kept nowhere else."));
+  fill(turns, h("h2", "Steps"), h("p.empty", "No steps yet. Nothing is saved."));
   const needs = (detail.context.required || []).length > 0;
-  return needs ? begin() : play();
+  return needs ? askForContext() : simulate();
 });

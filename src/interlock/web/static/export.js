@@ -1,6 +1,6 @@
-// What a page gives to take away: a journal as a test, a request as a command.
+// Text to copy: a journal as a test, a request as a command.
 
-/** A value as Python writes it. */
+/** A value as a Python literal. */
 function python(value) {
   if (value === null || value === undefined) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
@@ -10,7 +10,7 @@ function python(value) {
   return `{${pairs.join(", ")}}`;
 }
 
-/** A pytest that does the steps of these entries again and asserts where each of them led. */
+/** A pytest test that repeats the steps of these entries and asserts the configuration after each. */
 export function asTest(kind, entity, entries) {
   const name = entity.toLowerCase().replace(/[^a-z0-9]+/g, "_");
   const lines = [
@@ -20,12 +20,12 @@ export function asTest(kind, entity, entries) {
     `def test_${name}() -> None:`,
     `    chart = interlock.load("${kind}.yaml")`,
   ];
-  for (const {event, data, time_ms: time, after, own} of entries) {
+  for (const {event, data, time_ms: time, after, platform} of entries) {
     if (event === "create") {
       const context = python((data && data.context) || {});
       lines.push(`    step = chart.start(${context}, entity=${python(entity)}, time_ms=${time})`);
     } else {
-      const more = Object.entries(own || {}).map(([key, one]) => `, ${key}=${python(one)}`);
+      const more = Object.entries(platform || {}).map(([key, one]) => `, ${key}=${python(one)}`);
       const given = `interlock.Event(${python(event)}, ${python(data)}, time_ms=${time}${more.join("")})`;
       lines.push(`    step = chart.step(step.snapshot, ${given})`);
     }
@@ -34,7 +34,7 @@ export function asTest(kind, entity, entries) {
   return `${lines.join("\n")}\n`;
 }
 
-/** The command that sends an event to an entity. */
+/** The curl command that sends an event to an entity. */
 export function asCurl(entity) {
   const address = `${location.origin}/api/v1/send/${entity.replace(/'/g, "%27")}`;
   return [

@@ -1,10 +1,10 @@
-// The ground of the pages: elements from values (never from markup), the router, and small conveniences.
-// Values become text nodes, whatever they are: an object from a payload is shown as JSON. Attributes come from `attrs`
-// alone, which only our own code calls: JSON has no objects of its class. So nothing that a user, a chart or a handler
-// wrote can become part of the page.
+// Elements, the router, and small helpers. Elements are built from values, never from markup.
+// Every value becomes a text node; an object from a payload is shown as JSON. Attributes come only from `attrs`, which
+// only our own code calls: JSON contains no objects of its class. So nothing that a user, a chart or a handler wrote can
+// become part of the page.
 
 const SVG = "http://www.w3.org/2000/svg";
-const BARE = new Set(["svg", "path", "rect", "text", "title"]);
+const SVG_TAGS = new Set(["svg", "path", "rect", "text", "title"]);
 
 class Attributes {
   constructor(given) {
@@ -12,16 +12,16 @@ class Attributes {
   }
 }
 
-/** The attributes of an element, for `h`. The names are always written in our code; values may come from data. */
+/** The attributes of an element, for `h`. The names are constants of our code; values may come from data. */
 export const attrs = (given) => new Attributes(given);
 
-/** Any value as text: a string as it is, others as JSON. `String()` would call what an object has as `toString`. */
-export const shown = (value) => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
+/** Any value as text: a string as it is, others as JSON. `String()` would call a `toString` from data. */
+export const asText = (value) => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
 
-/** An element: `h("a.link", attrs({href: "/"}), "text", child, [children])`. Null and false are left out. */
+/** An element: `h("a.link", attrs({href: "/"}), "text", child, [children])`. Null and false are skipped. */
 export function h(tag, ...rest) {
   const [name, ...classes] = tag.split(".");
-  const node = BARE.has(name) ? document.createElementNS(SVG, name) : document.createElement(name);
+  const node = SVG_TAGS.has(name) ? document.createElementNS(SVG, name) : document.createElement(name);
   if (classes.length) node.setAttribute("class", classes.join(" "));
   for (const each of rest) add(node, each);
   return node;
@@ -32,26 +32,26 @@ function add(node, each) {
   if (Array.isArray(each)) for (const one of each) add(node, one);
   else if (each instanceof Node) node.append(each);
   else if (each instanceof Attributes) for (const [key, value] of Object.entries(each.given)) set(node, key, value);
-  else node.append(shown(each));
+  else node.append(asText(each));
 }
 
 function set(node, key, value) {
   if (value === null || value === undefined || value === false) return;
   if (typeof value === "function") node.addEventListener(key.slice(2), value);
   else if (key === "style") for (const [name, one] of Object.entries(value)) node.style.setProperty(name, one);
-  else if (key === "value") node.value = shown(value);
-  else if (key === "class") node.classList.add(...shown(value).split(" ").filter(Boolean));
-  else node.setAttribute(key, value === true ? "" : shown(value));
+  else if (key === "value") node.value = asText(value);
+  else if (key === "class") node.classList.add(...asText(value).split(" ").filter(Boolean));
+  else node.setAttribute(key, value === true ? "" : asText(value));
 }
 
-/** Put children in place of those that are there. */
+/** Replace the children of an element. */
 export function fill(node, ...children) {
   node.replaceChildren();
   add(node, children);
   return node;
 }
 
-/** Set attributes of an element that is there. */
+/** Set attributes of an element; null and false remove them. */
 export function change(node, attributes) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === false) node.removeAttribute(key);
@@ -59,8 +59,8 @@ export function change(node, attributes) {
   }
 }
 
-/** Call a function once the calls have stopped for a while. */
-export function later(ms, call) {
+/** Call a function once no call has come for some milliseconds. */
+export function debounce(ms, call) {
   let timer;
   return (...given) => {
     clearTimeout(timer);
@@ -68,20 +68,20 @@ export function later(ms, call) {
   };
 }
 
-// Router: every page has an address, and its filters are in it.
+// Router: every page has an address, which contains its filters.
 
-const places = [];
-let leaving = [];
-let turn = 0;
+const pages = [];
+let leaveActions = [];
+let renders = 0;
 
-/** A page for addresses that match; `show(main, params, query)` may call `onLeave`. */
+/** Register a page for the addresses that match; `show(main, params, query)` may call `onLeave`. */
 export function page(pattern, show) {
-  places.push([new RegExp(`^${pattern}$`), show]);
+  pages.push([new RegExp(`^${pattern}$`), show]);
 }
 
-/** Do something when a page is left; at once, when it was left before it was even shown. */
+/** Call a function when the page is left; at once, if that has happened already. */
 export function onLeave(inside, act) {
-  if (inside.turn === turn) leaving.push(act);
+  if (inside.render === renders) leaveActions.push(act);
   else act();
 }
 
@@ -90,8 +90,8 @@ export function go(address, replace = false) {
   return render();
 }
 
-/** Change the query of the address without showing the page anew. */
-export function keepQuery(changes) {
+/** Change the query of the address without rendering the page again. */
+export function updateQuery(changes) {
   const query = new URLSearchParams(location.search);
   for (const [key, value] of Object.entries(changes)) {
     if (value === null || value === "") query.delete(key);
@@ -102,43 +102,43 @@ export function keepQuery(changes) {
 }
 
 export async function render() {
-  const mine = ++turn;
-  for (const act of leaving.splice(0)) act();
+  const mine = ++renders;
+  for (const act of leaveActions.splice(0)) act();
   const main = document.getElementById("main");
   const path = location.pathname;
-  for (const [pattern, show] of places) {
+  for (const [pattern, show] of pages) {
     const match = pattern.exec(path);
     if (!match) continue;
     const inside = h("div.page");
-    inside.turn = mine;
+    inside.render = mine;
     try {
       await show(inside, match.slice(1).map(decodeURIComponent), new URLSearchParams(location.search));
     } catch (problem) {
-      if (mine !== turn) return;
-      fill(inside, trouble(problem));
+      if (mine !== renders) return;
+      fill(inside, errorCard(problem));
     }
-    if (mine !== turn) return;
+    if (mine !== renders) return;
     fill(main, inside);
     document.dispatchEvent(new CustomEvent("shown"));
     return;
   }
-  document.title = "Not found · Interlock";
-  fill(main, trouble({title: "Not found", detail: `There is no page at ${path}.`}));
+  document.title = "Page not found · Interlock";
+  fill(main, errorCard({title: "Page not found", detail: path}));
   document.dispatchEvent(new CustomEvent("shown"));
 }
 
-/** A problem, in words. */
-export function trouble(problem) {
+/** A problem as a card with links back. */
+export function errorCard(problem) {
   return h(
-    "section.card.trouble",
+    "section.card.error",
     attrs({role: "alert"}),
     h("h1", problem.title || "Something went wrong"),
-    h("p", problem.detail || problem.message || "The server gave no reason."),
+    h("p", problem.detail || problem.message || "The server sent no details."),
     problem.hint && h("p.muted", problem.hint),
     problem.code && h("p.muted", h("code", problem.code)),
     h(
-      "p.ways",
-      h("a", attrs({href: "/"}), "To the fleet"),
+      "p.links",
+      h("a", attrs({href: "/"}), "Back to overview"),
       history.length > 1 && h("button.link", attrs({onclick: () => history.back()}), "Back"),
     ),
   );
@@ -155,7 +155,7 @@ document.addEventListener("click", (event) => {
   scrollTo(0, 0);
 });
 
-/** Say something in the corner, and to screen readers. */
+/** Show a short message in the corner and announce it to screen readers. */
 export function toast(text, kind = "") {
   const box = document.getElementById("toasts");
   const node = h("div.toast", attrs({class: kind}), text);

@@ -1,34 +1,34 @@
-// Bulk: one event for every entity of a filter. A dry run first, always.
+// Bulk send: one event for every entity that matches a filter, always after a dry run.
 
 import {get, may, post} from "/static/api.js";
-import {attrs, change, fill, h, onLeave, page} from "/static/elements.js";
-import {entityLink, num, problemNote, row, schemaForm, states, table} from "/static/parts.js";
-import {clock, entry, many, number} from "/static/words.js";
+import {attrs, change, fill, h, onLeave, page} from "/static/dom.js";
+import {entityLink, num, problemNote, row, schemaForm, states, table} from "/static/components.js";
+import {clock, lookup, quantity, number} from "/static/format.js";
 
-/** Entities of a report that are shown unfolded. */
+/** Entities of a report that are not folded. */
 const SAMPLES = 10;
 
-/** Names, labels, and what there is to choose from. */
+/** Names, labels, and choices. */
 const FILTERS = [
-  ["q", "Id begins with"],
+  ["q", "Id prefix"],
   ["state", "State", (view) => view.states.map((each) => each.id)],
-  ["older", "Here longer than", null, "2h"],
+  ["older", "In state longer than", null, "2h"],
   ["tag", "Tag", (view) => [...new Set(view.states.flatMap((each) => each.tags))]],
   ["revision", "Revision", (view) => view.revisions.map((each) => each.revision)],
 ];
 
 page("/bulk", async (main, _, given) => {
-  document.title = "Bulk · Interlock";
+  document.title = "Bulk send · Interlock";
   const {kinds} = await get("kinds");
   const known = kinds.filter((each) => each.chart).map((each) => each.kind);
-  if (!known.length) return fill(main, h("section.card", h("p.empty", "No chart is here.")));
+  if (!known.length) return fill(main, h("section.card", h("p.empty", "No charts loaded")));
   const kind = h(
     "select",
-    attrs({id: "bulk-kind", onchange: events}),
+    attrs({id: "bulk-kind", onchange: loadKind}),
     known.map((each) => h("option", attrs({value: each}), each)),
   );
   if (known.includes(given.get("kind"))) kind.value = given.get("kind");
-  const event = h("select", attrs({id: "bulk-event", onchange: payload}));
+  const event = h("select", attrs({id: "bulk-event", onchange: showPayload}));
   const filters = Object.fromEntries(
     FILTERS.map(([name, , choices, placeholder]) => [
       name,
@@ -44,32 +44,32 @@ page("/bulk", async (main, _, given) => {
   let declared = [];
   let watching = null;
   onLeave(main, () => clearTimeout(watching));
-  const begin = h("button.primary", attrs({disabled: true}), "Dry run");
-  async function events() {
+  const dryRunButton = h("button.primary", attrs({disabled: true, "data-testid": "dry-run"}), "Dry run");
+  async function loadKind() {
     const wanted = kind.value;
-    change(begin, {disabled: true});
+    change(dryRunButton, {disabled: true});
     const found = await get(`kinds/${encodeURIComponent(wanted)}`);
     if (kind.value !== wanted) return;
     declared = found.events;
     for (const [name, , choices] of FILTERS) {
       if (!choices) continue;
-      const asked = wanted === given.get("kind") && given.get(name);
-      const listed = [...new Set([...choices(found.kind), ...(asked ? [asked] : [])])];
+      const preset = wanted === given.get("kind") && given.get(name);
+      const listed = [...new Set([...choices(found.kind), ...(preset ? [preset] : [])])];
       fill(
         filters[name],
         h("option", attrs({value: ""}), "any"),
         listed.map((each) => h("option", attrs({value: each}), each)),
       );
-      filters[name].value = asked || "";
+      filters[name].value = preset || "";
     }
-    change(begin, {disabled: !may("bulk")});
+    change(dryRunButton, {disabled: !may("bulk")});
     fill(
       event,
       declared.map((each) => h("option", attrs({value: each.name}), each.name)),
     );
-    payload();
+    showPayload();
   }
-  function payload() {
+  function showPayload() {
     form = schemaForm((declared.find((each) => each.name === event.value) || {}).payload);
     fill(slot, form.node);
   }
@@ -80,7 +80,7 @@ page("/bulk", async (main, _, given) => {
     filter: Object.fromEntries(FILTERS.map(([name]) => [name, filters[name].value.trim() || null])),
     ...rest,
   });
-  async function rehearse(submitted) {
+  async function dryRun(submitted) {
     submitted.preventDefault();
     try {
       watch(await post("bulk", body({dry_run: true})), (job) =>
@@ -120,10 +120,10 @@ page("/bulk", async (main, _, given) => {
       }),
       h(
         "div.filters",
-        h("div.field", h("label", attrs({for: "bulk-reason"}), "Reason, kept in every entry"), reason),
-        h("div.field", h("label", attrs({for: "bulk-speed"}), "At most a second"), speed),
+        h("div.field", h("label", attrs({for: "bulk-reason"}), "Reason (stored in every entry)"), reason),
+        h("div.field", h("label", attrs({for: "bulk-speed"}), "Rate limit (per second)"), speed),
         job.seen > 1000 && h("div.field", h("label", attrs({for: "bulk-count"}), `Type ${job.seen} to confirm`), count),
-        h("button.danger", `Send ${event.value} to ${many(job.seen, "entity", "entities")}`),
+        h("button.danger", attrs({"data-testid": "confirm-bulk"}), `Send ${event.value} to ${quantity(job.seen, "entity", "entities")}`),
       ),
       note,
     );
@@ -131,7 +131,7 @@ page("/bulk", async (main, _, given) => {
   async function watch(job, show) {
     show(job);
     clearTimeout(watching);
-    if (isUnderway(job)) watching = setTimeout(async () => watch(await get(`jobs/${job.id}`), show), 300);
+    if (isRunning(job)) watching = setTimeout(async () => watch(await get(`jobs/${job.id}`), show), 300);
     else await jobs();
   }
   const open = (job) => watch(job, (now) => fill(out, report(now)));
@@ -141,7 +141,7 @@ page("/bulk", async (main, _, given) => {
       list,
       table(
         "Jobs",
-        ["Job", ["By", ""], "Status", ["Seen", "num"], "Outcomes", ""],
+        ["Job", ["By", ""], "Status", ["Processed", "num"], "Outcomes", ""],
         found.jobs.map((each) =>
           row(
             [
@@ -156,7 +156,7 @@ page("/bulk", async (main, _, given) => {
             h("td.acts", ...acts(each)),
           ),
         ),
-        "No jobs yet.",
+        "No jobs yet",
       ),
     );
   }
@@ -166,6 +166,7 @@ page("/bulk", async (main, _, given) => {
       h(
         "button",
         attrs({
+          "data-testid": `${name}-job`,
           onclick: async () => {
             try {
               const now = await post(`jobs/${job.id}/${name}`);
@@ -176,23 +177,23 @@ page("/bulk", async (main, _, given) => {
             await jobs();
           },
         }),
-        name,
+        LABELS[name],
       );
     return [act(job.status === "running" ? "pause" : "resume"), act("cancel")];
   }
   const field = (node, label) => h("div.field", h("label", attrs({for: node.id}), label), node);
   fill(
     main,
-    h("div.title", h("h1", "Bulk")),
+    h("div.title", h("h1", "Bulk send")),
     h(
       "section.card",
       h(
         "p.muted",
-        "One event for every entity of a filter. The filter is frozen when its dry run begins; each entity is asked, authorized and journaled by itself; whatever has moved on meanwhile is skipped.",
+        "Sends one event to every entity that matches a filter. The filter is fixed when the dry run starts. Each send is authorized and journaled on its own; entities that changed since the dry run are skipped.",
       ),
       h(
         "form",
-        attrs({onsubmit: rehearse}),
+        attrs({onsubmit: dryRun}),
         h(
           "div.filters",
           field(kind, "Kind"),
@@ -200,17 +201,17 @@ page("/bulk", async (main, _, given) => {
           FILTERS.map(([name, label]) => field(filters[name], label)),
         ),
         slot,
-        h("footer", begin),
+        h("footer", dryRunButton),
       ),
       out,
     ),
     h("section.card", h("h2", "Jobs"), list),
   );
-  await events();
+  await loadKind();
   return jobs();
 });
 
-const isUnderway = (job) => job.status === "running";
+const isRunning = (job) => job.status === "running";
 
 const statusPill = (job) =>
   h(
@@ -219,25 +220,27 @@ const statusPill = (job) =>
     job.status === "interrupted" ? `⚠ ${job.status}` : job.status,
   );
 
+const LABELS = {pause: "Pause", resume: "Resume", cancel: "Cancel"};
+const OUTCOMES = {proven: "verified", unproven: "not verified", damaged: "corrupt"};
 const TONES = {applied: "good", proven: "good", ignored: ""};
-const tone = (outcome) => entry(TONES, outcome) ?? "bad";
+const tone = (outcome) => lookup(TONES, outcome) ?? "bad";
 
 const outcomes = (job) =>
   Object.entries(job.outcomes).map(([word, count]) =>
-    h("span.pill", attrs({class: tone(word)}), `${word} ${number(count)}`),
+    h("span.pill", attrs({class: tone(word)}), `${lookup(OUTCOMES, word) ?? word} ${number(count)}`),
   );
 
 function report(job, next = null) {
   const head =
-    isUnderway(job)
-      ? h("p", h("span.spin"), ` ${number(job.seen)} so far…`)
+    isRunning(job)
+      ? h("p", h("span.spin"), ` ${number(job.seen)} processed…`)
       : h(
           "p",
           h(
             "b",
             job.dry_run
-              ? `A dry run over ${many(job.seen, "entity", "entities")}: nothing was sent.`
-              : `${job.status}: ${many(job.seen, "entity", "entities")}`,
+              ? `Dry run: ${quantity(job.seen, "entity", "entities")}, nothing sent`
+              : `${job.status}: ${quantity(job.seen, "entity", "entities")}`,
           ),
         );
   const share = (title, counts) =>
@@ -261,12 +264,13 @@ function report(job, next = null) {
       (each.reason || each.message) && h("span.muted", ` ${each.reason || each.message}`),
     ]),
   );
-  const listed = (some) => table("Samples", ["Entity", "State", "Outcome"], some, job.dry_run ? "No entity matches." : "None so far.");
+  const listed = (some) => table("Samples", ["Entity", "State", "Outcome"], some, job.dry_run ? "No matching entities" : "None yet");
   return h(
     "div.report",
+    attrs({"data-testid": "job-report", "data-status": job.status}),
     h("h3", job.what),
     head,
-    job.advice && h("div.note.warn", attrs({role: "status"}), job.advice),
+    job.advice && h("div.note.warn", attrs({role: "status", "data-testid": "job-advice"}), job.advice),
     h("p", outcomes(job)),
     job.error && problemNote({detail: job.error}),
     h("div.columns", share("By state", job.states), share("By revision", job.revisions)),

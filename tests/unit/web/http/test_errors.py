@@ -25,7 +25,8 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.stores.memory import MemoryStore
-from interlock.web.errors import OPEN_CODES, HttpProblem, damage_text, is_withheld, problem_of, public_text
+from interlock.trust.disclosure import OPEN_CODES, damage_text, is_withheld, public_text
+from interlock.web.http.errors import HttpProblem, problem_of
 from tests.unit.web.consoles import ORDER, opened, order, person
 
 SOURCE = Path(interlock.__file__).parent
@@ -36,7 +37,13 @@ CLASSES = [
     if isinstance(each, type) and issubclass(each, InterlockError) and each not in (DefinitionError, ArchivedError)
 ]
 
-SAYS_ITSELF = ("web/", "runtime/request_checks.py", "runtime/history/travel.py", "runtime/worker/work_operations.py")
+SAYS_ITSELF = (
+    "web/",
+    "operate/",
+    "runtime/request_checks.py",
+    "runtime/history/travel.py",
+    "runtime/worker/work_operations.py",
+)
 """Modules whose messages are made for callers: of what these sent, and of limits."""
 
 ALSO_SAID_BY = {

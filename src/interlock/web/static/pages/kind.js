@@ -1,7 +1,7 @@
-// Kind: the drawing with its population; the list of entities; two revisions side by side.
+// Kind: the diagram with its population; the list of entities; two revisions compared.
 
 import {get, live, may, post, query} from "/static/api.js";
-import {attrs, fill, go, h, keepQuery, later, page} from "/static/elements.js";
+import {attrs, fill, go, h, updateQuery, debounce, page} from "/static/dom.js";
 import {diagram} from "/static/diagram.js";
 import {
   age,
@@ -17,27 +17,27 @@ import {
   states,
   table,
   time,
-} from "/static/parts.js";
-import {bound, entityPath, kindPath, many, number, revision, span, stateName} from "/static/words.js";
+} from "/static/components.js";
+import {entityPath, kindPath, limit, number, quantity, revision, stateName} from "/static/format.js";
 
 const base = (kind) => `kinds/${encodeURIComponent(kind)}`;
 
-/** The head of the pages of a kind. */
-export function title(kind, here, extra) {
+/** The heading of the pages of a kind. */
+export function title(kind, current, extra) {
   const tabs = [
-    ["", "Overview"],
+    ["", "Summary"],
     ["/entities", "Entities"],
-    ["/diff", "Diff"],
-    ["/lab", "Lab"],
+    ["/diff", "Compare revisions"],
+    ["/simulate", "Simulator"],
   ];
   return h(
     "div.title",
-    h("h1", h("a.crumb", attrs({href: "/"}), "Fleet"), " / ", kind),
+    h("h1", h("a.crumb", attrs({href: "/"}), "Overview"), " / ", kind),
     h(
       "nav.tabs",
       attrs({"aria-label": `Pages of ${kind}`}),
       tabs.map(([rest, name]) =>
-        h("a", attrs({href: kindPath(kind, rest), "aria-current": rest === here ? "page" : null}), name),
+        h("a", attrs({href: kindPath(kind, rest), "aria-current": rest === current ? "page" : null}), name),
       ),
     ),
     extra,
@@ -56,28 +56,28 @@ page("/k/([^/]+)", async (main, [kind]) => {
   const side = h("div.side");
   function show() {
     const view = detail.kind;
-    picture.heat(view.states);
+    picture.showPopulation(view.states);
     fill(
       head,
       title(kind, "", may("send") && h("button.primary", attrs({onclick: () => create(kind, detail)}), "New entity")),
       h(
         "p.facts",
-        h("span", many(view.entities, "entity", "entities"), view.partial && "+"),
+        h("span", quantity(view.entities, "entity", "entities"), view.partial && "+"),
         h("span.pace", spark(view.minutes, detail.now_ms), h("b", rate(view.minutes, detail.now_ms)), " steps/s"),
         view.stuck > 0
           ? h("span.bad", `⚠ ${number(view.stuck)}${view.stuck_more ? "+" : ""} stuck`)
-          : h("span.good", "✓ nothing stuck"),
+          : h("span.good", "✓ none stuck"),
         h("span.pill", revision(view.revision)),
       ),
     );
     const stuck = view.states.filter((each) => each.stuck);
     fill(
       side,
-      h("section.card", h("h2", "Population and dwell"), population(kind, view)),
+      h("section.card", h("h2", "Entities by state"), population(kind, view)),
       h(
         "section.card",
         attrs({id: "stuck"}),
-        h("h2", "Stuck now"),
+        h("h2", "Stuck"),
         stuck.length
           ? table(
               "Stuck states",
@@ -86,23 +86,23 @@ page("/k/([^/]+)", async (main, [kind]) => {
                 row(
                   each.id,
                   num(`${number(each.stuck)}${each.stuck_more ? "+" : ""}`),
-                  bound(each.expect_ms),
+                  limit(each.expect_ms),
                   h(
                     "a",
                     attrs({
                       href: kindPath(
                         kind,
-                        `/entities?state=${encodeURIComponent(each.id)}&older=${bound(each.expect_ms)}`,
+                        `/entities?state=${encodeURIComponent(each.id)}&older=${limit(each.expect_ms)}`,
                       ),
                     }),
-                    "show",
+                    "Show",
                   ),
                 ),
               ),
               "",
               "",
             )
-          : h("p.empty", "Nobody waits longer than the chart expects."),
+          : h("p.empty", "No stuck entities"),
       ),
       view.revisions.length > 0 && h("section.card", h("h2", "Revisions"), revisions(kind, view)),
     );
@@ -122,7 +122,7 @@ function population(kind, view) {
   const most = Math.max(1, ...view.states.map((each) => each.entities));
   return table(
     "Entities by state",
-    ["State", ["Entities", "num"], ["", "share"], ["p95 stay", "num"], ["Stuck", "num"]],
+    ["State", ["Entities", "num"], ["", "share"], ["p95 time in state", "num"], ["Stuck", "num"]],
     view.states.map((each) =>
       h(
         "tr",
@@ -143,7 +143,7 @@ function population(kind, view) {
         ),
         num(number(each.entities)),
         h("td.share", each.entities > 0 && h("i", attrs({style: {width: `${(100 * each.entities) / most}%`}}))),
-        num(each.p95_ms === null ? "—" : `≤ ${bound(each.p95_ms)}`),
+        num(each.p95_ms === null ? "—" : `≤ ${limit(each.p95_ms)}`),
         h(
           "td.num",
           attrs({class: each.stuck ? "bad" : "muted"}),
@@ -168,7 +168,7 @@ function revisions(kind, view) {
       h("td.share", each.entities > 0 && h("i", attrs({style: {width: `${(100 * each.entities) / all}%`}}))),
       each.current
         ? h("span.pill.good", "current")
-        : each.here
+        : each.chart_loaded
           ? h(
               "a",
               attrs({
@@ -177,9 +177,9 @@ function revisions(kind, view) {
                   `/diff?from=${encodeURIComponent(each.revision)}&to=${encodeURIComponent(view.revision)}`,
                 ),
               }),
-              "diff",
+              "Compare",
             )
-          : h("span.muted", "no chart here"),
+          : h("span.muted", "chart not loaded"),
     ),
   );
   return table("Entities by revision", ["Revision", ["Entities", "num"], ["", "share"], ""], rows, "", "");
@@ -223,23 +223,23 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
   const detail = await get(base(kind));
   const filter = Object.fromEntries(FILTERS.map((each) => [each, given.get(each) || ""]));
   const body = h("div");
-  const patience = new Map(detail.kind.states.map((each) => [each.id, each.expect_ms]));
+  const expected = new Map(detail.kind.states.map((each) => [each.id, each.expect_ms]));
   const isStuck = ({ended, configuration, entered_ms: since}) =>
-    !ended && configuration.some((each) => patience.get(each) && since + patience.get(each) < Date.now());
+    !ended && configuration.some((each) => expected.get(each) && since + expected.get(each) < Date.now());
   let rows = [];
   async function load(after) {
     const found = await get(`${base(kind)}/entities${query({...filter, after})}`);
     rows = after ? [...rows, ...found.rows] : found.rows;
     const empty = found.after
-      ? "Nothing among the first few thousand; there may be more behind them."
+      ? "No match among the first few thousand entities. Load more to search on."
       : Object.values(filter).some(Boolean)
-        ? "Nothing matches."
-        : "No entity of this kind yet.";
+        ? "No matching entities"
+        : "No entities of this kind yet";
     fill(
       body,
       table(
         `Entities of ${kind}`,
-        ["Entity", "State", ["Here for", "num"], ["Version", "num"], ["Revision", ""], ["Last change", ""]],
+        ["Entity", "State", ["In state for", "num"], ["Version", "num"], ["Revision", ""], ["Last change", ""]],
         rows.map((each) =>
           row(
             entityLink(each.entity),
@@ -256,12 +256,12 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
         ),
         empty,
       ),
-      found.partial && h("p.muted", "The walk stopped at its bound; go on from here."),
+      found.partial && h("p.muted", "Scan limit reached; load more to continue."),
       more(found.after, () => load(found.after)),
     );
   }
-  const changed = later(200, async () => {
-    keepQuery(filter);
+  const changed = debounce(200, async () => {
+    updateQuery(filter);
     await load(null);
   });
   const input = (name, label, options = {}) => {
@@ -287,17 +287,17 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
     title(
       kind,
       "/entities",
-      may("bulk") && h("button", attrs({onclick: () => go(`/bulk${query({kind, ...filter})}`)}), "Bulk…"),
+      may("bulk") && h("button", attrs({onclick: () => go(`/bulk${query({kind, ...filter})}`)}), "Bulk send…"),
     ),
     h(
       "form.filters.card",
       attrs({role: "search", "aria-label": "Filters", onsubmit: (event) => event.preventDefault()}),
-      input("q", "Id begins with", {size: 14}),
+      input("q", "Id prefix", {size: 14}),
       input("state", "State", {choices: detail.kind.states.map((each) => each.id)}),
-      input("older", "Here longer than", {hint: "2h", size: 6}),
+      input("older", "In state longer than", {hint: "2h", size: 6}),
       tags.length > 0 && input("tag", "Tag", {choices: tags}),
       input("revision", "Revision", {choices: detail.kind.revisions.map((each) => each.revision)}),
-      input("error", "Dead letter of", {hint: "any", size: 12}),
+      input("error", "Dead letters of handler", {hint: "any", size: 12}),
     ),
     h("section.card", body),
   );
@@ -307,17 +307,17 @@ page("/k/([^/]+)/entities", async (main, [kind], given) => {
 // Two revisions
 
 page("/k/([^/]+)/diff", async (main, [kind], given) => {
-  document.title = `${kind} diff · Interlock`;
+  document.title = `${kind} revisions · Interlock`;
   const {kind: view} = await get(base(kind));
-  const here = view.revisions.filter((each) => each.here).map((each) => each.revision);
-  const from = given.get("from") || here.find((each) => each !== view.revision) || view.revision;
+  const loaded = view.revisions.filter((each) => each.chart_loaded).map((each) => each.revision);
+  const from = given.get("from") || loaded.find((each) => each !== view.revision) || view.revision;
   const to = given.get("to") || view.revision;
   const choose = (label, chosen, set) => {
     const id = `rev-${label}`;
     const node = h(
       "select",
       attrs({id, onchange: () => set(node.value)}),
-      here.map((each) => h("option", attrs({value: each}), each)),
+      loaded.map((each) => h("option", attrs({value: each}), each)),
     );
     node.value = chosen;
     return h("div.field", h("label", attrs({for: id}), label), node);
@@ -328,7 +328,7 @@ page("/k/([^/]+)/diff", async (main, [kind], given) => {
     choose("From", from, (one) => jump(one, to)),
     choose("To", to, (other) => jump(from, other)),
   );
-  if (here.length < 2)
+  if (loaded.length < 2)
     return fill(
       main,
       title(kind, "/diff"),
@@ -336,35 +336,35 @@ page("/k/([^/]+)/diff", async (main, [kind], given) => {
         "section.card",
         h(
           "p.empty",
-          "This server knows one revision of this chart. To compare two, start it with both: ",
+          "Only one revision is loaded. To compare two, start the server with both: ",
           h("code", "interlock serve --chart old.yaml --chart new.yaml"),
         ),
       ),
     );
-  const asked = query({from, to});
+  const compared = query({from, to});
   const [diff, picture] = await Promise.all([
-    get(`${base(kind)}/diff${asked}`),
-    diagram(`${base(kind)}/diff.svg${asked}`, {label: `What differs between ${from} and ${to}`}),
+    get(`${base(kind)}/diff${compared}`),
+    diagram(`${base(kind)}/diff.svg${compared}`, {label: `Differences between ${from} and ${to}`}),
   ]);
   const signs = {added: "+", removed: "−", changed: "~"};
   const affected =
     diff.affected > 0
-      ? h("p.bad", `⚠ ${many(diff.affected, "entity sits", "entities sit")} in a state that ${revision(to)} removes.`)
-      : h("p.good", "✓ No entity sits in a state that is removed.");
+      ? h("p.bad", `⚠ ${quantity(diff.affected, "entity is", "entities are")} in states removed by ${revision(to)}`)
+      : h("p.good", "✓ No entities in removed states");
   return fill(
     main,
     title(kind, "/diff"),
     choices,
     h(
       "div.split",
-      h("section.card.picture", attrs({"aria-label": "Diagram of differences"}), picture),
+      h("section.card.picture", attrs({"aria-label": "Diagram of the differences"}), picture),
       h(
         "section.card",
-        h("h2", diff.same ? "No difference" : many(diff.changes.length, "difference")),
+        h("h2", diff.same ? "No differences" : quantity(diff.changes.length, "difference")),
         affected,
         table(
           "Differences",
-          ["", "What", "Where", ["Entities", "num"]],
+          ["", "Part", "Name", ["Entities", "num"]],
           diff.changes.map((each) =>
             row(
               h("b", attrs({class: `sign-${each.change}`, title: each.change}), signs[each.change]),
@@ -373,7 +373,7 @@ page("/k/([^/]+)/diff", async (main, [kind], given) => {
               num(each.entities ? number(each.entities) : ""),
             ),
           ),
-          "Both say the same.",
+          "No differences",
         ),
       ),
     ),

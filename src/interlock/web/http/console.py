@@ -1,0 +1,205 @@
+"""What all requests of one server share: the runtime, sessions, jobs, caches and limits.
+
+Rule: everything here except sessions, dry runs and streams is also in the store; those end with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from interlock.errors import DeniedError, UnavailableError
+from interlock.kernel.step import Kernel
+from interlock.model.chart import Chart
+from interlock.model.diagnostics import suggestion
+from interlock.model.limits import LAB_RUNNING_MAX, LAB_WAITING_MAX, LAB_WAITING_PERSON_MAX
+from interlock.observe.history import HistoryCache
+from interlock.observe.pulse import ChangeMarks
+from interlock.operate.jobs.runner import JobRunner
+from interlock.ports.clock import Clock
+from interlock.ports.store import Store
+from interlock.ports.threads import in_thread
+from interlock.render.picture import Options, draw_diff_svg, draw_svg
+from interlock.runtime.builtin_charts import BUILTIN_KINDS
+from interlock.runtime.runtime import Runtime
+from interlock.web.auth import Authentication, User
+from interlock.web.http.cursors import CursorCipher
+from interlock.web.http.errors import HttpProblem
+
+DRAWINGS_MAX = 256
+"""Drawings in the cache: some tens of kilobytes each."""
+
+DRAWING_OPTIONS = Options(theme="bare", role="group")
+"""Drawings have no colours of their own: the pages colour them by class."""
+
+
+class Console:
+    """The state of one server."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        access: Authentication,
+        *,
+        origins: frozenset[str] = frozenset(),
+        read_only: bool = False,
+    ) -> None:
+        self.runtime = runtime
+        self.access = access
+        self.origins = origins
+        self.read_only = read_only
+        self.jobs = JobRunner(runtime, durable=not read_only)
+        self.change_marks = ChangeMarks(runtime)
+        self.history = HistoryCache(runtime)
+        self.streams: Counter[str] = Counter()
+        self.simulations = SimulationQueue()
+        self.cursors = CursorCipher(runtime.clock.token().encode())
+        self.closing = asyncio.Event()
+        self._drawings: dict[tuple[str, ...], str] = {}
+        self._visible: dict[str, bool] = {}
+
+    @property
+    def store(self) -> Store:
+        """The store of the runtime."""
+        return self.runtime.store
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the runtime."""
+        return self.runtime.clock
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers reach the server only by https, so that its cookie can require it."""
+        return bool(self.origins) and all(each.startswith("https:") for each in self.origins)
+
+    @property
+    def cookie(self) -> str:
+        """The name of the session cookie.
+
+        With https, the prefix `__Host-` makes browsers reject a cookie that another host has set. Without, the name
+        contains the port: cookies ignore ports, and two servers of one host would overwrite each other's session.
+        """
+        if self.is_secure:
+            return "__Host-interlock"
+        ports = {urlsplit(each).port for each in self.origins}
+        port = ports.pop() if len(ports) == 1 else None
+        return "interlock" if port is None else f"interlock-{port}"
+
+    async def close(self) -> None:
+        """Stop streams and jobs."""
+        self.closing.set()
+        await self.jobs.close()
+
+    # Charts
+
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds with a chart in this process, sorted."""
+        return self.runtime.charts.kinds()
+
+    def kernel(self, kind: str, revision: str | None = None) -> Kernel:
+        """Return the chart of a kind. Raises NotFoundError or HttpProblem if it is not loaded."""
+        if revision is None:
+            return self.runtime.charts.current(kind)
+        loaded = self.runtime.charts.revisions(kind)
+        found = loaded.get(revision)
+        if found is None:
+            message = f"unknown revision {revision[:80]} of `{kind}`"
+            hint = f"loaded revisions: {', '.join(loaded) or 'none'}"
+            raise HttpProblem(404, "Not found", message, code="revision.unknown", hint=hint)
+        return found
+
+    def chart_for(self, user: User, kind: str, revision: str | None = None) -> Chart:
+        """Return the chart of a kind that a user may see. Raises HttpProblem."""
+        self.check_kind(user, kind)
+        return self.kernel(kind, revision).chart
+
+    def may_see(self, user: User, kind: str) -> bool:
+        """Whether a user may see a kind.
+
+        A kind with hidden states needs the right `read:sensitive`, because every list and count would disclose them.
+        A kind without a loaded chart needs it, too, because its hidden states are unknown.
+        """
+        if "read:sensitive" in user.rights:
+            return True
+        visible = self._visible.get(kind)
+        if visible is None:
+            charts = [each.chart for each in self.runtime.charts.revisions(kind).values()]
+            states = (each for chart in charts for each in chart.states)
+            visible = bool(charts) and not any(each.sensitive is not None and each.sensitive.hidden for each in states)
+            if charts:  # unknown kinds are not cached: callers could fill the memory with them
+                self._visible[kind] = visible
+        return visible
+
+    def visible_kinds(self, user: User) -> tuple[str, ...]:
+        """The kinds with a loaded chart that a user may see, sorted."""
+        return tuple(each for each in self.runtime.charts.every_kind() if self.may_see(user, each))
+
+    def check_kind(self, user: User, kind: str) -> None:
+        """Raise HttpProblem for a kind that a user may not see: the same as for an unknown kind.
+
+        Endpoints call this before anything else that depends on the kind, so that no response tells the two apart.
+        """
+        if not self.may_see(user, kind):
+            raise self._unknown_kind(user, kind)
+
+    def _unknown_kind(self, user: User, kind: str) -> HttpProblem:
+        visible = [each for each in self.kinds() if self.may_see(user, each)]
+        hint = suggestion(kind[:80], visible) or f"the kinds here are {', '.join(visible) or 'none'}"
+        return HttpProblem(404, "Not found", f"no kind `{kind[:80]}`", code="kind.unknown", hint=hint)
+
+    def check_writable(self, user: User, kind: str) -> None:
+        """Raise as `check_kind` does, and DeniedError for a kind that only the console itself writes."""
+        self.check_kind(user, kind)
+        if kind in BUILTIN_KINDS:
+            raise DeniedError(f"`{kind}` is written by the console only", code="kind.own")
+
+    async def drawing(self, chart: Chart, other: Chart | None = None) -> str:
+        """Return the SVG drawing of a chart, or of two revisions in one; drawn once, in a thread."""
+        key = (chart.kind, chart.revision, "" if other is None else other.revision)
+        found = self._drawings.get(key)
+        if found is None:
+            found = await in_thread(lambda: _draw(chart, other))
+            if len(self._drawings) >= DRAWINGS_MAX:
+                self._drawings.clear()
+            self._drawings[key] = found
+        return found
+
+
+def _draw(chart: Chart, other: Chart | None) -> str:
+    if other is None:
+        return draw_svg(chart, DRAWING_OPTIONS).svg
+    return draw_diff_svg(chart, other, DRAWING_OPTIONS).svg
+
+
+class SimulationQueue:
+    """Limits simulations: few run at once, and each user may have a part of those that wait."""
+
+    def __init__(self) -> None:
+        self._running = asyncio.Semaphore(LAB_RUNNING_MAX)
+        self._held: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, who: str) -> AsyncIterator[None]:
+        """Wait for a turn. Raises HttpProblem at the user's limit, UnavailableError at the limit of the server."""
+        if self._held[who] >= LAB_WAITING_PERSON_MAX:
+            detail = f"`{who}` has {self._held[who]} running or waiting simulations"
+            raise HttpProblem(429, "Too many simulations", detail, code="lab.full", hint="wait until one ends")
+        if self._held.total() >= LAB_RUNNING_MAX + LAB_WAITING_MAX:
+            raise UnavailableError("too many simulations are waiting", code="lab.full", hint="try again later")
+        self._held[who] += 1
+        try:
+            async with self._running:
+                yield
+        finally:
+            self._held[who] -= 1
+            if not self._held[who]:
+                del self._held[who]
+
+
+def principal_of(user: User, reason: str | None) -> Mapping[str, object]:
+    """The principal of a user, with the reason that they gave; an entry stores both."""
+    return dict(user.principal) if not reason else {**user.principal, "reason": reason}
